@@ -1,0 +1,60 @@
+"""stack-lm: recurrent networks with a differentiable stack, their parses and their scores.
+
+Importing this package registers `StackRNNConfig` and, with the first config made, the models with transformers'
+Auto classes; the heavier parts load when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from transformers import AutoConfig
+
+from .configuration_stack_rnn import StackRNNConfig
+
+if TYPE_CHECKING:
+    from .cell import StackRNNCell
+    from .modeling_stack_rnn import (
+        StackRNNCache,
+        StackRNNForCausalLM,
+        StackRNNForSequenceClassification,
+        StackRNNModel,
+    )
+    from .tokenization import train_word_tokenizer
+    from .trace import SentenceModel, Trace
+
+__version__ = "0.1.0"
+
+AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
+
+_HOMES = {
+    "StackRNNCell": "cell",
+    "StackRNNCache": "modeling_stack_rnn",
+    "StackRNNForCausalLM": "modeling_stack_rnn",
+    "StackRNNForSequenceClassification": "modeling_stack_rnn",
+    "StackRNNModel": "modeling_stack_rnn",
+    "SentenceModel": "trace",
+    "Trace": "trace",
+    "train_word_tokenizer": "tokenization",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "SentenceModel",
+    "StackRNNCache",
+    "StackRNNCell",
+    "StackRNNConfig",
+    "StackRNNForCausalLM",
+    "StackRNNForSequenceClassification",
+    "StackRNNModel",
+    "Trace",
+    "__version__",
+    "train_word_tokenizer",
+]

@@ -1,0 +1,159 @@
+"""The recurrent cell: a controller, its controls and a memory.
+
+`step` defines it; `scan` runs a sequence. The reading of step t enters the controller at step t + 1, so the cell, not
+the memory alone, is the unit that runs over a sequence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .controllers import ControllerState, make_controller
+from .controls import Controls
+from .memory import make_memory, map_tensors
+
+if TYPE_CHECKING:
+    from .configuration_stack_rnn import StackRNNConfig
+
+
+class Actions(dict[str, Tensor]):
+    """What the controller did to its memory at each step, by name and as attributes.
+
+    For a stack: `push_strength`, `pop_strength`, `read_strength` and `total_strength` [B, T], in elements, and for
+    each control that is an expected value its distribution, such as `push_distribution` [B, T, K + 1]. At padded
+    steps all are zero, but `total_strength`, which stays. Empty where the model has no memory.
+    """
+
+    def __getattr__(self, name: str) -> Tensor:
+        try:
+            return self[name]
+        except KeyError:
+            there = ", ".join(self) or "no actions, because the model has no memory"
+            raise AttributeError(f"no action {name!r}; there are {there}") from None
+
+
+class CellState(NamedTuple):
+    """Everything that passes from one step to the next; the first dimension of every tensor is the batch."""
+
+    controller: ControllerState
+    memory: Any
+    reading: Tensor
+
+
+class Scan(NamedTuple):
+    """What a scan returns.
+
+    Attributes:
+        outputs: the controller's output [B, T, H].
+        layers: each controller layer's output [B, T, H], if asked for.
+        actions: see `Actions`; empty if not asked for.
+        state: after the last step.
+    """
+
+    outputs: Tensor
+    layers: tuple[Tensor, ...] | None
+    actions: Actions
+    state: CellState
+
+
+class StackRNNCell(nn.Module):
+    """A recurrent cell with a memory: [B, T, E] to [B, T, H].
+
+    One step is `o_t, h_t = controller(x_t, r_{t-1}, h_{t-1})`, actions from `o_t`, then the memory's step, which
+    gives r_t (Grefenstette et al. 2015, figure 1b).
+
+    Args:
+        config: sizes, controller, memory and controls.
+    """
+
+    def __init__(self, config: StackRNNConfig) -> None:
+        super().__init__()
+        self.memory = make_memory(config)
+        self.controller = make_controller(config, self.memory.reading_size)
+        self.controls = Controls.from_config(config, self.memory)
+
+    def initial_state(self, batch_size: int) -> CellState:
+        """The state before the first step: an empty memory and a reading of zeros."""
+        weight = self.controller.weight_ih_l0
+        memory = self.memory.initial_state(batch_size, device=weight.device, dtype=weight.dtype)
+        reading = weight.new_zeros(batch_size, self.memory.reading_size)
+        return CellState(self.controller.initial_state(batch_size), memory, reading)
+
+    def step(
+        self, inputs: Tensor, state: CellState, active: Tensor | None = None
+    ) -> tuple[list[Tensor], dict[str, Tensor], CellState]:
+        """One step.
+
+        Args:
+            inputs: x_t, [B, E].
+            state: after step t - 1.
+            active: [B] bool; where False, the sequence does not take the step and its state stays.
+
+        Returns:
+            Each controller layer's output [B, H], the actions (see `Actions`, without the time), and the next state.
+        """
+        return self._step(self.controller.project(inputs), state, active)
+
+    def _step(
+        self, projected: Tensor, state: CellState, active: Tensor | None
+    ) -> tuple[list[Tensor], dict[str, Tensor], CellState]:
+        outputs, controller = self.controller.step(projected, state.reading, state.controller)
+        actions, distributions = self.controls(outputs[-1])
+        memory, reading = self.memory.step(state.memory, actions)
+        if active is not None:
+            column = active.unsqueeze(-1)
+            controller = map_tensors(
+                lambda new, old: torch.where(column.unsqueeze(-1), new, old), controller, state.controller
+            )
+            memory = self.memory.hold(active, memory, state.memory)
+            reading = torch.where(column, reading, state.reading)
+        strengths = {f.name: getattr(actions, f.name) for f in self.memory.actions if f.kind == "strength"}
+        return outputs, strengths | distributions, CellState(controller, memory, reading)
+
+    def scan(
+        self,
+        inputs: Tensor,
+        state: CellState | None = None,
+        mask: Tensor | None = None,
+        *,
+        output_actions: bool = False,
+        output_layers: bool = False,
+    ) -> Scan:
+        """Run a sequence.
+
+        Args:
+            inputs: x_1 .. x_T, [B, T, E].
+            state: to start from; None starts anew.
+            mask: [B, T] bool, False at padding. A padded step leaves the whole state as it is; its output is zeros.
+            output_actions: collect the actions.
+            output_layers: collect the outputs of every controller layer.
+        """
+        batch_size, length = inputs.shape[:2]
+        if state is None:
+            state = self.initial_state(batch_size)
+        if not self.memory.actions and mask is None and not output_layers:
+            fused = self.controller.run(inputs, state.controller)
+            if fused is not None:
+                return Scan(fused[0], None, Actions(), state._replace(controller=fused[1]))
+        projected = self.controller.project(inputs)
+        outputs: list[list[Tensor]] = []
+        actions: list[dict[str, Tensor]] = []
+        for t in range(length):
+            layers, step_actions, state = self._step(projected[:, t], state, None if mask is None else mask[:, t])
+            outputs.append(layers if output_layers else layers[-1:])
+            if output_actions:
+                actions.append(step_actions | self.memory.measure(state.memory))
+        stacked = tuple(torch.stack(layer, dim=1) for layer in zip(*outputs, strict=True))
+        collected = Actions()
+        if output_actions:
+            collected = Actions({name: torch.stack([a[name] for a in actions], dim=1) for name in actions[0]})
+        if mask is not None:
+            padding = ~mask.unsqueeze(-1)
+            stacked = tuple(layer.masked_fill(padding, 0) for layer in stacked)
+            for name in collected.keys() - self.memory.measure(state.memory).keys():
+                values = collected[name]
+                collected[name] = values.masked_fill(padding if values.dim() == 3 else ~mask, 0)
+        return Scan(stacked[-1], stacked if output_layers else None, collected, state)

@@ -1,0 +1,186 @@
+"""Controls: from the controller's output to the memory's actions.
+
+One linear layer serves all actions of a memory; its rows are laid out in the order of the memory's action fields.
+Each strength is then emitted by its own control: a fixed number, a sigmoid, or the expected value of a softmax over
+{0, ..., max} (Merrill et al. 2019, section 2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers.initialization import copy_
+
+from .memory import Memory
+
+if TYPE_CHECKING:
+    from .configuration_stack_rnn import StackRNNConfig
+
+
+class Control(Protocol):
+    """How one strength is emitted from `width` logits."""
+
+    width: int
+
+    def emit(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Logits [B, width] to the strength [B], in elements, and its distribution [B, K + 1] if it has one."""
+
+    def initial_bias(self, slope: float) -> list[float]:
+        """Biases of the logits that start the control at sigmoid(slope) of its range."""
+
+
+class Fixed:
+    """A strength that is always the same number. It has no parameters."""
+
+    width = 0
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def emit(self, logits: Tensor) -> tuple[Tensor, None]:
+        return logits.new_full(logits.shape[:1], self.value), None
+
+    def initial_bias(self, slope: float) -> list[float]:
+        return []
+
+
+class Sigmoid:
+    """A strength in (0, 1), as in Grefenstette et al. (2015) and Hao et al. (2018)."""
+
+    width = 1
+
+    def emit(self, logits: Tensor) -> tuple[Tensor, None]:
+        return torch.sigmoid(logits.squeeze(-1)), None
+
+    def initial_bias(self, slope: float) -> list[float]:
+        return [slope]
+
+
+class ExpectedValue:
+    """The mean sum_i i p_i of p = softmax(logits) over {0, ..., K} (Merrill et al. 2019, section 2.2)."""
+
+    def __init__(self, maximum: int) -> None:
+        self.width = maximum + 1
+
+    def emit(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        distribution = torch.softmax(logits, dim=-1)
+        support = torch.arange(self.width, device=logits.device, dtype=logits.dtype)
+        return (distribution * support).sum(-1), distribution
+
+    def initial_bias(self, slope: float) -> list[float]:
+        # softmax((0, b)) = (1 - sigmoid(b), sigmoid(b)): with K = 1 this is the sigmoid control.
+        return [slope * i for i in range(self.width)]
+
+
+def make_control(setting: str | float, maximum: int) -> Control:
+    """The control that a configuration names: "sigmoid", "expected_value" or a fixed number."""
+    if setting == "sigmoid":
+        return Sigmoid()
+    if setting == "expected_value":
+        return ExpectedValue(maximum)
+    return Fixed(float(setting))
+
+
+class ActionProjection(nn.Linear):
+    """The linear layer from the controller's output to the logits of all actions.
+
+    Args:
+        hidden_size: size of the controller's output, H.
+        rows: number of logits.
+        initial_biases: biases that start at given values, by the first row they stand in.
+    """
+
+    def __init__(self, hidden_size: int, rows: int, initial_biases: Mapping[int, list[float]]) -> None:
+        self.initial_biases = dict(initial_biases)  # nn.Linear resets its parameters when it is made
+        super().__init__(hidden_size, rows)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Torch's default for a linear layer, but for the given biases."""
+        super().reset_parameters()
+        bias = self.bias.detach().clone()
+        for row, values in self.initial_biases.items():
+            bias[row : row + len(values)] = bias.new_tensor(values)
+        copy_(self.bias, bias)  # transformers' own, which leaves weights that were just loaded alone
+
+
+class Controls(nn.Module):
+    """Emits all actions of a memory from the controller's output.
+
+    Args:
+        hidden_size: size of the controller's output, H.
+        memory: whose action fields to fill.
+        strengths: a control for each field of kind "strength", by the field's name.
+        value_activation: "tanh" or "sigmoid", for fields of kind "value".
+        pop_bias_init: initial bias of controls that pop (see `StackRNNConfig.pop_bias_init`).
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        memory: Memory,
+        strengths: Mapping[str, Control],
+        *,
+        value_activation: str = "tanh",
+        pop_bias_init: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.memory = memory
+        self.strengths = dict(strengths)
+        self.value_activation = torch.tanh if value_activation == "tanh" else torch.sigmoid
+        self.widths = [
+            self.strengths[field.name].width if field.kind == "strength" else field.size for field in memory.actions
+        ]
+        initial_biases = {
+            sum(self.widths[:i]): self.strengths[field.name].initial_bias(pop_bias_init)
+            for i, field in enumerate(memory.actions)
+            if field.name.startswith("pop") and pop_bias_init is not None
+        }
+        rows = sum(self.widths)
+        self.projection = ActionProjection(hidden_size, rows, initial_biases) if rows else None
+
+    @classmethod
+    def from_config(cls, config: StackRNNConfig, memory: Memory) -> Controls:
+        settings = {
+            "push": (config.push_control, config.max_push),
+            "pop": (config.pop_control, config.max_pop),
+            "read": (config.read_control, config.max_read),
+        }
+        strengths = {
+            field.name: make_control(*settings[field.name.split("_")[0]])
+            for field in memory.actions
+            if field.kind == "strength"
+        }
+        return cls(
+            config.hidden_size,
+            memory,
+            strengths,
+            value_activation=config.push_value_activation,
+            pop_bias_init=config.pop_bias_init,
+        )
+
+    def forward(self, hidden: Tensor) -> tuple[Any, dict[str, Tensor]]:
+        """Emit one step's actions.
+
+        Args:
+            hidden: the controller's output [B, H].
+
+        Returns:
+            The memory's actions (strengths [B], at least float32; values [B, D]), and the distributions [B, K + 1]
+            of those that are expected values, by name: "push_distribution" for "push_strength".
+        """
+        actions, distributions = {}, {}
+        logits_of_all = hidden[:, :0] if self.projection is None else self.projection(hidden)
+        parts = logits_of_all.split(self.widths, dim=-1) if self.widths else ()
+        for field, logits in zip(self.memory.actions, parts, strict=True):
+            if field.kind == "value":
+                actions[field.name] = self.value_activation(logits)
+                continue
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            actions[field.name], distribution = self.strengths[field.name].emit(logits)
+            if distribution is not None:
+                distributions[field.name.replace("_strength", "_distribution")] = distribution
+        return self.memory.action_type(**actions), distributions

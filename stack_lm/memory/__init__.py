@@ -1,0 +1,21 @@
+"""Differentiable memories behind one interface, found by name.
+
+Importing this package registers the built-in ones; `register_memory` adds others, also from outside.
+"""
+
+from .base import ActionField, Memory, make_memory, map_tensors, memory_names, register_memory
+from .none import NoMemory
+from .strength import NeuralStack, StackActions, StackState
+
+__all__ = [
+    "ActionField",
+    "Memory",
+    "NeuralStack",
+    "NoMemory",
+    "StackActions",
+    "StackState",
+    "make_memory",
+    "map_tensors",
+    "memory_names",
+    "register_memory",
+]

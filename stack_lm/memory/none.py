@@ -1,0 +1,47 @@
+"""No memory: what makes a plain recurrent network the same class as a stack RNN."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .base import ActionField, Memory, register_memory
+
+if TYPE_CHECKING:
+    from ..configuration_stack_rnn import StackRNNConfig
+
+
+class NoState(NamedTuple):
+    """The state of no memory: only the batch size, as an empty tensor [B, 0]."""
+
+    empty: Tensor
+
+
+class NoActions(NamedTuple):
+    """The actions of no memory."""
+
+
+@register_memory("none")
+class NoMemory(Memory):
+    """Takes no actions and reads a vector of size 0."""
+
+    actions: tuple[ActionField, ...] = ()
+    action_type = NoActions
+    reading_size = 0
+
+    @classmethod
+    def from_config(cls, config: StackRNNConfig) -> NoMemory:
+        return cls()
+
+    def initial_state(
+        self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+    ) -> NoState:
+        return NoState(torch.zeros(batch_size, 0, device=device, dtype=dtype))
+
+    def step(self, state: NoState, actions: NoActions) -> tuple[NoState, Tensor]:
+        return state, state.empty
+
+    def hold(self, active: Tensor, new: NoState, old: NoState) -> NoState:
+        return old

@@ -1,0 +1,456 @@
+"""The transformers models: a stack RNN with a language-modelling or a classification head."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    GenerationMixin,
+    PreTrainedModel,
+)
+from transformers.cache_utils import Cache
+from transformers.modeling_outputs import CausalLMOutputWithPast, SequenceClassifierOutputWithPast
+from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+
+from .cell import Actions, CellState, Scan, StackRNNCell
+from .configuration_stack_rnn import StackRNNConfig
+from .memory import map_tensors
+
+
+class StackRNNCache(Cache):
+    """The recurrent state (controller, memory and reading) that `past_key_values` carries from call to call.
+
+    A model updates the cache it is given, as transformers' own caches are. To continue one prefix in two ways,
+    `clone()` the cache first. To cut backpropagation through time, `detach()` it.
+
+    Attributes:
+        state: the state after the last token, or None before the first.
+    """
+
+    is_compileable = False
+    is_croppable = False
+
+    def __init__(self) -> None:
+        # Not super().__init__(): there are no key-value layers. These are the attributes that `generate` looks at.
+        self.layers: list[Any] = []
+        self.layer_class_to_replicate = None
+        self.offloading = False
+        self.state: CellState | None = None
+        self._seen_tokens = 0
+
+    def __repr__(self) -> str:
+        return f"StackRNNCache(seen_tokens={self._seen_tokens})"
+
+    def update_state(self, state: CellState, new_tokens: int) -> None:
+        """Take over the state after `new_tokens` more tokens (padding included)."""
+        self.state = state
+        self._seen_tokens += new_tokens
+
+    def _map(self, function: Any) -> None:
+        if self.state is not None:
+            self.state = map_tensors(function, self.state)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Tokens seen so far, padding included."""
+        return self._seen_tokens
+
+    def get_max_length(self, layer_idx: int | None = None) -> int:
+        """-1: a recurrent state has no maximum length."""
+        return -1
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Keep the states of the sequences `beam_idx` [B'], in that order."""
+        self._map(lambda tensor: tensor.index_select(0, beam_idx.to(tensor.device)))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep the states of the sequences `indices` [B']."""
+        self.reorder_cache(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeat each sequence's state `repeats` times."""
+        self._map(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
+
+    def reset(self) -> None:
+        """Back to before the first token."""
+        self.state, self._seen_tokens = None, 0
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Raises: a recurrent state cannot be taken back to an earlier token."""
+        raise ValueError("a StackRNNCache cannot be cropped; clone() it before the tokens you may want to take back")
+
+    def clone(self) -> StackRNNCache:
+        """A cache of the same state that no later call through this one changes."""
+        return copy.copy(self)  # states are never changed in place, so sharing the tensors is safe
+
+    def detach(self) -> StackRNNCache:
+        """The same cache, cut off from the graph: truncates backpropagation through time."""
+        self._map(Tensor.detach)
+        return self
+
+
+@dataclass
+class StackRNNModelOutput(ModelOutput):
+    """Outputs of `StackRNNModel`.
+
+    Attributes:
+        last_hidden_state: the controller's outputs [B, T, H]; zeros at padding.
+        past_key_values: the state after the last token.
+        hidden_states: the embeddings [B, T, E], then each controller layer's outputs [B, T, H], if asked for.
+        actions: see `stack_lm.cell.Actions`, if asked for.
+    """
+
+    last_hidden_state: Tensor | None = None
+    past_key_values: StackRNNCache | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    actions: Actions | None = None
+
+
+@dataclass
+class StackRNNCausalLMOutput(CausalLMOutputWithPast):
+    """transformers' `CausalLMOutputWithPast` with the memory's `actions` (see `stack_lm.cell.Actions`)."""
+
+    actions: Actions | None = None
+
+
+@dataclass
+class StackRNNSequenceClassifierOutput(SequenceClassifierOutputWithPast):
+    """transformers' `SequenceClassifierOutputWithPast` with the memory's `actions` (see `stack_lm.cell.Actions`)."""
+
+    actions: Actions | None = None
+
+
+class StackRNNPreTrainedModel(PreTrainedModel):
+    """Loading, saving and initialising, shared by all stack RNN models."""
+
+    config_class = StackRNNConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _is_stateful = True
+    _no_split_modules = ["StackRNNCell"]  # noqa: RUF012
+    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        # torch's own initialisation throughout, as the papers' code has. transformers guards torch's functions here,
+        # so that weights just loaded are left alone. Modules without parameters of their own are not visited.
+        reset = getattr(module, "reset_parameters", None)
+        if callable(reset):
+            reset()
+
+
+class StackRNNModel(StackRNNPreTrainedModel):
+    """Token embeddings and a recurrent cell with a memory.
+
+    Args:
+        config: sizes, controller, memory and controls.
+    """
+
+    def __init__(self, config: StackRNNConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens: nn.Module = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.embedding_dropout = nn.Dropout(config.embedding_dropout)
+        self.cell = StackRNNCell(config)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.embed_tokens = value
+
+    @can_return_tuple
+    @merge_with_config_defaults
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: StackRNNCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_actions: bool = False,
+        **kwargs: Any,
+    ) -> StackRNNModelOutput:
+        """Run token ids, or embeddings, through the network.
+
+        Args:
+            input_ids: [B, T].
+            attention_mask: [B, T] or longer, zero at padding; of a longer one the last T columns count. Padding, left
+                or right, changes nothing: the state is carried through it.
+            past_key_values: the state to continue from; it is updated.
+            inputs_embeds: [B, T, E], in place of input_ids.
+            use_cache: return the state. A state that is given is always updated and returned.
+            output_hidden_states: return the embeddings and every layer's outputs.
+            output_actions: return what the controller did to its memory.
+
+        Raises:
+            ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        batch_size, length = inputs_embeds.shape[:2]
+        if length == 0:
+            raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
+        state = self._state_of(past_key_values, batch_size)
+        scan = self._scan(
+            self.embedding_dropout(inputs_embeds),
+            state,
+            self._step_mask(attention_mask, batch_size, length),
+            output_actions=output_actions,
+            output_layers=bool(output_hidden_states),
+        )
+        if past_key_values is None and use_cache:
+            past_key_values = StackRNNCache()
+        if past_key_values is not None:
+            past_key_values.update_state(scan.state, length)
+        return StackRNNModelOutput(
+            last_hidden_state=scan.outputs,
+            past_key_values=past_key_values,
+            hidden_states=(inputs_embeds, *scan.layers) if scan.layers is not None else None,
+            actions=scan.actions if output_actions else None,
+        )
+
+    @staticmethod
+    def _state_of(cache: StackRNNCache | None, batch_size: int) -> CellState | None:
+        if cache is None:
+            return None
+        if not isinstance(cache, StackRNNCache):
+            raise ValueError(f"past_key_values must be a StackRNNCache; got {type(cache).__name__}")
+        if cache.state is None:
+            return None
+        if cache.state.reading.shape[0] != batch_size:
+            raise ValueError(
+                f"past_key_values is the state of {cache.state.reading.shape[0]} sequences; the input has {batch_size}"
+            )
+        return cache.state
+
+    @staticmethod
+    def _step_mask(attention_mask: Tensor | None, batch_size: int, length: int) -> Tensor | None:
+        """[B, T] bool, or None where every step counts."""
+        if attention_mask is None:
+            return None
+        shape = tuple(attention_mask.shape)
+        if len(shape) != 2 or shape[0] != batch_size or shape[1] < length:
+            raise ValueError(
+                f"attention_mask must be [{batch_size}, {length}] or longer in the second dimension; got {list(shape)}"
+            )
+        mask = attention_mask[:, -length:].bool()
+        # A mask of ones costs time for nothing. On a GPU, looking would cost a synchronisation.
+        return None if mask.device.type == "cpu" and bool(mask.all()) else mask
+
+    def _scan(self, inputs: Tensor, state: CellState | None, mask: Tensor | None, **outputs: Any) -> Scan:
+        if not (self.gradient_checkpointing and self.training):
+            return self.cell.scan(inputs, state, mask, **outputs)
+        # Activation checkpointing over the sequence: pieces of sqrt(T) steps, of which only the states between them
+        # are kept, so that memory grows with sqrt(T) instead of T.
+        if getattr(self._gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
+            raise ValueError("activation checkpointing of a stack RNN needs use_reentrant=False; got True")
+        pieces = []
+        length = max(1, math.isqrt(inputs.shape[1]))
+        state = state if state is not None else self.cell.initial_state(inputs.shape[0])
+        masks = [None] * inputs.shape[1] if mask is None else mask.split(length, dim=1)
+        for piece, piece_mask in zip(inputs.split(length, dim=1), masks, strict=False):
+            scan = self._gradient_checkpointing_func(
+                lambda *args: self.cell.scan(*args, **outputs), piece, state, piece_mask
+            )
+            pieces.append(scan)
+            state = scan.state
+        layers = None
+        if outputs["output_layers"]:
+            layers = tuple(torch.cat(parts, dim=1) for parts in zip(*(p.layers for p in pieces), strict=True))
+        actions = {name: torch.cat([p.actions[name] for p in pieces], dim=1) for name in pieces[0].actions}
+        return Scan(torch.cat([p.outputs for p in pieces], dim=1), layers, Actions(actions), pieces[-1].state)
+
+
+class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
+    """A stack RNN language model: `softmax(W_y o_t + b_y)` predicts token t + 1 (Merrill et al. 2019, section 2.2).
+
+    With `memory="none"` and `controller="lstm"` it is the LSTM baseline.
+
+    Args:
+        config: sizes, controller, memory and controls.
+    """
+
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
+
+    def __init__(self, config: StackRNNConfig) -> None:
+        super().__init__(config)
+        self.model = StackRNNModel(config)
+        self.dropout = nn.Dropout(config.output_dropout)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.model.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.model.set_input_embeddings(value)
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.lm_head = new_embeddings
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: StackRNNCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_actions: bool = False,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Any,
+    ) -> StackRNNCausalLMOutput:
+        """Predict the next tokens; see `StackRNNModel.forward` for the arguments that are not listed here.
+
+        Args:
+            labels: [B, T], shifted inside, so `labels=input_ids` trains a language model; -100 is ignored. The loss
+                is the mean over predicted tokens, in nats.
+            logits_to_keep: compute the logits [B, T', V] of the last T' steps only, or of the steps given; 0 is all.
+        """
+        outputs = self.model(
+            input_ids,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            use_cache=use_cache,
+            output_hidden_states=output_hidden_states,
+            output_actions=output_actions,
+        )
+        steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(self.dropout(outputs.last_hidden_state[:, steps]))
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        return StackRNNCausalLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            actions=outputs.actions,
+        )
+
+    def _prepare_cache_for_generation(  # type: ignore[override]
+        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        if generation_config.cache_implementation is not None:
+            raise ValueError(
+                "a stack RNN carries its own recurrent state: cache_implementation must be None; "
+                f"got {generation_config.cache_implementation!r}"
+            )
+        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
+            model_kwargs["past_key_values"] = StackRNNCache()
+        else:
+            parent: Any = super()
+            parent._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+
+    def _expand_inputs_for_generation(
+        self,
+        expand_size: int = 1,
+        is_encoder_decoder: bool = False,
+        input_ids: Any = None,
+        **model_kwargs: Any,
+    ) -> tuple[Any, dict[str, Any]]:
+        cache = model_kwargs.get("past_key_values")
+        if isinstance(cache, StackRNNCache) and expand_size > 1:
+            cache.batch_repeat_interleave(expand_size)
+        parent: Any = super()
+        return parent._expand_inputs_for_generation(expand_size, is_encoder_decoder, input_ids, **model_kwargs)
+
+
+class StackRNNForSequenceClassification(StackRNNPreTrainedModel):
+    """A stack RNN that classifies a sequence by the controller's output at its last token.
+
+    NOTE: the released classifiers of Merrill et al. (2019) read the last step of the padded batch; this one reads the
+    last token that is not padding.
+
+    Args:
+        config: sizes, controller, memory and controls; `num_labels`.
+    """
+
+    def __init__(self, config: StackRNNConfig) -> None:
+        super().__init__(config)
+        self.num_labels = config.num_labels or 2
+        self.model = StackRNNModel(config)
+        self.dropout = nn.Dropout(config.output_dropout)
+        self.score = nn.Linear(config.hidden_size, self.num_labels)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.model.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.model.set_input_embeddings(value)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: StackRNNCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_actions: bool = False,
+        **kwargs: Any,
+    ) -> StackRNNSequenceClassifierOutput:
+        """Classify; see `StackRNNModel.forward` for the arguments that are not listed here.
+
+        Args:
+            attention_mask: [B, T], zero at padding. Without one, tokens equal to `config.pad_token_id` are padding.
+            labels: class ids [B], or real targets for regression.
+        """
+        if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:
+            attention_mask = (input_ids != self.config.pad_token_id).long()
+        outputs = self.model(
+            input_ids,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            use_cache=use_cache,
+            output_hidden_states=output_hidden_states,
+            output_actions=output_actions,
+        )
+        hidden = outputs.last_hidden_state
+        if attention_mask is None:
+            pooled = hidden[:, -1]
+        else:
+            steps = torch.arange(hidden.shape[1], device=hidden.device)
+            last = (attention_mask[:, -hidden.shape[1] :].bool() * steps).argmax(-1)
+            pooled = hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
+        logits = self.score(self.dropout(pooled))
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
+        return StackRNNSequenceClassifierOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            actions=outputs.actions,
+        )
+
+
+AutoModel.register(StackRNNConfig, StackRNNModel, exist_ok=True)
+AutoModelForCausalLM.register(StackRNNConfig, StackRNNForCausalLM, exist_ok=True)
+AutoModelForSequenceClassification.register(StackRNNConfig, StackRNNForSequenceClassification, exist_ok=True)

@@ -1,0 +1,48 @@
+"""What parsing, evaluation and plots know of a model: `Trace` and `SentenceModel`. Needs numpy only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What a model did with one sentence, word by word.
+
+    Attributes:
+        words: the sentence, n words.
+        logprobs: log-probability of each word given those before it [n], in nats; NaN where the model gives none (the
+            first word, unless the tokenizer begins sentences with a token of its own).
+        n_tokens: scored tokens of each word [n]; 0 where logprobs is NaN.
+        unknown: whether a word is outside the model's vocabulary [n].
+        end_logprob: log-probability that the sentence ends there, in nats; NaN where the tokenizer has no end token.
+        signals: what the controller did after it had read the word, by name, each [n]: push_strength, pop_strength,
+            read_strength and total_strength for a stack, in elements.
+    """
+
+    words: tuple[str, ...]
+    logprobs: np.ndarray
+    n_tokens: np.ndarray
+    unknown: np.ndarray
+    end_logprob: float = float("nan")
+    signals: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+class SentenceModel(Protocol):
+    """A language model, seen from evaluation."""
+
+    def trace(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None = None) -> list[Trace]:
+        """A trace of each sentence, given as words and, optionally, their part-of-speech tags."""
+
+    def continuation_logprobs(
+        self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
+    ) -> list[np.ndarray]:
+        """For each prefix (words) the log-probabilities of its candidates (one or more words each) as what comes next
+        [number of candidates], in nats; NaN where the model cannot tell, as after no words at all."""
+
+    def knows(self, text: str) -> bool:
+        """Whether all words of a text are in the vocabulary."""

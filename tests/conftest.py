@@ -1,0 +1,32 @@
+"""Shared fixtures. All tests run offline."""
+
+import os
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+import torch
+
+from stack_lm import StackRNNConfig
+
+# Real data that some tests check against; it is not part of the project, and those tests skip without it.
+REAL_DATA = Path(os.environ.get("STACK_LM_REAL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+needs_real_data = pytest.mark.skipif(
+    not REAL_DATA.is_dir(), reason=f"no real data at {REAL_DATA}; set STACK_LM_REAL_DATA"
+)
+# NLTK looks for its corpora when it is first imported.
+if REAL_DATA.is_dir():
+    os.environ.setdefault("NLTK_DATA", str(REAL_DATA / "nltk_data"))
+
+
+def tiny_config(**fields) -> StackRNNConfig:
+    """A model of a few hundred weights, with every size different."""
+    sizes = {"vocab_size": 23, "embedding_size": 5, "hidden_size": 7, "memory_size": 3, "pad_token_id": 0}
+    return StackRNNConfig(**(sizes | fields))
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)

@@ -1,0 +1,42 @@
+"""Memories are found by name, also those that others register."""
+
+import pytest
+import torch
+
+from stack_lm import StackRNNConfig, StackRNNForCausalLM
+from stack_lm.memory import Memory, NeuralStack, make_memory, map_tensors, memory_names, register_memory
+from stack_lm.memory import base as memory_base
+
+
+def test_names():
+    assert {"none", "stack"} <= set(memory_names())
+    assert isinstance(make_memory(StackRNNConfig(memory="stack")), NeuralStack)
+
+
+def test_a_memory_from_outside_the_package(monkeypatch):
+    monkeypatch.setattr(memory_base, "_REGISTRY", dict(memory_base._REGISTRY))
+
+    @register_memory("leaky")
+    class LeakyStack(NeuralStack):
+        """Loses a tenth of every strength at each step."""
+
+        def step(self, state, actions):
+            return super().step(state._replace(strengths=0.9 * state.strengths), actions)
+
+    model = StackRNNForCausalLM(StackRNNConfig(vocab_size=11, memory="leaky"))
+    actions = model(torch.arange(8).unsqueeze(0), output_actions=True).actions
+    push, pop, total = actions.push_strength[0], actions.pop_strength[0], actions.total_strength[0]
+    torch.testing.assert_close(total[1], (0.9 * total[0] - pop[1]).clamp(min=0) + push[1])
+
+
+def test_a_name_is_taken_once():
+    with pytest.raises(ValueError, match="the memory name 'stack' is taken by NeuralStack"):
+        register_memory("stack")(type("Other", (Memory,), {}))
+
+
+def test_map_tensors_keeps_the_structure():
+    state = NeuralStack(2).initial_state(3)
+    mapped = map_tensors(lambda a, b: a + b + 1, (state, None), (state, None))
+    assert type(mapped[0]) is type(state)
+    assert mapped[1] is None
+    assert mapped[0].values.shape == state.values.shape

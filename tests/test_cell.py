@@ -1,0 +1,132 @@
+"""The cell: scan equals steps, chunks equal the whole, padding changes nothing, for every controller and control."""
+
+import itertools
+
+import pytest
+import torch
+from conftest import tiny_config
+from torch import nn
+
+from stack_lm.cell import Actions, StackRNNCell
+from stack_lm.memory import map_tensors
+
+CONTROLLERS = ("linear", "rnn", "gru", "lstm")
+CONTROL_SETS = (
+    {"push_control": "expected_value", "pop_control": 1.0},
+    {"push_control": 1.0, "pop_control": "expected_value", "max_pop": 5},
+    {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0},
+)
+VARIANTS = [
+    *({"controller": c, **controls} for c, controls in itertools.product(CONTROLLERS, CONTROL_SETS)),
+    *({"controller": c, "memory": "none"} for c in CONTROLLERS),
+    {"num_layers": 3},
+    {"learn_initial_state": True},
+]
+
+
+def make_cell(**fields):
+    cell = StackRNNCell(tiny_config(**fields)).double()
+    for parameter in cell.controller.first_state:
+        nn.init.normal_(parameter)
+    for parameter in cell.parameters():
+        parameter.data *= 3  # away from where all strengths are alike
+    return cell
+
+
+@pytest.mark.parametrize("fields", VARIANTS, ids=str)
+def test_scan_equals_steps(fields):
+    cell = make_cell(**fields)
+    inputs = torch.randn(2, 6, 5, dtype=torch.float64)
+    scan = cell.scan(inputs, output_actions=True, output_layers=True)
+    state = cell.initial_state(2)
+    for t in range(6):
+        layers, actions, state = cell.step(inputs[:, t], state)
+        torch.testing.assert_close(scan.outputs[:, t], layers[-1])
+        for whole, layer in zip(scan.layers, layers, strict=True):
+            torch.testing.assert_close(whole[:, t], layer)
+        for name, value in actions.items():
+            torch.testing.assert_close(scan.actions[name][:, t], value)
+    map_tensors(torch.testing.assert_close, scan.state, state)
+
+
+@pytest.mark.parametrize("fields", VARIANTS, ids=str)
+def test_chunks_with_carried_state_equal_the_whole(fields):
+    cell = make_cell(**fields)
+    inputs = torch.randn(2, 7, 5, dtype=torch.float64, requires_grad=True)
+    whole = cell.scan(inputs, output_actions=True)
+    state, outputs, totals = None, [], []
+    for chunk in inputs.split(3, dim=1):
+        scan = cell.scan(chunk, state, output_actions=True)
+        state = scan.state
+        outputs.append(scan.outputs)
+        totals.append(scan.actions)
+    torch.testing.assert_close(torch.cat(outputs, dim=1), whole.outputs)
+    for name, value in whole.actions.items():
+        torch.testing.assert_close(torch.cat([chunk[name] for chunk in totals], dim=1), value)
+    # The gradient flows through the carried state as well.
+    (expected,) = torch.autograd.grad(whole.outputs[:, -1].sum(), inputs)
+    (actual,) = torch.autograd.grad(outputs[-1][:, -1].sum(), inputs)
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("side", ["left", "right", "middle"])
+@pytest.mark.parametrize("fields", VARIANTS, ids=str)
+def test_padding_changes_nothing(fields, side):
+    cell = make_cell(**fields)
+    sentence = torch.randn(1, 4, 5, dtype=torch.float64)
+    real = {"left": [3, 4, 5, 6], "right": [0, 1, 2, 3], "middle": [0, 2, 3, 6]}[side]
+    inputs = torch.randn(2, 7, 5, dtype=torch.float64)
+    inputs[0, real] = sentence[0]
+    mask = torch.ones(2, 7, dtype=torch.bool)
+    mask[0] = False
+    mask[0, real] = True
+    padded = cell.scan(inputs, mask=mask, output_actions=True)
+    alone = cell.scan(sentence, output_actions=True)
+    torch.testing.assert_close(padded.outputs[:1, real], alone.outputs)
+    assert not padded.outputs[0, ~mask[0]].any()
+    for name, value in alone.actions.items():
+        torch.testing.assert_close(padded.actions[name][:1, real], value)
+    # The state is carried through the padding: what follows is the same.
+    more = torch.randn(2, 3, 5, dtype=torch.float64)
+    after = cell.scan(more, padded.state).outputs[:1]
+    torch.testing.assert_close(after, cell.scan(more[:1], alone.state).outputs)
+    # The other sequence does not notice.
+    torch.testing.assert_close(padded.outputs[1:], cell.scan(inputs[1:]).outputs)
+
+
+def test_gradcheck():
+    cell = make_cell(push_control="sigmoid", pop_control="expected_value")
+    inputs = torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True)
+    names, weights = zip(*cell.named_parameters(), strict=True)
+
+    def run(inputs, *weights):
+        scan = torch.func.functional_call(cell, dict(zip(names, weights, strict=True)), (inputs,))
+        return scan.outputs, scan.state.reading
+
+    cell.forward = cell.scan
+    assert torch.autograd.gradcheck(run, (inputs, *weights))
+
+
+def test_total_strength_stays_through_padding():
+    cell = make_cell()
+    mask = torch.tensor([[True, True, False, False]])
+    actions = cell.scan(torch.randn(1, 4, 5, dtype=torch.float64), mask=mask, output_actions=True).actions
+    assert actions.total_strength[0, 3] == actions.total_strength[0, 1] > 0
+    assert actions.push_strength[0, 2:].tolist() == [0, 0]
+    assert not actions.push_distribution[0, 2:].any()
+
+
+def test_dead_elements_do_not_change_the_reading():
+    """A pop of more than there is empties the stack; the strengths stay at zero."""
+    cell = make_cell(push_control=1.0, pop_control=5.0, read_control=3.0)
+    scan = cell.scan(torch.randn(1, 5, 5, dtype=torch.float64), output_actions=True)
+    assert scan.actions.total_strength.tolist() == [[1.0] * 5]
+
+
+def test_actions_name_what_is_there():
+    actions = Actions(push_strength=torch.zeros(1))
+    assert actions.push_strength is actions["push_strength"]
+    with pytest.raises(AttributeError, match="no action 'pop_strength'; there are push_strength"):
+        _ = actions.pop_strength
+    with pytest.raises(AttributeError, match="the model has no memory"):
+        _ = Actions().push_strength

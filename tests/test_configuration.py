@@ -1,0 +1,86 @@
+"""StackRNNConfig: what it refuses, and how it says so."""
+
+import json
+
+import pytest
+from conftest import tiny_config
+from transformers import AutoConfig
+
+from stack_lm import StackRNNConfig
+
+REFUSED = [
+    ("memory", "stak", r"memory must be one of 'none', 'stack'.*; got 'stak'"),
+    (
+        "controller",
+        "transformer",
+        r"controller must be one of 'linear', 'rnn', 'gru', 'lstm'; got 'transformer'",
+    ),
+    (
+        "push_control",
+        "hard",
+        r"push_control must be 'sigmoid', 'expected_value' or a fixed strength.*; got 'hard'",
+    ),
+    ("pop_control", -1.0, r"pop_control must be .*a number of at least 0\); got -1.0"),
+    ("read_control", float("nan"), r"read_control must be .*; got nan"),
+    ("pop_control", True, r"pop_control must be .*; got True"),
+    ("hidden_size", "100", r"hidden_size must be an integer of at least 1; got '100'"),
+    ("hidden_size", 0, r"hidden_size must be an integer of at least 1; got 0"),
+    ("num_layers", True, r"num_layers must be an integer of at least 1; got True"),
+    ("max_pop", 0, r"max_pop must be an integer of at least 1; got 0"),
+    ("push_value_activation", "relu", r"push_value_activation must be one of 'tanh', 'sigmoid'; got 'relu'"),
+    ("pop_bias_init", "low", r"pop_bias_init must be a finite number or None; got 'low'"),
+    ("embedding_dropout", 1.0, r"embedding_dropout must be a probability in \[0, 1\); got 1.0"),
+    ("learn_initial_state", 1, r"learn_initial_state must be True or False; got 1"),
+    ("pad_token_id", -1, r"pad_token_id must be a token id or None; got -1"),
+    ("eos_token_id", [2, "x"], r"eos_token_id must be a token id or None; got \[2, 'x'\]"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "message"), REFUSED)
+def test_bad_values_are_refused_at_once_and_on_assignment(field, value, message):
+    with pytest.raises(ValueError, match=message):
+        tiny_config(**{field: value})
+    config = tiny_config()
+    with pytest.raises(ValueError, match=message):
+        setattr(config, field, value)
+
+
+def test_unknown_fields_are_refused():
+    with pytest.raises(ValueError, match="StackRNNConfig has no field 'hiden_size'; its fields are bos_token_id"):
+        StackRNNConfig(hiden_size=3)
+
+
+def test_tied_embeddings_need_equal_sizes():
+    with pytest.raises(ValueError, match="needs embedding_size == hidden_size; got 5 and 7"):
+        tiny_config(tie_word_embeddings=True)
+
+
+def test_a_linear_controller_has_no_state_to_learn():
+    with pytest.raises(ValueError, match="learn_initial_state needs a recurrent controller"):
+        tiny_config(controller="linear", learn_initial_state=True)
+
+
+def test_round_trip(tmp_path):
+    config = tiny_config(push_control=1, pop_control="expected_value", max_pop=6, eos_token_id=[1, 2])
+    config.save_pretrained(tmp_path)
+    loaded = AutoConfig.from_pretrained(tmp_path)
+    assert type(loaded) is StackRNNConfig
+    assert loaded.to_dict() | {"_name_or_path": ""} == config.to_dict()
+    assert loaded.push_control == 1.0
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert saved["model_type"] == "stack_rnn"
+    assert not any("backend" in key for key in saved)
+
+
+def test_transformers_names():
+    config = tiny_config(num_layers=3)
+    assert config.num_hidden_layers == 3
+    assert StackRNNConfig(num_hidden_layers=2).num_layers == 2
+
+
+def test_a_config_of_an_unknown_memory_does_not_load(tmp_path):
+    tiny_config().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text().replace('"stack"', '"heap"'))
+    with pytest.raises(ValueError, match="got 'heap'"):
+        AutoConfig.from_pretrained(tmp_path)

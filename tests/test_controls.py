@@ -1,0 +1,91 @@
+"""How strengths are emitted."""
+
+import pytest
+import torch
+from conftest import tiny_config
+
+from stack_lm.controls import Controls, ExpectedValue, Fixed, Sigmoid, make_control
+from stack_lm.memory import NeuralStack, make_memory
+
+
+def controls(**fields):
+    config = tiny_config(**fields)
+    return Controls.from_config(config, make_memory(config))
+
+
+def test_expected_value_is_the_mean_of_the_support():
+    logits = torch.randn(4, 6, dtype=torch.float64)
+    strength, distribution = ExpectedValue(5).emit(logits)
+    expected = sum(i * logits.softmax(-1)[:, i] for i in range(6))
+    torch.testing.assert_close(strength, expected)
+    torch.testing.assert_close(distribution, logits.softmax(-1))
+
+
+def test_expected_value_over_zero_and_one_is_a_sigmoid():
+    logits = torch.stack((torch.zeros(5), torch.linspace(-3, 3, 5)), dim=-1)
+    torch.testing.assert_close(ExpectedValue(1).emit(logits)[0], Sigmoid().emit(logits[:, 1:])[0])
+
+
+def test_fixed_has_no_parameters():
+    strength, distribution = Fixed(1.5).emit(torch.empty(3, 0))
+    assert strength.tolist() == [1.5] * 3
+    assert distribution is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "rows"),
+    [
+        ({}, 3 + 4 + 0 + 4),  # u = 1: value, push over {0..3}, nothing for the pop, read
+        ({"push_control": 1.0, "pop_control": "expected_value", "max_pop": 5}, 3 + 0 + 6 + 4),
+        ({"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1}, 3 + 1 + 1 + 0),
+    ],
+)
+def test_one_projection_of_the_needed_size(fields, rows):
+    assert controls(**fields).projection.weight.shape == (rows, 7)
+
+
+def test_actions_are_emitted_in_the_order_of_the_fields():
+    module = controls(push_control="sigmoid", pop_control=0.5)
+    hidden = torch.randn(2, 7)
+    emitted, distributions = module(hidden)
+    logits = module.projection(hidden)
+    torch.testing.assert_close(emitted.push_value, logits[:, :3].tanh())
+    torch.testing.assert_close(emitted.push_strength, logits[:, 3].sigmoid())
+    assert emitted.pop_strength.tolist() == [0.5, 0.5]
+    torch.testing.assert_close(distributions["read_distribution"], logits[:, 4:].softmax(-1))
+    assert set(distributions) == {"read_distribution"}
+
+
+def test_sigmoid_values():
+    module = controls(push_value_activation="sigmoid")
+    hidden = torch.randn(2, 7)
+    torch.testing.assert_close(module(hidden)[0].push_value, module.projection(hidden)[:, :3].sigmoid())
+
+
+@pytest.mark.parametrize("control", ["sigmoid", "expected_value"])
+def test_pop_bias_init(control):
+    module = controls(pop_control=control, pop_bias_init=-1.0)
+    pops = module.projection.bias[3 + 4 : -4]
+    assert pops.tolist() == ([-1.0] if control == "sigmoid" else [0.0, -1.0, -2.0, -3.0])
+    module.projection.reset_parameters()
+    assert module.projection.bias[3 + 4 : -4].tolist() == pops.tolist()
+
+
+def test_no_memory_has_no_projection():
+    module = controls(memory="none")
+    assert list(module.parameters()) == []
+    assert module(torch.randn(2, 7)) == (module.memory.action_type(), {})
+
+
+def test_strengths_are_float32_for_bfloat16_hidden_states():
+    module = controls().to(torch.bfloat16)
+    emitted, _ = module(torch.randn(2, 7, dtype=torch.bfloat16))
+    assert emitted.push_strength.dtype == torch.float32
+    assert emitted.push_value.dtype == torch.bfloat16
+
+
+def test_make_control():
+    assert isinstance(make_control("sigmoid", 3), Sigmoid)
+    assert isinstance(make_control("expected_value", 3), ExpectedValue)
+    assert isinstance(make_control(0.0, 3), Fixed)
+    assert NeuralStack(2).actions[1].name == "push_strength"

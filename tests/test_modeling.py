@@ -1,0 +1,508 @@
+"""The Hugging Face contract: saving, Auto classes, generation, Trainer, pipelines, precision, checkpointing."""
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import tiny_config
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    DynamicCache,
+    GenerationConfig,
+    Trainer,
+    TrainingArguments,
+    pipeline,
+)
+
+from stack_lm import (
+    StackRNNCache,
+    StackRNNForCausalLM,
+    StackRNNForSequenceClassification,
+    StackRNNModel,
+    train_word_tokenizer,
+)
+
+D1 = {"push_control": 1.0, "pop_control": "expected_value"}
+
+
+def make_lm(scale=4.0, **fields):
+    """A model with large random weights, whose continuations differ from state to state."""
+    model = StackRNNForCausalLM(tiny_config(**fields))
+    for parameter in model.parameters():
+        parameter.data *= scale
+    return model.eval()
+
+
+def ids(*shape):
+    return torch.randint(1, 23, shape)
+
+
+# --- saving and loading
+
+
+@pytest.mark.parametrize(
+    ("auto", "cls"),
+    [
+        (AutoModel, StackRNNModel),
+        (AutoModelForCausalLM, StackRNNForCausalLM),
+        (AutoModelForSequenceClassification, StackRNNForSequenceClassification),
+    ],
+)
+def test_auto_classes_and_round_trip(auto, cls, tmp_path):
+    model = auto.from_config(tiny_config(learn_initial_state=True, num_layers=2, pop_bias_init=-1.0, **D1)).eval()
+    assert type(model) is cls
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)  # so that initialising again would show
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / "model.safetensors").is_file()
+    loaded = auto.from_pretrained(tmp_path)
+    assert type(loaded) is cls
+    for name, value in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value), name
+    batch = ids(2, 5)
+    assert torch.equal(loaded(batch)[0], model(batch)[0])
+
+
+def test_a_base_model_saved_alone_opens_with_a_new_head(tmp_path):
+    StackRNNModel(tiny_config()).save_pretrained(tmp_path)
+    model, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert set(report["missing_keys"]) == {"lm_head.weight", "lm_head.bias"}
+    bound = 7**-0.5
+    assert 0 < model.lm_head.weight.abs().max() <= bound  # torch's default, not zeros or memory garbage
+
+
+def test_initialisation_is_torch_default_and_seeded():
+    torch.manual_seed(5)
+    first = StackRNNForCausalLM(tiny_config(pop_bias_init=-1.0, **D1))
+    torch.manual_seed(5)
+    second = StackRNNForCausalLM(tiny_config(pop_bias_init=-1.0, **D1))
+    for (name, a), b in zip(first.named_parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b), name
+        assert torch.isfinite(a).all()
+    cell = first.model.cell
+    assert cell.controller.weight_hh_l0.abs().max() <= 7**-0.5
+    assert cell.controls.projection.bias[3:7].tolist() == [0.0, -1.0, -2.0, -3.0]
+    assert first.model.embed_tokens.weight.std() > 0.7  # N(0, 1)
+
+
+def test_tied_embeddings(tmp_path):
+    model = StackRNNForCausalLM(tiny_config(tie_word_embeddings=True, embedding_size=7))
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+    model.save_pretrained(tmp_path)
+    loaded = StackRNNForCausalLM.from_pretrained(tmp_path)
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
+    batch = ids(2, 4)
+    assert torch.equal(loaded(batch).logits, model(batch).logits)
+
+
+def test_resize_token_embeddings():
+    model = make_lm()
+    before = model(ids(1, 4)).logits.shape[-1]
+    batch = ids(2, 4)
+    expected = model(batch).logits
+    model.resize_token_embeddings(31, mean_resizing=False)
+    assert (before, model.config.vocab_size) == (23, 31)
+    logits = model(batch, labels=batch).logits
+    assert logits.shape[-1] == 31
+    torch.testing.assert_close(logits[..., :23], expected)
+
+
+def test_push_to_hub_uploads_the_saved_files(monkeypatch):
+    uploaded = {}
+
+    class Hub:
+        def create_repo(self, repo_id, **kwargs):
+            return SimpleNamespace(repo_id=repo_id)
+
+        def create_commit(self, repo_id, operations, **kwargs):
+            uploaded[repo_id] = {operation.path_in_repo for operation in operations}
+
+    monkeypatch.setattr("transformers.utils.hub.hf_api", Hub)
+    StackRNNForCausalLM(tiny_config()).push_to_hub("somebody/stack")
+    assert {"config.json", "model.safetensors", "generation_config.json"} <= uploaded["somebody/stack"]
+
+
+# --- forward
+
+
+@pytest.mark.parametrize("fields", [{}, D1, {"memory": "none"}, {"num_layers": 2, "controller": "gru"}], ids=str)
+def test_padding_and_chunks(fields):
+    model = make_lm(**fields)
+    sentence = ids(1, 5)
+    expected = model(sentence).logits
+    other = ids(1, 8)
+    for left in (0, 1, 3):
+        padded = torch.zeros(1, 8, dtype=torch.long)
+        padded[0, left : left + 5] = sentence
+        batch = torch.cat((padded, other))
+        mask = torch.ones_like(batch)
+        mask[0] = 0
+        mask[0, left : left + 5] = 1
+        torch.testing.assert_close(model(batch, attention_mask=mask).logits[:1, left : left + 5], expected)
+    first = model(sentence[:, :2], use_cache=True)
+    second = model(sentence[:, 2:], past_key_values=first.past_key_values)
+    torch.testing.assert_close(torch.cat((first.logits, second.logits), dim=1), expected)
+
+
+def test_inputs_embeds_equal_input_ids():
+    model = make_lm()
+    batch = ids(2, 5)
+    embedded = model.get_input_embeddings()(batch)
+    assert torch.equal(model(inputs_embeds=embedded).logits, model(batch).logits)
+
+
+def test_outputs():
+    model = make_lm(num_layers=2)
+    batch = ids(2, 5)
+    outputs = model(batch, labels=batch, output_hidden_states=True, output_actions=True)
+    assert [tuple(h.shape) for h in outputs.hidden_states] == [(2, 5, 5), (2, 5, 7), (2, 5, 7)]
+    shapes = {name: tuple(value.shape) for name, value in outputs.actions.items()}
+    strengths = {f"{name}_strength": (2, 5) for name in ("push", "pop", "read", "total")}
+    assert shapes == strengths | {"push_distribution": (2, 5, 4), "read_distribution": (2, 5, 4)}
+    shifted = torch.nn.functional.cross_entropy(outputs.logits[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
+    torch.testing.assert_close(outputs.loss, shifted)
+    as_tuple = model(batch, labels=batch, return_dict=False)
+    assert torch.equal(as_tuple[0], outputs.loss)
+    assert model(batch, use_cache=False).past_key_values is None
+    torch.testing.assert_close(model(batch, logits_to_keep=1).logits, outputs.logits[:, -1:])
+
+
+def test_loss_ignores_padding_and_counts_items():
+    model = make_lm()
+    batch = ids(2, 6)
+    labels = batch.clone()
+    labels[0, 4:] = -100
+    both = model(batch, labels=labels).loss
+    nats = model(batch[:1, :4], labels=batch[:1, :4]).loss * 3 + model(batch[1:], labels=batch[1:]).loss * 5
+    torch.testing.assert_close(both, nats / 8)
+    torch.testing.assert_close(model(batch, labels=labels, num_items_in_batch=4).loss, nats / 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "give exactly one of input_ids and inputs_embeds"),
+        ({"input_ids": "ids", "inputs_embeds": "embeds"}, "give exactly one of input_ids and inputs_embeds"),
+        ({"input_ids": "ids", "attention_mask": "short"}, r"attention_mask must be \[2, 4\] or longer"),
+        (
+            {"input_ids": "ids", "past_key_values": "dynamic"},
+            "past_key_values must be a StackRNNCache; got DynamicCache",
+        ),
+        ({"input_ids": "ids", "past_key_values": "other"}, "is the state of 3 sequences; the input has 2"),
+        ({"input_ids": "empty"}, "the input has no tokens"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    model = make_lm()
+    values = {
+        "ids": ids(2, 4),
+        "empty": ids(2, 0),
+        "embeds": torch.zeros(2, 4, 5),
+        "short": torch.ones(2, 3),
+        "dynamic": DynamicCache(),
+        "other": model(ids(3, 2), use_cache=True).past_key_values,
+    }
+    with pytest.raises(ValueError, match=message):
+        model(**{name: values[value] for name, value in arguments.items()})
+
+
+# --- cache
+
+
+def test_cache():
+    model = make_lm()
+    prefix = ids(2, 4)
+    cache = model(prefix, use_cache=True).past_key_values
+    assert isinstance(cache, StackRNNCache)
+    assert cache.get_seq_length() == 4
+    one, two = ids(2, 1), ids(2, 1)
+    copy = cache.clone()
+    first = model(one, past_key_values=cache).logits
+    assert (cache.get_seq_length(), copy.get_seq_length()) == (5, 4)
+    # The copy is not contaminated: scoring a second continuation starts from the prefix again.
+    torch.testing.assert_close(
+        model(two, past_key_values=copy).logits, model(torch.cat((prefix, two), 1)).logits[:, -1:]
+    )
+    torch.testing.assert_close(first, model(torch.cat((prefix, one), 1)).logits[:, -1:])
+    cache.reorder_cache(torch.tensor([1, 0]))
+    again = torch.cat((prefix, one), 1)[[1, 0]]
+    follow = ids(2, 1)
+    torch.testing.assert_close(
+        model(follow, past_key_values=cache).logits, model(torch.cat((again, follow), 1)).logits[:, -1:]
+    )
+    with pytest.raises(ValueError, match="cannot be cropped"):
+        cache.crop(1)
+    cache.reset()
+    assert cache.get_seq_length() == 0
+    assert cache.state is None
+    assert "StackRNNCache" in repr(cache)
+
+
+def test_detach_truncates_backpropagation():
+    model = make_lm().train()
+    embeds = torch.randn(1, 3, 5, requires_grad=True)
+    cache = model(inputs_embeds=embeds, use_cache=True).past_key_values
+    follow = ids(1, 2)
+    grads = torch.autograd.grad(model(follow, past_key_values=cache.clone()).logits.sum(), embeds, retain_graph=True)
+    assert grads[0].abs().sum() > 0
+    loss = model(follow, past_key_values=cache.detach()).logits.sum()
+    assert torch.autograd.grad(loss, embeds, allow_unused=True) == (None,)
+
+
+# --- generation
+
+
+def greedy(model, prompt, steps):
+    for _ in range(steps):
+        prompt = torch.cat((prompt, model(prompt).logits[:, -1:].argmax(-1)), dim=1)
+    return prompt
+
+
+@pytest.mark.parametrize("fields", [{}, D1, {"memory": "none", "controller": "gru"}], ids=str)
+def test_greedy_generation_equals_running_the_whole_each_time(fields):
+    model = make_lm(**fields)
+    prompt = ids(3, 4)
+    options = {"max_new_tokens": 6, "do_sample": False}
+    expected = greedy(model, prompt, 6)
+    assert torch.equal(model.generate(prompt, **options), expected)
+    assert torch.equal(model.generate(prompt, use_cache=False, **options), expected)
+    assert torch.equal(model.generate(prompt, prefill_chunk_size=3, **options), expected)
+
+
+def test_left_padded_batch_generates_as_each_alone():
+    model = make_lm()
+    prompts = [ids(1, n) for n in (2, 5, 3)]
+    batch = torch.cat([torch.nn.functional.pad(prompt, (5 - prompt.shape[1], 0)) for prompt in prompts])
+    mask = (batch != 0).long()
+    generated = model.generate(batch, attention_mask=mask, max_new_tokens=5, do_sample=False)
+    for row, prompt in zip(generated, prompts, strict=True):
+        assert row[5:].tolist() == greedy(model, prompt, 5)[0, prompt.shape[1] :].tolist()
+
+
+def best_continuation(model, prompt, steps):
+    """The most probable continuation of all there are."""
+    vocab_size = model.config.vocab_size
+    continuations = torch.tensor(list(itertools.product(range(vocab_size), repeat=steps)))
+    whole = torch.cat((prompt.expand(len(continuations), -1), continuations), dim=1)
+    logprobs = model(whole).logits[:, prompt.shape[1] - 1 : -1].log_softmax(-1)
+    scores = logprobs.gather(-1, continuations.unsqueeze(-1)).sum((1, 2))
+    return continuations[scores.argmax()].tolist()
+
+
+def test_beam_search_reorders_the_state(monkeypatch):
+    model = make_lm(scale=3.0, vocab_size=8)
+    prompts = torch.randint(1, 8, (4, 3))
+    # A beam of 8 * 8 loses nothing in three steps.
+    options = {"num_beams": 64, "max_new_tokens": 3, "do_sample": False, "length_penalty": 0.0}
+    expected = [best_continuation(model, prompts[i : i + 1], 3) for i in range(4)]
+    assert model.generate(prompts, **options)[:, 3:].tolist() == expected
+    monkeypatch.setattr(StackRNNCache, "reorder_cache", lambda self, beam_idx: None)
+    assert model.generate(prompts, **options)[:, 3:].tolist() != expected  # or this test would prove nothing
+
+
+def test_sampling_and_several_sequences():
+    model = make_lm()
+    prompt = ids(2, 3)
+    torch.manual_seed(3)
+    first = model.generate(prompt, do_sample=True, max_new_tokens=5, num_return_sequences=3)
+    torch.manual_seed(3)
+    again = model.generate(prompt, do_sample=True, max_new_tokens=5, num_return_sequences=3)
+    assert first.shape == (6, 8)
+    assert torch.equal(first, again)
+    assert len({tuple(row.tolist()) for row in first}) > 1
+
+
+def test_a_users_cache_is_continued_and_expanded():
+    model = make_lm()
+    prompt = ids(1, 4)
+    cache = model(prompt[:, :-1], use_cache=True).past_key_values
+    torch.manual_seed(3)
+    continued = model.generate(
+        prompt, past_key_values=cache.clone(), do_sample=True, max_new_tokens=4, num_return_sequences=3
+    )
+    torch.manual_seed(3)
+    assert torch.equal(continued, model.generate(prompt, do_sample=True, max_new_tokens=4, num_return_sequences=3))
+
+
+def test_other_cache_implementations_are_refused():
+    with pytest.raises(ValueError, match="cache_implementation must be None; got 'static'"):
+        make_lm().generate(ids(1, 2), max_new_tokens=2, cache_implementation="static")
+
+
+def test_generation_config_comes_from_the_config():
+    model = make_lm(eos_token_id=3, bos_token_id=2)
+    assert isinstance(model.generation_config, GenerationConfig)
+    assert (model.generation_config.eos_token_id, model.generation_config.pad_token_id) == (3, 0)
+
+
+# --- heads
+
+
+def test_classifier_reads_the_last_token_that_is_not_padding():
+    model = StackRNNForSequenceClassification(tiny_config(num_labels=3)).eval()
+    sentence = ids(1, 4)
+    expected = model(sentence).logits
+    for left, right in ((0, 3), (3, 0), (1, 2)):
+        padded = torch.nn.functional.pad(sentence, (left, right))
+        torch.testing.assert_close(model(padded).logits, expected)  # padding found by pad_token_id
+        torch.testing.assert_close(model(padded, attention_mask=(padded != 0).long()).logits, expected)
+    hidden = model.model(sentence).last_hidden_state[:, -1]
+    torch.testing.assert_close(expected, model.score(hidden))
+    loss = model(sentence, labels=torch.tensor([2])).loss
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(expected, torch.tensor([2])))
+
+
+def test_regression_head():
+    model = StackRNNForSequenceClassification(tiny_config(num_labels=1)).eval()
+    batch, labels = ids(3, 4), torch.rand(3)
+    outputs = model(batch, labels=labels)
+    torch.testing.assert_close(outputs.loss, ((outputs.logits.squeeze() - labels) ** 2).mean())
+
+
+# --- precision and memory
+
+
+def test_bfloat16(tmp_path):
+    make_lm(scale=1.0).save_pretrained(tmp_path)
+    exact = AutoModelForCausalLM.from_pretrained(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    batch = ids(2, 6)
+    outputs = model(batch, labels=batch, output_actions=True)
+    assert outputs.logits.dtype == torch.bfloat16
+    assert outputs.actions.push_strength.dtype == torch.float32
+    torch.testing.assert_close(outputs.loss.float(), exact(batch, labels=batch).loss, rtol=0.03, atol=0)
+    outputs.loss.backward()
+    assert model.generate(batch, max_new_tokens=3, do_sample=False).shape == (2, 9)
+
+
+def test_autocast_keeps_strengths_in_float32():
+    model = make_lm(scale=1.0)
+    batch = ids(2, 6)
+    exact = model(batch, labels=batch, output_actions=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs = model(batch, labels=batch, output_actions=True)
+    assert outputs.actions.total_strength.dtype == torch.float32
+    torch.testing.assert_close(outputs.loss, exact.loss, rtol=0.03, atol=0)
+    outputs.loss.backward()
+
+
+@pytest.mark.parametrize("fields", [{}, {"memory": "none"}, {"num_layers": 2, **D1}], ids=str)
+def test_activation_checkpointing_gives_the_same_gradients(fields):
+    model = make_lm(**fields).train()
+    batch = ids(2, 11)
+    mask = torch.ones_like(batch)
+    mask[0, :4] = 0
+    expected = torch.autograd.grad(model(batch, attention_mask=mask, labels=batch).loss, list(model.parameters()))
+    model.activation_checkpointing_enable()
+    outputs = model(batch, attention_mask=mask, labels=batch, output_actions=True, output_hidden_states=True)
+    outputs.loss.backward()
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+    if "memory" not in fields:
+        assert outputs.actions.push_strength.shape == (2, 11)
+    assert outputs.hidden_states[-1].shape == (2, 11, 7)
+
+
+def test_reentrant_checkpointing_is_refused():
+    model = make_lm().train()
+    model.activation_checkpointing_enable({"use_reentrant": True})
+    with pytest.raises(ValueError, match="needs use_reentrant=False; got True"):
+        model(ids(1, 4))
+
+
+def test_activation_checkpointing_saves_memory():
+    """What autograd keeps grows with the square root of the length."""
+    model = make_lm().train()
+
+    def kept(length):
+        total = 0
+
+        def pack(tensor):
+            nonlocal total
+            total += tensor.numel()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            model(ids(1, length), use_cache=False).logits.sum()
+        return total
+
+    plain = kept(100)
+    model.activation_checkpointing_enable()
+    assert kept(100) < plain / 4
+
+
+# --- real clients
+
+
+def tokenizer_of(n_words=20):
+    words = [f"w{i}" for i in range(n_words)]
+    return train_word_tokenizer([(words, None)])
+
+
+def test_text_generation_pipeline(tmp_path):
+    tokenizer = tokenizer_of()
+    model = make_lm(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    generate = pipeline("text-generation", model=str(tmp_path))
+    (result,) = generate("w1 w2 w3", max_new_tokens=4, do_sample=False)
+    expected = greedy(model, tokenizer("w1 w2 w3", return_tensors="pt").input_ids, 4)
+    assert result["generated_text"].split() == tokenizer.decode(expected[0]).split()
+    prompts = ["w1", "w2 w3 w4"]
+    batch = generate(prompts, max_new_tokens=4, do_sample=False, batch_size=2)
+    assert batch == [generate(prompt, max_new_tokens=4, do_sample=False) for prompt in prompts]
+
+
+class Sentences(torch.utils.data.Dataset):
+    def __init__(self):
+        generator = torch.Generator().manual_seed(0)
+        self.rows = [torch.randint(1, 23, (6,), generator=generator) for _ in range(24)]
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return {"input_ids": self.rows[i], "labels": self.rows[i]}
+
+
+def trainer(model, directory, **arguments):
+    settings = {
+        "output_dir": str(directory),
+        "per_device_train_batch_size": 4,
+        "per_device_eval_batch_size": 4,
+        "learning_rate": 0.02,
+        "report_to": [],
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "save_strategy": "no",
+    }
+    return Trainer(
+        model,
+        TrainingArguments(**(settings | arguments)),
+        train_dataset=Sentences(),
+        eval_dataset=Sentences(),
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_trainer(tmp_path):
+    model = StackRNNForCausalLM(tiny_config())
+    run = trainer(model, tmp_path, num_train_epochs=3, save_strategy="epoch", gradient_checkpointing=True)
+    before = run.evaluate()["eval_loss"]
+    run.train()
+    assert run.evaluate()["eval_loss"] < before
+    prediction = run.predict(Sentences())
+    assert prediction.predictions.shape == (24, 6, 23)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "checkpoint-18")
+    assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
+    # The Trainer writes use_cache=False into its checkpoints; generation still caches.
+    assert loaded.generate(ids(1, 3), max_new_tokens=3, do_sample=False).shape == (1, 6)
+
+
+def test_config_alone_registers_the_models():
+    config = AutoConfig.for_model("stack_rnn", vocab_size=9)
+    assert isinstance(AutoModelForCausalLM.from_config(config), StackRNNForCausalLM)
