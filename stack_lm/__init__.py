@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         StackRNNForSequenceClassification,
         StackRNNModel,
     )
+    from .scoring import ModelScorer
     from .tokenization import train_word_tokenizer
     from .trace import SentenceModel, Trace
 
@@ -34,6 +35,7 @@ _HOMES = {
     "StackRNNForCausalLM": "modeling_stack_rnn",
     "StackRNNForSequenceClassification": "modeling_stack_rnn",
     "StackRNNModel": "modeling_stack_rnn",
+    "ModelScorer": "scoring",
     "SentenceModel": "trace",
     "Trace": "trace",
     "train_word_tokenizer": "tokenization",
@@ -47,6 +49,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "ModelScorer",
     "SentenceModel",
     "StackRNNCache",
     "StackRNNCell",

@@ -1,0 +1,409 @@
+"""A corpus of generated English: sentences, their trees, and subject-verb agreement with attractors.
+
+A probabilistic grammar with about 600 word forms. Verbs have frames (intransitive, transitive, ditransitive, sentential
+complement) and prefer kinds of subjects and objects; noun phrases grow prepositional phrases, subject and object
+relative clauses and conjuncts; verbs agree with their subject across whatever stands between. Recursion becomes less
+likely with depth, so that sentences end. A seed gives the same sentences on every machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nltk.tree import Tree
+
+PERSONS = (
+    "teacher doctor farmer lawyer writer singer painter soldier sailor student nurse pilot baker dancer judge "
+    "king queen priest banker tailor guard waiter poet hunter driver boy girl man woman child neighbor cousin"
+).split()
+ANIMALS = "dog cat horse cow bird fox wolf bear rabbit mouse camel goose lion duck".split()
+THINGS = (
+    "book letter picture basket hammer lamp table chair mirror bottle coat hat ring clock map key rope box knife "
+    "bicycle boat wagon guitar drum flag blanket candle"
+).split()
+FOODS = "cake pie sandwich potato tomato soup cookie carrot pear peach loaf melon".split()
+PLACES = (
+    "house garden village city forest river bridge market school church station tower kitchen castle field harbor "
+    "valley library museum hill"
+).split()
+IDEAS = "story rumor plan secret song question report joke promise idea".split()
+IRREGULAR_PLURALS = {
+    "man": "men",
+    "woman": "women",
+    "child": "children",
+    "wolf": "wolves",
+    "mouse": "mice",
+    "goose": "geese",
+    "knife": "knives",
+    "loaf": "loaves",
+}
+NAMES = "Anna Ben Clara David Emma Frank Grace Henry Irene Jack Karen Leo Maria Nina Oscar Paula Robert Sarah".split()
+ADJECTIVES = (
+    "old young tall short happy sad quiet loud clever foolish strange famous rich poor brave lazy kind angry tired "
+    "small large green red blue white black heavy light broken clean dirty beautiful ugly new"
+).split()
+ADVERBS = "quickly slowly often rarely loudly quietly today again soon together always finally".split()
+PLACE_PREPOSITIONS = "in near behind beside outside beyond".split()
+THING_PREPOSITIONS = "with without under about beside".split()
+SINGULAR_DETERMINERS = (
+    "the",
+    "the",
+    "the",
+    "the",
+    "a",
+    "a",
+    "a",
+    "this",
+    "that",
+    "every",
+    "some",
+    "no",
+    "each",
+)
+PLURAL_DETERMINERS = (
+    "the",
+    "the",
+    "the",
+    "the",
+    "these",
+    "those",
+    "some",
+    "many",
+    "several",
+    "most",
+    "no",
+    "few",
+)
+MODALS = "will can may must should".split()
+SUBORDINATORS = "because when while although if before after".split()
+
+ANIMATE = ("person", "person", "person", "animal")
+NOUNS = {"person": PERSONS, "animal": ANIMALS, "thing": THINGS, "food": FOODS, "place": PLACES, "idea": IDEAS}
+
+# Frame: verb and its irregular past, kinds of subject, kinds of object. A regular past is not written.
+INTRANSITIVE = (
+    ("sleep slept,laugh,smile,cry,wait,swim swam,dance,arrive,run ran,sit sat,shout,pray", ANIMATE, ()),
+    ("fall fell,disappear,shine shone,burn,remain,vanish", ("thing", "place", "thing", "idea"), ()),
+)
+TRANSITIVE = (
+    (
+        "see saw,follow,help,like,fear,admire,meet met,know knew,chase,watch,visit,greet,trust",
+        ANIMATE,
+        ANIMATE,
+    ),
+    ("buy bought,carry,find found,hide hid,lose lost,sell sold,break broke,clean,paint", ANIMATE, ("thing",)),
+    ("eat ate,cook,taste,steal stole,bake", ANIMATE, ("food",)),
+    ("build built,leave left,enter,love,own", ("person",), ("place",)),
+    ("hear heard,tell told,remember,ignore", ("person",), ("idea",)),
+    ("please,surprise,frighten,interest", ("idea", "thing", "place"), ANIMATE),
+)
+DITRANSITIVE = (("give gave,send sent,show,lend lent,hand,bring brought", ("person",), ("thing", "food", "idea")),)
+SENTENTIAL = (("say said,think thought,believe,hope,claim,suspect,deny,doubt,learn,guess", ("person",), ()),)
+FRAMES = {
+    "intransitive": INTRANSITIVE,
+    "transitive": TRANSITIVE,
+    "ditransitive": DITRANSITIVE,
+    "sentential": SENTENTIAL,
+}
+_VOWELS = "aeiou"
+
+
+class Verb(NamedTuple):
+    """A verb's forms, and the kinds of noun it takes."""
+
+    base: str
+    singular: str
+    past: str
+    participle: str
+    subjects: tuple[str, ...]
+    objects: tuple[str, ...]
+
+
+def _plural(noun: str) -> str:
+    if noun in IRREGULAR_PLURALS:
+        return IRREGULAR_PLURALS[noun]
+    return _add_s(noun)
+
+
+def _add_s(word: str) -> str:
+    if word.endswith(("s", "x", "ch", "sh", "o")):
+        return word + "es"
+    if word.endswith("y") and word[-2] not in _VOWELS:
+        return word[:-1] + "ies"
+    return word + "s"
+
+
+def _doubles(word: str) -> bool:
+    """Whether a verb of one syllable doubles its last consonant: run, running."""
+    short = sum(letter in _VOWELS for letter in word) == 1
+    return short and word[-1] not in _VOWELS + "wyx" and word[-2] in _VOWELS
+
+
+def _verb(entry: str, subjects: tuple[str, ...], objects: tuple[str, ...]) -> Verb:
+    base, _, past = entry.partition(" ")
+    if not past:
+        if base.endswith("e"):
+            past = base + "d"
+        elif base.endswith("y") and base[-2] not in _VOWELS:
+            past = base[:-1] + "ied"
+        else:
+            past = base + base[-1] * _doubles(base) + "ed"
+    stem = base[:-1] if base.endswith("e") and not base.endswith("ee") else base + base[-1] * _doubles(base)
+    return Verb(base, _add_s(base), past, stem + "ing", subjects, objects)
+
+
+_PLURALS = {noun: _plural(noun) for nouns in NOUNS.values() for noun in nouns}
+_VERBS = {
+    frame: tuple(_verb(entry, subjects, objects) for verbs, subjects, objects in groups for entry in verbs.split(","))
+    for frame, groups in FRAMES.items()
+}
+
+_FRAME_WEIGHTS = {"intransitive": 4, "transitive": 6, "ditransitive": 2, "sentential": 2}
+_VERBS_BY_SUBJECT: dict[str, dict[str, list[Verb]]] = {
+    kind: {frame: taking for frame in FRAMES if (taking := [verb for verb in _VERBS[frame] if kind in verb.subjects])}
+    for kind in NOUNS
+}
+
+
+@dataclass(eq=False)
+class _Leaf:
+    """A word while its sentence is being made."""
+
+    word: str
+    tag: str
+
+
+@dataclass(frozen=True)
+class AgreementItem:
+    """A verb that shows its number.
+
+    Attributes:
+        verb: its position in the sentence, from 0.
+        correct: the form in the sentence.
+        wrong: the form of the other number.
+        number: "singular" or "plural", of subject and verb.
+        n_attractors: nouns of the other number between the subject's head and the verb.
+    """
+
+    verb: int
+    correct: str
+    wrong: str
+    number: str
+    n_attractors: int
+
+
+@dataclass(frozen=True)
+class GeneratedSentence:
+    """A sentence, its part-of-speech tags and tree in the style of the Penn Treebank, and its agreeing verbs."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    tree: Tree
+    agreement: tuple[AgreementItem, ...]
+
+
+@dataclass
+class _NounPhrase:
+    tree: Tree
+    plural: bool
+    head: _Leaf | None  # None where conjuncts share the headship
+
+
+class _Grammar:
+    """Makes one sentence."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.agreements: list[tuple[_Leaf, _Leaf, str]] = []  # subject head, verb, the verb's other form
+
+    def chance(self, probability: float, depth: int) -> bool:
+        """Recursion becomes rarer with depth, so that every sentence ends."""
+        return self.rng.random() < probability * 0.62**depth
+
+    def noun_phrase(self, kinds: tuple[str, ...], depth: int) -> _NounPhrase:
+        rng = self.rng
+        kind = rng.choice(kinds)
+        if kind == "person" and rng.random() < 0.18:
+            head = _Leaf(rng.choice(NAMES), "NNP")
+            return _NounPhrase(Tree("NP", [Tree("NNP", [head])]), False, head)
+        phrase = self.common_noun_phrase(kind)
+        if self.chance(0.22, depth):
+            phrase.tree = Tree("NP", [phrase.tree, self.prepositional_phrase(kind, depth + 1)])
+        if kind != "place" and self.chance(0.22, depth):
+            phrase.tree = Tree("NP", [phrase.tree, self.relative_clause(phrase, kind, depth + 1)])
+        if self.chance(0.08, depth):
+            other = self.noun_phrase((kind,), depth + 2)
+            both = Tree("NP", [phrase.tree, Tree("CC", [_Leaf("and", "CC")]), other.tree])
+            return _NounPhrase(both, True, None)
+        return phrase
+
+    def common_noun_phrase(self, kind: str) -> _NounPhrase:
+        rng = self.rng
+        plural = rng.random() < 0.42
+        noun = rng.choice(NOUNS[kind])
+        head = _Leaf(_PLURALS[noun] if plural else noun, "NNS" if plural else "NN")
+        words = [head]
+        while rng.random() < 0.2 and len(words) < 3:
+            adjective = rng.choice(ADJECTIVES)
+            if all(word.word != adjective for word in words):
+                words.insert(0, _Leaf(adjective, "JJ"))
+        determiner = rng.choice(PLURAL_DETERMINERS if plural else SINGULAR_DETERMINERS)
+        if determiner == "a" and words[0].word[0] in _VOWELS:
+            determiner = "an"
+        words.insert(0, _Leaf(determiner, "DT"))
+        return _NounPhrase(Tree("NP", [Tree(word.tag, [word]) for word in words]), plural, head)
+
+    def prepositional_phrase(self, attached_to: str, depth: int) -> Tree:
+        rng = self.rng
+        kinds: tuple[str, ...]
+        if attached_to == "idea":
+            preposition, kinds = "about", ("person", "animal", "place")
+        elif attached_to in ("person", "animal") and rng.random() < 0.4:
+            preposition, kinds = rng.choice(THING_PREPOSITIONS), ("thing",)
+        elif rng.random() < 0.25:
+            preposition, kinds = "of", ("person",)
+        else:
+            preposition, kinds = rng.choice(PLACE_PREPOSITIONS), ("place",)
+        return Tree("PP", [Tree("IN", [_Leaf(preposition, "IN")]), self.noun_phrase(kinds, depth).tree])
+
+    def relative_clause(self, head: _NounPhrase, kind: str, depth: int) -> Tree:
+        rng = self.rng
+        pronoun = rng.choice(("who", "that")) if kind == "person" else rng.choice(("that", "which"))
+        tag = "WP" if pronoun == "who" else "WDT"
+        filler = Tree("WHNP", [Tree(tag, [_Leaf(pronoun, tag)])])
+        taking = [verb for verb in _VERBS["transitive"] if kind in verb.objects]
+        if taking and rng.random() < 0.5:
+            verb = rng.choice(taking)
+            subject = self.noun_phrase(verb.subjects, depth)
+            clause = Tree("S", [subject.tree, self.verb_phrase(verb, "gap", subject, depth)])
+        else:
+            clause = Tree("S", [self.predicate(head, kind, depth)])
+        return Tree("SBAR", [filler, clause])
+
+    def predicate(self, subject: _NounPhrase, kind: str, depth: int) -> Tree:
+        """A verb phrase that a noun of this kind can be the subject of."""
+        rng = self.rng
+        verbs = _VERBS_BY_SUBJECT[kind]
+        frames = [frame for frame in verbs if frame != "sentential" or depth < 3]
+        if not frames or rng.random() < 0.16:
+            complement = Tree("ADJP", [Tree("JJ", [_Leaf(rng.choice(ADJECTIVES), "JJ")])])
+            return Tree("VP", [self.be(subject), complement])
+        (frame,) = rng.choices(frames, [_FRAME_WEIGHTS[frame] for frame in frames])
+        phrase = self.verb_phrase(rng.choice(verbs[frame]), frame, subject, depth)
+        if "intransitive" in verbs and self.chance(0.1, depth):
+            second = rng.choice(verbs["intransitive"])
+            conjunct = self.verb_phrase(second, "intransitive", subject, depth + 2, conjunct=True)
+            return Tree("VP", [phrase, Tree("CC", [_Leaf("and", "CC")]), conjunct])
+        return phrase
+
+    def be(self, subject: _NounPhrase, conjunct: bool = False) -> Tree:
+        forms = ("is", "are") if self.rng.random() < 0.65 else ("was", "were")
+        form, other = (forms[1], forms[0]) if subject.plural else forms
+        tag = "VBD" if forms[0] == "was" else ("VBP" if subject.plural else "VBZ")
+        return Tree(tag, [self.agreeing(subject, form, other, tag, conjunct)])
+
+    def agreeing(self, subject: _NounPhrase, form: str, other: str, tag: str, conjunct: bool) -> _Leaf:
+        leaf = _Leaf(form, tag)
+        # With conjuncts there is no one head, and behind "and" the subject is not this verb's alone.
+        if subject.head is not None and not conjunct:
+            self.agreements.append((subject.head, leaf, other))
+        return leaf
+
+    def verb_phrase(self, verb: Verb, frame: str, subject: _NounPhrase, depth: int, conjunct: bool = False) -> Tree:
+        """A verb, in some tense, with what its frame asks for; the frame "gap" lacks its object."""
+        rng = self.rng
+        tense = rng.random()
+        outer: list[Tree] = []
+        if tense < 0.55:
+            form, other = (verb.base, verb.singular) if subject.plural else (verb.singular, verb.base)
+            tag = "VBP" if subject.plural else "VBZ"
+            inner = Tree(tag, [self.agreeing(subject, form, other, tag, conjunct)])
+        elif tense < 0.75:
+            inner = Tree("VBD", [_Leaf(verb.past, "VBD")])
+        elif tense < 0.88:
+            outer = [Tree("MD", [_Leaf(rng.choice(MODALS), "MD")])]
+            inner = Tree("VB", [_Leaf(verb.base, "VB")])
+        else:
+            outer = [self.be(subject, conjunct)]
+            inner = Tree("VBG", [_Leaf(verb.participle, "VBG")])
+        children = [inner]
+        if frame == "transitive":
+            children.append(self.noun_phrase(verb.objects, depth + 1).tree)
+        elif frame == "ditransitive":
+            given = self.noun_phrase(verb.objects, depth + 1).tree
+            receiver = self.noun_phrase(("person",), depth + 1).tree
+            if rng.random() < 0.5:
+                children += [receiver, given]
+            else:
+                children += [given, Tree("PP", [Tree("TO", [_Leaf("to", "TO")]), receiver])]
+        elif frame == "sentential":
+            complementizer = Tree("IN", [_Leaf("that", "IN")])
+            children.append(Tree("SBAR", [complementizer, self.clause(depth + 1)]))
+        if frame in ("intransitive", "transitive") and self.chance(0.22, depth):
+            children.append(self.prepositional_phrase("place", depth + 1))
+        if frame != "sentential" and self.chance(0.18, depth):
+            children.append(Tree("ADVP", [Tree("RB", [_Leaf(rng.choice(ADVERBS), "RB")])]))
+        phrase = Tree("VP", children)
+        return Tree("VP", [*outer, phrase]) if outer else phrase
+
+    def clause(self, depth: int) -> Tree:
+        kinds = ("person",) * 5 + ("animal",) * 2 + ("thing", "idea", "place")
+        kind = self.rng.choice(kinds)
+        subject = self.noun_phrase((kind,), depth)
+        return Tree("S", [subject.tree, self.predicate(subject, kind, depth)])
+
+    def sentence(self) -> Tree:
+        clause = self.clause(0)
+        draw = self.rng.random()
+        stop = Tree(".", [_Leaf(".", ".")])
+        if draw < 0.07:
+            joiner = Tree("CC", [_Leaf(self.rng.choice(("and", "but")), "CC")])
+            return Tree("S", [clause, joiner, self.clause(1), stop])
+        if draw < 0.14:
+            word = _Leaf(self.rng.choice(SUBORDINATORS), "IN")
+            adverbial = Tree("SBAR", [Tree("IN", [word]), self.clause(1)])
+            return Tree("S", [adverbial, Tree(",", [_Leaf(",", ",")]), *clause, stop])
+        return Tree("S", [*clause, stop])
+
+
+def generate_sentence(rng: random.Random) -> GeneratedSentence:
+    """Make one sentence from the random numbers that follow in `rng`."""
+    grammar = _Grammar(rng)
+    tree = grammar.sentence()
+    leaves: list[_Leaf] = tree.leaves()
+    position = {id(leaf): i for i, leaf in enumerate(leaves)}
+    items = []
+    for head, verb, other in grammar.agreements:
+        first, last = position[id(head)], position[id(verb)]
+        plural = head.tag == "NNS"
+        between = [leaf.tag for leaf in leaves[first + 1 : last]]
+        attractors = sum(tag in (("NN", "NNP") if plural else ("NNS",)) for tag in between)
+        items.append(AgreementItem(last, verb.word, other, "plural" if plural else "singular", attractors))
+    for i, place in enumerate(tree.treepositions("leaves")):
+        tree[place] = leaves[i].word
+    return GeneratedSentence(
+        tuple(leaf.word for leaf in leaves),
+        tuple(leaf.tag for leaf in leaves),
+        tree,
+        tuple(sorted(items, key=lambda item: item.verb)),
+    )
+
+
+def generate_corpus(n_sentences: int, seed: int = 0, max_length: int = 40) -> Iterator[GeneratedSentence]:
+    """Generate sentences, no two of them alike.
+
+    Args:
+        n_sentences: how many.
+        seed: of the random numbers; corpora of different seeds are independent samples, and may share sentences.
+        max_length: longest sentence, in words, full stop included.
+    """
+    rng = random.Random(seed)
+    seen: set[tuple[str, ...]] = set()
+    while len(seen) < n_sentences:
+        sentence = generate_sentence(rng)
+        if len(sentence.words) <= max_length and sentence.words not in seen:
+            seen.add(sentence.words)
+            yield sentence

@@ -1,0 +1,216 @@
+"""Opening corpora by name."""
+
+import sys
+from io import BytesIO
+from itertools import chain
+from types import SimpleNamespace
+
+import pytest
+from conftest import needs_real_data
+
+from stack_lm.data import Sentence, hold_out, open_corpus
+from stack_lm.data.corpora import Position
+from stack_lm.data.generated import generate_corpus
+from stack_lm.data.text import Segmenter, read_lines, read_table
+from stack_lm.errors import InputError
+
+
+def article(number):
+    """A text as Wikipedia's: headings, abbreviations, and enough variety to learn the abbreviations from."""
+    words = [list(sentence.words) for sentence in generate_corpus(6, seed=number)]
+    filler = " ".join(" ".join([w[0].capitalize(), *w[1:-1]]) + "." for w in words)
+    return (
+        f"Title {number}\n\nDr. Smith met Mr. Jones in 19{number:02}. {filler} It was late in {number}!\n\n"
+        f"See also\n\nThe end of {number}."
+    )
+
+
+@pytest.fixture
+def hub_directory(tmp_path):
+    """A dataset as the hub has it: three Parquet files and a README with its configuration."""
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    for shard in range(3):
+        rows = [{"title": f"t{shard}{i}", "text": article(4 * shard + i)} for i in range(4)]
+        datasets.Dataset.from_list(rows).to_parquet(str(tmp_path / f"train-{shard}.parquet"))
+    (tmp_path / "README.md").write_text(
+        "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: train-*.parquet\n---\n"
+    )
+    return f"hf:{tmp_path}"
+
+
+def test_generated():
+    corpus = open_corpus("generated:7:2")
+    assert len(list(corpus)) == 7
+    assert list(corpus) == list(corpus)
+    assert list(corpus) != list(open_corpus("generated:7:3"))
+    assert next(iter(open_corpus())).tags is not None
+
+
+def test_text_file_and_directory(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a.txt").write_text("one two\n\nthree\n", encoding="utf-8")
+    (tmp_path / "b" / "c.txt").write_text("\ufefffour\n", encoding="utf-8")
+    (tmp_path / "ignored.csv").write_text("x")
+    assert [s.words for s in open_corpus(str(tmp_path / "a.txt"))] == [["one", "two"], ["three"]]
+    assert [s.words for s in open_corpus(str(tmp_path))] == [["one", "two"], ["three"], ["four"]]
+
+
+def test_standard_input_can_be_iterated_twice(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(b"a b\nc\n")))
+    corpus = open_corpus("-")
+    assert list(corpus) == list(corpus) == [Sentence(["a", "b"]), Sentence(["c"])]
+
+
+def test_raw_text_is_split_into_sentences_and_words():
+    segment = Segmenter("raw", map(article, range(40)))
+    sentences = [" ".join(words) for words in segment(article(7))]
+    assert len(sentences) == 9
+    # Headings are left out, and abbreviations do not end sentences.
+    assert sentences[0] == "Dr. Smith met Mr. Jones in 1907 ."
+    assert sentences[-2:] == ["It was late in 7 !", "The end of 7 ."]
+
+
+def test_paragraphs_of_wikitext():
+    segment = Segmenter("paragraphs", ["He left . She stayed ."] * 5)
+    assert list(segment(" = A heading = \n He left . She stayed . ")) == [["He", "left", "."], ["She", "stayed", "."]]
+
+
+def test_hub_dataset(hub_directory):
+    corpus = open_corpus(hub_directory, segmentation="raw")
+    sentences = list(corpus)
+    assert len(sentences) > 3 * 4 * 5
+    assert list(corpus) == sentences
+    assert next(iter(open_corpus(hub_directory, segmentation="lines", column="title"))).words == ["t00"]
+
+
+def test_a_stream_continues_from_any_position(hub_directory):
+    stream = open_corpus(hub_directory, segmentation="raw").stream
+    read = list(stream.read())
+    for i in range(0, len(read), 7):
+        assert [s for s, _ in stream.read(read[i][1])] == [s for s, _ in read[i + 1 :]]
+    assert [s for s, _ in stream.read(Position())] == [s for s, _ in read]
+
+
+def test_shards_part_the_stream(hub_directory):
+    stream = open_corpus(hub_directory, segmentation="raw").stream
+    whole = [" ".join(s.words) for s, _ in stream.read()]
+    for n in (1, 2, 3):
+        parts = [[" ".join(s.words) for s, _ in stream.shard(rank, n).read()] for rank in range(n)]
+        assert sorted(chain(*parts)) == sorted(whole)
+        assert all(parts)
+    half = list(stream.shard(1, 2).read())
+    assert [s for s, _ in stream.shard(1, 2).read(half[5][1])] == [s for s, _ in half[6:]]
+
+
+def test_documents_are_held_out_of_a_stream_whatever_the_shard(hub_directory):
+    stream = open_corpus(hub_directory, segmentation="raw").stream
+    train, held = stream.hold_out(0.3)
+    kept, left_out = ({" ".join(s.words) for s, _ in part.read()} for part in (train, held))
+    whole = {" ".join(s.words) for s, _ in stream.read()}
+    assert kept | left_out == whole
+    assert not kept & left_out
+    assert 0 < len(left_out) < len(kept)
+    shards = [{" ".join(s.words) for s, _ in train.shard(rank, 2).read()} for rank in range(2)]
+    assert shards[0] | shards[1] == kept
+
+
+def test_linzen_table(tmp_path):
+    path = tmp_path / "agr.tsv"
+    path.write_text('sentence\tverb\n"he said ""no"" to NNP"\tsaid\nthe dogs bark\tbark\n')
+    words = [s.words for s in open_corpus(f"linzen:{path}")]
+    assert words == [["he", "said", '"no"', "to", "NNP"], ["the", "dogs", "bark"]]
+
+
+def test_hold_out():
+    sentences = [Sentence([str(i)]) for i in range(100)]
+    train, held = hold_out(sentences, 0.1, seed=1)
+    assert (len(train), len(held)) == (90, 10)
+    assert sorted([*train, *held], key=lambda s: int(s.words[0])) == sentences
+    assert hold_out(sentences, 10, seed=1) == (train, held)
+    assert hold_out(sentences, 10, seed=2)[1] != held
+
+
+@needs_real_data
+@pytest.mark.parametrize(("name", "count"), [("brown", 57340), ("treebank", 3914), ("conll2000", 10948)])
+def test_nltk_corpora(name, count):
+    sentences = list(open_corpus(f"nltk:{name}"))
+    assert len(sentences) == count
+    assert all(len(s.words) == len(s.tags) and "-NONE-" not in s.tags for s in sentences)
+
+
+@needs_real_data
+@pytest.mark.slow
+def test_nltk_plain_text_needs_no_download():
+    sentences = list(open_corpus("nltk:abc"))
+    assert len(sentences) > 20_000
+    assert sentences[0].words[-1] == "."
+
+
+def empty(directory):
+    path = directory / "empty.txt"
+    path.write_text("\n \n")
+    return str(path)
+
+
+def latin1(directory):
+    path = directory / "latin1.txt"
+    path.write_bytes("fine\ncafé\n".encode("latin-1"))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (lambda d: str(d / "missing.txt"), "missing.txt does not exist"),
+        (lambda d: str(d), "has no .txt files"),
+        (empty, "empty.txt is empty"),
+        (latin1, "latin1.txt, line 2: not UTF-8"),
+        (lambda d: "", "the name of the corpus is empty"),
+        (lambda d: "generated:many", "generated.*with whole numbers; got 'generated:many'"),
+        (lambda d: "nltk:nonesuch", "NLTK has no corpus 'nonesuch'"),
+        (lambda d: "hf:/no/such/directory", "cannot open the dataset '/no/such/directory'"),
+        (lambda d: f"linzen:{d / 'missing.tsv'}", "missing.tsv does not exist"),
+    ],
+)
+def test_bad_sources(tmp_path, source, message):
+    with pytest.raises(InputError, match=message):
+        list(open_corpus(source(tmp_path)))
+
+
+def test_bad_hub_columns_and_splits(hub_directory):
+    with pytest.raises(InputError, match=r"has no text column 'body'; its columns are title, text"):
+        open_corpus(hub_directory, column="body")
+    with pytest.raises(InputError, match="cannot open the dataset"):
+        open_corpus(hub_directory, split="nonesuch")
+
+
+def test_a_missing_nltk_corpus_says_how_to_get_it(monkeypatch):
+    import nltk.corpus
+
+    class Missing:
+        fileids = None
+
+        def ensure_loaded(self):
+            raise LookupError("no such resource")
+
+    monkeypatch.setattr(nltk.corpus, "brown", Missing(), raising=False)
+    with pytest.raises(InputError, match="run `python -m nltk.downloader brown`, or set NLTK_DATA"):
+        open_corpus("nltk:brown")
+
+
+@pytest.mark.parametrize("count", [0.001, 100, 200])
+def test_holding_out_nothing_or_everything_is_refused(count):
+    with pytest.raises(InputError, match="cannot hold"):
+        hold_out([Sentence(["a"])] * 100, count, seed=0)
+
+
+def test_bad_segmentation_and_tables(tmp_path):
+    with pytest.raises(InputError, match="segmentation must be one of lines, paragraphs, raw; got 'words'"):
+        Segmenter("words")
+    path = tmp_path / "t.tsv"
+    path.write_text("a\tb\n1\t2\n3\n")
+    with pytest.raises(InputError, match=r"t.tsv, line 3: 1 columns, but the header has 2"):
+        list(read_table(path))
+    with pytest.raises(InputError, match="is a directory, not a file"):
+        list(read_lines(tmp_path))

@@ -1,0 +1,206 @@
+"""ModelScorer: log-probabilities and strengths, aligned to words, for ours and for other models."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import tiny_config
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
+from stack_lm.errors import InputError
+from stack_lm.scoring import _words_of_tokens
+
+WORDS = "the dog that cats fear barks loudly near old bridges".split()
+SENTENCES = ["the dog barks".split(), "the old dog that cats fear barks".split(), ["dog"], "the xyz barks".split()]
+
+
+def word_scorer(batch_tokens=2048, special=False, **fields):
+    tokenizer = train_word_tokenizer([(WORDS, None)], add_bos=special, add_eos=special)
+    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **fields))
+    for parameter in model.parameters():
+        parameter.data *= 3
+    return ModelScorer(model, tokenizer, batch_tokens=batch_tokens)
+
+
+def byte_level_tokenizer(**special):
+    """A byte-level BPE, as GPT-2's: a word's first token has the space before it."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=290, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<|end|>"]
+    )
+    tokenizer.train_from_iterator([" ".join(WORDS)] * 3, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", **special)
+
+
+def gpt2_scorer():
+    tokenizer = byte_level_tokenizer()
+    config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=64)
+    return ModelScorer(GPT2LMHeadModel(config), tokenizer)
+
+
+def token_logprobs(scorer, ids):
+    logits = scorer.model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
+    return logits.gather(-1, torch.tensor(ids[1:]).unsqueeze(-1)).squeeze(-1).detach().numpy()
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 8, 2048])
+def test_word_level_trace(batch_tokens):
+    scorer = word_scorer(batch_tokens)
+    for words, trace in zip(SENTENCES, scorer.trace(SENTENCES), strict=True):
+        ids = scorer.tokenizer(" ".join(words)).input_ids
+        assert trace.words == tuple(words)
+        assert np.isnan(trace.logprobs[0])
+        assert trace.n_tokens.tolist() == [0] + [1] * (len(words) - 1)
+        np.testing.assert_allclose(trace.logprobs[1:], token_logprobs(scorer, ids), atol=1e-6)
+        assert trace.unknown.tolist() == [word == "xyz" for word in words]
+        assert np.isnan(trace.end_logprob)
+        actions = scorer.model(torch.tensor([ids]), output_actions=True).actions
+        for name in ("push_strength", "pop_strength", "read_strength", "total_strength"):
+            np.testing.assert_allclose(trace.signals[name], actions[name][0].detach().numpy(), atol=1e-6)
+
+
+def test_begin_and_end_tokens_are_scored():
+    scorer = word_scorer(special=True)
+    (trace,) = scorer.trace([["the", "dog"]])
+    expected = token_logprobs(scorer, scorer.tokenizer("the dog").input_ids)
+    np.testing.assert_allclose([*trace.logprobs, trace.end_logprob], expected, atol=1e-6)
+    assert trace.n_tokens.tolist() == [1, 1]
+    assert trace.signals["push_strength"].shape == (2,)
+
+
+@pytest.mark.parametrize("make", [gpt2_scorer, lambda: ModelScorer(gpt2_scorer().model, byte_level_tokenizer())])
+def test_subwords_are_summed_to_words(make):
+    scorer = make()
+    words = "the naïve dog barks 12345".split()
+    (trace,) = scorer.trace([words])
+    ids = scorer.tokenizer(" ".join(words)).input_ids
+    pieces = [len(scorer.tokenizer((" " if i else "") + word).input_ids) for i, word in enumerate(words)]
+    assert sum(pieces) == len(ids)
+    assert max(pieces) > 1
+    scores = np.concatenate(([np.nan], token_logprobs(scorer, ids)))
+    sums = [part.sum() for part in np.split(scores, np.cumsum(pieces)[:-1])]
+    np.testing.assert_allclose(trace.logprobs, sums, atol=1e-5)
+    assert trace.n_tokens.tolist() == [0, *pieces[1:]]
+    assert trace.signals == {}
+
+
+def test_strengths_of_subwords_are_those_after_the_words_last_token():
+    tokenizer = byte_level_tokenizer()
+    scorer = ModelScorer(StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer))), tokenizer)
+    words = "the naïve dog".split()
+    (trace,) = scorer.trace([words])
+    lengths = [len(tokenizer((" " if i else "") + word).input_ids) for i, word in enumerate(words)]
+    actions = scorer.model(torch.tensor([tokenizer(" ".join(words)).input_ids]), output_actions=True).actions
+    last = np.cumsum(lengths) - 1
+    np.testing.assert_allclose(trace.signals["push_strength"], actions.push_strength[0, last].detach(), atol=1e-6)
+
+
+def test_words_of_tokens():
+    """By the last character; a token that is a space alone belongs to the word behind it."""
+    offsets = [(0, 2), (2, 3), (3, 4), (4, 6), (6, 9), (0, 0)]  # "ab", " "?, "c", ...
+    assert _words_of_tokens(["ab", "cde", "fg"], offsets).tolist() == [0, 1, 1, 1, 2, 0]
+
+
+def test_traces_without_logprobs():
+    (trace,) = word_scorer().trace([["the", "dog"]], logprobs=False)
+    assert np.isnan(trace.logprobs).all()
+    assert trace.signals["push_strength"].shape == (2,)
+
+
+def test_progress_counts_sentences():
+    done = []
+    word_scorer(batch_tokens=8).trace(SENTENCES, progress=done.append)
+    assert sum(done) == len(SENTENCES)
+    assert len(done) > 1
+
+
+@pytest.mark.parametrize("make", [word_scorer, gpt2_scorer])
+def test_continuations(make):
+    scorer = make()
+    prefixes = [["the", "dog"], ["the"], ["the", "old", "dog"]]
+    candidates = [["barks", "fear"], ["cats fear", "dog"], ["barks"]]
+    results = scorer.continuation_logprobs(prefixes, candidates)
+    for prefix, words, result in zip(prefixes, candidates, results, strict=True):
+        for word, score in zip(words, result, strict=True):
+            ids = scorer.tokenizer(" ".join([*prefix, word])).input_ids
+            start = len(scorer.tokenizer(" ".join(prefix)).input_ids)
+            assert score == pytest.approx(token_logprobs(scorer, ids)[start - 1 :].sum(), abs=1e-5)
+
+
+def test_a_continuation_of_nothing_needs_a_begin_token():
+    assert np.isnan(word_scorer().continuation_logprobs([[]], [["dog", "the"]])[0]).all()
+    scorer = word_scorer(special=True)
+    (scores,) = scorer.continuation_logprobs([[]], [["dog", "the"]])
+    ids = scorer.tokenizer("dog").input_ids
+    assert scores[0] == pytest.approx(token_logprobs(scorer, ids)[0], abs=1e-5)
+
+
+def test_knows():
+    scorer = word_scorer()
+    assert scorer.knows("dog")
+    assert not scorer.knows("the xyz")
+    assert gpt2_scorer().knows("xyz")  # without an unknown token nothing is unknown
+
+
+def test_parsing_signal():
+    assert word_scorer().parsing_signal == "push_strength"
+    assert word_scorer(push_control=1.0, pop_control="expected_value").parsing_signal == "pop_strength"
+    with pytest.raises(InputError, match=r"the model has no memory \(memory='none'\)"):
+        _ = word_scorer(memory="none").parsing_signal
+    with pytest.raises(InputError, match=r"the model has no memory \(a GPT2Config\)"):
+        _ = gpt2_scorer().parsing_signal
+    with pytest.raises(InputError, match="both fixed"):
+        _ = word_scorer(push_control=1.0, pop_control=1.0).parsing_signal
+
+
+def test_from_pretrained(tmp_path):
+    scorer = word_scorer()
+    scorer.model.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="cannot load a language model from"):
+        ModelScorer.from_pretrained(str(tmp_path))  # no tokenizer
+    scorer.tokenizer.save_pretrained(tmp_path)
+    loaded = ModelScorer.from_pretrained(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(loaded.trace(SENTENCES)[1].logprobs, scorer.trace(SENTENCES)[1].logprobs)
+    with pytest.raises(InputError, match="cannot use the device 'warp:3'"):
+        ModelScorer.from_pretrained(str(tmp_path), device="warp:3")
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:200])
+    with pytest.raises(InputError, match="cannot load a language model from"):
+        ModelScorer.from_pretrained(str(tmp_path))
+
+
+def test_an_incomplete_model_is_refused(tmp_path):
+    scorer = word_scorer()
+    scorer.model.model.save_pretrained(tmp_path)
+    scorer.tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="its weights lack lm_head.bias, lm_head.weight"):
+        ModelScorer.from_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("missing", "cannot load a language model"), ("file", "is a file"), ("empty", "no config.json")],
+)
+def test_paths_that_are_no_model(tmp_path, name, message):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=message):
+        ModelScorer.from_pretrained(str(tmp_path / name))
+
+
+def test_bad_sentences():
+    with pytest.raises(InputError, match="sentence 2 has no words"):
+        word_scorer().trace([["the"], []])
+
+
+def test_tags_take_the_place_of_rare_words():
+    tokenizer = train_word_tokenizer(
+        [("a dog".split(), ["DT", "NN"]), ("a cat".split(), ["DT", "NN"])], vocab_size=1, tag_rare_words=True
+    )
+    scorer = ModelScorer(StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer))), tokenizer)
+    with_tag, without = scorer.trace([["a", "xyz"]], [["DT", "NN"]])[0], scorer.trace([["a", "xyz"]])[0]
+    assert with_tag.unknown.tolist() == [False, False]
+    assert without.unknown.tolist() == [False, True]
