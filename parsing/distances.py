@@ -1,0 +1,98 @@
+"""Syntactic distances, and the trees that they make (Shen et al. 2018; Merrill et al. 2019, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from nltk.tree import Tree
+
+from stack_lm.errors import InputError
+from stack_lm.trace import Trace
+
+LABEL = "X"
+# A signal's value at word t, or at the word before, is the distance between words t - 1 and t.
+SHIFTS = {"push_strength": 0, "pop_strength": 1, "read_strength": 0, "total_strength": 0}
+
+
+def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
+    """Syntactic distances [n]: element t is the distance between word t - 1 and word t.
+
+    A push strength is that of word t itself: a word that opens a large phrase is far from the word before. A pop
+    strength is that of word t - 1: a word that closes much is far from the word behind (Merrill et al. 2019, section
+    5). The first element stands before the sentence; of a pop strength it is 0.
+
+    NOTE: the released code of Merrill et al. does not shift the pop strength; this follows the paper.
+
+    Args:
+        trace: with the signal.
+        signal: "push_strength", "pop_strength", "read_strength" or "total_strength".
+
+    Raises:
+        InputError: if the trace has no such signal, or it is not finite.
+    """
+    if signal not in trace.signals or signal not in SHIFTS:
+        there = ", ".join(name for name in trace.signals if name in SHIFTS) or "none, as the model has no memory"
+        raise InputError(f"no signal {signal!r} to parse with; there are: {there}")
+    values = np.asarray(trace.signals[signal], dtype=float)
+    if not np.isfinite(values).all():
+        raise InputError(f"the {signal} of {' '.join(trace.words)!r} is not finite: the model is broken")
+    return np.concatenate(([0.0], values[:-1])) if SHIFTS[signal] else values
+
+
+def _split_algorithm1(distances: np.ndarray, start: int, stop: int) -> int:
+    """At the leftmost greatest distance i: [left, [x_i, right]]."""
+    split = start + int(np.argmax(distances[start:stop]))
+    # Behind `left`, x_i still is the greatest and now comes first: that splits [x_i, right] off each other.
+    return split if split > start else start + 1
+
+
+def _split_gap(distances: np.ndarray, start: int, stop: int) -> int:
+    """At the leftmost greatest distance m inside the phrase: [x_<m, x_>=m]."""
+    return start + 1 + int(np.argmax(distances[start + 1 : stop]))
+
+
+# Where to split the words [start, stop) in two, by name.
+DECODERS: dict[str, Callable[[np.ndarray, int, int], int]] = {
+    "algorithm1": _split_algorithm1,
+    "gap": _split_gap,
+}
+
+
+def tree_from_distances(
+    words: Sequence[str], distances: Sequence[float] | np.ndarray, decoder: str = "algorithm1"
+) -> Tree:
+    """The binary tree that a greedy, top-down decoder makes of syntactic distances.
+
+    Args:
+        words: n of them.
+        distances: [n]; element t is the distance between word t - 1 and word t.
+        decoder: "algorithm1" (Merrill et al. 2019; PRPN, ON-LSTM) splits at the leftmost greatest distance i into
+            [left, [x_i, right]]. It cannot make every tree (Dyer et al. 2019). "gap" ignores the first distance and
+            splits at the leftmost greatest one inside the phrase into what is before and behind it.
+
+    Returns:
+        A tree with the label "X" throughout, whose leaves are the words; of one word, that word under one label.
+
+    Raises:
+        InputError: if the lengths differ, there are no words, or no such decoder.
+    """
+    if decoder not in DECODERS:
+        raise InputError(f"decoder must be one of {', '.join(DECODERS)}; got {decoder!r}")
+    if len(words) != len(distances) or not words:
+        raise InputError(f"as many distances as words are needed, at least one; got {len(distances)} and {len(words)}")
+    values = np.asarray(distances, dtype=float)
+    if len(words) == 1:
+        return Tree(LABEL, [words[0]])
+    split = DECODERS[decoder]
+    root = Tree(LABEL, [])
+    pending = [(root, 0, len(words))]  # no recursion: a sentence may be long, and its tree as deep
+    while pending:
+        node, start, stop = pending.pop()
+        middle = split(values, start, stop)
+        for first, last in ((start, middle), (middle, stop)):
+            child = words[first] if last - first == 1 else Tree(LABEL, [])
+            node.append(child)
+            if isinstance(child, Tree):
+                pending.append((child, first, last))
+    return root

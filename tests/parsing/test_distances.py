@@ -1,0 +1,131 @@
+"""Distances and the trees they make."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import REAL_DATA, needs_real_data
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stack_lm.errors import InputError
+from stack_lm.parsing import distances_from_trace, tree_from_distances
+from stack_lm.parsing.trees import phrase_spans, to_plain
+from stack_lm.trace import Trace
+
+# The decoders' definitions worked out by hand.
+GOLDEN = [
+    ([1, 1, 1, 1], "(0 (1 (2 3)))", "(0 (1 (2 3)))"),
+    ([4, 3, 2, 1], "(0 (1 (2 3)))", "(0 (1 (2 3)))"),
+    ([1, 2, 3, 4], "(((0 1) 2) 3)", "(((0 1) 2) 3)"),
+    ([0.5, 2.5, 0.4, 0.5, 3.1, 0.3], "((0 (1 (2 3))) (4 5))", "((0 ((1 2) 3)) (4 5))"),
+    ([2, 1, 3, 1, 2], "((0 1) (2 (3 4)))", "((0 1) ((2 3) 4))"),
+    ([9, 1, 3, 2, 1], "(0 (1 (2 (3 4))))", "((0 1) (2 (3 4)))"),
+    ([7], "0", "0"),
+]
+
+
+def decode(distances, decoder):
+    return to_plain(tree_from_distances([str(i) for i in range(len(distances))], distances, decoder))
+
+
+@pytest.mark.parametrize(("distances", "algorithm1", "gap"), GOLDEN)
+def test_decoders(distances, algorithm1, gap):
+    assert decode(distances, "algorithm1") == algorithm1
+    assert decode(distances, "gap") == gap
+
+
+@needs_real_data
+def test_decoders_on_the_reference_file():
+    reference = json.loads((REAL_DATA / "parsing" / "reference_wsj_sample.json").read_text())["decoder_golden"]
+    assert len(reference) >= 8
+    for distances, trees in reference.items():
+        assert decode(json.loads(distances), "algorithm1") == trees["alg1"]
+        assert decode(json.loads(distances), "gap") == trees["gap"]
+
+
+def make_tree(words, distances):
+    """Algorithm 1 of Merrill et al. (2019), as printed."""
+    if len(words) <= 1:
+        return words[0] if words else None
+    i = max(range(len(words)), key=lambda j: (distances[j], -j))
+    left, right = make_tree(words[:i], distances[:i]), make_tree(words[i + 1 :], distances[i + 1 :])
+    if left is not None and right is not None:
+        return f"({left} ({words[i]} {right}))"
+    return f"({words[i]} {right})" if left is None else f"({left} {words[i]})"
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=14))
+def test_algorithm1_equals_the_printed_one(distances):
+    assert decode(distances, "algorithm1") == make_tree([str(i) for i in range(len(distances))], distances)
+
+
+@given(st.lists(st.floats(0, 3), min_size=1, max_size=14), st.sampled_from(["algorithm1", "gap"]))
+def test_trees_are_binary_and_keep_the_words(distances, decoder):
+    words = [f"w{i}" for i in range(len(distances))]
+    tree = tree_from_distances(words, distances, decoder)
+    assert tree.leaves() == words
+    assert len(phrase_spans(tree)) == max(len(words) - 1, 0)
+    assert all(len(node) == 2 for node in tree.subtrees()) or len(words) == 1
+
+
+@pytest.mark.parametrize(("n", "reachable"), [(1, 1), (2, 1), (3, 2), (4, 5), (5, 13), (6, 35), (7, 97)])
+def test_algorithm1_cannot_make_every_tree(n, reachable):
+    """Dyer et al. (2019): of the 14 trees over five words ((A B) ((C D) E)) cannot be made."""
+    import itertools
+
+    trees = {decode(order, "algorithm1") for order in itertools.permutations(range(n))}
+    assert len(trees) == reachable
+    if n <= 6:
+        every = {decode(order, "gap") for order in itertools.permutations(range(n))}
+        assert len(every) == math.comb(2 * (n - 1), n - 1) // n
+        assert trees <= every
+    if n == 5:
+        assert every - trees == {"((0 1) ((2 3) 4))"}
+
+
+def test_a_long_sentence_does_not_exhaust_the_stack():
+    n = 5000
+    tree = tree_from_distances([str(i) for i in range(n)], list(range(n)))
+    depth = 0
+    while not isinstance(tree, str):
+        tree, depth = tree[0], depth + 1
+    assert depth == n - 1
+
+
+def trace(**signals):
+    n = len(next(iter(signals.values())))
+    return Trace(tuple("abcdef"[:n]), np.zeros(n), np.ones(n), np.zeros(n, dtype=bool), signals=signals)
+
+
+def test_push_strengths_stand_at_their_word_and_pop_strengths_behind_it():
+    signals = {"push_strength": np.array([0.5, 2.0, 1.0]), "pop_strength": np.array([1.0, 3.0, 2.0])}
+    assert distances_from_trace(trace(**signals), "push_strength").tolist() == [0.5, 2.0, 1.0]
+    assert distances_from_trace(trace(**signals), "pop_strength").tolist() == [0.0, 1.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("signals", "signal", "message"),
+    [
+        ({"push_strength": np.ones(2)}, "pop_strength", "no signal 'pop_strength'.*there are: push_strength"),
+        ({"other": np.ones(2)}, "push_strength", "there are: none, as the model has no memory"),
+        ({"push_strength": np.array([1.0, np.nan])}, "push_strength", "the push_strength of 'a b' is not finite"),
+    ],
+)
+def test_bad_traces(signals, signal, message):
+    with pytest.raises(InputError, match=message):
+        distances_from_trace(trace(**signals), signal)
+
+
+@pytest.mark.parametrize(
+    ("words", "distances", "decoder", "message"),
+    [
+        (["a"], [1, 2], "gap", "got 2 and 1"),
+        ([], [], "gap", "got 0 and 0"),
+        (["a"], [1], "greedy", "decoder must be one of algorithm1, gap; got 'greedy'"),
+    ],
+)
+def test_bad_input(words, distances, decoder, message):
+    with pytest.raises(InputError, match=message):
+        tree_from_distances(words, distances, decoder)
