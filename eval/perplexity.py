@@ -1,0 +1,90 @@
+"""Perplexity, per token and per word."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stack_lm.errors import InputError
+from stack_lm.trace import Trace
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """How well a model predicts a text. A "token" is one of the model's; a "word" is one of the text's.
+
+    Attributes:
+        perplexity: exp of the mean loss per token.
+        nats_per_token, bits_per_token: mean loss per token.
+        n_tokens: tokens that were predicted: without the first of each sentence, unless sentences begin with a token
+            of their own; with the ends of sentences, if the tokenizer marks them.
+        word_perplexity: exp of the mean loss per word, by which models of different tokens can be compared. The loss
+            of the ends of sentences counts, but not as words.
+        nats_per_word, bits_per_word: mean loss per word.
+        n_words: words that were predicted.
+        n_sentences: of the text.
+        n_unknown: words outside the vocabulary, among all words.
+        n_all_words: all words.
+    """
+
+    perplexity: float
+    nats_per_token: float
+    bits_per_token: float
+    n_tokens: int
+    word_perplexity: float
+    nats_per_word: float
+    bits_per_word: float
+    n_words: int
+    n_sentences: int
+    n_unknown: int
+    n_all_words: int
+
+
+def evaluate_perplexity(traces: Sequence[Trace]) -> Perplexity:
+    """Perplexity of the traced sentences, all tokens weighing the same.
+
+    Raises:
+        InputError: if no token was predicted, every word is unknown, or a log-probability is NaN or +inf.
+    """
+    n_tokens = n_words = n_unknown = n_all = 0
+    nats = 0.0
+    for trace in traces:
+        scored = trace.n_tokens > 0
+        if not np.isfinite(trace.logprobs[scored]).all():
+            raise InputError(
+                f"the model gives no finite probability to {' '.join(trace.words)!r}: its weights are broken"
+            )
+        nats -= float(trace.logprobs[scored].sum())
+        n_tokens += int(trace.n_tokens.sum())
+        n_words += int(scored.sum())
+        n_unknown += int(trace.unknown.sum())
+        n_all += len(trace.words)
+        if not math.isnan(trace.end_logprob):
+            nats -= trace.end_logprob
+            n_tokens += 1
+    if not n_words:
+        raise InputError("no word was predicted: every sentence has one word only, and the model needs one before it")
+    if n_unknown == n_all:
+        words = " ".join(traces[0].words)
+        raise InputError(f"every word of the text is unknown to the model; the first sentence is {words[:80]!r}")
+    per_token, per_word = nats / n_tokens, nats / n_words
+    return Perplexity(
+        perplexity=_exp(per_token),
+        nats_per_token=per_token,
+        bits_per_token=per_token / math.log(2),
+        n_tokens=n_tokens,
+        word_perplexity=_exp(per_word),
+        nats_per_word=per_word,
+        bits_per_word=per_word / math.log(2),
+        n_words=n_words,
+        n_sentences=len(traces),
+        n_unknown=n_unknown,
+        n_all_words=n_all,
+    )
+
+
+def _exp(nats: float) -> float:
+    return math.exp(nats) if nats < 700 else math.inf
