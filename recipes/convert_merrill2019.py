@@ -1,0 +1,228 @@
+"""Convert a checkpoint released with Merrill et al. (2019) into a model directory of stack-lm.
+
+The checkpoints are AllenNLP state_dicts: language models or number-prediction classifiers, with an LSTM or GRU
+controller, or plain recurrent baselines without a stack.
+
+Example:
+    python recipes/convert_merrill2019.py stack-brown.th vocabulary-brown/ brown-d1/ --fixed push
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceClassification
+from stack_lm.atomic import atomic_directory
+from stack_lm.errors import InputError
+from stack_lm.tokenization import word_tokenizer
+
+UNKNOWN, PADDING = "@@UNKNOWN@@", "@@PADDING@@"
+# Where a word was never a label, the released model has no output for it. A finite logit keeps losses finite.
+NO_LOGIT = -1e4
+EMBEDDING = "_embedder.token_embedder_tokens.weight"
+CONTROLLERS = {4: "lstm", 3: "gru", 1: "rnn"}
+
+
+def load_state_dict(path: Path) -> dict[str, Tensor]:
+    """Read a state_dict, without running any code a pickle may carry.
+
+    Raises:
+        InputError: if the file is missing, truncated, or holds anything but named tensors.
+    """
+    if not path.is_file():
+        raise InputError(f"no such checkpoint: {path}")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds here: of zip files, pickles and sizes
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"{path} is no readable checkpoint (truncated, or not a state_dict of tensors): {reason[:150]}"
+        ) from error
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(f"{path} holds a {type(state).__name__}, not a state_dict of named tensors")
+    return {str(name): value.float() for name, value in state.items()}
+
+
+def take(state: dict[str, Tensor], path: Path, *names: str) -> Tensor:
+    """The tensor under the first of the names that is there."""
+    for name in names:
+        if name in state:
+            return state[name]
+    raise InputError(f"{path} has no {names[0]}; it has {', '.join(state) or 'nothing'}")
+
+
+def read_vocabulary(directory: Path, name: str) -> list[str]:
+    """One of AllenNLP's vocabulary files: an entry a line."""
+    path = directory / name
+    if not path.is_file():
+        raise InputError(f"no such vocabulary file: {path}")
+    entries = path.read_text(encoding="utf-8").split("\n")
+    if entries[-1] == "":
+        entries.pop()
+    if not entries:
+        raise InputError(f"{path} is empty")
+    return entries
+
+
+def convert_config(state: dict[str, Tensor], path: Path, fixed: str | None) -> StackRNNConfig:
+    """The configuration whose shapes the checkpoint has."""
+    embedding = take(state, path, EMBEDDING)
+    recurrent = take(state, path, "_rnn_cell.weight_hh", "_rnn.weight_hh_l0")
+    hidden = recurrent.shape[1]
+    controller = CONTROLLERS.get(recurrent.shape[0] // hidden)
+    if controller is None:
+        raise InputError(f"{path} has a recurrent layer of {recurrent.shape[0]} rows for {hidden} hidden units")
+    stack = "_control_layer._vector_map.weight" in state
+    if stack and fixed is None:
+        raise InputError(
+            f"{path} has a stack, and no file says which of its strengths was fixed: give --fixed push, pop or none"
+        )
+    pops = state["_control_layer._pop_map.weight"].shape[0] - 1 if stack else 3
+    reads = state["_control_layer._read_map.weight"].shape[0] - 1 if stack else 3
+    push: str | float = {"push": 1.0, "pop": "expected_value"}.get(fixed or "none", "sigmoid")  # type: ignore[assignment]
+    return StackRNNConfig(
+        vocab_size=embedding.shape[0],
+        embedding_size=embedding.shape[1],
+        hidden_size=hidden,
+        controller=controller,
+        memory="stack" if stack else "none",
+        memory_size=state["_control_layer._vector_map.weight"].shape[0] if stack else 16,
+        # The released code has one expected-value map, named after the pop; with the pop fixed it drives the push.
+        push_control=push,
+        pop_control=1.0 if fixed == "pop" else "expected_value",
+        read_control="expected_value",
+        max_push=pops,
+        max_pop=pops,
+        max_read=reads,
+        pad_token_id=0,
+    )
+
+
+def convert_body(state: dict[str, Tensor], path: Path, config: StackRNNConfig, fixed: str | None) -> dict[str, Tensor]:
+    """Weights of the recurrent cell, by our names."""
+    size = config.embedding_size
+    weight_ih = take(state, path, "_rnn_cell.weight_ih", "_rnn.weight_ih_l0")
+    body = {
+        "controller.weight_ih_l0": weight_ih[:, :size],
+        "controller.weight_hh_l0": take(state, path, "_rnn_cell.weight_hh", "_rnn.weight_hh_l0"),
+        "controller.bias_ih_l0": take(state, path, "_rnn_cell.bias_ih", "_rnn.bias_ih_l0"),
+        "controller.bias_hh_l0": take(state, path, "_rnn_cell.bias_hh", "_rnn.bias_hh_l0"),
+    }
+    if config.memory == "none":
+        return body
+    body["controller.weight_reading"] = weight_ih[:, size:]
+    maps = {"push": ["pop"], "pop": ["pop"], "none": ["push", "pop"]}[fixed or "none"]
+    for kind in ("weight", "bias"):
+        rows = [take(state, path, f"_control_layer._{name}_map.{kind}") for name in ("vector", *maps, "read")]
+        body[f"controls.projection.{kind}"] = torch.cat(rows)
+    return body
+
+
+def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None) -> None:
+    """Write the model directory; nothing is left behind if anything is wrong."""
+    state = load_state_dict(checkpoint)
+    config = convert_config(state, checkpoint, fixed)
+    tokens = [PADDING, *read_vocabulary(vocabulary, "tokens.txt")]
+    embedding = state[EMBEDDING]
+    if len(tokens) > embedding.shape[0]:
+        raise InputError(
+            f"{vocabulary / 'tokens.txt'} has {len(tokens) - 1} tokens, but {checkpoint} has embeddings for "
+            f"{embedding.shape[0] - 1} and padding: they are not of one model"
+        )
+    tokens += [f"[unused{i}]" for i in range(len(tokens), embedding.shape[0])]
+    if UNKNOWN not in tokens:
+        raise InputError(f"{vocabulary / 'tokens.txt'} has no {UNKNOWN}")
+    weight = take(state, checkpoint, "_classifier.weight", "_linear.weight")
+    bias = take(state, checkpoint, "_classifier.bias", "_linear.bias")
+    model: StackRNNForCausalLM | StackRNNForSequenceClassification
+    if weight.shape[0] == 1:
+        # The released classifier is one logit z with the probability sigmoid(z) of label 1; softmax((0, z)) is that.
+        names = read_vocabulary(vocabulary, "labels.txt") if (vocabulary / "labels.txt").is_file() else ["0", "1"]
+        config.id2label = {i: {"0": "VBZ", "1": "VBP"}.get(name, name) for i, name in enumerate(names[:2])}
+        config.label2id = {name: i for i, name in config.id2label.items()}
+        head = {
+            "score.weight": torch.cat((torch.zeros_like(weight), weight)),
+            "score.bias": torch.cat((torch.zeros_like(bias), bias)),
+        }
+        model = StackRNNForSequenceClassification(config)
+    else:
+        labels = read_vocabulary(vocabulary, "labels.txt")
+        if len(labels) > weight.shape[0]:
+            raise InputError(
+                f"{vocabulary / 'labels.txt'} has {len(labels)} labels, but {checkpoint} has {weight.shape[0]} outputs"
+            )
+        # Labels that are no input tokens get ids of their own; as inputs they were unknown words.
+        known = set(tokens)
+        extra = [label for label in labels if label not in known]
+        tokens += extra
+        embedding = torch.cat((embedding, embedding[tokens.index(UNKNOWN)].expand(len(extra), -1)))
+        config.vocab_size = len(tokens)
+        ids = [tokens.index(label) for label in labels]
+        head = {
+            "lm_head.weight": weight.new_zeros(len(tokens), weight.shape[1]),
+            "lm_head.bias": bias.new_full((len(tokens),), NO_LOGIT),
+        }
+        head["lm_head.weight"][ids] = weight[: len(labels)]
+        head["lm_head.bias"][ids] = bias[: len(labels)]
+        model = StackRNNForCausalLM(config)
+    body = convert_body(state, checkpoint, config, fixed)
+    weights = {f"model.cell.{name}": value for name, value in body.items()}
+    try:
+        model.load_state_dict(weights | head | {"model.embed_tokens.weight": embedding})
+    except RuntimeError as error:
+        raise InputError(f"{checkpoint} does not fit its own shapes: {str(error).splitlines()[-1].strip()}") from error
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=word_tokenizer({token: i for i, token in enumerate(tokens)}, UNKNOWN),
+        unk_token=UNKNOWN,
+        pad_token=PADDING,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    with atomic_directory(output) as directory:
+        model.save_pretrained(directory)
+        tokenizer.save_pretrained(directory)
+    kind = "classifier" if weight.shape[0] == 1 else "language model"
+    print(
+        f"{output}: {kind}, {config.controller} controller of {config.hidden_size}, memory {config.memory}, "
+        f"push {config.push_control}, pop {config.pop_control}, {len(tokens)} tokens"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0],
+        epilog=__doc__[__doc__.index("Example:") :],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the released .th file")
+    parser.add_argument(
+        "vocabulary",
+        type=Path,
+        metavar="VOCABULARY_DIR",
+        help="the directory with its tokens.txt and labels.txt",
+    )
+    parser.add_argument("output", type=Path, metavar="OUT_DIR", help="the model directory to write; must be new")
+    parser.add_argument(
+        "--fixed",
+        choices=("push", "pop", "none"),
+        help="the strength that the model was trained with fixed to 1 (d = 1: push, u = 1: pop); none for the "
+        "classifier with a sigmoid push; not needed for a model without a stack",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        convert(options.checkpoint, options.vocabulary, options.output, options.fixed)
+    except InputError as error:
+        print(f"convert_merrill2019: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

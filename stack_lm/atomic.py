@@ -1,0 +1,74 @@
+"""Files and directories that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import InputError
+
+
+def _check_target(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the directory {path.parent}: {error.strerror}") from error
+
+
+@contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success it replaces `path`, on an error it is removed.
+
+    Raises:
+        InputError: if the file cannot be written there.
+    """
+    path = Path(path)
+    _check_target(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; a file name is needed")
+    # The suffix stays: some writers go by it.
+    temporary = path.with_name(f".{path.stem}-{os.getpid()}.partial{path.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.filename is not None and str(temporary) in map(str, (error.filename, error.filename2)):
+            raise InputError(f"cannot write {path}: {error.strerror}") from error
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a temporary directory beside `path`; on success it becomes `path`, on an error it is removed.
+
+    Args:
+        path: must not exist, or be an empty directory, unless `overwrite`.
+        overwrite: replace what is there, once the new directory is complete.
+
+    Raises:
+        InputError: if something is there already, or nothing can be written there.
+    """
+    path = Path(path)
+    _check_target(path)
+    if path.is_file():
+        raise InputError(f"{path} is a file; a directory name is needed")
+    if path.is_dir() and any(path.iterdir()) and not overwrite:
+        raise InputError(f"{path} is there already and not empty; name another directory, or remove it")
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".partial", dir=path.parent))
+    except OSError as error:
+        raise InputError(f"cannot write in {path.parent}: {error.strerror}") from error
+    try:
+        temporary.chmod(0o755)
+        yield temporary
+        if path.is_dir():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,140 @@
+"""Configuration files: YAML to dataclasses, strictly. Unknown keys and wrong types are errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from .errors import InputError
+
+Config = TypeVar("Config")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file, and before it the files under its key `extends` (a path or a list, relative to the file).
+
+    Later files and the file itself override single keys of earlier ones.
+
+    Raises:
+        InputError: if a file is missing, is not YAML, or is not a mapping.
+    """
+    if not path.is_file():
+        raise InputError(f"no such configuration file: {path}")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if content is None:
+        raise InputError(f"{path} is empty")
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must be a mapping of keys to values; it is a {type(content).__name__}")
+    parents = content.pop("extends", [])
+    merged: dict[str, Any] = {}
+    for parent in [parents] if isinstance(parents, str) else parents:
+        merge(merged, read_yaml(path.parent / parent))
+    merge(merged, content)
+    return merged
+
+
+def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
+    """Put `over` into `base`, key by key, in nested mappings too."""
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            merge(base[key], value)
+        else:
+            base[key] = value
+
+
+def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
+    """Overrides such as `training.epochs=2` or `--training.epochs=2` as nested mappings; values are YAML.
+
+    Raises:
+        InputError: for an argument that is no key and value.
+    """
+    overrides: dict[str, Any] = {}
+    for argument in arguments:
+        key, equals, text = argument.removeprefix("--").partition("=")
+        if not equals or not all(key.split(".")):
+            raise InputError(f"an override is written key.key=value; got {argument!r}")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise InputError(f"the value of {key!r} is not YAML: {text!r}") from error
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        merge(overrides, value)
+    return overrides
+
+
+def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
+    """Make a dataclass of nested mappings.
+
+    Args:
+        cls: a dataclass whose fields are numbers, strings, booleans, mappings, other such dataclasses, or unions.
+        values: by field name; fields that are left out keep their defaults.
+        where: the key that `values` stand under, for messages.
+
+    Raises:
+        InputError: for an unknown key or a value of the wrong type; the message names the key and what is allowed.
+    """
+    hints = typing.get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    for key in values:
+        if key not in names:
+            raise InputError(f"unknown key {where + str(key)!r}; the keys here are {', '.join(names)}")
+    return cls(**{key: _convert(value, hints[key], where + key) for key, value in values.items()})
+
+
+def _convert(value: Any, kind: Any, key: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise InputError(f"{key} must be a mapping of keys to values; got {value!r}")
+        return build(typing.cast(type, kind), value, key + ".")
+    options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    for option in options:
+        if typing.get_origin(option) is typing.Literal:
+            if value in typing.get_args(option):
+                return value
+        elif _is_a(value, option):
+            return float(value) if option is float else value
+    hint = ""
+    if isinstance(value, str) and float in options and _is_number(value):
+        hint = f" (YAML reads {value} as text; write it with a point, as in 1.0e-2)"
+    raise InputError(f"{key} must be {' or '.join(map(_describe, options))}; got {value!r}{hint}")
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if kind is type(None):
+        return value is None
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, typing.get_origin(kind) or kind)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _describe(kind: Any) -> str:
+    if typing.get_origin(kind) is typing.Literal:
+        return "one of " + ", ".join(map(repr, typing.get_args(kind)))
+    names = {
+        int: "a whole number",
+        float: "a number",
+        str: "a string",
+        bool: "true or false",
+        type(None): "null",
+    }
+    return names.get(kind, "a mapping")

@@ -1,0 +1,156 @@
+"""How commands talk: tables and JSON on standard output, progress and errors on standard error."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from .errors import InputError
+
+Subparsers = Any  # argparse's own class for them is private
+
+
+def add_command(
+    subparsers: Subparsers,
+    name: str,
+    run: Callable[[argparse.Namespace], None],
+    *,
+    summary: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    """A subcommand with its help text, its example and the option `--json`."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
+    return parser
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Where a model runs."""
+    parser.add_argument("--device", help="such as cpu or cuda:1; a GPU if there is one, by default")
+    parser.add_argument(
+        "--batch-tokens",
+        type=positive_int,
+        default=2048,
+        help="tokens in a batch, padding included (default: 2048)",
+    )
+
+
+def positive_int(text: str) -> int:
+    """An argument that must be a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def print_json(result: dict[str, Any]) -> None:
+    """Print one JSON object. What JSON has no number for becomes null."""
+    print(json.dumps(_finite(result), ensure_ascii=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> None:
+    """Print a table for people: the first column to the left, numbers to the right with two decimals."""
+    # Through a pipe there is no width to fit to.
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    table = Table()
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    # Not the table's own title and caption: they would be folded to its width.
+    if title:
+        console.print(title, style="bold", markup=False)
+    console.print(table)
+    if caption:
+        console.print(caption, style="italic", markup=False)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def print_note(text: str) -> None:
+    """Tell something beside the result, on standard error."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+
+
+@contextmanager
+def progress(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, if that is a terminal; yields a function that advances it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(description, total=total)
+
+        def advance(n: int) -> None:
+            bar.advance(task, n)
+
+        yield advance
+
+
+def quiet_libraries() -> None:
+    """Keep the progress bars and notices of the libraries below out of a command's output."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+
+
+def run_command(name: str, run: Callable[[], None]) -> int:
+    """Run a command's body and turn what goes wrong into one line and an exit status.
+
+    Returns:
+        0; 2 for a mistake in what was given; 130 when interrupted; 1 for a reader that went away.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            run()
+        sys.stdout.flush()
+    except InputError as error:
+        print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # such as `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0

@@ -1,0 +1,130 @@
+"""YAML configurations, overrides, and the strictness of both."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from stack_lm.config_files import build, merge, parse_overrides, read_yaml
+from stack_lm.errors import InputError
+
+RECIPES = Path(__file__).parents[1] / "recipes" / "configs"
+
+
+@dataclass
+class Inner:
+    rate: float = 0.1
+    steps: int | None = None
+    kind: Literal["a", "b"] = "a"
+
+
+@dataclass
+class Outer:
+    name: str = "x"
+    flag: bool = False
+    free: dict[str, Any] = field(default_factory=dict)
+    inner: Inner = field(default_factory=Inner)
+
+
+def test_build():
+    values = {"flag": True, "free": {"any": [1]}, "inner": {"rate": 2, "steps": 3, "kind": "b"}}
+    outer = build(Outer, values)
+    assert outer == Outer(flag=True, free={"any": [1]}, inner=Inner(2.0, 3, "b"))
+    assert isinstance(outer.inner.rate, float)
+    assert build(Outer, {"inner": {"steps": None}}).inner.steps is None
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"nam": 1}, "unknown key 'nam'; the keys here are name, flag, free, inner"),
+        ({"inner": {"rat": 1}}, "unknown key 'inner.rat'; the keys here are rate, steps, kind"),
+        ({"name": 1}, "name must be a string; got 1"),
+        ({"flag": 1}, "flag must be true or false; got 1"),
+        ({"free": [1]}, r"free must be a mapping; got \[1\]"),
+        ({"inner": 3}, "inner must be a mapping of keys to values; got 3"),
+        ({"inner": {"steps": 1.5}}, "inner.steps must be a whole number or null; got 1.5"),
+        ({"inner": {"steps": True}}, "inner.steps must be a whole number or null; got True"),
+        ({"inner": {"rate": "1e-2"}}, "inner.rate must be a number; got '1e-2' .*write it with a point, as in 1.0e-2"),
+        ({"inner": {"kind": "c"}}, "inner.kind must be one of 'a', 'b'; got 'c'"),
+    ],
+)
+def test_unknown_keys_and_wrong_types(values, message):
+    with pytest.raises(InputError, match=message):
+        build(Outer, values)
+
+
+def test_overrides():
+    overrides = parse_overrides(["name=y", "--inner.steps=5", "inner.rate=1.0e-3", "free.a.b=[1, 2]", "flag=true"])
+    assert overrides == {"name": "y", "inner": {"steps": 5, "rate": 1e-3}, "free": {"a": {"b": [1, 2]}}, "flag": True}
+    with pytest.raises(InputError, match="an override is written key.key=value; got 'steps'"):
+        parse_overrides(["steps"])
+    with pytest.raises(InputError, match="the value of 'a' is not YAML"):
+        parse_overrides(["a={"])
+
+
+def test_extends(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "base.yaml").write_text("name: base\ninner: {rate: 1.0, steps: 1}\n")
+    (tmp_path / "more.yaml").write_text("inner: {steps: 2}\n")
+    (tmp_path / "top.yaml").write_text("extends: [sub/base.yaml, more.yaml]\nflag: true\n")
+    expected = {"name": "base", "inner": {"rate": 1.0, "steps": 2}, "flag": True}
+    assert read_yaml(tmp_path / "top.yaml") == expected
+    merge(expected, {"inner": {"rate": 3.0}})
+    assert expected["inner"] == {"rate": 3.0, "steps": 2}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such configuration file"),
+        ("", "is empty"),
+        ("- a\n", "must be a mapping of keys to values; it is a list"),
+        ("a: [", "is not YAML"),
+        ("extends: missing.yaml\n", "no such configuration file: .*missing.yaml"),
+    ],
+)
+def test_bad_files(tmp_path, content, message):
+    path = tmp_path / "c.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_yaml(path)
+
+
+def all_recipes():
+    return [path for path in sorted(RECIPES.rglob("*.yaml")) if "parts" not in path.parts]
+
+
+@pytest.mark.parametrize("path", all_recipes(), ids=lambda path: path.stem)
+def test_every_recipe_is_valid(path):
+    from stack_lm import StackRNNConfig
+    from stack_lm.training import RunConfig
+
+    config = build(RunConfig, read_yaml(path))
+    config.check()
+    StackRNNConfig(vocab_size=10_000, **config.model)
+    assert config.output_dir == f"runs/{path.stem.replace('_', '-')}"
+
+
+def test_the_variants_of_the_paper_share_everything_else():
+    from stack_lm.training import RunConfig
+
+    for data in ("wikipedia", "brown", "linzen"):
+        configs = [build(RunConfig, read_yaml(RECIPES / "merrill2019" / f"{data}_{v}.yaml")) for v in VARIANTS]
+        for config, expected in zip(configs, VARIANTS.values(), strict=True):
+            assert (config.data, config.tokenizer, config.training) == (
+                configs[0].data, configs[0].tokenizer, configs[0].training,
+            )  # fmt: skip
+            varying = {key: config.model.pop(key, None) for key in ("memory", "push_control", "pop_control")}
+            assert tuple(varying.values()) == expected
+            assert config.model == configs[0].model
+
+
+VARIANTS = {
+    "u1": ("stack", "expected_value", 1.0),
+    "d1": ("stack", 1.0, "expected_value"),
+    "free": ("stack", "sigmoid", "expected_value"),
+    "lstm": ("none", None, None),
+}
