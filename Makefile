@@ -1,9 +1,12 @@
-# `make test` makes the virtual environment it needs; nothing has to be installed before.
+# `make demo` and `make test` each make the virtual environment they need; nothing has to be installed before.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: test test-slow lint format clean
+.PHONY: demo test test-slow lint format clean
+
+demo: $(VENV)/.demo
+	$(BIN)/stack-lm demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
@@ -20,10 +23,15 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+$(VENV)/.demo: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -c constraints.txt -e ".[plots]"
+	touch $@
+
 $(VENV)/.dev: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
-	touch $@
+	touch $@ $(VENV)/.demo
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
