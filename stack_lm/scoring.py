@@ -229,7 +229,6 @@ class ModelScorer:
                 block, encoded.input_ids, encoded.offset_mapping, encoded.special_tokens_mask, strict=True
             ):
                 word_of = _words_of_tokens(words, offsets)
-                # The unknown token counts as special in the mask, but not here.
                 outside = np.array([a == b for a, b in offsets], dtype=bool) & np.array(special, dtype=bool)
                 word_of[outside] = -1
                 inside = np.flatnonzero(~outside)
@@ -266,10 +265,8 @@ class ModelScorer:
         logprobs, n_tokens, end = np.full(n, np.nan), np.zeros(n, dtype=np.int64), float("nan")
         if scores is not None:
             scores = scores[: len(ids)]
-            scored = inside & ~np.isnan(scores)
-            first = word_of[np.flatnonzero(inside)[0]]
-            if np.isnan(scores[0]) and word_of[0] >= 0:
-                scored &= word_of != first  # a word whose first token has no score has none
+            # Nothing predicts the first token; if it is a word's, that word has no score.
+            scored = inside & (word_of != word_of[0])
             n_tokens = np.bincount(word_of[scored], minlength=n)
             sums = np.bincount(word_of[scored], weights=scores[scored], minlength=n)
             logprobs = np.where(n_tokens > 0, sums, np.nan)

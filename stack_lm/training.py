@@ -495,12 +495,18 @@ class Trainer:
         )
         self.quiet = quiet or not self.accelerator.is_main_process
         self.step = 0
+        self.seconds = 0.0  # of training before this process took over
         self.position: dict[str, Any] | None = None
         checkpoint = self._agree_on_checkpoint(resume, overwrite)
         set_seed(config.seed)
         tokenizer_path = checkpoint / "tokenizer" if checkpoint else None
-        self.data = prepare_data(config, self.accelerator, self.directory, tokenizer_path)
-        model = make_model(config, self.data.tokenizer)
+        try:
+            self.data = prepare_data(config, self.accelerator, self.directory, tokenizer_path)
+            model = make_model(config, self.data.tokenizer)
+        except InputError:
+            if checkpoint is None and self.accelerator.is_main_process:
+                _remove_run(self.directory)
+            raise
         set_seed(config.seed, device_specific=True)  # from here on each process has its own dropout
         optimizer = torch.optim.Adam(model.parameters(), lr=loop.learning_rate, weight_decay=loop.weight_decay)
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
@@ -548,7 +554,7 @@ class Trainer:
                 "another output_dir"
             )
         if config_file.is_file():
-            shutil.rmtree(self.directory)  # an earlier run, and nothing else
+            _remove_run(self.directory)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -568,6 +574,7 @@ class Trainer:
             "save_every",
             "keep_checkpoints",
             "save_epochs",
+            "tracker",
         ):
             now["training"].pop(key)
             earlier["training"].pop(key, None)
@@ -692,7 +699,7 @@ class Trainer:
     def _log(self, values: dict[str, Any]) -> dict[str, Any]:
         """Append a line to metrics.jsonl."""
         rate = self.scheduler.get_last_lr()[0]
-        seconds = time.perf_counter() - self.started
+        seconds = self.seconds + time.perf_counter() - self.started
         record = {"step": self.step, "epoch": self.epoch, **values, "learning_rate": rate, "seconds": seconds}
         if self.accelerator.is_main_process:
             with open(self.directory / METRICS_FILE, "a", encoding="utf-8") as file:
@@ -719,7 +726,12 @@ class Trainer:
         self.accelerator.save_state(str(partial))
         if self.accelerator.is_main_process:
             self.data.tokenizer.save_pretrained(partial / "tokenizer")
-            state = {"step": self.step, "positions": positions, "scheduler": self.scheduler.state_dict()}
+            state = {
+                "step": self.step,
+                "seconds": self.seconds + time.perf_counter() - self.started,
+                "positions": positions,
+                "scheduler": self.scheduler.state_dict(),
+            }
             (partial / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
@@ -736,22 +748,49 @@ class Trainer:
                 f"{self.accelerator.num_processes}"
             )
         self.accelerator.load_state(str(checkpoint))
-        self.step = state["step"]
+        self.step, self.seconds = state["step"], state["seconds"]
         self.position = state["positions"][self.accelerator.process_index]
         self.scheduler.load_state_dict(state["scheduler"])
+        metrics = self.directory / METRICS_FILE
+        if self.accelerator.is_main_process and metrics.is_file():
+            # What was logged after the checkpoint will be logged again.
+            lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+            with atomic_file(metrics) as path:
+                path.write_text(
+                    "".join(line for line in lines if json.loads(line)["step"] <= self.step), encoding="utf-8"
+                )
         self._note(f"resuming at step {self.step:,}")
 
     def _save_model(self, target: Path) -> None:
         """The model and its tokenizer, ready for from_pretrained."""
+        weights = self.accelerator.get_state_dict(self.model)  # gathers them, where they are shared out
         if not self.accelerator.is_main_process:
             return
         with atomic_directory(target / ".new" if target == self.directory else target, overwrite=True) as directory:
-            self.accelerator.unwrap_model(self.model).save_pretrained(directory)
+            self.accelerator.unwrap_model(self.model).save_pretrained(directory, state_dict=weights)
             self.data.tokenizer.save_pretrained(directory)
             if target == self.directory:
                 for file in sorted(directory.iterdir()):
                     os.replace(file, target / file.name)
         shutil.rmtree(target / ".new", ignore_errors=True)
+
+
+def _remove_run(directory: Path) -> None:
+    """Remove what a run wrote, and the directory if nothing else is in it."""
+    for name in ("checkpoints", "epochs", "tokenizer"):
+        shutil.rmtree(directory / name, ignore_errors=True)
+    for pattern in (
+        CONFIG_FILE,
+        METRICS_FILE,
+        "config.json",
+        "generation_config.json",
+        "*.safetensors*",
+        "tokenizer*.json",
+    ):
+        for file in directory.glob(pattern):
+            file.unlink()
+    if not any(directory.iterdir()):
+        directory.rmdir()
 
 
 @contextmanager

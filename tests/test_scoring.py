@@ -9,6 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.errors import InputError
+from stack_lm.eval import evaluate_perplexity
 from stack_lm.scoring import _words_of_tokens
 
 WORDS = "the dog that cats fear barks loudly near old bridges".split()
@@ -189,6 +190,15 @@ def test_paths_that_are_no_model(tmp_path, name, message):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=message):
         ModelScorer.from_pretrained(str(tmp_path / name))
+
+
+def test_a_broken_model_is_not_taken_for_one_that_scores_nothing():
+    scorer = word_scorer()
+    scorer.model.lm_head.bias.data[:] = float("nan")
+    (trace,) = scorer.trace([["the", "dog"]])
+    assert trace.n_tokens.tolist() == [0, 1]
+    with pytest.raises(InputError, match="its weights are broken"):
+        evaluate_perplexity([trace])
 
 
 def test_bad_sentences():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -105,6 +106,10 @@ def test_resuming_is_exact(tmp_path, save_every):
     assert resumed.step == middle
     resumed.train()
     assert same(weights(part), weights(whole))
+    # Nothing is logged twice, and the same is logged. (A mean of losses begins anew where the run was resumed.)
+    kept = ("step", "epoch", "eval_nats_per_token")
+    logs = [[{key: record.get(key) for key in kept} for record in metrics(path)] for path in (part, whole)]
+    assert logs[0] == logs[1]
 
 
 def test_a_run_can_be_resumed_for_longer_but_not_as_another(tmp_path):
@@ -115,7 +120,9 @@ def test_a_run_can_be_resumed_for_longer_but_not_as_another(tmp_path):
         Trainer(replace(run_config(tmp_path), model=TINY | {"hidden_size": 9}), resume=True, quiet=True)
     with pytest.raises(InputError, match="is not empty; resume its run with --resume"):
         Trainer(run_config(tmp_path), quiet=True)
+    (tmp_path / "notes.txt").write_text("mine")
     assert Trainer(run_config(tmp_path, epochs=1), overwrite=True, quiet=True).step == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"training_config.yaml", "tokenizer", "notes.txt"}
 
 
 def test_a_seed_gives_the_same_model(tmp_path):
@@ -314,3 +321,13 @@ def test_nan_in_the_loss_stops_without_a_model(tmp_path):
 def test_bad_configurations(tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         Trainer(replace(run_config(tmp_path / "run", data=DataConfig(source="generated:60")), **change), quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_mixed_precision(tmp_path):
+    AcceleratorState._reset_state(reset_partial_state=True)  # one process has one precision
+    result = Trainer(run_config(tmp_path / "a", epochs=1, mixed_precision="bf16"), quiet=True).train()
+    AcceleratorState._reset_state(reset_partial_state=True)
+    exact = Trainer(run_config(tmp_path / "b", epochs=1, mixed_precision="no"), quiet=True).train()
+    assert result["eval_nats_per_token"] == pytest.approx(exact["eval_nats_per_token"], rel=0.05)
+    assert weights(tmp_path / "a")["lm_head.weight"].dtype == torch.float32
