@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerFast
 
 from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceClassification
 from stack_lm.atomic import atomic_directory
+from stack_lm.console import quiet_libraries, run_command
 from stack_lm.errors import InputError
 from stack_lm.tokenization import word_tokenizer
 
@@ -216,12 +217,12 @@ def main(arguments: list[str] | None = None) -> int:
         "classifier with a sigmoid push; not needed for a model without a stack",
     )
     options = parser.parse_args(arguments)
-    try:
+
+    def run() -> None:
+        quiet_libraries()
         convert(options.checkpoint, options.vocabulary, options.output, options.fixed)
-    except InputError as error:
-        print(f"convert_merrill2019: error: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return run_command("convert_merrill2019", run)
 
 
 if __name__ == "__main__":
