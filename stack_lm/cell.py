@@ -76,10 +76,10 @@ class StackRNNCell(nn.Module):
         self.controls = Controls.from_config(config, self.memory)
 
     def initial_state(self, batch_size: int) -> CellState:
-        """The state before the first step: an empty memory and a reading of zeros."""
+        """The state before the first step: an empty memory and what is read from it."""
         weight = self.controller.weight_ih_l0
         memory = self.memory.initial_state(batch_size, device=weight.device, dtype=weight.dtype)
-        reading = weight.new_zeros(batch_size, self.memory.reading_size)
+        reading = self.memory.initial_reading(memory).to(weight.dtype)
         return CellState(self.controller.initial_state(batch_size), memory, reading)
 
     def step(
@@ -102,7 +102,7 @@ class StackRNNCell(nn.Module):
     ) -> tuple[list[Tensor], dict[str, Tensor], CellState]:
         outputs, controller = self.controller.step(projected, state.reading, state.controller)
         actions, distributions = self.controls(outputs[-1])
-        memory, reading = self.memory.step(state.memory, actions)
+        memory, reading = self.memory.update(state.memory, actions)
         if active is not None:
             column = active.unsqueeze(-1)
             controller = map_tensors(

@@ -2,109 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from transformers import GenerationConfig, PreTrainedConfig
 
-CONTROLLERS = ("linear", "rnn", "gru", "lstm")
-CONTROLS = ("sigmoid", "expected_value")
-VALUE_ACTIVATIONS = ("tanh", "sigmoid")
-
-
-def _refuse(name: str, value: object, allowed: str) -> None:
-    raise ValueError(f"{name} must be {allowed}; got {value!r}")
-
-
-def _integer(minimum: int) -> Callable[[str, Any], int]:
-    def check(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            _refuse(name, value, f"an integer of at least {minimum}")
-        return int(value)
-
-    return check
-
-
-def _choice(options: tuple[str, ...]) -> Callable[[str, Any], str]:
-    def check(name: str, value: Any) -> str:
-        if value not in options:
-            _refuse(name, value, "one of " + ", ".join(map(repr, options)))
-        return str(value)
-
-    return check
-
-
-def _memory(name: str, value: Any) -> str:
-    # Looked up at each use, because a memory may be registered from outside the package.
-    return _choice(import_module("stack_lm.memory").memory_names())(name, value)
-
-
-def _control(name: str, value: Any) -> str | float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if math.isfinite(value) and value >= 0:
-            return float(value)
-    elif value in CONTROLS:
-        return str(value)
-    _refuse(name, value, f"'{CONTROLS[0]}', '{CONTROLS[1]}' or a fixed strength (a number of at least 0)")
-    raise AssertionError
-
-
-def _probability(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
-        _refuse(name, value, "a probability in [0, 1)")
-    return float(value)
-
-
-def _optional_number(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        _refuse(name, value, "a finite number or None")
-    return float(value)
-
-
-def _boolean(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        _refuse(name, value, "True or False")
-    return bool(value)
-
-
-def _token_id(name: str, value: Any) -> Any:
-    values = value if name == "eos_token_id" and isinstance(value, list) else [value]
-    for item in values:
-        if item is not None and (isinstance(item, bool) or not isinstance(item, int) or item < 0):
-            _refuse(name, value, "a token id or None")
-    return value
-
-
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "vocab_size": _integer(1),
-    "embedding_size": _integer(1),
-    "hidden_size": _integer(1),
-    "num_layers": _integer(1),
-    "controller": _choice(CONTROLLERS),
-    "memory": _memory,
-    "memory_size": _integer(1),
-    "push_control": _control,
-    "pop_control": _control,
-    "read_control": _control,
-    "max_push": _integer(1),
-    "max_pop": _integer(1),
-    "max_read": _integer(1),
-    "push_value_activation": _choice(VALUE_ACTIVATIONS),
-    "pop_bias_init": _optional_number,
-    "learn_initial_state": _boolean,
-    "embedding_dropout": _probability,
-    "hidden_dropout": _probability,
-    "output_dropout": _probability,
-    "tie_word_embeddings": _boolean,
-    "use_cache": _boolean,
-    "pad_token_id": _token_id,
-    "bos_token_id": _token_id,
-    "eos_token_id": _token_id,
-}
+from .field_checks import FIELD_CHECKS, MEMORY_CHECKS
 
 # Keyword arguments that are no field of ours but that transformers itself hands to a config.
 _TRANSFORMERS_KEYS = frozenset(
@@ -123,10 +26,16 @@ _TRANSFORMERS_KEYS = frozenset(
 ) | frozenset(GenerationConfig._get_default_generation_params())
 
 
+# The default of a field that the memory decides. Typed so that the field has its type once decided.
+_UNDECIDED: Any = None
+
+
 class StackRNNConfig(PreTrainedConfig):
     """Configuration of a recurrent network with a differentiable memory.
 
     The defaults are the language model of Merrill et al. (2019) with the pop strength fixed to 1 ("u = 1").
+    A setting that the chosen memory has no use for is refused, but for `memory="none"`, so that a baseline can differ
+    from a model in its memory alone.
 
     Args:
         vocab_size: number of token ids.
@@ -153,7 +62,8 @@ class StackRNNConfig(PreTrainedConfig):
         pad_token_id, bos_token_id, eos_token_id: special tokens.
 
     Raises:
-        ValueError: for a value outside what its field allows, or an unknown keyword argument.
+        ValueError: for a value outside what its field allows, values that do not go together, or an unknown keyword
+            argument.
 
     Example:
         >>> config = StackRNNConfig(vocab_size=1000, push_control=1.0, pop_control="expected_value")  # "d = 1"
@@ -168,17 +78,17 @@ class StackRNNConfig(PreTrainedConfig):
     hidden_size: int = 100
     num_layers: int = 1
     controller: str = "lstm"
-    memory: str = "stack"
-    memory_size: int = 16
-    push_control: str | float = "expected_value"
-    pop_control: str | float = 1.0
-    read_control: str | float = "expected_value"
-    max_push: int = 3
-    max_pop: int = 3
-    max_read: int = 3
-    push_value_activation: str = "tanh"
-    pop_bias_init: float | None = None
     learn_initial_state: bool = False
+    memory: str = "stack"
+    memory_size: int = _UNDECIDED
+    push_control: str | float = _UNDECIDED
+    pop_control: str | float = _UNDECIDED
+    read_control: str | float = _UNDECIDED
+    max_push: int = _UNDECIDED
+    max_pop: int = _UNDECIDED
+    max_read: int = _UNDECIDED
+    push_value_activation: str = _UNDECIDED
+    pop_bias_init: float | None = None
     embedding_dropout: float = 0.0
     hidden_dropout: float = 0.0
     output_dropout: float = 0.0
@@ -189,11 +99,38 @@ class StackRNNConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
-        known = _TRANSFORMERS_KEYS.union(self.attribute_map)
+        own = import_module("stack_lm.memory").memory_class(self.memory).settings
+        known = _TRANSFORMERS_KEYS.union(self.attribute_map, own)
         unknown = sorted(key for key in kwargs if key not in known and not key.startswith("_"))
         if unknown:
-            raise ValueError(f"StackRNNConfig has no field {unknown[0]!r}; its fields are {', '.join(sorted(_CHECKS))}")
+            raise ValueError(
+                f"StackRNNConfig has no field {unknown[0]!r}; its fields are {', '.join(sorted(FIELD_CHECKS))}"
+            )
         super().__post_init__(**kwargs)
+        self.complete()
+        # The Auto classes find a model by the class of its config, so registering the models when the first config
+        # is made is early enough. It keeps `import stack_lm` from loading transformers' modelling code (1.2 s).
+        import_module("stack_lm.modeling_stack_rnn")
+
+    def complete(self) -> None:
+        """Decide the fields that were left open, and refuse values that do not go together.
+
+        Models call it again, because fields may have been set after the configuration was made.
+
+        Raises:
+            ValueError: with the pair that does not go together, and why.
+        """
+        memory = import_module("stack_lm.memory")
+        settings = memory.memory_class(self.memory).settings
+        for name in [*MEMORY_CHECKS, *(name for name in settings if name not in MEMORY_CHECKS)]:
+            value = getattr(self, name, None)
+            if name in settings and value is None:
+                setattr(self, name, settings[name])
+            elif name not in settings and value is not None and self.memory != "none":
+                raise ValueError(
+                    f"{name}={value!r} does not go with memory={self.memory!r}, which has no such setting; it has "
+                    + ", ".join(settings)
+                )
         if self.tie_word_embeddings and self.embedding_size != self.hidden_size:
             raise ValueError(
                 "tie_word_embeddings needs embedding_size == hidden_size; "
@@ -201,11 +138,8 @@ class StackRNNConfig(PreTrainedConfig):
             )
         if self.learn_initial_state and self.controller == "linear":
             raise ValueError("learn_initial_state needs a recurrent controller; got controller='linear'")
-        # The Auto classes find a model by the class of its config, so registering the models when the first config
-        # is made is early enough. It keeps `import stack_lm` from loading transformers' modelling code (1.2 s).
-        import_module("stack_lm.modeling_stack_rnn")
 
     def __setattr__(self, key: str, value: Any) -> None:
-        if key in _CHECKS:
-            value = _CHECKS[key](key, value)
+        if key in FIELD_CHECKS:
+            value = FIELD_CHECKS[key](key, value)
         super().__setattr__(key, value)

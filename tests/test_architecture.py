@@ -22,6 +22,7 @@ LAYERS = [
     ["controllers", "controls"],
     ["memory"],
     ["configuration_stack_rnn"],
+    ["field_checks"],
     ["plots", "parsing", "eval", "tokenization", "data", "config_files", "console"],
     ["atomic", "trace"],
     ["errors"],

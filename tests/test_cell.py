@@ -1,4 +1,4 @@
-"""The cell: scan equals steps, chunks equal the whole, padding changes nothing, for every controller and control."""
+"""The cell: scan equals steps, chunks equal the whole, padding changes nothing, for controllers, memories, controls."""
 
 import itertools
 
@@ -18,7 +18,7 @@ CONTROL_SETS = (
 )
 VARIANTS = [
     *({"controller": c, **controls} for c, controls in itertools.product(CONTROLLERS, CONTROL_SETS)),
-    *({"controller": c, "memory": "none"} for c in CONTROLLERS),
+    *({"controller": c, "memory": m} for c, m in itertools.product(CONTROLLERS, ("none", "queue", "deque"))),
     {"num_layers": 3},
     {"learn_initial_state": True},
 ]

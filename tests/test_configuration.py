@@ -60,6 +60,31 @@ def test_a_linear_controller_has_no_state_to_learn():
         tiny_config(controller="linear", learn_initial_state=True)
 
 
+def test_the_memory_decides_what_is_left_open():
+    config = StackRNNConfig()
+    assert (config.memory_size, config.push_control, config.pop_control) == (16, "expected_value", 1.0)
+    assert StackRNNConfig(memory="none").push_control is None
+    assert StackRNNConfig(memory="none", push_control="sigmoid").push_control == "sigmoid"  # shared with another model
+
+
+def test_a_configuration_saved_before_memories_declared_their_settings_still_loads(tmp_path):
+    config = StackRNNConfig(memory="none")
+    config.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    fields = json.loads(path.read_text())
+    earlier = {
+        "memory_size": 16,
+        "push_control": "expected_value",
+        "pop_control": 1.0,
+        "read_control": "expected_value",
+    }
+    earlier |= {"max_push": 3, "max_pop": 3, "max_read": 3, "push_value_activation": "tanh", "pop_bias_init": None}
+    path.write_text(json.dumps(fields | earlier))
+    assert AutoConfig.from_pretrained(tmp_path).push_control == "expected_value"
+    path.write_text(json.dumps(fields | earlier | {"memory": "stack"}))
+    assert AutoConfig.from_pretrained(tmp_path).memory_size == 16
+
+
 def test_round_trip(tmp_path):
     config = tiny_config(push_control=1, pop_control="expected_value", max_pop=6, eos_token_id=[1, 2])
     config.save_pretrained(tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
@@ -29,6 +29,10 @@ class ActionField(NamedTuple):
     kind: Literal["strength", "value"]
     size: int
 
+    def shape(self, batch_size: int) -> tuple[int, ...]:
+        """The action's shape: strengths [B], values [B, size]."""
+        return (batch_size,) if self.kind == "strength" else (batch_size, self.size)
+
 
 class Memory(ABC):
     """A differentiable memory. It has no parameters and no hidden state: `step` is a function.
@@ -38,14 +42,17 @@ class Memory(ABC):
 
     Attributes:
         name: under which it is registered.
+        settings: the fields of `StackRNNConfig` that it has a use for, each with its default; all others are refused.
         actions: the fields that `step` takes, in the order of `action_type`.
-        action_type: the NamedTuple that holds them.
-        reading_size: size of the vector it reads out, D.
+        action_type, state_type: the NamedTuples of its actions and its state.
+        reading_size: size of the vector it reads out, R.
     """
 
     name: ClassVar[str]
+    settings: ClassVar[Mapping[str, Any]]
     actions: tuple[ActionField, ...]
     action_type: type[Any]
+    state_type: type[Any]
     reading_size: int
 
     @classmethod
@@ -59,16 +66,35 @@ class Memory(ABC):
     ) -> Any:
         """An empty memory for `batch_size` sequences."""
 
-    @abstractmethod
+    def initial_reading(self, state: Any) -> Tensor:
+        """What the controller is given at the first step, r_0: zeros [B, R], as in all papers but those that say."""
+        first = next(_tensors(state))
+        return first.new_zeros(first.shape[0], self.reading_size)
+
     def step(self, state: Any, actions: Any) -> tuple[Any, Tensor]:
-        """Apply one step's actions.
+        """Check one step's actions, then apply them. `update` does the same and trusts its arguments.
+
+        The values are looked at, which on a GPU waits for it.
 
         Args:
             state: as `initial_state` or `step` returned it.
             actions: an `action_type`; strengths [B], values [B, D].
 
         Returns:
-            The next state, and the reading [B, D].
+            The next state, and the reading [B, R].
+
+        Raises:
+            ValueError: if the state or an action has another type, shape, batch size or device, if a number in them
+                is not finite, or if a strength is negative.
+        """
+        self.check(state, actions)
+        return self.update(state, actions)
+
+    @abstractmethod
+    def update(self, state: Any, actions: Any) -> tuple[Any, Tensor]:
+        """Apply one step's actions, which are not checked: what runs over a sequence.
+
+        Args and returns are those of `step`.
         """
 
     @abstractmethod
@@ -77,7 +103,7 @@ class Memory(ABC):
 
         Args:
             active: [B], True where the sequence took the step.
-            new: the state that `step` returned.
+            new: the state that `update` returned.
             old: the state it was given.
 
         Returns:
@@ -88,15 +114,61 @@ class Memory(ABC):
         """What can be told of a state, by name, each [B]: reported beside the actions of the step."""
         return {}
 
+    def check(self, state: Any, actions: Any) -> None:
+        """Find arguments of `step` that cannot be meant; see there."""
+        for given, kind, what in ((state, self.state_type, "state"), (actions, self.action_type, "actions")):
+            if not isinstance(given, kind):
+                raise ValueError(f"the {what} of {type(self).__name__} is a {kind.__name__}; got {_describe(given)}")
+        first = next(_tensors(state))
+        for name, tensor in _named_tensors(state):
+            _check_tensor(f"state.{name}", tensor, (first.shape[0], *tensor.shape[1:]), first.device)
+        for field in self.actions:
+            action = getattr(actions, field.name)
+            _check_tensor(field.name, action, field.shape(first.shape[0]), first.device)
+            if field.kind == "strength" and bool((action < 0).any()):
+                raise ValueError(f"{field.name} must be at least 0; got {float(action.min()):g}")
+
+
+def _tensors(tree: Any) -> Iterator[Tensor]:
+    if isinstance(tree, Tensor):
+        yield tree
+    elif tree is not None:
+        for part in tree:
+            yield from _tensors(part)
+
+
+def _named_tensors(state: Any) -> Iterator[tuple[str, Tensor]]:
+    for name, part in zip(state._fields, state, strict=True):
+        for tensor in _tensors(part):
+            yield name, tensor
+
+
+def _describe(given: Any) -> str:
+    return type(given).__name__
+
+
+def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...], device: torch.device) -> None:
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{name} must be a tensor; got a {_describe(tensor)}")
+    if tuple(tensor.shape) != shape:
+        raise ValueError(f"{name} must be {list(shape)} (the state is of {shape[0]}); got {list(tensor.shape)}")
+    if tensor.device != device:
+        raise ValueError(f"{name} is on {tensor.device}; the state is on {device}")
+    if not bool(torch.isfinite(tensor).all()):
+        raise ValueError(f"{name} must be finite; got {float(tensor[~torch.isfinite(tensor)][0])}")
+
 
 def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
     """Class decorator: make a memory available as `StackRNNConfig(memory=name)`.
 
     Raises:
         ValueError: if another class has that name.
+        TypeError: if the class overrides `step`, which nothing that runs over a sequence would call.
     """
 
     def register(cls: MemoryClass) -> MemoryClass:
+        if cls.step is not Memory.step:
+            raise TypeError(f"{cls.__qualname__} overrides step; it must override update, which step and models call")
         if _REGISTRY.get(name, cls) is not cls:
             raise ValueError(f"the memory name {name!r} is taken by {_REGISTRY[name].__qualname__}")
         cls.name = name
@@ -111,9 +183,14 @@ def memory_names() -> tuple[str, ...]:
     return tuple(_REGISTRY)
 
 
+def memory_class(name: str) -> type[Memory]:
+    """The class registered under a name."""
+    return _REGISTRY[name]
+
+
 def make_memory(config: StackRNNConfig) -> Memory:
     """The memory named by `config.memory`."""
-    return _REGISTRY[config.memory].from_config(config)
+    return memory_class(config.memory).from_config(config)
 
 
 def map_tensors(function: Callable[..., Tensor], *trees: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,10 +26,15 @@ class NoActions(NamedTuple):
 
 @register_memory("none")
 class NoMemory(Memory):
-    """Takes no actions and reads a vector of size 0."""
+    """Takes no actions and reads a vector of size 0.
 
+    It has no use for any setting and refuses none, so that a baseline can differ from a model in its memory alone.
+    """
+
+    settings: ClassVar[Mapping[str, Any]] = {}
     actions: tuple[ActionField, ...] = ()
     action_type = NoActions
+    state_type = NoState
     reading_size = 0
 
     @classmethod
@@ -40,7 +46,7 @@ class NoMemory(Memory):
     ) -> NoState:
         return NoState(torch.zeros(batch_size, 0, device=device, dtype=dtype))
 
-    def step(self, state: NoState, actions: NoActions) -> tuple[NoState, Tensor]:
+    def update(self, state: NoState, actions: NoActions) -> tuple[NoState, Tensor]:
         return state, state.empty
 
     def hold(self, active: Tensor, new: NoState, old: NoState) -> NoState:

@@ -1,11 +1,14 @@
-"""Memories whose elements have strengths: the neural stack of Grefenstette et al. (2015).
+"""Memories whose elements have strengths: the neural stack, queue and deque of Grefenstette et al. (2015).
 
 This is the dense definition, differentiable and without a loop over elements. With strengths s_1 .. s_N from bottom
-to top and above_i = sum_{j > i} s_j, in elements:
+to top and before_i the sum of the strengths that come before element i, in elements, counted from the end at which
+the operation works (above_i = sum_{j > i} s_j from the top, below_i = sum_{j < i} s_j from the bottom):
 
-    pop u:     s_i <- relu(s_i - relu(u - above_i))
-    push d, v: append v with strength d
-    read rho:  r = sum_i min(s_i, relu(rho - above_i)) v_i
+    pop u:     s_i <- relu(s_i - relu(u - before_i))
+    push d, v: put v at an end with strength d
+    read rho:  r = sum_i min(s_i, relu(rho - before_i)) v_i
+
+A stack works at the top alone. A queue pushes at the top, and pops and reads at the bottom. A deque does all at both.
 
 Ties follow Grefenstette et al. (2015), footnote 1: `min` sends its whole gradient to its left argument s_i, and
 relu'(0) = 0. (`torch.minimum` would split the gradient in halves.)
@@ -13,7 +16,7 @@ relu'(0) = 0. (`torch.minimum` would split the gradient in halves.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +26,20 @@ from .base import ActionField, Memory, register_memory
 
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
+
+End = Literal["top", "bottom"]
+
+STRENGTH_SETTINGS = {
+    "memory_size": 16,
+    "push_control": "expected_value",
+    "pop_control": 1.0,
+    "read_control": "expected_value",
+    "max_push": 3,
+    "max_pop": 3,
+    "max_read": 3,
+    "push_value_activation": "tanh",
+    "pop_bias_init": None,
+}
 
 
 class StackState(NamedTuple):
@@ -41,17 +58,117 @@ class StackActions(NamedTuple):
     read_strength: Tensor
 
 
-def _remaining(strength: Tensor, strengths: Tensor) -> Tensor:
-    """What is left of a strength [B] for each element [B, N] after all elements above it took their part."""
-    # The sum runs over the elements above only. Summing all and subtracting the element itself would round, and
+class DequeActions(NamedTuple):
+    """One step's actions at both ends: vectors [B, D], and strengths [B] in elements, each >= 0."""
+
+    push_value_top: Tensor
+    push_value_bottom: Tensor
+    push_strength_top: Tensor
+    push_strength_bottom: Tensor
+    pop_strength_top: Tensor
+    pop_strength_bottom: Tensor
+    read_strength_top: Tensor
+    read_strength_bottom: Tensor
+
+
+def _remaining(strength: Tensor, strengths: Tensor, end: End = "top") -> Tensor:
+    """What is left of a strength [...] for each element [..., N] after all elements before it took their part."""
+    # The sum runs over the elements before each only. Summing all and subtracting the element itself would round, and
     # an element that uses a strength up exactly would no longer be seen as a tie.
-    above = F.pad(strengths[:, 1:], (0, 1)).flip(-1).cumsum(-1).flip(-1)
-    return torch.relu(strength.unsqueeze(-1) - above)
+    if end == "top":
+        before = F.pad(strengths[..., 1:], (0, 1)).flip(-1).cumsum(-1).flip(-1)
+    else:
+        before = F.pad(strengths[..., :-1], (1, 0)).cumsum(-1)
+    return torch.relu(strength.unsqueeze(-1) - before)
+
+
+def pop_strengths(strengths: Tensor, pop_strength: Tensor, end: End = "top") -> Tensor:
+    """The strengths [..., N] that a pop of `pop_strength` [...] elements from one end leaves."""
+    return torch.relu(strengths - _remaining(pop_strength, strengths, end))
+
+
+def read_weights(strengths: Tensor, read_strength: Tensor, end: End = "top") -> Tensor:
+    """How much [..., N] of each element is read when reading `read_strength` [...] elements from one end."""
+    rest = _remaining(read_strength, strengths, end)
+    return torch.where(strengths <= rest, strengths, rest)
+
+
+def _read(values: Tensor, strengths: Tensor, read_strength: Tensor, end: End) -> Tensor:
+    weights = read_weights(strengths, read_strength, end)
+    return torch.bmm(weights.to(values.dtype).unsqueeze(1), values).squeeze(1)
+
+
+class StrengthMemory(Memory):
+    """A memory that pops at one end, pushes at the top, then reads at the end where it pops.
+
+    Args:
+        size: size of one element, D.
+    """
+
+    settings = STRENGTH_SETTINGS
+    action_type: type[Any] = StackActions
+    state_type = StackState
+    end: ClassVar[End]
+    pushes_at_bottom: ClassVar[bool] = False
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.reading_size = size
+        self.actions: tuple[ActionField, ...] = (
+            ActionField("push_value", "value", size),
+            ActionField("push_strength", "strength", 1),
+            ActionField("pop_strength", "strength", 1),
+            ActionField("read_strength", "strength", 1),
+        )
+
+    @classmethod
+    def from_config(cls, config: StackRNNConfig) -> StrengthMemory:
+        return cls(config.memory_size)
+
+    def initial_state(
+        self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+    ) -> StackState:
+        """An empty memory: N = 0."""
+        dtype = dtype or torch.get_default_dtype()
+        return StackState(
+            values=torch.zeros(batch_size, 0, self.size, device=device, dtype=dtype),
+            # Strengths add up over a sequence, so they need float32 even where the values do without.
+            strengths=torch.zeros(batch_size, 0, device=device, dtype=torch.promote_types(dtype, torch.float32)),
+        )
+
+    def update(self, state: StackState, actions: Any) -> tuple[StackState, Tensor]:
+        """Pop, push, then read.
+
+        Args:
+            state: values [B, N, D] and strengths [B, N]; the element pushed last stands last.
+            actions: the strengths [B] in elements and the pushed value [B, D].
+
+        Returns:
+            The next state, with N + 1 elements, and the reading [B, D]: zeros where the memory is empty.
+        """
+        strengths = pop_strengths(state.strengths, actions.pop_strength, self.end)
+        strengths = torch.cat((strengths, actions.push_strength.unsqueeze(-1)), dim=-1)
+        values = torch.cat((state.values, actions.push_value.unsqueeze(1)), dim=1)
+        return StackState(values, strengths), _read(values, strengths, actions.read_strength, self.end)
+
+    def hold(self, active: Tensor, new: StackState, old: StackState) -> StackState:
+        # Where a sequence did not take the step, its new elements have strength 0: such elements are dead.
+        kept = F.pad(old.strengths, (int(self.pushes_at_bottom), 1))
+        return StackState(new.values, torch.where(active.unsqueeze(-1), new.strengths, kept))
+
+    def measure(self, state: StackState) -> dict[str, Tensor]:
+        """`total_strength` [B]: the sum of all strengths in the memory, in elements."""
+        return {"total_strength": state.strengths.sum(-1)}
+
+    def check(self, state: StackState, actions: Any) -> None:
+        super().check(state, actions)
+        if bool((state.strengths < 0).any()):
+            raise ValueError(f"state.strengths must be at least 0; got {float(state.strengths.min()):g}")
 
 
 @register_memory("stack")
-class NeuralStack(Memory):
-    """The neural stack: pop, then push, then read.
+class NeuralStack(StrengthMemory):
+    """The neural stack: pop, then push, then read, all at the top.
 
     Implements Grefenstette et al. (2015), eqs. 1-3, with read strengths as in Merrill et al. (2019), section 2.1;
     the pop comes first, as in Hao et al. (2018), section 2.1.
@@ -60,63 +177,65 @@ class NeuralStack(Memory):
         size: size of one element, D.
     """
 
-    action_type = StackActions
+    end = "top"
+
+
+@register_memory("queue")
+class NeuralQueue(StrengthMemory):
+    """The neural queue: pop at the bottom, push at the top, then read at the bottom.
+
+    Implements Grefenstette et al. (2015), eqs. 1, 4 and 5, with read strengths.
+
+    Args:
+        size: size of one element, D.
+    """
+
+    end = "bottom"
+
+
+@register_memory("deque")
+class NeuralDeque(StrengthMemory):
+    """The neural deque: pop at the top, pop at the bottom, push at both ends, then read at both.
+
+    Implements Grefenstette et al. (2015), eqs. 6-11, with read strengths. Both readings go to the controller, so the
+    reading is the one at the top, then the one at the bottom.
+
+    NOTE: the sums of eqs. 7-9 and their conditions end one element too early; here, as the text says, the pops reach
+    all elements.
+
+    Args:
+        size: size of one element, D.
+    """
+
+    action_type = DequeActions
+    pushes_at_bottom = True
 
     def __init__(self, size: int) -> None:
-        self.reading_size = size
+        super().__init__(size)
+        self.reading_size = 2 * size
+        ends = ("top", "bottom")
         self.actions = (
-            ActionField("push_value", "value", size),
-            ActionField("push_strength", "strength", 1),
-            ActionField("pop_strength", "strength", 1),
-            ActionField("read_strength", "strength", 1),
+            *(ActionField(f"push_value_{end}", "value", size) for end in ends),
+            *(ActionField(f"{name}_strength_{end}", "strength", 1) for name in ("push", "pop", "read") for end in ends),
         )
 
-    @classmethod
-    def from_config(cls, config: StackRNNConfig) -> NeuralStack:
-        return cls(config.memory_size)
-
-    def initial_state(
-        self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
-    ) -> StackState:
-        """An empty stack: N = 0."""
-        dtype = dtype or torch.get_default_dtype()
-        return StackState(
-            values=torch.zeros(batch_size, 0, self.reading_size, device=device, dtype=dtype),
-            # Strengths add up over a sequence, so they need float32 even where the values do without.
-            strengths=torch.zeros(batch_size, 0, device=device, dtype=torch.promote_types(dtype, torch.float32)),
-        )
-
-    def step(self, state: StackState, actions: StackActions) -> tuple[StackState, Tensor]:
-        """Pop, push, then read.
+    def update(self, state: StackState, actions: DequeActions) -> tuple[StackState, Tensor]:
+        """Pop at both ends, push at both, then read at both.
 
         Args:
-            state: values [B, N, D] and strengths [B, N].
-            actions: the strengths [B] in elements and the pushed value [B, D].
+            state: values [B, N, D] and strengths [B, N], from bottom to top.
+            actions: the strengths [B] in elements and the pushed values [B, D].
 
         Returns:
-            The next state, with N + 1 elements, and the reading [B, D]: zeros where the stack is empty.
-
-        Raises:
-            ValueError: if the pushed value's size is not the stack's.
+            The next state, with N + 2 elements, and the readings [B, 2 D], of the top and of the bottom.
         """
-        values, strengths = state
-        if actions.push_value.shape[-1] != self.reading_size:
-            raise ValueError(
-                f"push_value has size {actions.push_value.shape[-1]}; the stack's elements have {self.reading_size}"
-            )
-        strengths = torch.relu(strengths - _remaining(actions.pop_strength, strengths))
-        strengths = torch.cat((strengths, actions.push_strength.unsqueeze(-1)), dim=-1)
-        values = torch.cat((values, actions.push_value.unsqueeze(1)), dim=1)
-        rest = _remaining(actions.read_strength, strengths)
-        weights = torch.where(strengths <= rest, strengths, rest)
-        reading = torch.bmm(weights.to(values.dtype).unsqueeze(1), values).squeeze(1)
-        return StackState(values, strengths), reading
-
-    def hold(self, active: Tensor, new: StackState, old: StackState) -> StackState:
-        # Where a sequence did not take the step, its new top element has strength 0: such an element is dead.
-        kept = F.pad(old.strengths, (0, 1))
-        return StackState(new.values, torch.where(active.unsqueeze(-1), new.strengths, kept))
-
-    def measure(self, state: StackState) -> dict[str, Tensor]:
-        """`total_strength` [B]: the sum of all strengths on the stack, in elements."""
-        return {"total_strength": state.strengths.sum(-1)}
+        strengths = pop_strengths(state.strengths, actions.pop_strength_top, "top")
+        strengths = pop_strengths(strengths, actions.pop_strength_bottom, "bottom")
+        ends = (actions.push_strength_bottom.unsqueeze(-1), actions.push_strength_top.unsqueeze(-1))
+        strengths = torch.cat((ends[0], strengths, ends[1]), dim=-1)
+        values = torch.cat(
+            (actions.push_value_bottom.unsqueeze(1), state.values, actions.push_value_top.unsqueeze(1)), dim=1
+        )
+        top = _read(values, strengths, actions.read_strength_top, "top")
+        bottom = _read(values, strengths, actions.read_strength_bottom, "bottom")
+        return StackState(values, strengths), torch.cat((top, bottom), dim=-1)

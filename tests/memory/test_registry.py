@@ -20,8 +20,8 @@ def test_a_memory_from_outside_the_package(monkeypatch):
     class LeakyStack(NeuralStack):
         """Loses a tenth of every strength at each step."""
 
-        def step(self, state, actions):
-            return super().step(state._replace(strengths=0.9 * state.strengths), actions)
+        def update(self, state, actions):
+            return super().update(state._replace(strengths=0.9 * state.strengths), actions)
 
     model = StackRNNForCausalLM(StackRNNConfig(vocab_size=11, memory="leaky"))
     actions = model(torch.arange(8).unsqueeze(0), output_actions=True).actions
@@ -32,6 +32,11 @@ def test_a_memory_from_outside_the_package(monkeypatch):
 def test_a_name_is_taken_once():
     with pytest.raises(ValueError, match="the memory name 'stack' is taken by NeuralStack"):
         register_memory("stack")(type("Other", (Memory,), {}))
+
+
+def test_a_memory_that_overrides_step_is_refused():
+    with pytest.raises(TypeError, match="Hasty overrides step; it must override update"):
+        register_memory("hasty")(type("Hasty", (NeuralStack,), {"step": lambda self, state, actions: None}))
 
 
 def test_map_tensors_keeps_the_structure():

@@ -1,0 +1,119 @@
+"""What each field of `StackRNNConfig` allows: a function from its name and a value to the value, or a ValueError."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+CONTROLLERS = ("linear", "rnn", "gru", "lstm")
+STRENGTH_CONTROLS = ("sigmoid", "expected_value")
+VALUE_ACTIVATIONS = ("tanh", "sigmoid")
+
+
+def _refuse(name: str, value: object, allowed: str) -> None:
+    raise ValueError(f"{name} must be {allowed}; got {value!r}")
+
+
+def _integer(minimum: int) -> Callable[[str, Any], int]:
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            _refuse(name, value, f"an integer of at least {minimum}")
+        return int(value)
+
+    return check
+
+
+def _choice(options: tuple[str, ...]) -> Callable[[str, Any], str]:
+    def check(name: str, value: Any) -> str:
+        if value not in options:
+            _refuse(name, value, "one of " + ", ".join(map(repr, options)))
+        return str(value)
+
+    return check
+
+
+def _memory(name: str, value: Any) -> str:
+    # Looked up at each use, because a memory may be registered from outside the package.
+    return _choice(import_module("stack_lm.memory").memory_names())(name, value)
+
+
+def _strength_control(name: str, value: Any) -> str | float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if math.isfinite(value) and value >= 0:
+            return float(value)
+    elif value in STRENGTH_CONTROLS:
+        return str(value)
+    _refuse(name, value, ", ".join(map(repr, STRENGTH_CONTROLS)) + " or a fixed strength (a number of at least 0)")
+    raise AssertionError
+
+
+def _probability(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+        _refuse(name, value, "a probability in [0, 1)")
+    return float(value)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        _refuse(name, value, "a finite number")
+    return float(value)
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        _refuse(name, value, "True or False")
+    return bool(value)
+
+
+def _token_id(name: str, value: Any) -> Any:
+    values = value if name == "eos_token_id" and isinstance(value, list) else [value]
+    for item in values:
+        if item is not None and (isinstance(item, bool) or not isinstance(item, int) or item < 0):
+            _refuse(name, value, "a token id or None")
+    return value
+
+
+def _optional(check: Callable[[str, Any], Any], mention: str = "") -> Callable[[str, Any], Any]:
+    def check_optional(name: str, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return check(name, value)
+        except ValueError as error:
+            raise ValueError(str(error).replace("; got", mention + "; got", 1)) from None
+
+    return check_optional
+
+
+# What a memory may have a use for: each declares which of these in `Memory.settings`, and its own defaults.
+MEMORY_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "memory_size": _optional(_integer(1)),
+    "push_control": _optional(_strength_control),
+    "pop_control": _optional(_strength_control),
+    "read_control": _optional(_strength_control),
+    "max_push": _optional(_integer(1)),
+    "max_pop": _optional(_integer(1)),
+    "max_read": _optional(_integer(1)),
+    "push_value_activation": _optional(_choice(VALUE_ACTIVATIONS)),
+    "pop_bias_init": _optional(_number, " or None"),
+}
+FIELD_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "vocab_size": _integer(1),
+    "embedding_size": _integer(1),
+    "hidden_size": _integer(1),
+    "num_layers": _integer(1),
+    "controller": _choice(CONTROLLERS),
+    "learn_initial_state": _boolean,
+    "memory": _memory,
+    **MEMORY_CHECKS,
+    "embedding_dropout": _probability,
+    "hidden_dropout": _probability,
+    "output_dropout": _probability,
+    "tie_word_embeddings": _boolean,
+    "use_cache": _boolean,
+    "pad_token_id": _token_id,
+    "bos_token_id": _token_id,
+    "eos_token_id": _token_id,
+}

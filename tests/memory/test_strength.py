@@ -1,0 +1,248 @@
+"""The neural stack, queue and deque against their definition, Python lists, and worked examples."""
+
+from collections import deque
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stack_lm.memory import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
+
+STRENGTHS = st.floats(0, 3, width=32).map(lambda x: round(x, 3))
+STEPS = st.lists(st.tuples(STRENGTHS, STRENGTHS, STRENGTHS), min_size=1, max_size=12)
+
+
+def actions(value, push, pop, read, dtype=torch.float64):
+    """Actions of a batch of one."""
+    numbers = [torch.tensor([x], dtype=dtype) for x in (push, pop, read)]
+    return StackActions(torch.as_tensor(value, dtype=dtype).reshape(1, -1), *numbers)
+
+
+def deque_actions(values, push, pop, read):
+    """Actions of a batch of one; each argument is that of the top and that of the bottom."""
+    numbers = [torch.tensor([x], dtype=torch.float64) for pair in (push, pop, read) for x in pair]
+    return DequeActions(*(torch.as_tensor(v, dtype=torch.float64).reshape(1, -1) for v in values), *numbers)
+
+
+def from_end(elements, end):
+    return elements[::-1] if end == "top" else elements
+
+
+def take(elements, pop, end):
+    """Pop element by element. `elements` is a list of [strength, vector], bottom first."""
+    for element in from_end(elements, end):
+        popped = min(element[0], pop)
+        element[0], pop = element[0] - popped, pop - popped
+
+
+def look(elements, read, end):
+    """Read element by element."""
+    reading = torch.zeros_like(elements[0][1])
+    for strength, vector in from_end(elements, end):
+        weight = min(strength, read)
+        reading, read = reading + weight * vector, read - weight
+    return reading
+
+
+def strengths_of(elements):
+    return torch.tensor([s for s, _ in elements], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("memory", "end"), [(NeuralStack(4), "top"), (NeuralQueue(4), "bottom")])
+@given(steps=STEPS)
+@settings(max_examples=100, deadline=None)
+def test_stack_and_queue_equal_the_definition_element_by_element(memory, end, steps):
+    """Merrill et al. (2019), section 2.1, and Grefenstette et al. (2015), eqs. 4 and 5."""
+    expected = []
+    state = memory.initial_state(1, dtype=torch.float64)
+    values = torch.randn(len(steps), 4, dtype=torch.float64)
+    for value, (push, pop, read) in zip(values, steps, strict=True):
+        state, reading = memory.step(state, actions(value, push, pop, read))
+        take(expected, pop, end)
+        expected.append([push, value])
+        torch.testing.assert_close(reading[0], look(expected, read, end))
+        torch.testing.assert_close(state.strengths[0], strengths_of(expected))
+
+
+@given(st.lists(st.tuples(*[st.tuples(STRENGTHS, STRENGTHS)] * 3), min_size=1, max_size=10))
+@settings(max_examples=100, deadline=None)
+def test_deque_equals_the_definition_element_by_element(steps):
+    """Grefenstette et al. (2015), eqs. 6-11."""
+    memory, expected = NeuralDeque(4), []
+    state = memory.initial_state(1, dtype=torch.float64)
+    for push, pop, read in steps:
+        values = torch.randn(2, 4, dtype=torch.float64)
+        state, reading = memory.step(state, deque_actions(values, push, pop, read))
+        take(expected, pop[0], "top")
+        take(expected, pop[1], "bottom")
+        expected = [[push[1], values[1]], *expected, [push[0], values[0]]]
+        torch.testing.assert_close(reading[0, :4], look(expected, read[0], "top"))
+        torch.testing.assert_close(reading[0, 4:], look(expected, read[1], "bottom"))
+        torch.testing.assert_close(state.strengths[0], strengths_of(expected))
+
+
+@pytest.mark.parametrize("memory", [NeuralStack(1), NeuralQueue(1)])
+@given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_hard_actions_make_a_python_list(memory, steps):
+    expected = []
+    state = memory.initial_state(1, dtype=torch.float64)
+    for number, (push, pop, read) in enumerate(steps, start=1):
+        if memory.name == "stack":
+            expected = expected[: len(expected) - min(pop, len(expected))]
+        else:
+            expected = expected[pop:]
+        if push:
+            expected.append(number)
+        state, reading = memory.step(state, actions([number], float(push), float(pop), float(read)))
+        assert reading.item() == sum(expected[-read:] if memory.name == "stack" else expected[:read])
+        assert [int(v) for v, s in zip(state.values[0, :, 0], state.strengths[0], strict=True) if s] == expected
+
+
+@given(st.lists(st.tuples(*[st.booleans()] * 4), min_size=1, max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_hard_actions_make_a_python_deque(steps):
+    memory, expected = NeuralDeque(1), deque()
+    state = memory.initial_state(1, dtype=torch.float64)
+    for number, (push_top, push_bottom, pop_top, pop_bottom) in enumerate(steps, start=1):
+        if pop_top and expected:
+            expected.pop()
+        if pop_bottom and expected:
+            expected.popleft()
+        if push_top:
+            expected.append(number)
+        if push_bottom:
+            expected.appendleft(-number)
+        pushes, pops = (float(push_top), float(push_bottom)), (float(pop_top), float(pop_bottom))
+        state, reading = memory.step(state, deque_actions([[number], [-number]], pushes, pops, (1.0, 1.0)))
+        assert reading[0].tolist() == ([expected[-1], expected[0]] if expected else [0, 0])
+        assert [int(v) for v, s in zip(state.values[0, :, 0], state.strengths[0], strict=True) if s] == list(expected)
+
+
+def test_worked_example_of_grefenstette_2015():
+    """Figure 1a of the paper: strengths and readings over three steps, with v_1, v_2, v_3 orthogonal."""
+    memory = NeuralStack(3)
+    state = memory.initial_state(1, dtype=torch.float64)
+    basis = torch.eye(3, dtype=torch.float64)
+    expected = [
+        ((0.8, 0.0), [0.8], [0.8, 0, 0]),
+        ((0.5, 0.1), [0.7, 0.5], [0.5, 0.5, 0]),
+        ((0.9, 0.9), [0.3, 0, 0.9], [0.1, 0, 0.9]),
+    ]
+    for vector, ((push, pop), strengths, reading) in zip(basis, expected, strict=True):
+        state, read = memory.step(state, actions(vector, push, pop, 1.0))
+        torch.testing.assert_close(state.strengths[0], torch.tensor(strengths, dtype=torch.float64))
+        torch.testing.assert_close(read[0], torch.tensor(reading, dtype=torch.float64))
+
+
+def test_a_queue_by_hand():
+    """The strengths of the paper's figure 1a, 0.8, 0.5 and 0.9 with pops 0, 0.1 and 0.9, in a queue (eqs. 4 and 5)."""
+    memory = NeuralQueue(3)
+    state = memory.initial_state(1, dtype=torch.float64)
+    basis = torch.eye(3, dtype=torch.float64)
+    expected = [
+        ((0.8, 0.0), [0.8], [0.8, 0, 0]),
+        ((0.5, 0.1), [0.7, 0.5], [0.7, 0.3, 0]),
+        ((0.9, 0.9), [0, 0.3, 0.9], [0, 0.3, 0.7]),
+    ]
+    for vector, ((push, pop), strengths, reading) in zip(basis, expected, strict=True):
+        state, read = memory.step(state, actions(vector, push, pop, 1.0))
+        torch.testing.assert_close(state.strengths[0], torch.tensor(strengths, dtype=torch.float64))
+        torch.testing.assert_close(read[0], torch.tensor(reading, dtype=torch.float64))
+
+
+def test_a_deque_by_hand():
+    """The strengths of the paper's figure 1a at the top, others at the bottom (eqs. 6-11).
+
+    The elements are a1, a2, a3 pushed at the top and b1, b2, b3 at the bottom, so that the memory is b3 b2 b1 a1 a2 a3.
+    """
+    memory = NeuralDeque(6)
+    state = memory.initial_state(1, dtype=torch.float64)
+    a, b = torch.eye(6, dtype=torch.float64).split(3)
+    expected = [
+        # pushes (top, bottom), pops, strengths, then what is read of a1 a2 a3 b1 b2 b3 at the top and at the bottom
+        ((0.8, 0.3), (0.0, 0.0), [0.3, 0.8], [0.8, 0, 0, 0.2, 0, 0], [0.7, 0, 0, 0.3, 0, 0]),
+        # The pop at the bottom takes all of b1 and 0.1 of a1.
+        ((0.5, 0.2), (0.1, 0.4), [0.2, 0, 0.6, 0.5], [0.5, 0.5, 0, 0, 0, 0], [0.6, 0.2, 0, 0, 0.2, 0]),
+        # The pop at the top takes all of a2 and 0.4 of a1.
+        ((0.9, 0.0), (0.9, 0.0), [0, 0.2, 0, 0.2, 0, 0.9], [0.1, 0, 0.9, 0, 0, 0], [0.2, 0, 0.6, 0, 0.2, 0]),
+    ]
+    for vectors, (push, pop, strengths, top, bottom) in zip(zip(a, b, strict=True), expected, strict=True):
+        state, read = memory.step(state, deque_actions(vectors, push, pop, (1.0, 1.0)))
+        torch.testing.assert_close(state.strengths[0], torch.tensor(strengths, dtype=torch.float64))
+        torch.testing.assert_close(read[0], torch.tensor([*top, *bottom], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("memory", [NeuralStack(1), NeuralQueue(1)])
+@given(steps=STEPS)
+@settings(max_examples=100, deadline=None)
+def test_invariants(memory, steps):
+    state = memory.initial_state(1, dtype=torch.float64)
+    before = 0.0
+    for push, pop, read in steps:
+        state, reading = memory.step(state, actions([1.0], push, pop, read))
+        total = state.strengths.sum().item()
+        assert (state.strengths >= 0).all()
+        assert reading.item() <= read + 1e-9  # weights of a reading sum to at most the read strength
+        assert reading.item() == pytest.approx(min(read, total), abs=1e-9)
+        assert total == pytest.approx(max(before - pop, 0) + push, abs=1e-9)
+        assert memory.measure(state)["total_strength"].item() == pytest.approx(total)
+        before = total
+
+
+def gradients(push, pop, read, n=3, memory=NeuralStack(1)):  # noqa: B008 - a memory has no state of its own
+    """Gradients of the reading's sum after `n` pushes of `push` and a final step."""
+    d = torch.full((n,), push, dtype=torch.float64, requires_grad=True)
+    u = torch.tensor([pop], dtype=torch.float64, requires_grad=True)
+    rho = torch.tensor([read], dtype=torch.float64, requires_grad=True)
+    zero = torch.zeros(1, dtype=torch.float64)
+    state = memory.initial_state(1, dtype=torch.float64)
+    for i in range(n):
+        last = i == n - 1
+        value = torch.tensor([[2.0**i]], dtype=torch.float64)
+        state, reading = memory.step(state, StackActions(value, d[i : i + 1], u if last else zero, rho))
+    return [g.tolist() for g in torch.autograd.grad(reading.sum(), (d, u, rho))]
+
+
+def test_ties_send_the_gradient_to_the_strength():
+    # Read 1 with a top element of strength 1: taken whole, so the strength gets the gradient and the read none.
+    assert gradients(1.0, 0.0, 1.0) == [[0.0, 0.0, 4.0], [0.0], [0.0]]
+    # A little less of the read: the top is only partly taken, and the read gets the gradient.
+    assert gradients(1.0, 0.0, 0.75) == [[0.0, 0.0, 0.0], [0.0], [4.0]]
+    # Pop 1 of a top element of strength 1: removed whole, no boundary, so the pop gets no gradient.
+    assert gradients(1.0, 1.0, 3.0)[1] == [0.0]
+    # Pop 0.5 shortens it: then the pop strength has one.
+    assert gradients(1.0, 0.5, 3.0)[1] == [-2.0]
+
+
+def test_ties_of_a_queue_follow_the_same_rule_from_the_other_end():
+    queue = NeuralQueue(1)
+    assert gradients(1.0, 0.0, 1.0, memory=queue) == [[1.0, 0.0, 0.0], [0.0], [0.0]]
+    assert gradients(1.0, 0.0, 0.75, memory=queue) == [[0.0, 0.0, 0.0], [0.0], [1.0]]
+    assert gradients(1.0, 1.0, 3.0, memory=queue)[1] == [0.0]
+    assert gradients(1.0, 0.5, 3.0, memory=queue)[1] == [-1.0]
+
+
+def test_an_element_pushed_with_strength_zero_still_gets_a_gradient_from_its_own_reading():
+    assert gradients(0.0, 0.0, 1.0) == [[0.0, 0.0, 4.0], [0.0], [0.0]]
+
+
+def test_strengths_stay_float32_beside_bfloat16_values():
+    state = NeuralStack(2).initial_state(1, dtype=torch.bfloat16)
+    assert state.values.dtype == torch.bfloat16
+    assert state.strengths.dtype == torch.float32
+
+
+def test_reading_an_empty_stack_gives_zeros():
+    memory = NeuralStack(2)
+    state, reading = memory.step(memory.initial_state(1, dtype=torch.float64), actions([1, 1], 0.0, 2.0, 2.0))
+    assert reading.tolist() == [[0.0, 0.0]]
+    assert isinstance(state, StackState)
+
+
+def test_negative_strengths_in_a_state_are_refused():
+    memory = NeuralStack(1)
+    state = StackState(torch.ones(1, 2, 1), torch.tensor([[1.0, -0.5]]))
+    with pytest.raises(ValueError, match=r"state.strengths must be at least 0; got -0.5"):
+        memory.step(state, actions([1.0], 1.0, 0.0, 1.0, dtype=torch.float32))
