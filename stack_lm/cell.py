@@ -23,8 +23,9 @@ class Actions(dict[str, Tensor]):
     """What the controller did to its memory at each step, by name and as attributes.
 
     For a stack: `push_strength`, `pop_strength`, `read_strength` and `total_strength` [B, T], in elements, and for
-    each control that is an expected value its distribution, such as `push_distribution` [B, T, K + 1]. At padded
-    steps all are zero, but `total_strength`, which stays. Empty where the model has no memory.
+    each control that is an expected value its distribution, such as `push_distribution` [B, T, K + 1]. For memories in
+    superposition: `operation` [B, T, S, O], a distribution over the operations. At padded steps all are zero, but what
+    the memory measures of its state (`total_strength`, `depth`, `lost`), which stays. Empty where there is no memory.
     """
 
     def __getattr__(self, name: str) -> Tensor:
@@ -95,7 +96,9 @@ class StackRNNCell(nn.Module):
         Returns:
             Each controller layer's output [B, H], the actions (see `Actions`, without the time), and the next state.
         """
-        return self._step(self.controller.project(inputs), state, active)
+        outputs, actions, state = self._step(self.controller.project(inputs), state, active)
+        self.memory.check_overflow(state.memory)
+        return outputs, actions, state
 
     def _step(
         self, projected: Tensor, state: CellState, active: Tensor | None
@@ -110,8 +113,8 @@ class StackRNNCell(nn.Module):
             )
             memory = self.memory.hold(active, memory, state.memory)
             reading = torch.where(column, reading, state.reading)
-        strengths = {f.name: getattr(actions, f.name) for f in self.memory.actions if f.kind == "strength"}
-        return outputs, strengths | distributions, CellState(controller, memory, reading)
+        emitted = {f.name: getattr(actions, f.name) for f in self.memory.actions if f.kind != "value"}
+        return outputs, emitted | distributions, CellState(controller, memory, reading)
 
     def scan(
         self,
@@ -146,14 +149,15 @@ class StackRNNCell(nn.Module):
             outputs.append(layers if output_layers else layers[-1:])
             if output_actions:
                 actions.append(step_actions | self.memory.measure(state.memory))
+        self.memory.check_overflow(state.memory)
         stacked = tuple(torch.stack(layer, dim=1) for layer in zip(*outputs, strict=True))
         collected = Actions()
         if output_actions:
             collected = Actions({name: torch.stack([a[name] for a in actions], dim=1) for name in actions[0]})
         if mask is not None:
-            padding = ~mask.unsqueeze(-1)
-            stacked = tuple(layer.masked_fill(padding, 0) for layer in stacked)
+            padding = ~mask
+            stacked = tuple(layer.masked_fill(padding.unsqueeze(-1), 0) for layer in stacked)
             for name in collected.keys() - self.memory.measure(state.memory).keys():
                 values = collected[name]
-                collected[name] = values.masked_fill(padding if values.dim() == 3 else ~mask, 0)
+                collected[name] = values.masked_fill(padding.view(*mask.shape, *[1] * (values.dim() - 2)), 0)
         return Scan(stacked[-1], stacked if output_layers else None, collected, state)

@@ -45,10 +45,21 @@ class StackRNNConfig(PreTrainedConfig):
         controller: "linear", "rnn" (Elman, tanh), "gru" or "lstm".
         memory: "none" (a plain recurrent network) or the name of a registered memory, such as "stack".
         memory_size: size of one memory element, D.
+        memory_depth: most elements a superposition stack holds (None: no limit), or the cells of a tape.
+        memory_overflow: what a full superposition stack does on losing its bottom element: "raise" or "truncate".
+        num_stacks: superposition stacks side by side, each with its own operations and values.
+        read_depth: how many elements of a superposition stack are read from the top.
+        empty_value: what an empty cell of a superposition stack reads as.
+        no_op: whether doing nothing is among a superposition stack's operations.
         push_control, pop_control, read_control: how a strength is emitted: "sigmoid" (in (0, 1)), "expected_value"
             (the mean of a softmax over {0, ..., max}), or a number: fixed to that strength.
-        max_push, max_pop, max_read: largest value of the expected-value support.
+        max_push, max_pop, max_read: largest value of the expected-value support; max_pop also the most elements that
+            a multipop superposition stack pops.
             NOTE: Merrill et al. print k = 4; their released code has 4 logits, the support {0, 1, 2, 3}, as here.
+        operation_control: how operations are chosen: "softmax", "softmax_temperature" or "gumbel_softmax".
+        temperature: of the latter two; training may lower it.
+        evaluation_noise: keep the Gumbel noise on in evaluation, as Suzgun et al. (2019) do.
+        evaluation_argmax: in evaluation, take the most probable operation alone.
         push_value_activation: "tanh" or "sigmoid", applied to the pushed element.
         pop_bias_init: initial bias b of the pop control: logit i of the expected value starts at i * b, which for
             "sigmoid" is the bias b itself. None leaves the projection's default. Grefenstette et al. (2015,
@@ -81,12 +92,22 @@ class StackRNNConfig(PreTrainedConfig):
     learn_initial_state: bool = False
     memory: str = "stack"
     memory_size: int = _UNDECIDED
+    memory_depth: int | None = None
+    memory_overflow: str = _UNDECIDED
+    num_stacks: int = _UNDECIDED
+    read_depth: int = _UNDECIDED
+    empty_value: float = _UNDECIDED
+    no_op: bool = _UNDECIDED
     push_control: str | float = _UNDECIDED
     pop_control: str | float = _UNDECIDED
     read_control: str | float = _UNDECIDED
     max_push: int = _UNDECIDED
     max_pop: int = _UNDECIDED
     max_read: int = _UNDECIDED
+    operation_control: str = _UNDECIDED
+    temperature: float = _UNDECIDED
+    evaluation_noise: bool = _UNDECIDED
+    evaluation_argmax: bool = _UNDECIDED
     push_value_activation: str = _UNDECIDED
     pop_bias_init: float | None = None
     embedding_dropout: float = 0.0
@@ -131,6 +152,16 @@ class StackRNNConfig(PreTrainedConfig):
                     f"{name}={value!r} does not go with memory={self.memory!r}, which has no such setting; it has "
                     + ", ".join(settings)
                 )
+        memory.make_memory(self)  # refuses what does not go together in the memory itself
+        if self.operation_control == "softmax" and self.temperature not in (None, 1.0):
+            raise ValueError(
+                f"temperature={self.temperature} does not go with operation_control='softmax', which has none; "
+                "'softmax_temperature' and 'gumbel_softmax' have one"
+            )
+        if self.evaluation_noise and self.operation_control != "gumbel_softmax":
+            raise ValueError(
+                f"evaluation_noise=True needs operation_control='gumbel_softmax'; got {self.operation_control!r}"
+            )
         if self.tie_word_embeddings and self.embedding_size != self.hidden_size:
             raise ValueError(
                 "tie_word_embeddings needs embedding_size == hidden_size; "

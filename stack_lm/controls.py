@@ -2,7 +2,8 @@
 
 One linear layer serves all actions of a memory; its rows are laid out in the order of the memory's action fields.
 Each strength is then emitted by its own control: a fixed number, a sigmoid, or the expected value of a softmax over
-{0, ..., max} (Merrill et al. 2019, section 2.2).
+{0, ..., max} (Merrill et al. 2019, section 2.2). Operations are chosen by a softmax, with a temperature or Gumbel noise
+if wanted (Suzgun et al. 2019, section 3.4).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.initialization import copy_
 
@@ -84,6 +86,39 @@ def make_control(setting: str | float, maximum: int) -> Control:
     return Fixed(float(setting))
 
 
+class Choice(nn.Module):
+    """A distribution over a memory's operations.
+
+    softmax(z), softmax(z / T), or softmax((z + g) / T) with g ~ Gumbel(0, 1) (Jang et al. 2017).
+
+    Args:
+        kind: "softmax", "softmax_temperature" or "gumbel_softmax".
+        temperature: T at first. It is a buffer, so that a schedule may change it and a checkpoint keeps it.
+        evaluation_noise: keep the noise on in evaluation.
+        evaluation_argmax: in evaluation, give the most probable operation all of the weight.
+    """
+
+    temperature: Tensor | None
+
+    def __init__(
+        self, kind: str, temperature: float = 1.0, *, evaluation_noise: bool = False, evaluation_argmax: bool = False
+    ) -> None:
+        super().__init__()
+        self.noisy = kind == "gumbel_softmax"
+        self.evaluation_noise, self.evaluation_argmax = evaluation_noise, evaluation_argmax
+        self.register_buffer("temperature", None if kind == "softmax" else torch.tensor(float(temperature)))
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Logits [B, S, O] to weights [B, S, O] that sum to 1."""
+        if self.noisy and (self.training or self.evaluation_noise):
+            logits = logits - torch.empty_like(logits).exponential_().log()
+        if self.evaluation_argmax and not self.training:
+            return F.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype)
+        if self.temperature is not None:
+            logits = logits / self.temperature
+        return torch.softmax(logits, dim=-1)
+
+
 class ActionProjection(nn.Linear):
     """The linear layer from the controller's output to the logits of all actions.
 
@@ -114,6 +149,7 @@ class Controls(nn.Module):
         hidden_size: size of the controller's output, H.
         memory: whose action fields to fill.
         strengths: a control for each field of kind "strength", by the field's name.
+        choices: a control for each field of kind "choice", by the field's name.
         value_activation: "tanh" or "sigmoid", for fields of kind "value".
         pop_bias_init: initial bias of controls that pop (see `StackRNNConfig.pop_bias_init`).
     """
@@ -123,6 +159,7 @@ class Controls(nn.Module):
         hidden_size: int,
         memory: Memory,
         strengths: Mapping[str, Control],
+        choices: Mapping[str, Choice] | None = None,
         *,
         value_activation: str = "tanh",
         pop_bias_init: float | None = None,
@@ -130,14 +167,16 @@ class Controls(nn.Module):
         super().__init__()
         self.memory = memory
         self.strengths = dict(strengths)
+        self.choices = nn.ModuleDict(choices or {})
         self.value_activation = torch.tanh if value_activation == "tanh" else torch.sigmoid
         self.widths = [
-            self.strengths[field.name].width if field.kind == "strength" else field.size for field in memory.actions
+            self.strengths[field.name].width if field.kind == "strength" else field.groups * field.size
+            for field in memory.actions
         ]
         initial_biases = {
             sum(self.widths[:i]): self.strengths[field.name].initial_bias(pop_bias_init)
             for i, field in enumerate(memory.actions)
-            if field.name.startswith("pop") and pop_bias_init is not None
+            if field.kind == "strength" and field.name.startswith("pop") and pop_bias_init is not None
         }
         rows = sum(self.widths)
         self.projection = ActionProjection(hidden_size, rows, initial_biases) if rows else None
@@ -154,10 +193,21 @@ class Controls(nn.Module):
             for field in memory.actions
             if field.kind == "strength"
         }
+        choices = {
+            field.name: Choice(
+                config.operation_control,
+                config.temperature,
+                evaluation_noise=config.evaluation_noise,
+                evaluation_argmax=config.evaluation_argmax,
+            )
+            for field in memory.actions
+            if field.kind == "choice"
+        }
         return cls(
             config.hidden_size,
             memory,
             strengths,
+            choices,
             value_activation=config.push_value_activation,
             pop_bias_init=config.pop_bias_init,
         )
@@ -169,8 +219,9 @@ class Controls(nn.Module):
             hidden: the controller's output [B, H].
 
         Returns:
-            The memory's actions (strengths [B], at least float32; values [B, D]), and the distributions [B, K + 1]
-            of those that are expected values, by name: "push_distribution" for "push_strength".
+            The memory's actions (strengths [B] and choices [B, S, O], at least float32; values [B, D]), and the
+            distributions [B, K + 1] of strengths that are expected values, by name: "push_distribution" for
+            "push_strength".
         """
         actions, distributions = {}, {}
         logits_of_all = hidden[:, :0] if self.projection is None else self.projection(hidden)
@@ -180,6 +231,9 @@ class Controls(nn.Module):
                 actions[field.name] = self.value_activation(logits)
                 continue
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            if field.kind == "choice":
+                actions[field.name] = self.choices[field.name](logits.unflatten(-1, (field.groups, field.size)))
+                continue
             actions[field.name], distribution = self.strengths[field.name].emit(logits)
             if distribution is not None:
                 distributions[field.name.replace("_strength", "_distribution")] = distribution

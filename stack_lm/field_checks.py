@@ -9,6 +9,8 @@ from typing import Any
 
 CONTROLLERS = ("linear", "rnn", "gru", "lstm")
 STRENGTH_CONTROLS = ("sigmoid", "expected_value")
+CHOICE_CONTROLS = ("softmax", "softmax_temperature", "gumbel_softmax")
+OVERFLOWS = ("raise", "truncate")
 VALUE_ACTIVATIONS = ("tanh", "sigmoid")
 
 
@@ -55,10 +57,14 @@ def _probability(name: str, value: Any) -> float:
     return float(value)
 
 
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        _refuse(name, value, "a finite number")
-    return float(value)
+def _number(above: float | None = None) -> Callable[[str, Any], float]:
+    def check(name: str, value: Any) -> float:
+        finite = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not finite or (above is not None and value <= above):
+            _refuse(name, value, "a finite number" + (f" above {above:g}" if above is not None else ""))
+        return float(value)
+
+    return check
 
 
 def _boolean(name: str, value: Any) -> bool:
@@ -90,14 +96,24 @@ def _optional(check: Callable[[str, Any], Any], mention: str = "") -> Callable[[
 # What a memory may have a use for: each declares which of these in `Memory.settings`, and its own defaults.
 MEMORY_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "memory_size": _optional(_integer(1)),
+    "memory_depth": _optional(_integer(1), " or None"),
+    "memory_overflow": _optional(_choice(OVERFLOWS)),
+    "num_stacks": _optional(_integer(1)),
+    "read_depth": _optional(_integer(1)),
+    "empty_value": _optional(_number()),
+    "no_op": _optional(_boolean),
     "push_control": _optional(_strength_control),
     "pop_control": _optional(_strength_control),
     "read_control": _optional(_strength_control),
     "max_push": _optional(_integer(1)),
     "max_pop": _optional(_integer(1)),
     "max_read": _optional(_integer(1)),
+    "operation_control": _optional(_choice(CHOICE_CONTROLS)),
+    "temperature": _optional(_number(above=0)),
+    "evaluation_noise": _optional(_boolean),
+    "evaluation_argmax": _optional(_boolean),
     "push_value_activation": _optional(_choice(VALUE_ACTIVATIONS)),
-    "pop_bias_init": _optional(_number, " or None"),
+    "pop_bias_init": _optional(_number(), " or None"),
 }
 FIELD_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "vocab_size": _integer(1),

@@ -16,9 +16,18 @@ CONTROL_SETS = (
     {"push_control": 1.0, "pop_control": "expected_value", "max_pop": 5},
     {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0},
 )
+MEMORIES = (
+    *CONTROL_SETS,
+    {"memory": "none"},
+    {"memory": "queue"},
+    {"memory": "deque", "pop_control": "expected_value"},
+    {"memory": "superposition", "num_stacks": 2, "read_depth": 2, "empty_value": -1.0, "no_op": True},
+    {"memory": "superposition", "memory_depth": 3, "memory_overflow": "truncate"},
+    {"memory": "multipop_superposition"},
+    {"memory": "baby_ntm", "memory_depth": 4, "operation_control": "softmax_temperature", "temperature": 0.7},
+)
 VARIANTS = [
-    *({"controller": c, **controls} for c, controls in itertools.product(CONTROLLERS, CONTROL_SETS)),
-    *({"controller": c, "memory": m} for c, m in itertools.product(CONTROLLERS, ("none", "queue", "deque"))),
+    *({"controller": c, **memory} for c, memory in itertools.product(CONTROLLERS, MEMORIES)),
     {"num_layers": 3},
     {"learn_initial_state": True},
 ]
@@ -121,6 +130,15 @@ def test_dead_elements_do_not_change_the_reading():
     cell = make_cell(push_control=1.0, pop_control=5.0, read_control=3.0)
     scan = cell.scan(torch.randn(1, 5, 5, dtype=torch.float64), output_actions=True)
     assert scan.actions.total_strength.tolist() == [[1.0] * 5]
+
+
+def test_a_full_stack_is_noticed_once_and_not_at_padding():
+    cell = make_cell(memory="superposition", memory_depth=3)
+    inputs = torch.randn(2, 6, 5, dtype=torch.float64)
+    with pytest.raises(ValueError, match="memory_depth=3 was full"):
+        cell.scan(inputs)
+    mask = torch.tensor([[True] * 3 + [False] * 3, [False] * 4 + [True] * 2])
+    assert not cell.scan(inputs, mask=mask, output_actions=True).actions.lost.any()
 
 
 def test_actions_name_what_is_there():

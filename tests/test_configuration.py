@@ -9,7 +9,7 @@ from transformers import AutoConfig
 from stack_lm import StackRNNConfig
 
 REFUSED = [
-    ("memory", "stak", r"memory must be one of 'none', 'stack'.*; got 'stak'"),
+    ("memory", "stak", r"memory must be one of .*'none', 'stack'.*; got 'stak'"),
     (
         "controller",
         "transformer",

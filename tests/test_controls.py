@@ -4,7 +4,7 @@ import pytest
 import torch
 from conftest import tiny_config
 
-from stack_lm.controls import Controls, ExpectedValue, Fixed, Sigmoid, make_control
+from stack_lm.controls import Choice, Controls, ExpectedValue, Fixed, Sigmoid, make_control
 from stack_lm.memory import NeuralStack, make_memory
 
 
@@ -82,6 +82,58 @@ def test_strengths_are_float32_for_bfloat16_hidden_states():
     emitted, _ = module(torch.randn(2, 7, dtype=torch.bfloat16))
     assert emitted.push_strength.dtype == torch.float32
     assert emitted.push_value.dtype == torch.bfloat16
+
+
+# --- choices
+
+
+def test_softmax_and_its_temperature():
+    """Suzgun et al. (2019), section 3.4."""
+    logits = torch.randn(3, 2, 4, dtype=torch.float64)
+    torch.testing.assert_close(Choice("softmax")(logits), logits.softmax(-1))
+    expected = (logits / 0.5).exp() / (logits / 0.5).exp().sum(-1, keepdim=True)
+    torch.testing.assert_close(Choice("softmax_temperature", 0.5)(logits), expected)
+
+
+def test_gumbel_softmax_draws_each_operation_as_often_as_the_softmax_says():
+    """The argmax of Gumbel noise and logits is a sample of their softmax (Jang et al. 2017)."""
+    choice = Choice("gumbel_softmax", 0.7).train()
+    logits = torch.tensor([0.0, 1.0, -1.0, 0.5]).expand(20_000, 1, 4)
+    weights = choice(logits)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(20_000, 1))
+    shares = torch.bincount(weights.argmax(-1).flatten(), minlength=4) / 20_000
+    torch.testing.assert_close(shares, logits[0, 0].softmax(-1), atol=0.015, rtol=0)
+
+
+def test_gumbel_noise_is_off_in_evaluation_unless_asked_for():
+    logits = torch.randn(2, 1, 3)
+    quiet, noisy = Choice("gumbel_softmax").eval(), Choice("gumbel_softmax", evaluation_noise=True).eval()
+    assert torch.equal(quiet(logits), logits.softmax(-1))
+    assert not torch.equal(noisy(logits), noisy(logits))
+    assert not torch.equal(quiet.train()(logits), quiet(logits))
+
+
+def test_argmax_in_evaluation():
+    logits = torch.tensor([[[0.1, 3.0, 2.0]]])
+    choice = Choice("softmax", evaluation_argmax=True)
+    assert torch.equal(choice(logits), logits.softmax(-1))  # not while training
+    assert choice.eval()(logits).tolist() == [[[0.0, 1.0, 0.0]]]
+
+
+def test_choices_are_emitted_beside_values():
+    module = controls(memory="superposition", num_stacks=2, no_op=True)
+    hidden = torch.randn(2, 7)
+    emitted, distributions = module(hidden)
+    logits = module.projection(hidden)
+    torch.testing.assert_close(emitted.push_value, logits[:, :6].sigmoid())
+    torch.testing.assert_close(emitted.operation, logits[:, 6:].view(2, 2, 3).softmax(-1))
+    assert distributions == {}
+
+
+def test_the_temperature_is_saved_with_the_weights():
+    module = controls(memory="baby_ntm", operation_control="gumbel_softmax", temperature=0.8)
+    assert module.state_dict()["choices.operation.temperature"] == pytest.approx(0.8)
+    assert "choices.operation.temperature" not in controls(memory="baby_ntm").state_dict()
 
 
 def test_make_control():

@@ -3,20 +3,33 @@
 Importing this package registers the built-in ones; `register_memory` adds others, also from outside.
 """
 
+from .baby_ntm import BabyNTM, TapeState
 from .base import ActionField, Memory, make_memory, map_tensors, memory_class, memory_names, register_memory
 from .none import NoMemory
 from .strength import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
+from .superposition import (
+    ChoiceActions,
+    MultipopSuperpositionStack,
+    SuperpositionStack,
+    SuperpositionState,
+)
 
 __all__ = [
     "ActionField",
+    "BabyNTM",
+    "ChoiceActions",
     "DequeActions",
     "Memory",
+    "MultipopSuperpositionStack",
     "NeuralDeque",
     "NeuralQueue",
     "NeuralStack",
     "NoMemory",
     "StackActions",
     "StackState",
+    "SuperpositionStack",
+    "SuperpositionState",
+    "TapeState",
     "make_memory",
     "map_tensors",
     "memory_class",

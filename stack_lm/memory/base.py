@@ -21,16 +21,23 @@ class ActionField(NamedTuple):
 
     Attributes:
         name: the field's name in the memory's actions, such as "push_strength".
-        kind: "strength" (a number >= 0, in elements) or "value" (a vector to store).
-        size: 1 for a strength, D for a value.
+        kind: "strength" (a number >= 0, in elements), "choice" (a distribution over operations) or "value" (a vector to
+            store).
+        size: 1 for a strength, the number of operations O for a choice, D for a value.
+        groups: how many choices are made side by side, S: one for each stack.
+        operations: the names of a choice's operations, in order.
     """
 
     name: str
-    kind: Literal["strength", "value"]
+    kind: Literal["strength", "choice", "value"]
     size: int
+    groups: int = 1
+    operations: tuple[str, ...] = ()
 
     def shape(self, batch_size: int) -> tuple[int, ...]:
-        """The action's shape: strengths [B], values [B, size]."""
+        """The action's shape: strengths [B], choices [B, S, O], values [B, D]."""
+        if self.kind == "choice":
+            return batch_size, self.groups, self.size
         return (batch_size,) if self.kind == "strength" else (batch_size, self.size)
 
 
@@ -78,17 +85,20 @@ class Memory(ABC):
 
         Args:
             state: as `initial_state` or `step` returned it.
-            actions: an `action_type`; strengths [B], values [B, D].
+            actions: an `action_type`; strengths [B], choices [B, S, O], values [B, D].
 
         Returns:
             The next state, and the reading [B, R].
 
         Raises:
             ValueError: if the state or an action has another type, shape, batch size or device, if a number in them
-                is not finite, or if a strength is negative.
+                is not finite, if a strength is negative, if a choice is no distribution, or if a memory of limited size
+            overflows.
         """
         self.check(state, actions)
-        return self.update(state, actions)
+        new, reading = self.update(state, actions)
+        self.check_overflow(new)
+        return new, reading
 
     @abstractmethod
     def update(self, state: Any, actions: Any) -> tuple[Any, Tensor]:
@@ -125,8 +135,20 @@ class Memory(ABC):
         for field in self.actions:
             action = getattr(actions, field.name)
             _check_tensor(field.name, action, field.shape(first.shape[0]), first.device)
-            if field.kind == "strength" and bool((action < 0).any()):
+            if field.kind != "value" and bool((action < 0).any()):
                 raise ValueError(f"{field.name} must be at least 0; got {float(action.min()):g}")
+            if field.kind == "choice":
+                off = (action.sum(-1) - 1).flatten()
+                if bool((off.abs() > 1e-3).any()):
+                    total = 1 + float(off[off.abs().argmax()])
+                    raise ValueError(f"{field.name} must sum to 1 over {', '.join(field.operations)}; got {total:g}")
+
+    def check_overflow(self, state: Any) -> None:  # noqa: B027 - most memories have no limit
+        """Find out whether a memory of limited size has lost something, where it was told to raise then.
+
+        Raises:
+            ValueError: if it has.
+        """
 
 
 def _tensors(tree: Any) -> Iterator[Tensor]:

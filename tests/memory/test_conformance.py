@@ -12,6 +12,13 @@ MEMORIES = [
     {"memory": "stack"},
     {"memory": "queue"},
     {"memory": "deque"},
+    {"memory": "superposition"},
+    {"memory": "superposition", "no_op": True, "num_stacks": 2, "read_depth": 3, "empty_value": -1.0},
+    {"memory": "superposition", "memory_depth": 2, "memory_overflow": "truncate"},
+    {"memory": "multipop_superposition", "num_stacks": 2},
+    {"memory": "multipop_superposition", "max_pop": 1, "memory_depth": 3, "memory_overflow": "truncate"},
+    {"memory": "baby_ntm", "memory_depth": 4},
+    {"memory": "baby_ntm", "memory_depth": 1},
 ]
 
 
@@ -24,7 +31,12 @@ def random_actions(memory, batch_size, generator=None, scale=1.7):
     emitted = {}
     for field in memory.actions:
         random = torch.rand(field.shape(batch_size), generator=generator, dtype=torch.float64)
-        emitted[field.name] = scale * random if field.kind == "strength" else 2 * random - 1
+        makers = {
+            "strength": lambda x: scale * x,
+            "choice": lambda x: (4 * x).softmax(-1),
+            "value": lambda x: 2 * x - 1,
+        }
+        emitted[field.name] = makers[field.kind](random)
     return memory.action_type(**emitted)
 
 
@@ -102,6 +114,9 @@ def test_bad_actions_and_states_are_refused(fields):
             memory.step(state, good._replace(**{field.name: value.to("meta")}))
         with pytest.raises(ValueError, match=rf"{field.name} must be a tensor; got a float"):
             memory.step(state, good._replace(**{field.name: 1.0}))
+        if field.kind == "choice":
+            with pytest.raises(ValueError, match=rf"{field.name} must sum to 1 over .*; got 0.5"):
+                memory.step(state, good._replace(**{field.name: value / 2}))
         if field.kind != "value":
             with pytest.raises(ValueError, match=rf"{field.name} must be at least 0; got -"):
                 memory.step(state, good._replace(**{field.name: -value}))

@@ -1,0 +1,83 @@
+"""The Baby-NTM's memory: a tape of fixed size that turns under a fixed head (Suzgun et al. 2019, section 3.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .base import ActionField, Memory, register_memory
+from .superposition import CHOICE_SETTINGS, ChoiceActions, superpose
+
+if TYPE_CHECKING:
+    from ..configuration_stack_rnn import StackRNNConfig
+
+
+class TapeState(NamedTuple):
+    """A tape: cells [B, N, D], the first of which is under the head."""
+
+    cells: Tensor
+
+
+@register_memory("baby_ntm")
+class BabyNTM(Memory):
+    """A tape in superposition of five operations; then the new value is added to the first cell, which is read.
+
+    Of [a, b, c, d, e] rotate_left makes [b, c, d, e, a], rotate_right [e, a, b, c, d], pop_right [0, a, b, c, d] and
+    pop_left [b, c, d, e, 0]; no_op leaves it as it is. The tape's size is fixed: what a pop moves over its end is gone,
+    by definition, and nothing can overflow.
+
+    Args:
+        size: size of one cell, D.
+        cells: how many there are, N.
+    """
+
+    settings = CHOICE_SETTINGS | {"memory_depth": 104}
+    action_type = ChoiceActions
+    state_type = TapeState
+    # The order of the released code.
+    operations = ("rotate_left", "rotate_right", "no_op", "pop_right", "pop_left")
+
+    def __init__(self, size: int, cells: int = 104) -> None:
+        self.size, self.cells, self.reading_size = size, cells, size
+        self.actions = (
+            ActionField("push_value", "value", size),
+            ActionField("operation", "choice", len(self.operations), 1, self.operations),
+        )
+        # Where each operation finds its rows on two copies of the tape in a row, one closed to a ring, one not.
+        self._offsets = (2, 0, 1, cells + 2, cells + 4)
+
+    @classmethod
+    def from_config(cls, config: StackRNNConfig) -> BabyNTM:
+        assert config.memory_depth is not None, "the settings have a default"
+        return cls(config.memory_size, config.memory_depth)
+
+    def initial_state(
+        self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+    ) -> TapeState:
+        """A tape of zeros."""
+        dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
+        return TapeState(torch.zeros(batch_size, self.cells, self.size, device=device, dtype=dtype))
+
+    def update(self, state: TapeState, actions: ChoiceActions) -> tuple[TapeState, Tensor]:
+        """Mix what the operations would make of the tape, add the value to its first cell, and read that.
+
+        Args:
+            state: cells [B, N, D].
+            actions: values [B, D], and a distribution over the operations [B, 1, 5].
+
+        Returns:
+            The next state and the reading [B, D].
+        """
+        cells = state.cells
+        ring = (cells[:, -1:], cells, cells[:, :1])
+        rows = torch.cat((*ring, F.pad(cells, (0, 0, 1, 1))), dim=1)
+        mixed = superpose(rows, actions.operation[:, 0], self._offsets, self.cells)
+        value = actions.push_value.to(cells.dtype).unsqueeze(1)
+        cells = mixed + F.pad(value, (0, 0, 0, self.cells - 1))
+        return TapeState(cells), cells[:, 0].to(actions.push_value.dtype)
+
+    def hold(self, active: Tensor, new: TapeState, old: TapeState) -> TapeState:
+        return TapeState(torch.where(active[:, None, None], new.cells, old.cells))
