@@ -78,7 +78,7 @@ class StackRNNCell(nn.Module):
 
     def initial_state(self, batch_size: int) -> CellState:
         """The state before the first step: an empty memory and what is read from it."""
-        weight = self.controller.weight_ih_l0
+        weight = next(self.parameters(), torch.empty(0))  # "direct" without a memory has none
         memory = self.memory.initial_state(batch_size, device=weight.device, dtype=weight.dtype)
         reading = self.memory.initial_reading(memory).to(weight.dtype)
         return CellState(self.controller.initial_state(batch_size), memory, reading)

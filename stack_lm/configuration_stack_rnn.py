@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import GenerationConfig, PreTrainedConfig
 
-from .field_checks import FIELD_CHECKS, MEMORY_CHECKS
+from .field_checks import FIELD_CHECKS, MEMORY_CHECKS, STATELESS_CONTROLLERS
 
 # Keyword arguments that are no field of ours but that transformers itself hands to a config.
 _TRANSFORMERS_KEYS = frozenset(
@@ -26,7 +26,7 @@ _TRANSFORMERS_KEYS = frozenset(
 ) | frozenset(GenerationConfig._get_default_generation_params())
 
 
-# The default of a field that the memory decides. Typed so that the field has its type once decided.
+# The default of a field that the memory, or another field, decides. Typed so that the field has its type once decided.
 _UNDECIDED: Any = None
 
 
@@ -40,9 +40,15 @@ class StackRNNConfig(PreTrainedConfig):
     Args:
         vocab_size: number of token ids.
         embedding_size: size of a token embedding.
-        hidden_size: size of the controller's hidden state, H.
+        hidden_size: size of the controller's output, H: 100 unless given, or that of `[x_t; r_{t-1}]` for "direct".
         num_layers: layers of the controller. The reading enters the first, the actions leave the last.
-        controller: "linear", "rnn" (Elman, tanh), "gru" or "lstm".
+        controller: "linear" (a layer of H outputs), "direct" (nothing: the controls and the head are the linear layers,
+            as in Hao et al. 2018), "rnn" (Elman, tanh), "rnn_sigmoid", "gru" or "lstm".
+        bias: whether controller, controls and heads have biases.
+        input_skip_connections: give x_t to every layer of the controller, as in the deep LSTMs of Grefenstette et al.
+            (2015), not to the first alone.
+        reading_entry: where the reading enters: beside x_t ("input"), or added to the first layer's previous state
+            through a learned map ("hidden_state", Suzgun et al. 2019).
         memory: "none" (a plain recurrent network) or the name of a registered memory, such as "stack".
         memory_size: size of one memory element, D.
         memory_depth: most elements a superposition stack holds (None: no limit), or the cells of a tape.
@@ -86,9 +92,12 @@ class StackRNNConfig(PreTrainedConfig):
 
     vocab_size: int = 10_000
     embedding_size: int = 50
-    hidden_size: int = 100
+    hidden_size: int = _UNDECIDED
     num_layers: int = 1
     controller: str = "lstm"
+    bias: bool = True
+    input_skip_connections: bool = False
+    reading_entry: str = "input"
     learn_initial_state: bool = False
     memory: str = "stack"
     memory_size: int = _UNDECIDED
@@ -152,7 +161,25 @@ class StackRNNConfig(PreTrainedConfig):
                     f"{name}={value!r} does not go with memory={self.memory!r}, which has no such setting; it has "
                     + ", ".join(settings)
                 )
-        memory.make_memory(self)  # refuses what does not go together in the memory itself
+        reading_size = memory.make_memory(self).reading_size  # refuses what does not go together in the memory itself
+        if self.controller == "direct":
+            self._decide("hidden_size", self.embedding_size + reading_size, "controller='direct'")
+            if self.num_layers > 1:
+                raise ValueError(
+                    f"num_layers must be 1 with controller='direct', which has none; got {self.num_layers}"
+                )
+        elif self.hidden_size is None:
+            self.hidden_size = 100
+        if self.controller in STATELESS_CONTROLLERS:
+            if self.learn_initial_state:
+                raise ValueError(
+                    f"learn_initial_state needs a recurrent controller; got controller={self.controller!r}"
+                )
+            if self.reading_entry == "hidden_state" and self.memory != "none":
+                raise ValueError(
+                    "reading_entry='hidden_state' needs a recurrent controller, to whose state the reading is added; "
+                    f"got controller={self.controller!r}"
+                )
         if self.operation_control == "softmax" and self.temperature not in (None, 1.0):
             raise ValueError(
                 f"temperature={self.temperature} does not go with operation_control='softmax', which has none; "
@@ -167,8 +194,14 @@ class StackRNNConfig(PreTrainedConfig):
                 "tie_word_embeddings needs embedding_size == hidden_size; "
                 f"got {self.embedding_size} and {self.hidden_size}"
             )
-        if self.learn_initial_state and self.controller == "linear":
-            raise ValueError("learn_initial_state needs a recurrent controller; got controller='linear'")
+
+    def _decide(self, name: str, only: int, reason: str) -> None:
+        """Give an open field the one value that another field allows."""
+        value = getattr(self, name)
+        if value is None:
+            setattr(self, name, only)
+        elif value != only:
+            raise ValueError(f"{name} must be {only} with {reason}; got {value}")
 
     def __setattr__(self, key: str, value: Any) -> None:
         if key in FIELD_CHECKS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -24,17 +25,21 @@ ControllerState = tuple[Tensor, ...]
 
 
 class Controller(nn.Module, ABC):
-    """A recurrent network of L layers with a second input, the reading, at its first layer.
+    """A recurrent network of L layers with a second input, the reading.
 
     Parameters are those of torch's own recurrent modules, two biases included, so that sizes compare like for like.
 
     Args:
         input_size: size of x_t, E.
-        reading_size: size of the memory's reading, D; 0 where there is no memory.
+        reading_size: size of the memory's reading, R; 0 where there is no memory.
         hidden_size: size of a layer's output, H.
         num_layers: L.
         dropout: probability, on each layer's output but the last.
+        bias: whether to have biases.
         learn_initial_state: learn the first state; otherwise it is zero.
+        reading_entry: "input": beside x_t, at the first layer. "hidden_state": h_{t-1} + W r_{t-1} + b takes the place
+            of the first layer's h_{t-1} (Suzgun et al. 2019, section 3.1; the bias is the released code's).
+        input_skip_connections: give x_t to every layer, as in the deep LSTMs of Grefenstette et al. (2015).
     """
 
     gates: ClassVar[int]  # rows of the weights, in units of H
@@ -42,7 +47,9 @@ class Controller(nn.Module, ABC):
     recurrent: ClassVar[bool] = True
     fused: ClassVar[str | None] = None  # torch's function for a whole sequence
     weight_ih_l0: Tensor
-    bias_ih_l0: Tensor
+    bias_ih_l0: Tensor | None
+    weight_reading: Tensor | None
+    bias_reading: Tensor | None
 
     def __init__(
         self,
@@ -51,31 +58,46 @@ class Controller(nn.Module, ABC):
         hidden_size: int,
         num_layers: int = 1,
         dropout: float = 0.0,
+        *,
+        bias: bool = True,
         learn_initial_state: bool = False,
+        reading_entry: str = "input",
+        input_skip_connections: bool = False,
     ) -> None:
         super().__init__()
         self.reading_size, self.hidden_size, self.num_layers = reading_size, hidden_size, num_layers
-        self.dropout = dropout
+        self.dropout, self.bias, self.reading_entry = dropout, bias, reading_entry
+        self.skips = input_skip_connections and num_layers > 1
         rows = self.gates * hidden_size
         for layer in range(num_layers):
-            columns = input_size if layer == 0 else hidden_size
-            self.register_parameter(f"weight_ih_l{layer}", nn.Parameter(torch.empty(rows, columns)))
-            self.register_parameter(f"bias_ih_l{layer}", nn.Parameter(torch.empty(rows)))
+            self._add(f"weight_ih_l{layer}", rows, input_size if layer == 0 else hidden_size)
+            self._add(f"bias_ih_l{layer}", rows * bias)
             if self.recurrent:
-                self.register_parameter(f"weight_hh_l{layer}", nn.Parameter(torch.empty(rows, hidden_size)))
-                self.register_parameter(f"bias_hh_l{layer}", nn.Parameter(torch.empty(rows)))
-        self.weight_reading = nn.Parameter(torch.empty(rows, reading_size)) if reading_size else None
+                self._add(f"weight_hh_l{layer}", rows, hidden_size)
+                self._add(f"bias_hh_l{layer}", rows * bias)
+            if self.skips and layer:
+                self._add(f"weight_skip_l{layer}", rows, input_size)
+        into_state = reading_entry == "hidden_state"
+        self._add("weight_reading", hidden_size if into_state else rows, reading_size)
+        self._add("bias_reading", hidden_size * bias * (into_state and reading_size > 0))
         learned = self.states if learn_initial_state else 0
         self.first_state = nn.ParameterList(nn.Parameter(torch.empty(num_layers, hidden_size)) for _ in range(learned))
         self.reset_parameters()
 
+    def _add(self, name: str, *shape: int) -> None:
+        """A parameter, or None where there is nothing in it."""
+        self.register_parameter(name, nn.Parameter(torch.empty(*shape)) if all(shape) else None)
+
     def reset_parameters(self) -> None:
-        """U(-1/sqrt(H), 1/sqrt(H)), as torch's recurrent modules; a learned first state starts at zero."""
+        """U(-1/sqrt(H), 1/sqrt(H)), as torch's recurrent modules; the map of readings into the state as torch's linear.
+
+        NOTE: Grefenstette et al. (2015) say that the learned first state is initialised randomly, and not how.
+        """
         bound = 1 / math.sqrt(self.hidden_size)
-        for parameter in self.parameters(recurse=False):
-            init.uniform_(parameter, -bound, bound)
-        for parameter in self.first_state:
-            init.zeros_(parameter)
+        for name, parameter in self.named_parameters():
+            into_state = self.reading_entry == "hidden_state" and name.endswith("_reading")
+            limit = 1 / math.sqrt(self.reading_size) if into_state else bound
+            init.uniform_(parameter, -limit, limit)
 
     def initial_state(self, batch_size: int) -> ControllerState:
         """The first state: one tensor [B, L, H] for each of the controller's states."""
@@ -85,31 +107,48 @@ class Controller(nn.Module, ABC):
         return tuple(self.weight_ih_l0.new_zeros(shape) for _ in range(self.states))
 
     def project(self, inputs: Tensor) -> Tensor:
-        """The first layer's `W_x x_t + b`, for any number of steps at once: [..., E] to [..., gates * H]."""
-        return F.linear(inputs, self.weight_ih_l0, self.bias_ih_l0)
+        """What the layers make of x_t alone, `W_x x_t + b`, for any number of steps at once.
+
+        Args:
+            inputs: [..., E].
+
+        Returns:
+            [..., gates * H]; with skip connections [..., L * gates * H].
+        """
+        first = F.linear(inputs, self.weight_ih_l0, self.bias_ih_l0)
+        if not self.skips:
+            return first
+        others = [F.linear(inputs, getattr(self, f"weight_skip_l{layer}")) for layer in range(1, self.num_layers)]
+        return torch.cat((first, *others), dim=-1)
 
     def step(self, projected: Tensor, reading: Tensor, state: ControllerState) -> tuple[list[Tensor], ControllerState]:
         """One step of all layers.
 
         Args:
-            projected: `project(x_t)`, [B, gates * H].
-            reading: r_{t-1}, [B, D].
+            projected: `project(x_t)`.
+            reading: r_{t-1}, [B, R].
             state: [B, L, H] each.
 
         Returns:
             Each layer's output [B, H], the last of which is the controller's; and the next state.
         """
+        of_inputs = projected.chunk(self.num_layers, -1) if self.skips else (projected,)
         outputs: list[Tensor] = []
         new_states: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
+            previous = tuple(part[:, layer] for part in state)
             if layer == 0:
-                gates = projected
-                if self.weight_reading is not None:
+                gates = of_inputs[0]
+                if self.weight_reading is not None and self.reading_entry == "input":
                     gates = gates + F.linear(reading, self.weight_reading)
+                elif self.weight_reading is not None:
+                    hidden = previous[0] + F.linear(reading, self.weight_reading, self.bias_reading)
+                    previous = (hidden, *previous[1:])
             else:
                 below = F.dropout(outputs[-1], self.dropout, self.training)
                 gates = F.linear(below, getattr(self, f"weight_ih_l{layer}"), getattr(self, f"bias_ih_l{layer}"))
-            previous = tuple(part[:, layer] for part in state)
+                if self.skips:
+                    gates = gates + of_inputs[layer]
             recurrent = gates.new_zeros(())
             if self.recurrent:
                 recurrent = F.linear(
@@ -118,6 +157,8 @@ class Controller(nn.Module, ABC):
             output, new_state = self.pointwise(gates, recurrent, previous)
             outputs.append(output)
             new_states.append(new_state)
+        if self.num_layers == 1:  # a view, where stacking would copy
+            return outputs, tuple(part.unsqueeze(1) for part in new_states[0])
         return outputs, tuple(torch.stack(parts, dim=1) for parts in zip(*new_states, strict=True))
 
     @abstractmethod
@@ -139,21 +180,39 @@ class Controller(nn.Module, ABC):
         """
         if self.fused is None or self.weight_reading is not None:
             return None
-        weights = [
-            getattr(self, f"{name}_l{layer}")
-            for layer in range(self.num_layers)
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        ]
         first = [part.transpose(0, 1).contiguous().to(inputs.dtype) for part in state]
-        # The flags: has biases, number of layers, dropout, training, bidirectional, batch first.
-        flags = (True, self.num_layers, self.dropout, self.training, False, True)
-        fused = getattr(torch, self.fused)
-        outputs, *last = fused(inputs, first if self.states == 2 else first[0], weights, *flags)
+        if not self.skips:
+            outputs, *last = self._fused(inputs, first, range(self.num_layers))
+        else:
+            outputs, lasts = inputs, []
+            for layer in range(self.num_layers):
+                if layer:
+                    outputs = torch.cat((F.dropout(outputs, self.dropout, self.training), inputs), dim=-1)
+                outputs, *parts = self._fused(outputs, [part[layer : layer + 1] for part in first], [layer])
+                lasts.append(parts)
+            last = [torch.cat(parts) for parts in zip(*lasts, strict=True)]
         return outputs, tuple(part.transpose(0, 1) for part in last)
+
+    def _fused(self, inputs: Tensor, first: list[Tensor], layers: Sequence[int]) -> list[Tensor]:
+        """Torch's function over some layers: their outputs [B, T, H] and last states [layers, B, H]."""
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh") if self.bias else ("weight_ih", "weight_hh")
+        weights = [getattr(self, f"{name}_l{layer}") for layer in layers for name in names]
+        if self.skips and layers[0]:
+            weights[0] = torch.cat((weights[0], getattr(self, f"weight_skip_l{layers[0]}")), dim=1)
+        # The flags: has biases, number of layers, dropout, training, bidirectional, batch first.
+        flags = (self.bias, len(layers), self.dropout if len(layers) > 1 else 0.0, self.training, False, True)
+        result: list[Tensor] = getattr(torch, str(self.fused))(
+            inputs, first if self.states == 2 else first[0], weights, *flags
+        )
+        return result
 
 
 class LinearController(Controller):
-    """o_t = W [x_t; r_{t-1}] + b, with no state of its own (Hao et al. 2018, section 3)."""
+    """o_t = W [x_t; r_{t-1}] + b, with no state of its own.
+
+    Controls and head are linear layers on o_t, so its size H bounds what passes. In the linear controller of Hao et al.
+    (2018), section 2.2, they are parts of the one layer: that is `DirectController`.
+    """
 
     gates, states, recurrent = 1, 0, False
 
@@ -161,6 +220,24 @@ class LinearController(Controller):
         self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         return gates, ()
+
+
+class DirectController(LinearController):
+    """o_t = [x_t; r_{t-1}]: nothing between the input and the controls and head, which are linear layers.
+
+    With these it is the linear controller of Hao et al. (2018), section 2.2: one linear layer from [x_t; r_{t-1}] to
+    the output and the actions. H is the size of [x_t; r_{t-1}]. It has no parameters.
+    """
+
+    gates = 0
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """x_t itself."""
+        return inputs
+
+    def step(self, projected: Tensor, reading: Tensor, state: ControllerState) -> tuple[list[Tensor], ControllerState]:
+        """The input and the reading, side by side; see `Controller.step`."""
+        return [torch.cat((projected, reading), dim=-1)], ()
 
 
 class ElmanController(Controller):
@@ -172,6 +249,18 @@ class ElmanController(Controller):
         self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         hidden = torch.tanh(gates + recurrent)
+        return hidden, (hidden,)
+
+
+class SigmoidElmanController(Controller):
+    """h_t = sigmoid(W_x x_t + W_r r_{t-1} + W_h h_{t-1} + b), as in Joulin & Mikolov (2015), eq. 5."""
+
+    gates, states = 1, 1
+
+    def pointwise(
+        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        hidden = torch.sigmoid(gates + recurrent)
         return hidden, (hidden,)
 
 
@@ -210,7 +299,9 @@ class LSTMController(Controller):
 
 _CLASSES: dict[str, type[Controller]] = {
     "linear": LinearController,
+    "direct": DirectController,
     "rnn": ElmanController,
+    "rnn_sigmoid": SigmoidElmanController,
     "gru": GRUController,
     "lstm": LSTMController,
 }
@@ -224,5 +315,8 @@ def make_controller(config: StackRNNConfig, reading_size: int) -> Controller:
         config.hidden_size,
         config.num_layers,
         config.hidden_dropout,
-        config.learn_initial_state,
+        bias=config.bias,
+        learn_initial_state=config.learn_initial_state,
+        reading_entry=config.reading_entry,
+        input_skip_connections=config.input_skip_connections,
     )

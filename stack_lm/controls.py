@@ -126,16 +126,21 @@ class ActionProjection(nn.Linear):
         hidden_size: size of the controller's output, H.
         rows: number of logits.
         initial_biases: biases that start at given values, by the first row they stand in.
+        bias: whether to have biases.
     """
 
-    def __init__(self, hidden_size: int, rows: int, initial_biases: Mapping[int, list[float]]) -> None:
+    def __init__(
+        self, hidden_size: int, rows: int, initial_biases: Mapping[int, list[float]], *, bias: bool = True
+    ) -> None:
         self.initial_biases = dict(initial_biases)  # nn.Linear resets its parameters when it is made
-        super().__init__(hidden_size, rows)
+        super().__init__(hidden_size, rows, bias=bias)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Torch's default for a linear layer, but for the given biases."""
         super().reset_parameters()
+        if self.bias is None:
+            return
         bias = self.bias.detach().clone()
         for row, values in self.initial_biases.items():
             bias[row : row + len(values)] = bias.new_tensor(values)
@@ -152,6 +157,7 @@ class Controls(nn.Module):
         choices: a control for each field of kind "choice", by the field's name.
         value_activation: "tanh" or "sigmoid", for fields of kind "value".
         pop_bias_init: initial bias of controls that pop (see `StackRNNConfig.pop_bias_init`).
+        bias: whether the linear layer has biases.
     """
 
     def __init__(
@@ -163,6 +169,7 @@ class Controls(nn.Module):
         *,
         value_activation: str = "tanh",
         pop_bias_init: float | None = None,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.memory = memory
@@ -179,7 +186,7 @@ class Controls(nn.Module):
             if field.kind == "strength" and field.name.startswith("pop") and pop_bias_init is not None
         }
         rows = sum(self.widths)
-        self.projection = ActionProjection(hidden_size, rows, initial_biases) if rows else None
+        self.projection = ActionProjection(hidden_size, rows, initial_biases, bias=bias) if rows else None
 
     @classmethod
     def from_config(cls, config: StackRNNConfig, memory: Memory) -> Controls:
@@ -210,6 +217,7 @@ class Controls(nn.Module):
             choices,
             value_activation=config.push_value_activation,
             pop_bias_init=config.pop_bias_init,
+            bias=config.bias,
         )
 
     def forward(self, hidden: Tensor) -> tuple[Any, dict[str, Tensor]]:

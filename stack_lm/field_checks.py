@@ -7,10 +7,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-CONTROLLERS = ("linear", "rnn", "gru", "lstm")
+CONTROLLERS = ("linear", "direct", "rnn", "rnn_sigmoid", "gru", "lstm")
+STATELESS_CONTROLLERS = ("linear", "direct")
 STRENGTH_CONTROLS = ("sigmoid", "expected_value")
 CHOICE_CONTROLS = ("softmax", "softmax_temperature", "gumbel_softmax")
 OVERFLOWS = ("raise", "truncate")
+READING_ENTRIES = ("input", "hidden_state")
 VALUE_ACTIVATIONS = ("tanh", "sigmoid")
 
 
@@ -118,10 +120,13 @@ MEMORY_CHECKS: dict[str, Callable[[str, Any], Any]] = {
 FIELD_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "vocab_size": _integer(1),
     "embedding_size": _integer(1),
-    "hidden_size": _integer(1),
+    "hidden_size": _optional(_integer(1)),
     "num_layers": _integer(1),
     "controller": _choice(CONTROLLERS),
     "learn_initial_state": _boolean,
+    "bias": _boolean,
+    "input_skip_connections": _boolean,
+    "reading_entry": _choice(READING_ENTRIES),
     "memory": _memory,
     **MEMORY_CHECKS,
     "embedding_dropout": _probability,

@@ -156,6 +156,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
 
     def __init__(self, config: StackRNNConfig) -> None:
         super().__init__(config)
+        config.complete()
         self.embed_tokens: nn.Module = nn.Embedding(config.vocab_size, config.embedding_size)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)
         self.cell = StackRNNCell(config)
@@ -291,7 +292,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.model = StackRNNModel(config)
         self.dropout = nn.Dropout(config.output_dropout)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.bias)
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -392,7 +393,7 @@ class StackRNNForSequenceClassification(StackRNNPreTrainedModel):
         self.num_labels = config.num_labels or 2
         self.model = StackRNNModel(config)
         self.dropout = nn.Dropout(config.output_dropout)
-        self.score = nn.Linear(config.hidden_size, self.num_labels)
+        self.score = nn.Linear(config.hidden_size, self.num_labels, bias=config.bias)
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:

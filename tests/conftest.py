@@ -21,8 +21,30 @@ if REAL_DATA.is_dir():
     os.environ.setdefault("NLTK_DATA", str(REAL_DATA / "nltk_data"))
 
 
+# What the conformance tests run over: every registered memory, in the settings that change what it computes; and every
+# controller. All pairs are legal, and test_configuration.py has those that are not.
+MEMORIES = (
+    {"memory": "none"},
+    {"memory": "stack", "push_control": "expected_value", "pop_control": 1.0},
+    {"memory": "stack", "push_control": 1.0, "pop_control": "expected_value", "max_pop": 5},
+    {"memory": "stack", "push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0},
+    {"memory": "queue"},
+    {"memory": "deque", "pop_control": "expected_value"},
+    {"memory": "superposition"},
+    {"memory": "superposition", "num_stacks": 2, "read_depth": 2, "empty_value": -1.0, "no_op": True},
+    {"memory": "superposition", "memory_depth": 3, "memory_overflow": "truncate"},
+    {"memory": "multipop_superposition", "num_stacks": 2},
+    {"memory": "multipop_superposition", "max_pop": 1, "memory_depth": 3, "memory_overflow": "truncate"},
+    {"memory": "baby_ntm", "memory_depth": 4, "operation_control": "softmax_temperature", "temperature": 0.7},
+    {"memory": "baby_ntm", "memory_depth": 1},
+)
+CONTROLLERS = ("linear", "direct", "rnn", "rnn_sigmoid", "gru", "lstm")
+
+
 def tiny_config(**fields) -> StackRNNConfig:
     """A model of a few hundred weights, with every size different."""
+    if fields.get("controller") == "direct":
+        fields.setdefault("hidden_size", None)  # it decides its own
     sizes = {"vocab_size": 23, "embedding_size": 5, "hidden_size": 7, "memory_size": 3, "pad_token_id": 0}
     return StackRNNConfig(**(sizes | fields))
 

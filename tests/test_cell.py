@@ -4,32 +4,23 @@ import itertools
 
 import pytest
 import torch
-from conftest import tiny_config
+from conftest import CONTROLLERS, MEMORIES, tiny_config
 from torch import nn
 
 from stack_lm.cell import Actions, StackRNNCell
 from stack_lm.memory import map_tensors
 
-CONTROLLERS = ("linear", "rnn", "gru", "lstm")
-CONTROL_SETS = (
-    {"push_control": "expected_value", "pop_control": 1.0},
-    {"push_control": 1.0, "pop_control": "expected_value", "max_pop": 5},
-    {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0},
-)
-MEMORIES = (
-    *CONTROL_SETS,
-    {"memory": "none"},
-    {"memory": "queue"},
-    {"memory": "deque", "pop_control": "expected_value"},
-    {"memory": "superposition", "num_stacks": 2, "read_depth": 2, "empty_value": -1.0, "no_op": True},
-    {"memory": "superposition", "memory_depth": 3, "memory_overflow": "truncate"},
-    {"memory": "multipop_superposition"},
-    {"memory": "baby_ntm", "memory_depth": 4, "operation_control": "softmax_temperature", "temperature": 0.7},
-)
 VARIANTS = [
     *({"controller": c, **memory} for c, memory in itertools.product(CONTROLLERS, MEMORIES)),
     {"num_layers": 3},
     {"learn_initial_state": True},
+    {"bias": False},
+    {"num_layers": 3, "input_skip_connections": True, "memory": "deque"},
+    {"num_layers": 2, "input_skip_connections": True, "memory": "none"},
+    *(
+        {"controller": c, "memory": m, "reading_entry": "hidden_state"}
+        for c, m in itertools.product(("rnn", "rnn_sigmoid", "gru", "lstm"), ("stack", "superposition", "deque"))
+    ),
 ]
 
 

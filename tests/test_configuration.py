@@ -6,14 +6,14 @@ import pytest
 from conftest import tiny_config
 from transformers import AutoConfig
 
-from stack_lm import StackRNNConfig
+from stack_lm import StackRNNConfig, StackRNNForCausalLM
 
 REFUSED = [
     ("memory", "stak", r"memory must be one of .*'none', 'stack'.*; got 'stak'"),
     (
         "controller",
         "transformer",
-        r"controller must be one of 'linear', 'rnn', 'gru', 'lstm'; got 'transformer'",
+        r"controller must be one of 'linear', 'direct', 'rnn', 'rnn_sigmoid', 'gru', 'lstm'; got 'transformer'",
     ),
     (
         "push_control",
@@ -46,7 +46,7 @@ def test_bad_values_are_refused_at_once_and_on_assignment(field, value, message)
 
 
 def test_unknown_fields_are_refused():
-    with pytest.raises(ValueError, match="StackRNNConfig has no field 'hiden_size'; its fields are bos_token_id"):
+    with pytest.raises(ValueError, match="StackRNNConfig has no field 'hiden_size'; its fields are bias, bos_token_id"):
         StackRNNConfig(hiden_size=3)
 
 
@@ -55,9 +55,42 @@ def test_tied_embeddings_need_equal_sizes():
         tiny_config(tie_word_embeddings=True)
 
 
-def test_a_linear_controller_has_no_state_to_learn():
-    with pytest.raises(ValueError, match="learn_initial_state needs a recurrent controller"):
-        tiny_config(controller="linear", learn_initial_state=True)
+PAIRS = [
+    ({"controller": "linear", "learn_initial_state": True}, "learn_initial_state needs a recurrent controller"),
+    ({"controller": "linear", "reading_entry": "hidden_state"}, "reading_entry='hidden_state' needs a recurrent"),
+    ({"controller": "direct", "reading_entry": "hidden_state"}, "needs a recurrent controller"),
+    ({"controller": "direct", "num_layers": 2}, "num_layers must be 1 with controller='direct'"),
+    ({"controller": "direct", "hidden_size": 7}, "hidden_size must be 8 with controller='direct'; got 7"),
+    (
+        {"memory": "baby_ntm", "push_control": 1.0},
+        "push_control=1.0 does not go with memory='baby_ntm', which has no such",
+    ),
+    ({"memory": "queue", "num_stacks": 2}, "num_stacks=2 does not go with memory='queue'"),
+    ({"memory": "deque", "memory_depth": 9}, "memory_depth=9 does not go with memory='deque'"),
+    ({"memory": "superposition", "max_pop": 2}, "max_pop=2 does not go with memory='superposition'"),
+    (
+        {"memory": "multipop_superposition", "no_op": True},
+        "no_op=True does not go with memory='multipop_superposition'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), PAIRS)
+def test_pairs_that_do_not_go_together_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        tiny_config(**fields)
+
+
+def test_pairs_are_refused_when_a_model_is_made_of_a_changed_configuration():
+    config = tiny_config()
+    config.memory = "superposition"
+    with pytest.raises(ValueError, match="push_control='expected_value' does not go with memory='superposition'"):
+        StackRNNForCausalLM(config)
+
+
+def test_the_direct_controller_decides_its_size():
+    config = StackRNNConfig(controller="direct", embedding_size=5, memory="deque", memory_size=3)
+    assert config.hidden_size == 5 + 6
 
 
 def test_the_memory_decides_what_is_left_open():

@@ -58,6 +58,79 @@ def test_fused_run_equals_steps(kind, num_layers):
     torch.testing.assert_close(controller.run(inputs, state), by_steps)
 
 
+@pytest.mark.parametrize("kind", MODULES)
+def test_reading_into_the_hidden_state_equals_torch(kind):
+    """Suzgun et al. (2019), sections 3.1 and 3.2: a step of torch's cell from h + W r + b."""
+    config = tiny_config(controller=kind, num_layers=2, reading_entry="hidden_state")
+    controller = make_controller(config, 3).double()
+    module = MODULES[kind](5, 7, 2, batch_first=True).double()
+    weights = {k: v for k, v in controller.state_dict().items() if not k.endswith("_reading")}
+    module.load_state_dict(weights)
+    assert controller.weight_reading.shape == (7, 3)
+    inputs, readings = torch.randn(2, 6, 5, dtype=torch.float64), torch.randn(2, 6, 3, dtype=torch.float64)
+    outputs, _ = steps(controller, inputs, readings, controller.initial_state(2))
+    hidden = torch.zeros(2, 2, 7, dtype=torch.float64)
+    cell = torch.zeros_like(hidden)
+    for t in range(6):
+        added = readings[:, t] @ controller.weight_reading.T + controller.bias_reading
+        hidden = torch.stack((hidden[0] + added, hidden[1]))
+        output, last = module(inputs[:, t : t + 1], (hidden, cell) if kind == "lstm" else hidden)
+        hidden, cell = last if kind == "lstm" else (last, None)
+        torch.testing.assert_close(outputs[:, t : t + 1], output)
+
+
+def test_sigmoid_rnn_without_biases():
+    """Joulin & Mikolov (2015), eq. 5: h = sigmoid(U x + R h + P s)."""
+    controller = make_controller(tiny_config(controller="rnn_sigmoid", bias=False), 3)
+    assert set(dict(controller.named_parameters())) == {"weight_ih_l0", "weight_hh_l0", "weight_reading"}
+    x, r = torch.randn(2, 2, 5), torch.randn(2, 2, 3)
+    outputs, _ = steps(controller, x, r, controller.initial_state(2))
+    hidden = torch.zeros(2, 7)
+    for t in range(2):
+        of_input = x[:, t] @ controller.weight_ih_l0.T + r[:, t] @ controller.weight_reading.T
+        hidden = (of_input + hidden @ controller.weight_hh_l0.T).sigmoid()
+        torch.testing.assert_close(outputs[:, t], hidden)
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_skip_connections_give_the_input_to_every_layer(kind):
+    """Each layer is torch's, on the layer below and the input side by side."""
+    config = tiny_config(controller=kind, num_layers=3, input_skip_connections=True, memory="none")
+    controller = make_controller(config, 0).double()
+    inputs = torch.randn(2, 6, 5, dtype=torch.float64)
+    expected = inputs
+    for layer in range(3):
+        module = MODULES[kind](5 if layer == 0 else 7 + 5, 7, batch_first=True).double()
+        named = {name: getattr(controller, f"{name}_l{layer}") for name in ("weight_hh", "bias_ih", "bias_hh")}
+        weight = getattr(controller, f"weight_ih_l{layer}")
+        if layer:
+            weight = torch.cat((weight, getattr(controller, f"weight_skip_l{layer}")), dim=1)
+            expected = torch.cat((expected, inputs), dim=-1)
+        module.load_state_dict({f"{name}_l0": value for name, value in (named | {"weight_ih": weight}).items()})
+        expected, _ = module(expected)
+    outputs, state = steps(controller, inputs, inputs.new_zeros(2, 6, 0), controller.initial_state(2))
+    torch.testing.assert_close(outputs, expected)
+    torch.testing.assert_close(controller.run(inputs, controller.initial_state(2)), (outputs, state))
+
+
+def test_without_biases_equals_torch():
+    controller = make_controller(tiny_config(controller="lstm", num_layers=2, bias=False, memory="none"), 0)
+    module = nn.LSTM(5, 7, 2, bias=False, batch_first=True)
+    module.load_state_dict(controller.state_dict())
+    inputs = torch.randn(2, 6, 5)
+    torch.testing.assert_close(controller.run(inputs, controller.initial_state(2))[0], module(inputs)[0])
+
+
+def test_direct_controller():
+    """Hao et al. (2018), section 2.2: with its controls it is one linear layer on [x_t; r_{t-1}]."""
+    controller = make_controller(tiny_config(controller="direct", hidden_size=None), 3)
+    assert list(controller.parameters()) == []
+    x, r = torch.randn(2, 4, 5), torch.randn(2, 4, 3)
+    outputs, state = steps(controller, x, r, controller.initial_state(2))
+    assert torch.equal(outputs, torch.cat((x, r), dim=-1))
+    assert state == ()
+
+
 def test_nothing_is_fused_with_a_reading_or_a_linear_controller():
     inputs = torch.randn(1, 2, 5)
     for controller in (

@@ -2,24 +2,9 @@
 
 import pytest
 import torch
-from conftest import tiny_config
+from conftest import MEMORIES, tiny_config
 
 from stack_lm.memory import make_memory, map_tensors, memory_names
-
-# Each registered memory, in the settings that change what it computes.
-MEMORIES = [
-    {"memory": "none"},
-    {"memory": "stack"},
-    {"memory": "queue"},
-    {"memory": "deque"},
-    {"memory": "superposition"},
-    {"memory": "superposition", "no_op": True, "num_stacks": 2, "read_depth": 3, "empty_value": -1.0},
-    {"memory": "superposition", "memory_depth": 2, "memory_overflow": "truncate"},
-    {"memory": "multipop_superposition", "num_stacks": 2},
-    {"memory": "multipop_superposition", "max_pop": 1, "memory_depth": 3, "memory_overflow": "truncate"},
-    {"memory": "baby_ntm", "memory_depth": 4},
-    {"memory": "baby_ntm", "memory_depth": 1},
-]
 
 
 def make(fields):

@@ -1,0 +1,60 @@
+"""What every memory with every controller owes a user of transformers: saving, generation, padding, bfloat16."""
+
+import itertools
+
+import pytest
+import torch
+from conftest import CONTROLLERS, MEMORIES, tiny_config
+from transformers import AutoModelForCausalLM
+
+from stack_lm import StackRNNForCausalLM
+
+PAIRS = [{"controller": controller, **memory} for controller, memory in itertools.product(CONTROLLERS, MEMORIES)]
+PAIRS += [{"reading_entry": "hidden_state", "controller": "rnn", **memory} for memory in MEMORIES[1:]]
+
+
+def make_lm(fields):
+    """A model with large random weights, whose continuations differ from state to state."""
+    model = StackRNNForCausalLM(tiny_config(**fields))
+    for parameter in model.parameters():
+        parameter.data *= 3
+    return model.eval()
+
+
+@pytest.mark.parametrize("fields", PAIRS, ids=str)
+def test_saved_and_loaded_it_computes_the_same(fields, tmp_path):
+    model = make_lm(fields)
+    model.save_pretrained(tmp_path)
+    loaded, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    batch = torch.randint(1, 23, (2, 6))
+    assert torch.equal(loaded(batch).logits, model(batch).logits)
+
+
+@pytest.mark.parametrize("fields", PAIRS, ids=str)
+def test_generation_carries_the_state(fields):
+    model = make_lm(fields)
+    prompts = [torch.randint(1, 23, (1, n)) for n in (4, 2)]
+    batch = torch.cat((prompts[0], torch.nn.functional.pad(prompts[1], (2, 0))))
+    generated = model.generate(batch, attention_mask=(batch != 0).long(), max_new_tokens=4, do_sample=False)
+    for row, prompt in zip(generated, prompts, strict=True):
+        for _ in range(4):
+            prompt = torch.cat((prompt, model(prompt).logits[:, -1:].argmax(-1)), dim=1)
+        assert row[4:].tolist() == prompt[0, -4:].tolist()
+
+
+@pytest.mark.parametrize("fields", [{"controller": "lstm", **memory} for memory in MEMORIES], ids=str)
+def test_bfloat16_and_autocast(fields):
+    model = StackRNNForCausalLM(tiny_config(**fields))
+    batch = torch.randint(1, 23, (2, 6))
+    exact = model(batch, labels=batch).loss
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs = model(batch, labels=batch, output_actions=True)
+    torch.testing.assert_close(outputs.loss, exact, rtol=0.03, atol=0)
+    outputs.loss.backward()
+    outputs = model.to(torch.bfloat16)(batch, labels=batch, output_actions=True)
+    torch.testing.assert_close(outputs.loss.float(), exact, rtol=0.03, atol=0)
+    outputs.loss.backward()
+    for name in {"operation", "depth", "total_strength", "push_strength"} & set(outputs.actions):
+        assert outputs.actions[name].dtype == torch.float32
