@@ -14,7 +14,7 @@ from transformers import AutoConfig
 from .configuration_stack_rnn import StackRNNConfig
 
 if TYPE_CHECKING:
-    from .cell import StackRNNCell
+    from .cell import StackRNNCell, explain_backend
     from .modeling_stack_rnn import (
         StackRNNCache,
         StackRNNForCausalLM,
@@ -38,6 +38,7 @@ _HOMES = {
     "ModelScorer": "scoring",
     "SentenceModel": "trace",
     "Trace": "trace",
+    "explain_backend": "cell",
     "train_word_tokenizer": "tokenization",
 }
 
@@ -59,5 +60,6 @@ __all__ = [
     "StackRNNModel",
     "Trace",
     "__version__",
+    "explain_backend",
     "train_word_tokenizer",
 ]

@@ -1,16 +1,18 @@
 """The recurrent cell: a controller, its controls and a memory.
 
-`step` defines it; `scan` runs a sequence. The reading of step t enters the controller at step t + 1, so the cell, not
-the memory alone, is the unit that runs over a sequence.
+`step` defines it; `scan` runs a sequence, step by step or in compiled code (see `stack_lm.kernels`). The reading of
+step t enters the controller at step t + 1, so the cell, not the memory alone, is the unit that runs over a sequence.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from . import kernels
 from .controllers import ControllerState, make_controller
 from .controls import Controls
 from .memory import make_memory, map_tensors
@@ -68,10 +70,15 @@ class StackRNNCell(nn.Module):
 
     Args:
         config: sizes, controller, memory and controls.
+
+    Attributes:
+        scan_backend: what runs `scan`: "auto", "reference", "numba" or "triton"; None leaves it to the environment
+            variable STACK_LM_SCAN_BACKEND, and without that is "auto".
     """
 
     def __init__(self, config: StackRNNConfig) -> None:
         super().__init__()
+        self.scan_backend: str | None = None
         self.memory = make_memory(config)
         self.controller = make_controller(config, self.memory.reading_size)
         self.controls = Controls.from_config(config, self.memory)
@@ -133,10 +140,36 @@ class StackRNNCell(nn.Module):
             mask: [B, T] bool, False at padding. A padded step leaves the whole state as it is; its output is zeros.
             output_actions: collect the actions.
             output_layers: collect the outputs of every controller layer.
+
+        Raises:
+            ValueError: if `scan_backend` names a backend that cannot run this.
         """
-        batch_size, length = inputs.shape[:2]
+        batch_size = inputs.shape[0]
         if state is None:
             state = self.initial_state(batch_size)
+        else:
+            state = state._replace(memory=self.memory.compact(state.memory, inputs.shape[1]))
+        backend, _ = kernels.choose(
+            self, inputs.device, inputs.dtype, has_mask=mask is not None, all_layers=output_layers
+        )
+        if backend == "reference":
+            return self._reference_scan(inputs, state, mask, output_actions, output_layers)
+        outputs, last = kernels.load(backend).scan(self, inputs, state, mask)
+        actions = self._actions_over(outputs, state, mask) if output_actions else Actions()
+        return Scan(outputs, (outputs,) if output_layers else None, actions, last)
+
+    def _actions_over(self, outputs: Tensor, state: CellState, mask: Tensor | None) -> Actions:
+        """What the controller did at each step, from its outputs [B, T, H]."""
+        given, distributions = self.controls(outputs.flatten(0, 1))
+        emitted = {f.name: getattr(given, f.name) for f in self.memory.actions if f.kind != "value"} | distributions
+        actions = Actions({name: part.unflatten(0, outputs.shape[:2]) for name, part in emitted.items()})
+        actions = _blank(actions, mask)
+        return Actions(actions | self.memory.measure_over(state.memory, actions, mask))
+
+    def _reference_scan(
+        self, inputs: Tensor, state: CellState, mask: Tensor | None, output_actions: bool, output_layers: bool
+    ) -> Scan:
+        length = inputs.shape[1]
         if not self.memory.actions and mask is None and not output_layers:
             fused = self.controller.run(inputs, state.controller)
             if fused is not None:
@@ -155,9 +188,45 @@ class StackRNNCell(nn.Module):
         if output_actions:
             collected = Actions({name: torch.stack([a[name] for a in actions], dim=1) for name in actions[0]})
         if mask is not None:
-            padding = ~mask
-            stacked = tuple(layer.masked_fill(padding.unsqueeze(-1), 0) for layer in stacked)
-            for name in collected.keys() - self.memory.measure(state.memory).keys():
-                values = collected[name]
-                collected[name] = values.masked_fill(padding.view(*mask.shape, *[1] * (values.dim() - 2)), 0)
+            stacked = tuple(layer.masked_fill(~mask.unsqueeze(-1), 0) for layer in stacked)
+            measured = self.memory.measure(state.memory)
+            collected.update(_blank({name: part for name, part in collected.items() if name not in measured}, mask))
         return Scan(stacked[-1], stacked if output_layers else None, collected, state)
+
+
+def _blank(actions: Mapping[str, Tensor], mask: Tensor | None) -> Actions:
+    """Actions [B, T, ...] with zeros at padding."""
+    if mask is None:
+        return Actions(actions)
+    return Actions(
+        {name: part.masked_fill(~mask.view(*mask.shape, *[1] * (part.dim() - 2)), 0) for name, part in actions.items()}
+    )
+
+
+def set_scan_backend(model: nn.Module, name: str) -> None:
+    """Have all cells of a model run their scans on a backend: "auto", "reference", "numba" or "triton".
+
+    Raises:
+        ValueError: for another name. Whether the backend can run is found out by the scan.
+    """
+    kernels.check_name(name)
+    for module in model.modules():
+        if isinstance(module, StackRNNCell):
+            module.scan_backend = name
+
+
+def explain_backend(model: nn.Module) -> str:
+    """Which backend runs the scans of a model where it is now, and why: one line for each that differs.
+
+    Raises:
+        ValueError: if the model has no cell, or is set to a backend that cannot run.
+    """
+    lines: dict[str, None] = {}
+    for module in model.modules():
+        if isinstance(module, StackRNNCell):
+            weight = next(module.parameters(), torch.empty(0))
+            name, reason = kernels.choose(module, weight.device, weight.dtype)
+            lines[f"{name}: {reason}"] = None
+    if not lines:
+        raise ValueError(f"a {type(model).__name__} has no StackRNNCell, and so no scan")
+    return "\n".join(lines)

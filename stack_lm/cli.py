@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import __version__, demo
+from . import __version__, demo, warmup
 from .console import quiet_libraries, run_command
 from .eval import commands as eval_commands
 from .parsing import commands as parsing_commands
@@ -25,6 +25,7 @@ def make_parser() -> argparse.ArgumentParser:
     demo.add_commands(subparsers)
     parsing_commands.add_commands(subparsers)
     eval_commands.add_commands(subparsers)
+    warmup.add_commands(subparsers)
     return parser
 
 

@@ -21,7 +21,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast, SequenceClassi
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 
-from .cell import Actions, CellState, Scan, StackRNNCell
+from .cell import Actions, CellState, Scan, StackRNNCell, set_scan_backend
 from .configuration_stack_rnn import StackRNNConfig
 from .memory import map_tensors
 
@@ -137,6 +137,25 @@ class StackRNNPreTrainedModel(PreTrainedModel):
     _is_stateful = True
     _no_split_modules = ["StackRNNCell"]  # noqa: RUF012
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, scan_backend: str | None = None, **kwargs: Any) -> Any:
+        """transformers' `from_pretrained`, which also takes the backend of the scan (see `set_scan_backend`)."""
+        result = super().from_pretrained(*args, **kwargs)
+        if scan_backend is not None:
+            model = result[0] if isinstance(result, tuple) else result  # with the loading info, if that was asked for
+            model.set_scan_backend(scan_backend)
+        return result
+
+    def set_scan_backend(self, name: str) -> None:
+        """Run the scan on "auto" (the fastest that can), "reference", "numba" (CPU) or "triton" (GPU).
+
+        It is a matter of the process, not of the model: it is not saved.
+
+        Raises:
+            ValueError: for another name. Whether the backend can run is found out by the scan.
+        """
+        set_scan_backend(self, name)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -14,11 +14,12 @@ FOLDERS = {"stack_lm": ROOT / "stack_lm", "stack_lm.parsing": ROOT / "parsing", 
 # Who may import whom, from the outside in: a module may import those of its own row and of the rows below.
 LAYERS = [
     ["cli"],
-    ["demo"],
+    ["demo", "warmup"],
     ["parsing.commands", "eval.commands"],
     ["training", "scoring"],
     ["modeling_stack_rnn"],
     ["cell"],
+    ["kernels"],
     ["controllers", "controls"],
     ["memory"],
     ["configuration_stack_rnn"],

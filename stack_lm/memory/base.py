@@ -124,6 +124,26 @@ class Memory(ABC):
         """What can be told of a state, by name, each [B]: reported beside the actions of the step."""
         return {}
 
+    def measure_over(self, state: Any, actions: Mapping[str, Tensor], mask: Tensor | None) -> dict[str, Tensor]:
+        """`measure` after each step of a sequence, from the actions alone: [B, T] each.
+
+        For memories that have a compiled scan, which keeps no states between the steps.
+
+        Args:
+            state: before the first step.
+            actions: by name, [B, T]; zeros at padding.
+            mask: [B, T] bool, False at padding, or None.
+        """
+        raise NotImplementedError(f"{type(self).__name__} tells nothing from its actions alone")
+
+    def compact(self, state: Any, steps: int) -> Any:
+        """A state that acts as this one does, perhaps smaller; the same one where gradients go to it.
+
+        Args:
+            steps: how many steps it is about to take, so that the effort is in proportion.
+        """
+        return state
+
     def check(self, state: Any, actions: Any) -> None:
         """Find arguments of `step` that cannot be meant; see there."""
         for given, kind, what in ((state, self.state_type, "state"), (actions, self.action_type, "actions")):

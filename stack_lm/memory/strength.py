@@ -16,6 +16,7 @@ relu'(0) = 0. (`torch.minimum` would split the gradient in halves.)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
 
 End = Literal["top", "bottom"]
+
+_COMPACT_EVERY = 32  # elements
 
 STRENGTH_SETTINGS = {
     "memory_size": 16,
@@ -159,6 +162,34 @@ class StrengthMemory(Memory):
     def measure(self, state: StackState) -> dict[str, Tensor]:
         """`total_strength` [B]: the sum of all strengths in the memory, in elements."""
         return {"total_strength": state.strengths.sum(-1)}
+
+    def measure_over(self, state: StackState, actions: Mapping[str, Tensor], mask: Tensor | None) -> dict[str, Tensor]:
+        """`total_strength` [B, T]: a pop takes what it can, a push adds to it."""
+        total = state.strengths.sum(-1)
+        names = ("push_strength_top", "push_strength_bottom") if self.pushes_at_bottom else ("push_strength",)
+        pushed = torch.stack([actions[name] for name in names]).sum(0)
+        popped = torch.stack([actions[name.replace("push", "pop")] for name in names]).sum(0)
+        totals = []
+        for push, pop in zip(pushed.unbind(1), popped.unbind(1), strict=True):
+            total = torch.relu(total - pop) + push
+            totals.append(total)
+        return {"total_strength": torch.stack(totals, dim=1)}
+
+    def compact(self, state: StackState, steps: int) -> StackState:
+        """Only the elements that live, in order, with the top last; sequences with fewer have dead ones below.
+
+        Looking for them waits for a GPU, so single steps look only now and then.
+        """
+        n = state.strengths.shape[1]
+        if n < _COMPACT_EVERY or (steps == 1 and n % _COMPACT_EVERY):
+            return state
+        if state.values.requires_grad or state.strengths.requires_grad:
+            return state
+        living = state.strengths != 0
+        most = int(living.sum(1).max())
+        order = living.to(torch.int8).argsort(dim=1, stable=True)[:, n - most :]
+        values = state.values.gather(1, order.unsqueeze(-1).expand(-1, -1, self.size))
+        return StackState(values, state.strengths.gather(1, order))
 
     def check(self, state: StackState, actions: Any) -> None:
         super().check(state, actions)

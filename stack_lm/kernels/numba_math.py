@@ -1,0 +1,114 @@
+"""Exponentials that LLVM vectorises, in float32 and float64, to a unit or two in the last place.
+
+NaN stays NaN: comparisons are written so that it is never replaced by a bound.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numba.extending import intrinsic, overload
+
+# How all kernels are compiled. Contraction to fused multiply-adds is welcome; reassociation is not, since it would undo
+# the rounding trick below. Python's own rules for division would put a branch into every loop.
+FAST = {"contract", "nsz"}
+COMPILE: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy"}
+
+# exp(x) = 2^n exp(r) with |r| <= ln(2) / 2. The Taylor series of exp(r) - 1 is then exact to rounding after this many
+# terms.
+_TERMS = {"float32": 7, "float64": 13}
+# Adding and subtracting 1.5 * 2^(mantissa bits) rounds to a whole number, whose bits then are the sum's lowest.
+_ROUND = {"float32": 1.5 * 2.0**23, "float64": 1.5 * 2.0**52}
+_BIAS_SHIFT = {"float32": (127, 23), "float64": (1023, 52)}
+# Beyond these exp over- or underflows.
+_LIMITS = {"float32": (-87.0, 88.0), "float64": (-708.0, 709.0)}
+# ln(2) in two parts, of which the first has zeros at its end, so that n times it is exact.
+_LN2_HIGH = {"float32": float(np.float32(0.693359375)), "float64": float.fromhex("0x1.62e42fefa0000p-1")}
+_LN2_LOW = {name: float(np.longdouble("0.693147180559945309417232121458") - high) for name, high in _LN2_HIGH.items()}
+
+
+@intrinsic
+def _power_of_two_intrinsic(typingctx: Any, rounded: Any) -> Any:
+    """2^n, where `rounded` is n plus the rounding constant."""
+    name = str(rounded)
+    bias, shift = _BIAS_SHIFT[name]
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        width = ir.IntType(32 if name == "float32" else 64)
+        bits = builder.bitcast(arguments[0], width)
+        exponent = builder.shl(builder.add(bits, ir.Constant(width, bias)), ir.Constant(width, shift))
+        return builder.bitcast(exponent, arguments[0].type)
+
+    return rounded(rounded), codegen
+
+
+_power_of_two: Any = _power_of_two_intrinsic  # its first parameter is Numba's own
+
+
+def _expm1_parts(x: Any) -> Any:
+    """2^n and exp(r) - 1, with exp(x) = 2^n exp(r)."""
+    raise AssertionError("compiled code only")
+
+
+@overload(_expm1_parts, jit_options={"fastmath": FAST, "error_model": "numpy"})
+def _expm1_parts_overload(x: Any) -> Any:
+    name = str(x)
+    real = np.float32 if name == "float32" else np.float64
+    low, high = (real(limit) for limit in _LIMITS[name])
+    to_base_two, constant = real(1 / math.log(2)), real(_ROUND[name])
+    ln2_high, ln2_low = real(_LN2_HIGH[name]), real(_LN2_LOW[name])
+    coefficients = tuple(real(1 / math.factorial(k)) for k in range(_TERMS[name], 0, -1))
+    if name == "float32":
+        c7, c6, c5, c4, c3, c2, c1 = coefficients
+
+        def parts32(x: Any) -> Any:
+            x = low if x < low else x
+            x = high if x > high else x
+            rounded = x * to_base_two + constant
+            n = rounded - constant
+            r = (x - n * ln2_high) - n * ln2_low
+            series = ((((((c7 * r + c6) * r + c5) * r + c4) * r + c3) * r + c2) * r + c1) * r
+            return _power_of_two(rounded), series
+
+        return parts32
+    d13, d12, d11, d10, d9, d8, d7, d6, d5, d4, d3, d2, d1 = coefficients
+
+    def parts64(x: Any) -> Any:
+        x = low if x < low else x
+        x = high if x > high else x
+        rounded = x * to_base_two + constant
+        n = rounded - constant
+        r = (x - n * ln2_high) - n * ln2_low
+        top = (((((d13 * r + d12) * r + d11) * r + d10) * r + d9) * r + d8) * r + d7
+        series = ((((((top * r + d6) * r + d5) * r + d4) * r + d3) * r + d2) * r + d1) * r
+        return _power_of_two(rounded), series
+
+    return parts64
+
+
+@njit(**COMPILE)
+def exp(x: Any) -> Any:
+    """exp(x), to a unit or two in the last place."""
+    power, series = _expm1_parts(x)
+    return power * series + power
+
+
+@njit(**COMPILE)
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    one = type(x)(1)
+    return one / (one + exp(-x))
+
+
+@njit(**COMPILE)
+def tanh(x: Any) -> Any:
+    """tanh(x) = e / (e + 2) with e = exp(2 x) - 1, which keeps its precision near zero."""
+    power, series = _expm1_parts(x + x)
+    one = type(x)(1)
+    e = power * series + (power - one)
+    # For large x the fraction of two huge numbers is 1 as it should be; exp was kept finite above.
+    return e / (e + (one + one))

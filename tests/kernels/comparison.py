@@ -1,0 +1,79 @@
+"""A compiled scan beside the reference: the same cell, inputs and state, and how far the two are apart."""
+
+import torch
+
+from stack_lm import StackRNNConfig
+from stack_lm.cell import StackRNNCell
+from stack_lm.memory import map_tensors
+
+
+def make_cell(dtype=torch.float64, *, spread=2.0, seed=0, **fields):
+    """A small cell of odd sizes whose weights are larger than at the start of training, so that actions differ."""
+    torch.manual_seed(seed)
+    sizes = {"vocab_size": 5, "embedding_size": 5, "hidden_size": 7}
+    if fields.get("memory") != "none":
+        sizes["memory_size"] = 3
+    cell = StackRNNCell(StackRNNConfig(**sizes | fields)).to(dtype)
+    with torch.no_grad():
+        for parameter in cell.parameters():
+            parameter.mul_(spread)
+    return cell
+
+
+def leaves(tree):
+    """The tensors of nested tuples."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    return [leaf for part in tree or () for leaf in leaves(part)]
+
+
+def random_state(cell, batch_size, dtype, steps=4):
+    """A state that some steps have led to, as leaves that want gradients."""
+    inputs = torch.randn(batch_size, steps, cell.controller.weight_ih_l0.shape[1], dtype=dtype)
+    cell.scan_backend = "reference"
+    with torch.no_grad():
+        state = cell.scan(inputs).state
+    return map_tensors(lambda tensor: tensor.detach().clone().requires_grad_(), state)
+
+
+def living(state):
+    """A state without what dead elements hold, which no step can ever see."""
+    strengths = getattr(state.memory, "strengths", None)
+    if strengths is None:
+        return state
+    values = state.memory.values.masked_fill(strengths.unsqueeze(-1) == 0, 0)
+    return state._replace(memory=state.memory._replace(values=values))
+
+
+def compare(cell, inputs, backend, state=None, mask=None):
+    """Largest differences of a backend from the reference.
+
+    Returns:
+        Of outputs, actions and last states, and of all gradients (inputs, parameters, first state); relative to each
+        one's largest entry where that is above 1.
+    """
+    inputs = inputs.detach().clone().requires_grad_()
+    wanted = [inputs, *cell.parameters(), *(leaf for leaf in leaves(state) if leaf.requires_grad)]
+    found, gradients = [], []
+    for name in ("reference", backend):
+        cell.scan_backend = name
+        scan = cell.scan(inputs, state, mask, output_actions=True)
+        results = [scan.outputs, *leaves(living(scan.state)), *(part for _, part in sorted(scan.actions.items()))]
+        results = [result.detach() for result in results if result.numel()]
+        differentiated = [scan.outputs, *leaves(living(scan.state))]
+        torch.manual_seed(5)
+        loss = sum(
+            (part * torch.randn(part.shape, dtype=part.dtype, device=part.device)).sum() for part in differentiated
+        )
+        gradients.append(torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True))
+        found.append(results)
+    assert [part.shape for part in found[0]] == [part.shape for part in found[1]]
+    return _furthest(*found), _furthest(*gradients)
+
+
+def _furthest(expected, found):
+    return max(
+        float((a - b).abs().max() / max(1.0, float(a.abs().max())))
+        for a, b in zip(expected, found, strict=True)
+        if a.numel()
+    )

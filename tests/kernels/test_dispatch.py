@@ -1,0 +1,166 @@
+"""Which backend runs, who says so, and that nothing of it stays in a model."""
+
+import json
+
+import pytest
+import torch
+from comparison import make_cell
+from conftest import tiny_config
+
+import stack_lm
+from stack_lm import StackRNNForCausalLM, kernels
+from stack_lm.cell import explain_backend
+from stack_lm.cli import main
+from stack_lm.errors import InputError
+from stack_lm.memory import StackState
+
+
+def make_model(**fields):
+    return StackRNNForCausalLM(tiny_config(**fields)).eval()
+
+
+@pytest.fixture(autouse=True)
+def _no_variable(monkeypatch):
+    monkeypatch.delenv(kernels.VARIABLE, raising=False)
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
+def test_numba_is_the_default_on_a_cpu(memory):
+    assert stack_lm.explain_backend(make_model(memory=memory)) == "numba: the fastest on cpu"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"memory": "superposition"}, "the memory is 'superposition'"),
+        ({"controller": "rnn_sigmoid"}, "the controller is a SigmoidElmanController"),
+        ({"controller": "direct"}, "the controller is a DirectController"),
+        ({"num_layers": 2, "input_skip_connections": True}, "skip connections"),
+        ({"reading_entry": "hidden_state"}, "the reading enters the hidden_state"),
+    ],
+)
+def test_what_it_cannot_run_the_reference_runs_and_a_named_backend_refuses(fields, reason):
+    model = make_model(**fields)
+    explained = explain_backend(model)
+    assert explained.startswith("reference: numba cannot run this: ")
+    assert reason in explained
+    model.set_scan_backend("numba")
+    with pytest.raises(ValueError, match="scan_backend='numba', as set, cannot run this: .*" + reason):
+        model(torch.ones(1, 2, dtype=torch.long))
+    model.set_scan_backend("auto")
+    model(torch.ones(1, 2, dtype=torch.long))
+
+
+def test_a_plain_lstm_is_torchs_own():
+    assert explain_backend(make_model(memory="none")) == "reference: without a memory it is torch's own lstm"
+
+
+def test_bfloat16_and_mixed_numbers_go_to_the_reference():
+    model = make_model().to(torch.bfloat16)
+    assert "all float32 or all float64; the inputs are bfloat16" in explain_backend(model)
+    model(torch.ones(1, 2, dtype=torch.long))
+
+
+def test_another_device():
+    assert explain_backend(make_model().to("meta")) == "reference: no compiled scan runs on meta"
+
+
+def test_a_backend_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(kernels, "find_spec", lambda name: None)
+    model = make_model()
+    assert "numba is not installed (pip install numba)" in explain_backend(model)
+    model.set_scan_backend("triton")
+    with pytest.raises(ValueError, match="triton is not installed"):
+        explain_backend(model)
+
+
+def test_the_environment_names_one(monkeypatch):
+    model = make_model()
+    monkeypatch.setenv(kernels.VARIABLE, "reference")
+    assert explain_backend(model) == f"reference: as {kernels.VARIABLE} says"
+    model.set_scan_backend("numba")
+    assert explain_backend(model) == "numba: as set"
+    monkeypatch.setenv(kernels.VARIABLE, "fast")
+    with pytest.raises(InputError, match="STACK_LM_SCAN_BACKEND='fast' is no backend; there are auto, reference"):
+        explain_backend(make_model())
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match="must be one of auto, reference, numba, triton; got 'fast'"):
+        make_model().set_scan_backend("fast")
+
+
+def test_a_model_without_a_cell_has_no_backend():
+    with pytest.raises(ValueError, match="a Linear has no StackRNNCell"):
+        explain_backend(torch.nn.Linear(2, 2))
+
+
+def test_outputs_of_all_layers_come_from_the_reference():
+    model = make_model(num_layers=2)
+    ids = torch.ones(1, 4, dtype=torch.long)
+    assert len(model(ids, output_hidden_states=True).hidden_states) == 3
+    model.set_scan_backend("numba")
+    with pytest.raises(ValueError, match="those of all layers were asked for"):
+        model(ids, output_hidden_states=True)
+
+
+def test_from_pretrained_takes_it_and_nothing_keeps_it(tmp_path):
+    make_model().save_pretrained(tmp_path)
+    saved = (tmp_path / "config.json").read_text()
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, scan_backend="reference")
+    assert explain_backend(model) == "reference: as set"
+    model.save_pretrained(tmp_path / "again")
+    assert (tmp_path / "again" / "config.json").read_text() == saved
+    assert explain_backend(AutoModelForCausalLM.from_pretrained(tmp_path / "again")) == "numba: the fastest on cpu"
+    with pytest.raises(ValueError, match="must be one of"):
+        StackRNNForCausalLM.from_pretrained(tmp_path, scan_backend="fast")
+    _, info = StackRNNForCausalLM.from_pretrained(tmp_path, scan_backend="reference", output_loading_info=True)
+    assert not info["missing_keys"]
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+def test_single_steps_keep_living_elements_only(memory, backend):
+    cell = make_cell(memory=memory, push_control=1.0, pop_control=1.25, spread=1.0)
+    cell.scan_backend = backend
+    inputs = torch.randn(3, 150, 5, dtype=torch.float64)
+    with torch.no_grad():
+        whole = cell.scan(inputs)
+        state, outputs = None, []
+        for step in inputs.split(1, dim=1):
+            scan = cell.scan(step, state)
+            state = scan.state
+            outputs.append(scan.outputs)
+    assert torch.allclose(torch.cat(outputs, dim=1), whole.outputs, atol=1e-10)
+    assert state.memory.strengths.shape[1] < 40 < whole.state.memory.strengths.shape[1]
+
+
+def test_compacting_keeps_the_order_and_leaves_gradients_alone():
+    memory = make_cell(torch.float32).memory
+    strengths = torch.zeros(2, 40)
+    strengths[0, [3, 20, 39]] = torch.tensor([1.0, 2.0, 3.0])
+    strengths[1, 7] = 4.0
+    values = torch.arange(40.0).view(1, 40, 1).expand(2, 40, 3)
+    state = memory.compact(StackState(values, strengths), 5)
+    assert state.strengths.tolist() == [[1, 2, 3], [0, 0, 4]]
+    assert state.values[0, :, 0].tolist() == [3, 20, 39]
+    assert state.values[1, -1, 0] == 7
+    held = StackState(values, strengths.requires_grad_())
+    assert memory.compact(held, 5) is held
+
+
+@pytest.mark.parametrize("arguments", [[], ["--backend", "reference"]])
+def test_warmup(arguments, capsys):
+    assert main(["warmup", "--json", *arguments]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["backend"] == ("reference" if arguments else "numba")
+    assert set(result["seconds"]) == {"float32", "float64"}
+
+
+def test_warmup_on_a_device_that_is_not_there(capsys):
+    assert main(["warmup", "--device", "nowhere"]) == 2
+    error = capsys.readouterr().err
+    assert "nowhere" in error
+    assert error.count("\n") == 1
