@@ -15,6 +15,7 @@ from .configuration_stack_rnn import StackRNNConfig
 
 if TYPE_CHECKING:
     from .cell import StackRNNCell
+    from .modeling_per_step import StackRNNForKHotPrediction, StackRNNForTokenClassification
     from .modeling_stack_rnn import (
         StackRNNCache,
         StackRNNForCausalLM,
@@ -33,7 +34,9 @@ _HOMES = {
     "StackRNNCell": "cell",
     "StackRNNCache": "modeling_stack_rnn",
     "StackRNNForCausalLM": "modeling_stack_rnn",
+    "StackRNNForKHotPrediction": "modeling_per_step",
     "StackRNNForSequenceClassification": "modeling_stack_rnn",
+    "StackRNNForTokenClassification": "modeling_per_step",
     "StackRNNModel": "modeling_stack_rnn",
     "ModelScorer": "scoring",
     "SentenceModel": "trace",
@@ -55,7 +58,9 @@ __all__ = [
     "StackRNNCell",
     "StackRNNConfig",
     "StackRNNForCausalLM",
+    "StackRNNForKHotPrediction",
     "StackRNNForSequenceClassification",
+    "StackRNNForTokenClassification",
     "StackRNNModel",
     "Trace",
     "__version__",

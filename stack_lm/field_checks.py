@@ -13,6 +13,7 @@ STRENGTH_CONTROLS = ("sigmoid", "expected_value")
 CHOICE_CONTROLS = ("softmax", "softmax_temperature", "gumbel_softmax")
 OVERFLOWS = ("raise", "truncate")
 READING_ENTRIES = ("input", "hidden_state")
+INPUT_ENCODINGS = ("embedding", "one_hot")
 VALUE_ACTIVATIONS = ("tanh", "sigmoid")
 
 
@@ -119,8 +120,10 @@ MEMORY_CHECKS: dict[str, Callable[[str, Any], Any]] = {
 }
 FIELD_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "vocab_size": _integer(1),
-    "embedding_size": _integer(1),
+    "input_encoding": _choice(INPUT_ENCODINGS),
+    "embedding_size": _optional(_integer(1)),
     "hidden_size": _optional(_integer(1)),
+    "output_size": _optional(_integer(1), " or None"),
     "num_layers": _integer(1),
     "controller": _choice(CONTROLLERS),
     "learn_initial_state": _boolean,
@@ -132,6 +135,7 @@ FIELD_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "embedding_dropout": _probability,
     "hidden_dropout": _probability,
     "output_dropout": _probability,
+    "prediction_threshold": _probability,
     "tie_word_embeddings": _boolean,
     "use_cache": _boolean,
     "pad_token_id": _token_id,

@@ -17,6 +17,7 @@ LAYERS = [
     ["demo"],
     ["parsing.commands", "eval.commands"],
     ["training", "scoring"],
+    ["modeling_per_step"],
     ["modeling_stack_rnn"],
     ["cell"],
     ["controllers", "controls"],
