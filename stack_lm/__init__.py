@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         StackRNNModel,
     )
     from .scoring import ModelScorer
+    from .temperature import TemperatureSchedule
     from .tokenization import train_word_tokenizer
     from .trace import SentenceModel, Trace
 
@@ -40,6 +41,7 @@ _HOMES = {
     "StackRNNModel": "modeling_stack_rnn",
     "ModelScorer": "scoring",
     "SentenceModel": "trace",
+    "TemperatureSchedule": "temperature",
     "Trace": "trace",
     "train_word_tokenizer": "tokenization",
 }
@@ -62,6 +64,7 @@ __all__ = [
     "StackRNNForSequenceClassification",
     "StackRNNForTokenClassification",
     "StackRNNModel",
+    "TemperatureSchedule",
     "Trace",
     "__version__",
     "train_word_tokenizer",

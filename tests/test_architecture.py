@@ -19,7 +19,7 @@ LAYERS = [
     ["training", "scoring"],
     ["modeling_per_step"],
     ["modeling_stack_rnn"],
-    ["cell"],
+    ["cell", "temperature"],
     ["controllers", "controls"],
     ["memory"],
     ["configuration_stack_rnn"],
