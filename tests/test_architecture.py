@@ -25,7 +25,7 @@ LAYERS = [
     ["configuration_stack_rnn"],
     ["field_checks"],
     ["plots", "parsing", "eval", "tokenization", "data", "config_files", "console"],
-    ["atomic", "trace"],
+    ["atomic", "state_dicts", "trace"],
     ["errors"],
 ]
 
