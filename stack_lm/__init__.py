@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import AutoConfig
 
+from .configuration_buffered import BufferedStackRNNConfig
 from .configuration_stack_rnn import StackRNNConfig
 
 if TYPE_CHECKING:
     from .cell import StackRNNCell
+    from .modeling_buffered import BufferedStackRNNForTransduction
     from .modeling_per_step import StackRNNForKHotPrediction, StackRNNForTokenClassification
     from .modeling_stack_rnn import (
         StackRNNCache,
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
+AutoConfig.register(BufferedStackRNNConfig.model_type, BufferedStackRNNConfig, exist_ok=True)
 
 _HOMES = {
+    "BufferedStackRNNForTransduction": "modeling_buffered",
     "StackRNNCell": "cell",
     "StackRNNCache": "modeling_stack_rnn",
     "StackRNNForCausalLM": "modeling_stack_rnn",
@@ -54,6 +58,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "BufferedStackRNNConfig",
+    "BufferedStackRNNForTransduction",
     "ModelScorer",
     "SentenceModel",
     "StackRNNCache",

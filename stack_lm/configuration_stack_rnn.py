@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers import GenerationConfig, PreTrainedConfig
 
@@ -94,6 +95,7 @@ class StackRNNConfig(PreTrainedConfig):
     model_type = "stack_rnn"
     attribute_map = {"num_hidden_layers": "num_layers"}  # noqa: RUF012 - the base class's own idiom
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
+    checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = FIELD_CHECKS  # a subclass has more
 
     vocab_size: int = 10_000
     input_encoding: str = "embedding"
@@ -142,7 +144,7 @@ class StackRNNConfig(PreTrainedConfig):
         unknown = sorted(key for key in kwargs if key not in known and not key.startswith("_"))
         if unknown:
             raise ValueError(
-                f"StackRNNConfig has no field {unknown[0]!r}; its fields are {', '.join(sorted(FIELD_CHECKS))}"
+                f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {', '.join(sorted(self.checks))}"
             )
         super().__post_init__(**kwargs)
         self.complete()
@@ -225,6 +227,6 @@ class StackRNNConfig(PreTrainedConfig):
             raise ValueError(f"{name} must be {only} with {reason}; got {value}")
 
     def __setattr__(self, key: str, value: Any) -> None:
-        if key in FIELD_CHECKS:
-            value = FIELD_CHECKS[key](key, value)
+        if key in self.checks:
+            value = self.checks[key](key, value)
         super().__setattr__(key, value)

@@ -142,3 +142,13 @@ FIELD_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "bos_token_id": _token_id,
     "eos_token_id": _token_id,
 }
+# What `BufferedStackRNNConfig` has besides.
+BUFFER_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "target_vocab_size": _optional(_integer(1), " or None"),
+    "input_pop_control": _strength_control,
+    "output_push_control": _strength_control,
+    "max_input_pop": _integer(1),
+    "max_output_push": _integer(1),
+    "steps_per_token": _integer(0),
+    "extra_steps": _integer(0),
+}

@@ -224,17 +224,10 @@ class StackRNNModel(StackRNNPreTrainedModel):
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
-        if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)
-            if self.config.input_encoding == "one_hot":
-                inputs_embeds = inputs_embeds.to(next(self.parameters(), torch.empty(0)).dtype)
+        inputs_embeds = self.embed(input_ids, inputs_embeds)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         batch_size, length = inputs_embeds.shape[:2]
-        if length == 0:
-            raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
         state = self._state_of(past_key_values, batch_size)
         mask = self._step_mask(attention_mask, batch_size, length)
         scan = self._scan(
@@ -248,16 +241,35 @@ class StackRNNModel(StackRNNPreTrainedModel):
             past_key_values = StackRNNCache()
         if past_key_values is not None:
             past_key_values.update_state(scan.state, length)
-        hidden = scan.outputs
-        if self.output_layer is not None:
-            hidden = torch.tanh(self.output_layer(hidden))
-            hidden = hidden if mask is None else hidden.masked_fill(~mask.unsqueeze(-1), 0)
+        hidden = self.transform(scan.outputs)
+        if self.output_layer is not None and mask is not None:
+            hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
         return StackRNNModelOutput(
             last_hidden_state=hidden,
             past_key_values=past_key_values,
             hidden_states=(inputs_embeds, *scan.layers) if scan.layers is not None else None,
             actions=scan.actions if output_actions else None,
         )
+
+    def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+        """What the cell is given, x_t [B, T, E]: `inputs_embeds`, or the tokens' embeddings or one-hot vectors.
+
+        Raises:
+            ValueError: unless exactly one of the two is given, and if it has no tokens.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+            if self.config.input_encoding == "one_hot":
+                inputs_embeds = inputs_embeds.to(next(self.parameters(), torch.empty(0)).dtype)
+        if inputs_embeds.shape[1] == 0:
+            raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
+        return inputs_embeds
+
+    def transform(self, outputs: Tensor) -> Tensor:
+        """The controller's outputs [..., H] to what heads are given: through the output layer, if there is one."""
+        return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
     @staticmethod
     def _state_of(cache: StackRNNCache | None, batch_size: int) -> CellState | None:
