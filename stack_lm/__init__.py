@@ -16,6 +16,7 @@ from .configuration_stack_rnn import StackRNNConfig
 
 if TYPE_CHECKING:
     from .cell import StackRNNCell
+    from .memory_module import MemoryModule
     from .modeling_buffered import BufferedStackRNNForTransduction
     from .modeling_per_step import StackRNNForKHotPrediction, StackRNNForTokenClassification
     from .modeling_stack_rnn import (
@@ -35,6 +36,7 @@ AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
 AutoConfig.register(BufferedStackRNNConfig.model_type, BufferedStackRNNConfig, exist_ok=True)
 
 _HOMES = {
+    "MemoryModule": "memory_module",
     "BufferedStackRNNForTransduction": "modeling_buffered",
     "StackRNNCell": "cell",
     "StackRNNCache": "modeling_stack_rnn",
@@ -60,6 +62,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "BufferedStackRNNConfig",
     "BufferedStackRNNForTransduction",
+    "MemoryModule",
     "ModelScorer",
     "SentenceModel",
     "StackRNNCache",

@@ -19,6 +19,7 @@ LAYERS = [
     ["training", "scoring"],
     ["modeling_per_step", "modeling_buffered"],
     ["modeling_stack_rnn"],
+    ["memory_module"],
     ["cell", "temperature"],
     ["controllers", "controls"],
     ["memory"],
