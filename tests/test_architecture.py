@@ -16,7 +16,7 @@ LAYERS = [
     ["cli"],
     ["demo"],
     ["parsing.commands", "eval.commands"],
-    ["training", "scoring"],
+    ["training", "scoring", "transduction"],
     ["modeling_per_step", "modeling_buffered"],
     ["modeling_stack_rnn"],
     ["memory_module"],

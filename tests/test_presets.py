@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import stack_lm
-from stack_lm import StackRNNConfig
 from stack_lm.config_files import build, read_yaml
 from stack_lm.training import RunConfig
 
@@ -17,9 +16,9 @@ def build_model(name, **fields):
     """The model of a configuration, which must have no key that the training loop does not know."""
     run = build(RunConfig, read_yaml(CONFIGS / f"{name}.yaml"))
     run.check()
-    config = StackRNNConfig(**(run.model | fields))
-    (architecture,) = config.architectures or ["StackRNNForCausalLM"]
-    return getattr(stack_lm, architecture)(config), run.training
+    (architecture,) = run.model.get("architectures", ["StackRNNForCausalLM"])
+    model_class = getattr(stack_lm, architecture)
+    return model_class(model_class.config_class(**(run.model | fields))), run.training
 
 
 def size(module):
@@ -117,6 +116,20 @@ def test_hao2018(name, inputs, stack):
         assert sorted(names) == ["pop_strength", "push_strength", "push_value"]
         assert (model.model.cell.controls.projection.bias == -1).sum() == 1
     assert (training.learning_rate, training.weight_decay, training.batch_size) == (0.01, 0.01, 10)
+
+
+@pytest.mark.parametrize(("name", "stack"), [("buffered_linear_stack", 2), ("buffered_linear_stack_xor", 6)])
+def test_hao2018_buffered(name, stack):
+    model, training = build_model(f"hao2018/{name}", vocab_size=N_SYMBOLS, target_vocab_size=N_OUTPUTS)
+    # Besides the actions on the stack, the linear layer has one output for each buffer: section 2.3.
+    assert size(model) == linear(N_SYMBOLS + stack, N_OUTPUTS + stack + 2 + 2)
+    assert (training.learning_rate, training.weight_decay, training.batch_size) == (0.01, 0.01, 10)
+    outputs = model(
+        torch.randint(0, N_SYMBOLS, (2, 6)), labels=torch.randint(0, N_OUTPUTS, (2, 6)), output_actions=True
+    )
+    assert outputs.actions.output_push_strength.shape == (2, 12)
+    outputs.loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 # --- Suzgun et al. (2019), sections 3.1 to 3.3; 191 is the size of the released Stack-RNN for Dyck-2
