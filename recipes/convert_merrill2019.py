@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -22,6 +21,7 @@ from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceCla
 from stack_lm.atomic import atomic_directory
 from stack_lm.console import quiet_libraries, run_command
 from stack_lm.errors import InputError
+from stack_lm.state_dicts import load_state_dict, take
 from stack_lm.tokenization import word_tokenizer
 
 UNKNOWN, PADDING = "@@UNKNOWN@@", "@@PADDING@@"
@@ -29,34 +29,6 @@ UNKNOWN, PADDING = "@@UNKNOWN@@", "@@PADDING@@"
 NO_LOGIT = -1e4
 EMBEDDING = "_embedder.token_embedder_tokens.weight"
 CONTROLLERS = {4: "lstm", 3: "gru", 1: "rnn"}
-
-
-def load_state_dict(path: Path) -> dict[str, Tensor]:
-    """Read a state_dict, without running any code a pickle may carry.
-
-    Raises:
-        InputError: if the file is missing, truncated, or holds anything but named tensors.
-    """
-    if not path.is_file():
-        raise InputError(f"no such checkpoint: {path}")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds here: of zip files, pickles and sizes
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(
-            f"{path} is no readable checkpoint (truncated, or not a state_dict of tensors): {reason[:150]}"
-        ) from error
-    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise InputError(f"{path} holds a {type(state).__name__}, not a state_dict of named tensors")
-    return {str(name): value.float() for name, value in state.items()}
-
-
-def take(state: dict[str, Tensor], path: Path, *names: str) -> Tensor:
-    """The tensor under the first of the names that is there."""
-    for name in names:
-        if name in state:
-            return state[name]
-    raise InputError(f"{path} has no {names[0]}; it has {', '.join(state) or 'nothing'}")
 
 
 def read_vocabulary(directory: Path, name: str) -> list[str]:

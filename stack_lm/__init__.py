@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import AutoConfig
 
+from .configuration_buffered import BufferedStackRNNConfig
 from .configuration_stack_rnn import StackRNNConfig
 
 if TYPE_CHECKING:
     from .cell import StackRNNCell, explain_backend
+    from .memory_module import MemoryModule
+    from .modeling_buffered import BufferedStackRNNForTransduction
+    from .modeling_per_step import StackRNNForKHotPrediction, StackRNNForTokenClassification
     from .modeling_stack_rnn import (
         StackRNNCache,
         StackRNNForCausalLM,
@@ -22,21 +26,28 @@ if TYPE_CHECKING:
         StackRNNModel,
     )
     from .scoring import ModelScorer
+    from .temperature import TemperatureSchedule
     from .tokenization import train_word_tokenizer
     from .trace import SentenceModel, Trace
 
 __version__ = "0.1.0"
 
 AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
+AutoConfig.register(BufferedStackRNNConfig.model_type, BufferedStackRNNConfig, exist_ok=True)
 
 _HOMES = {
+    "MemoryModule": "memory_module",
+    "BufferedStackRNNForTransduction": "modeling_buffered",
     "StackRNNCell": "cell",
     "StackRNNCache": "modeling_stack_rnn",
     "StackRNNForCausalLM": "modeling_stack_rnn",
+    "StackRNNForKHotPrediction": "modeling_per_step",
     "StackRNNForSequenceClassification": "modeling_stack_rnn",
+    "StackRNNForTokenClassification": "modeling_per_step",
     "StackRNNModel": "modeling_stack_rnn",
     "ModelScorer": "scoring",
     "SentenceModel": "trace",
+    "TemperatureSchedule": "temperature",
     "Trace": "trace",
     "explain_backend": "cell",
     "train_word_tokenizer": "tokenization",
@@ -50,14 +61,20 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "BufferedStackRNNConfig",
+    "BufferedStackRNNForTransduction",
+    "MemoryModule",
     "ModelScorer",
     "SentenceModel",
     "StackRNNCache",
     "StackRNNCell",
     "StackRNNConfig",
     "StackRNNForCausalLM",
+    "StackRNNForKHotPrediction",
     "StackRNNForSequenceClassification",
+    "StackRNNForTokenClassification",
     "StackRNNModel",
+    "TemperatureSchedule",
     "Trace",
     "__version__",
     "explain_backend",

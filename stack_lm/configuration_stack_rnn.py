@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers import GenerationConfig, PreTrainedConfig
 
@@ -39,8 +40,12 @@ class StackRNNConfig(PreTrainedConfig):
 
     Args:
         vocab_size: number of token ids.
-        embedding_size: size of a token embedding.
+        input_encoding: "embedding" (learned vectors) or "one_hot" (nothing learned; the vocabulary's size decides
+            embedding_size).
+        embedding_size: size of a token embedding, E: 50 unless given.
         hidden_size: size of the controller's output, H: 100 unless given, or that of `[x_t; r_{t-1}]` for "direct".
+        output_size: size of a layer `tanh(W_o o_t + b_o)` between the controller's output and the head (Grefenstette et
+            al. 2015, section 3.4); None for no such layer.
         num_layers: layers of the controller. The reading enters the first, the actions leave the last.
         controller: "linear" (a layer of H outputs), "direct" (nothing: the controls and the head are the linear layers,
             as in Hao et al. 2018), "rnn" (Elman, tanh), "rnn_sigmoid", "gru" or "lstm".
@@ -74,7 +79,8 @@ class StackRNNConfig(PreTrainedConfig):
         embedding_dropout: on token embeddings.
         hidden_dropout: between the controller's layers.
         output_dropout: on the last hidden state, before the head.
-        tie_word_embeddings: share input and output embeddings; needs embedding_size == hidden_size.
+        prediction_threshold: from which probability on `StackRNNForKHotPrediction` predicts a label.
+        tie_word_embeddings: share input and output embeddings; they must be of one size.
         use_cache: return the recurrent state in `past_key_values`.
         pad_token_id, bos_token_id, eos_token_id: special tokens.
 
@@ -89,10 +95,13 @@ class StackRNNConfig(PreTrainedConfig):
     model_type = "stack_rnn"
     attribute_map = {"num_hidden_layers": "num_layers"}  # noqa: RUF012 - the base class's own idiom
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
+    checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = FIELD_CHECKS  # a subclass has more
 
     vocab_size: int = 10_000
-    embedding_size: int = 50
+    input_encoding: str = "embedding"
+    embedding_size: int = _UNDECIDED
     hidden_size: int = _UNDECIDED
+    output_size: int | None = None
     num_layers: int = 1
     controller: str = "lstm"
     bias: bool = True
@@ -122,6 +131,7 @@ class StackRNNConfig(PreTrainedConfig):
     embedding_dropout: float = 0.0
     hidden_dropout: float = 0.0
     output_dropout: float = 0.0
+    prediction_threshold: float = 0.5
     tie_word_embeddings: bool = False
     use_cache: bool = True
     pad_token_id: int | None = None
@@ -134,13 +144,14 @@ class StackRNNConfig(PreTrainedConfig):
         unknown = sorted(key for key in kwargs if key not in known and not key.startswith("_"))
         if unknown:
             raise ValueError(
-                f"StackRNNConfig has no field {unknown[0]!r}; its fields are {', '.join(sorted(FIELD_CHECKS))}"
+                f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {', '.join(sorted(self.checks))}"
             )
         super().__post_init__(**kwargs)
         self.complete()
         # The Auto classes find a model by the class of its config, so registering the models when the first config
         # is made is early enough. It keeps `import stack_lm` from loading transformers' modelling code (1.2 s).
         import_module("stack_lm.modeling_stack_rnn")
+        import_module("stack_lm.modeling_per_step")
 
     def complete(self) -> None:
         """Decide the fields that were left open, and refuse values that do not go together.
@@ -161,6 +172,10 @@ class StackRNNConfig(PreTrainedConfig):
                     f"{name}={value!r} does not go with memory={self.memory!r}, which has no such setting; it has "
                     + ", ".join(settings)
                 )
+        if self.input_encoding == "one_hot":
+            self._decide("embedding_size", self.vocab_size, "input_encoding='one_hot', the vocabulary's size")
+        elif self.embedding_size is None:
+            self.embedding_size = 50
         reading_size = memory.make_memory(self).reading_size  # refuses what does not go together in the memory itself
         if self.controller == "direct":
             self._decide("hidden_size", self.embedding_size + reading_size, "controller='direct'")
@@ -189,11 +204,19 @@ class StackRNNConfig(PreTrainedConfig):
             raise ValueError(
                 f"evaluation_noise=True needs operation_control='gumbel_softmax'; got {self.operation_control!r}"
             )
-        if self.tie_word_embeddings and self.embedding_size != self.hidden_size:
+        if self.tie_word_embeddings and self.input_encoding == "one_hot":
+            raise ValueError("tie_word_embeddings needs input embeddings; got input_encoding='one_hot'")
+        if self.tie_word_embeddings and self.embedding_size != self.head_input_size:
+            last = "hidden_size" if self.output_size is None else "output_size"
             raise ValueError(
-                "tie_word_embeddings needs embedding_size == hidden_size; "
-                f"got {self.embedding_size} and {self.hidden_size}"
+                f"tie_word_embeddings needs embedding_size == {last}; got {self.embedding_size} and "
+                f"{self.head_input_size}"
             )
+
+    @property
+    def head_input_size(self) -> int:
+        """Size of the vectors that a model's head is given: output_size, or hidden_size where there is none."""
+        return self.hidden_size if self.output_size is None else self.output_size
 
     def _decide(self, name: str, only: int, reason: str) -> None:
         """Give an open field the one value that another field allows."""
@@ -204,6 +227,6 @@ class StackRNNConfig(PreTrainedConfig):
             raise ValueError(f"{name} must be {only} with {reason}; got {value}")
 
     def __setattr__(self, key: str, value: Any) -> None:
-        if key in FIELD_CHECKS:
-            value = FIELD_CHECKS[key](key, value)
+        if key in self.checks:
+            value = self.checks[key](key, value)
         super().__setattr__(key, value)

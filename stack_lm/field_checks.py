@@ -13,6 +13,7 @@ STRENGTH_CONTROLS = ("sigmoid", "expected_value")
 CHOICE_CONTROLS = ("softmax", "softmax_temperature", "gumbel_softmax")
 OVERFLOWS = ("raise", "truncate")
 READING_ENTRIES = ("input", "hidden_state")
+INPUT_ENCODINGS = ("embedding", "one_hot")
 VALUE_ACTIVATIONS = ("tanh", "sigmoid")
 
 
@@ -119,8 +120,10 @@ MEMORY_CHECKS: dict[str, Callable[[str, Any], Any]] = {
 }
 FIELD_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "vocab_size": _integer(1),
-    "embedding_size": _integer(1),
+    "input_encoding": _choice(INPUT_ENCODINGS),
+    "embedding_size": _optional(_integer(1)),
     "hidden_size": _optional(_integer(1)),
+    "output_size": _optional(_integer(1), " or None"),
     "num_layers": _integer(1),
     "controller": _choice(CONTROLLERS),
     "learn_initial_state": _boolean,
@@ -132,9 +135,20 @@ FIELD_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "embedding_dropout": _probability,
     "hidden_dropout": _probability,
     "output_dropout": _probability,
+    "prediction_threshold": _probability,
     "tie_word_embeddings": _boolean,
     "use_cache": _boolean,
     "pad_token_id": _token_id,
     "bos_token_id": _token_id,
     "eos_token_id": _token_id,
+}
+# What `BufferedStackRNNConfig` has besides.
+BUFFER_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "target_vocab_size": _optional(_integer(1), " or None"),
+    "input_pop_control": _strength_control,
+    "output_push_control": _strength_control,
+    "max_input_pop": _integer(1),
+    "max_output_push": _integer(1),
+    "steps_per_token": _integer(0),
+    "extra_steps": _integer(0),
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import (
     AutoModel,
@@ -102,7 +103,8 @@ class StackRNNModelOutput(ModelOutput):
     """Outputs of `StackRNNModel`.
 
     Attributes:
-        last_hidden_state: the controller's outputs [B, T, H]; zeros at padding.
+        last_hidden_state: what heads are given: the controller's outputs o_t [B, T, H], or with an output layer
+            `tanh(W_o o_t + b_o)`, [B, T, output_size]; zeros at padding.
         past_key_values: the state after the last token.
         hidden_states: the embeddings [B, T, E], then each controller layer's outputs [B, T, H], if asked for.
         actions: see `stack_lm.cell.Actions`, if asked for.
@@ -165,9 +167,33 @@ class StackRNNPreTrainedModel(PreTrainedModel):
         if callable(reset):
             reset()
 
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Change the size of the vocabulary; see transformers.
+
+        Raises:
+            ValueError: for one-hot inputs, of which the controller's weights have the size.
+        """
+        if self.config.input_encoding == "one_hot" and new_num_tokens not in (None, self.config.vocab_size):
+            raise ValueError(
+                f"input_encoding='one_hot' fixes the vocabulary at {self.config.vocab_size} tokens; "
+                f"it cannot be resized to {new_num_tokens}"
+            )
+        return super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
+
+
+class OneHot(nn.Module):
+    """Token ids [...] as one-hot vectors [..., V], of integers."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return F.one_hot(input_ids, self.vocab_size)
+
 
 class StackRNNModel(StackRNNPreTrainedModel):
-    """Token embeddings and a recurrent cell with a memory.
+    """Token embeddings (or one-hot inputs), a recurrent cell with a memory, and an output layer if wanted.
 
     Args:
         config: sizes, controller, memory and controls.
@@ -176,17 +202,18 @@ class StackRNNModel(StackRNNPreTrainedModel):
     def __init__(self, config: StackRNNConfig) -> None:
         super().__init__(config)
         config.complete()
-        self.embed_tokens: nn.Module = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.embed_tokens: nn.Module = (
+            OneHot(config.vocab_size)
+            if config.input_encoding == "one_hot"
+            else nn.Embedding(config.vocab_size, config.embedding_size)
+        )
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)
         self.cell = StackRNNCell(config)
+        self.output_layer = (
+            None if config.output_size is None else nn.Linear(config.hidden_size, config.output_size, bias=config.bias)
+        )
         self.gradient_checkpointing = False
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.embed_tokens = value
 
     @can_return_tuple
     @merge_with_config_defaults
@@ -216,20 +243,16 @@ class StackRNNModel(StackRNNPreTrainedModel):
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
-        if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)
+        inputs_embeds = self.embed(input_ids, inputs_embeds)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         batch_size, length = inputs_embeds.shape[:2]
-        if length == 0:
-            raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
         state = self._state_of(past_key_values, batch_size)
+        mask = self._step_mask(attention_mask, batch_size, length)
         scan = self._scan(
             self.embedding_dropout(inputs_embeds),
             state,
-            self._step_mask(attention_mask, batch_size, length),
+            mask,
             output_actions=output_actions,
             output_layers=bool(output_hidden_states),
         )
@@ -237,12 +260,35 @@ class StackRNNModel(StackRNNPreTrainedModel):
             past_key_values = StackRNNCache()
         if past_key_values is not None:
             past_key_values.update_state(scan.state, length)
+        hidden = self.transform(scan.outputs)
+        if self.output_layer is not None and mask is not None:
+            hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
         return StackRNNModelOutput(
-            last_hidden_state=scan.outputs,
+            last_hidden_state=hidden,
             past_key_values=past_key_values,
             hidden_states=(inputs_embeds, *scan.layers) if scan.layers is not None else None,
             actions=scan.actions if output_actions else None,
         )
+
+    def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+        """What the cell is given, x_t [B, T, E]: `inputs_embeds`, or the tokens' embeddings or one-hot vectors.
+
+        Raises:
+            ValueError: unless exactly one of the two is given, and if it has no tokens.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+            if self.config.input_encoding == "one_hot":
+                inputs_embeds = inputs_embeds.to(next(self.parameters(), torch.empty(0)).dtype)
+        if inputs_embeds.shape[1] == 0:
+            raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
+        return inputs_embeds
+
+    def transform(self, outputs: Tensor) -> Tensor:
+        """The controller's outputs [..., H] to what heads are given: through the output layer, if there is one."""
+        return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
     @staticmethod
     def _state_of(cache: StackRNNCache | None, batch_size: int) -> CellState | None:
@@ -311,14 +357,8 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.model = StackRNNModel(config)
         self.dropout = nn.Dropout(config.output_dropout)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.bias)
+        self.lm_head = nn.Linear(config.head_input_size, config.vocab_size, bias=config.bias)
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.model.get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.model.set_input_embeddings(value)
 
     def get_output_embeddings(self) -> nn.Module:
         return self.lm_head
@@ -412,14 +452,8 @@ class StackRNNForSequenceClassification(StackRNNPreTrainedModel):
         self.num_labels = config.num_labels or 2
         self.model = StackRNNModel(config)
         self.dropout = nn.Dropout(config.output_dropout)
-        self.score = nn.Linear(config.hidden_size, self.num_labels, bias=config.bias)
+        self.score = nn.Linear(config.head_input_size, self.num_labels, bias=config.bias)
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.model.get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.model.set_input_embeddings(value)
 
     @can_return_tuple
     def forward(

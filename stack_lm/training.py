@@ -38,9 +38,14 @@ from .data import Corpus, Sentence, hold_out, open_corpus
 from .data.corpora import DocumentStream, Position
 from .errors import InputError
 from .modeling_stack_rnn import StackRNNForCausalLM
+from .temperature import TemperatureSchedule
 from .tokenization import Lowercase, WordPreparation, train_word_tokenizer
 
 IGNORED = -100
+OPTIMIZERS: dict[str, type[torch.optim.Adam] | type[torch.optim.RMSprop]] = {
+    "adam": torch.optim.Adam,
+    "rmsprop": torch.optim.RMSprop,
+}
 CONFIG_FILE, METRICS_FILE, STATE_FILE = "training_config.yaml", "metrics.jsonl", "trainer_state.json"
 
 
@@ -107,11 +112,14 @@ class LoopConfig:
         max_steps: stop after so many updates.
         batch_size: sentences in a batch, on each process.
         gradient_accumulation: batches in an update, on each process.
-        learning_rate: of Adam, at its highest.
-        weight_decay: of Adam, as an L2 term in the gradient.
+        optimizer: "adam" or "rmsprop".
+        learning_rate: of the optimizer, at its highest.
+        weight_decay: of the optimizer, as an L2 term in the gradient.
         schedule: of the learning rate, after the warm-up.
         warmup_steps: updates over which the learning rate rises.
         max_grad_norm: clip gradients to this norm; null does not.
+        temperature_decay, temperature_minimum: of controls with a temperature; see `TemperatureSchedule`. A decay of 0
+            leaves the temperature as it is.
         mixed_precision: "no", "bf16" or "fp16"; null takes what `accelerate launch` says.
         log_every: updates between lines in metrics.jsonl.
         eval_every: updates between validations; null validates after each epoch only.
@@ -125,11 +133,14 @@ class LoopConfig:
     max_steps: int | None = None
     batch_size: int = 16
     gradient_accumulation: int = 1
+    optimizer: Literal["adam", "rmsprop"] = "adam"
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: int = 0
     max_grad_norm: float | None = None
+    temperature_decay: float = 0.0
+    temperature_minimum: float = 0.5
     mixed_precision: Literal["no", "bf16", "fp16"] | None = None
     log_every: int = 50
     eval_every: int | None = None
@@ -178,6 +189,7 @@ class RunConfig:
             "training.eval_every": self.training.eval_every,
             "training.save_every": self.training.save_every,
             "training.max_grad_norm": self.training.max_grad_norm,
+            "training.temperature_minimum": self.training.temperature_minimum,
             "data.validation_limit": self.data.validation_limit,
             "data.limit": self.data.limit,
         }
@@ -189,6 +201,7 @@ class RunConfig:
         for key, number in (
             ("training.warmup_steps", self.training.warmup_steps),
             ("training.weight_decay", self.training.weight_decay),
+            ("training.temperature_decay", self.training.temperature_decay),
         ):
             if number < 0:
                 raise InputError(f"{key} must be at least 0; got {number}")
@@ -421,14 +434,28 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> StackRN
     """A new model of the configured shape, for the tokenizer's vocabulary.
 
     Raises:
-        InputError: for a key or value that `StackRNNConfig` refuses.
+        InputError: for a key or value that `StackRNNConfig` refuses, and for a model that is no language model.
     """
     special = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
     try:
         model_config = StackRNNConfig(vocab_size=len(tokenizer), **(special | config.model))
     except (ValueError, TypeError) as error:
         raise InputError(f"model: {error}") from error
+    kinds = model_config.architectures or [StackRNNForCausalLM.__name__]
+    if kinds != [StackRNNForCausalLM.__name__]:
+        raise InputError(f"model.architectures must be [StackRNNForCausalLM], which is trained here; got {kinds}")
     return StackRNNForCausalLM(model_config)
+
+
+def _make_temperature_schedule(loop: LoopConfig, model: torch.nn.Module) -> TemperatureSchedule | None:
+    if not loop.temperature_decay:
+        return None
+    try:
+        schedule = TemperatureSchedule(loop.temperature_decay, loop.temperature_minimum)
+        schedule.check(model)
+    except ValueError as error:
+        raise InputError(f"training.temperature_decay: {error}") from error
+    return schedule
 
 
 def collate(batch: Sequence[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -495,6 +522,7 @@ class Trainer:
         )
         self.quiet = quiet or not self.accelerator.is_main_process
         self.step = 0
+        self.sequences = 0  # trained on, where a temperature goes by them
         self.seconds = 0.0  # of training before this process took over
         self.position: dict[str, Any] | None = None
         checkpoint = self._agree_on_checkpoint(resume, overwrite)
@@ -503,12 +531,15 @@ class Trainer:
         try:
             self.data = prepare_data(config, self.accelerator, self.directory, tokenizer_path)
             model = make_model(config, self.data.tokenizer)
+            self.temperature = _make_temperature_schedule(loop, model)
         except InputError:
             if checkpoint is None and self.accelerator.is_main_process:
                 _remove_run(self.directory)
             raise
         set_seed(config.seed, device_specific=True)  # from here on each process has its own dropout
-        optimizer = torch.optim.Adam(model.parameters(), lr=loop.learning_rate, weight_decay=loop.weight_decay)
+        optimizer = OPTIMIZERS[loop.optimizer](
+            model.parameters(), lr=loop.learning_rate, weight_decay=loop.weight_decay
+        )
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         per_epoch = self.data.batches.steps_per_epoch
         self.updates_per_epoch = None if per_epoch is None else math.ceil(per_epoch / loop.gradient_accumulation)
@@ -659,6 +690,10 @@ class Trainer:
         world = self.accelerator.num_processes
         if world > 1:
             count = self.accelerator.reduce(count, reduction="sum")
+        if self.temperature is not None:
+            read = torch.tensor(sum(len(ids) for ids, _ in parts), device=self.accelerator.device)
+            self.sequences += int(self.accelerator.reduce(read, reduction="sum") if world > 1 else read)
+            self.temperature.step(self.accelerator.unwrap_model(self.model), self.sequences)
         total = torch.zeros((), device=self.accelerator.device)
         for i, (ids, labels) in enumerate(parts):
             last = i + 1 == len(parts)
@@ -728,6 +763,7 @@ class Trainer:
             self.data.tokenizer.save_pretrained(partial / "tokenizer")
             state = {
                 "step": self.step,
+                "sequences": self.sequences,
                 "seconds": self.seconds + time.perf_counter() - self.started,
                 "positions": positions,
                 "scheduler": self.scheduler.state_dict(),
@@ -749,6 +785,7 @@ class Trainer:
             )
         self.accelerator.load_state(str(checkpoint))
         self.step, self.seconds = state["step"], state["seconds"]
+        self.sequences = state.get("sequences", 0)
         self.position = state["positions"][self.accelerator.process_index]
         self.scheduler.load_state_dict(state["scheduler"])
         metrics = self.directory / METRICS_FILE

@@ -31,6 +31,9 @@ REFUSED = [
     ("pop_bias_init", "low", r"pop_bias_init must be a finite number or None; got 'low'"),
     ("embedding_dropout", 1.0, r"embedding_dropout must be a probability in \[0, 1\); got 1.0"),
     ("learn_initial_state", 1, r"learn_initial_state must be True or False; got 1"),
+    ("input_encoding", "onehot", r"input_encoding must be one of 'embedding', 'one_hot'; got 'onehot'"),
+    ("output_size", 0, r"output_size must be an integer of at least 1 or None; got 0"),
+    ("prediction_threshold", 2, r"prediction_threshold must be a probability in \[0, 1\); got 2"),
     ("pad_token_id", -1, r"pad_token_id must be a token id or None; got -1"),
     ("eos_token_id", [2, "x"], r"eos_token_id must be a token id or None; got \[2, 'x'\]"),
 ]
@@ -56,6 +59,12 @@ def test_tied_embeddings_need_equal_sizes():
 
 
 PAIRS = [
+    ({"input_encoding": "one_hot"}, "embedding_size must be 23 with input_encoding='one_hot'.*; got 5"),
+    (
+        {"input_encoding": "one_hot", "embedding_size": None, "tie_word_embeddings": True},
+        "tie_word_embeddings needs input embeddings; got input_encoding='one_hot'",
+    ),
+    ({"tie_word_embeddings": True, "output_size": 4}, "needs embedding_size == output_size; got 5 and 4"),
     ({"controller": "linear", "learn_initial_state": True}, "learn_initial_state needs a recurrent controller"),
     ({"controller": "linear", "reading_entry": "hidden_state"}, "reading_entry='hidden_state' needs a recurrent"),
     ({"controller": "direct", "reading_entry": "hidden_state"}, "needs a recurrent controller"),

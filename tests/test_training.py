@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -158,6 +159,32 @@ def test_learning_rate_schedule(tmp_path):
     assert rates[-1] == pytest.approx(0)
 
 
+def test_the_temperature_falls_and_is_resumed(tmp_path):
+    fields = {"memory": "superposition", "operation_control": "softmax_temperature", "temperature": 2.0}
+    schedule = {"temperature_decay": 1e-3, "temperature_minimum": 0.1, "save_every": 7}
+    configs = [
+        replace(run_config(tmp_path / name, epochs=1, **schedule), model=TINY | fields) for name in ("whole", "part")
+    ]
+    Trainer(configs[0], quiet=True).train()
+    name = "model.cell.controls.choices.operation.temperature"
+    assert weights(tmp_path / "whole")[name] == pytest.approx(2 * math.exp(-0.12), rel=1e-5)  # of 120 sentences
+    Trainer(configs[1], quiet=True).train()
+    shutil.rmtree(tmp_path / "part" / "checkpoints" / "step-15")
+    (tmp_path / "part" / "model.safetensors").unlink()
+    resumed = Trainer(configs[1], resume=True, quiet=True)
+    assert resumed.step == 14
+    resumed.train()
+    assert same(weights(tmp_path / "part"), weights(tmp_path / "whole"))
+
+
+def test_rmsprop(tmp_path):
+    trainer = Trainer(run_config(tmp_path, epochs=1, optimizer="rmsprop", log_every=1), quiet=True)
+    assert isinstance(getattr(trainer.optimizer, "optimizer", trainer.optimizer), torch.optim.RMSprop)
+    trainer.train()
+    losses = [record["train_nats_per_token"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
+    assert losses[-1] < losses[0]
+
+
 def test_batches_are_bucketed_and_complete():
     sentences = [[i] * (1 + i % 40) for i in range(400)]
     batches = EpochBatches(sentences, 8, seed=0, rank=0, n_processes=1)
@@ -311,6 +338,12 @@ def test_nan_in_the_loss_stops_without_a_model(tmp_path):
         ({"training": LoopConfig(batch_size=0)}, "training.batch_size must be more than 0; got 0"),
         ({"training": LoopConfig(warmup_steps=-1)}, "training.warmup_steps must be at least 0; got -1"),
         ({"training": LoopConfig(learning_rate=float("nan"))}, "training.learning_rate must be more than 0; got nan"),
+        ({"training": LoopConfig(temperature_decay=-1)}, "training.temperature_decay must be at least 0; got -1"),
+        (
+            {"training": LoopConfig(temperature_decay=0.1)},
+            "temperature_decay: .* needs a model whose operation_control",
+        ),
+        ({"model": {"architectures": ["StackRNNModel"]}}, r"model.architectures must be \[StackRNNForCausalLM\]"),
         ({"data": DataConfig(max_length=1)}, "data.max_length must be at least 2; got 1"),
         ({"data": DataConfig(source="generated:20", held_out=50)}, "cannot hold 50 out of 20 sentences"),
         ({"data": DataConfig(source="nonesuch.txt")}, "nonesuch.txt does not exist"),

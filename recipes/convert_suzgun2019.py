@@ -1,0 +1,267 @@
+"""Convert a state_dict released with Suzgun et al. (2019) into a model directory of stack-lm.
+
+It may be a Stack-RNN, a Stack-LSTM, a Baby-NTM, or a plain RNN or LSTM. The file does not say how operations were
+chosen: give --operation-control, and --temperature for the models that have one. With --check the converted
+model is scored on fresh strings of its Dyck language, of lengths 52 to 100, as in the paper's test sets: a string is
+right when every set of next symbols is.
+
+Example:
+    python recipes/convert_suzgun2019.py stack_rnn_model_weights.pth models/dyck2 --check 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerFast
+
+from stack_lm import StackRNNConfig, StackRNNForKHotPrediction
+from stack_lm.atomic import atomic_directory
+from stack_lm.console import positive_int, print_json, progress, quiet_libraries, run_command
+from stack_lm.errors import InputError
+from stack_lm.field_checks import CHOICE_CONTROLS
+from stack_lm.state_dicts import load_state_dict, take
+from stack_lm.tokenization import word_tokenizer
+
+# The pairs of the released Dyck languages, in their order.
+PAIRS = ("()", "[]", "{}", "<>", "+-", "ab", "xo")
+TEST_LENGTHS = range(52, 101)
+
+
+def convert_config(
+    state: dict[str, Tensor], path: Path, operation_control: str, temperature: float, cells: int
+) -> StackRNNConfig:
+    """The configuration whose shapes the checkpoint has."""
+    controller = "lstm" if "lstm.weight_ih_l0" in state else "rnn"
+    weight = take(state, path, f"{controller}.weight_ih_l0")
+    memory = "superposition" if "W_sh.weight" in state else "baby_ntm" if "W_m.weight" in state else "none"
+    layers = sum(name.startswith(f"{controller}.weight_ih_l") for name in state)
+    if memory != "none" and layers > 1:
+        raise InputError(
+            f"{path} has {layers} layers, and the released code adds the reading to the state of each; here it enters "
+            "the first alone"
+        )
+    fields: dict[str, Any] = {"num_labels": take(state, path, "W_y.weight").shape[0]}
+    if memory != "none":
+        fields |= {
+            "memory_size": take(state, path, "W_n.weight").shape[0],
+            "operation_control": operation_control,
+            "evaluation_noise": operation_control == "gumbel_softmax",  # on at test time too, as released
+        }
+        if operation_control != "softmax":
+            fields["temperature"] = temperature
+        if memory == "baby_ntm":
+            fields["memory_depth"] = cells
+    return StackRNNConfig(
+        vocab_size=weight.shape[1],
+        input_encoding="one_hot",
+        controller=controller,
+        hidden_size=take(state, path, f"{controller}.weight_hh_l0").shape[1],
+        num_layers=layers,
+        reading_entry="hidden_state",
+        memory=memory,
+        **fields,
+    )
+
+
+def convert_weights(state: dict[str, Tensor], path: Path, config: StackRNNConfig) -> dict[str, Tensor]:
+    """The weights by our names."""
+    prefix = f"{config.controller}."
+    weights = {
+        f"model.cell.controller.{name.removeprefix(prefix)}": value
+        for name, value in state.items()
+        if name.startswith(prefix)
+    }
+    reading = {"superposition": "W_sh", "baby_ntm": "W_m"}.get(config.memory)
+    for kind in ("weight", "bias"):
+        weights[f"score.{kind}"] = take(state, path, f"W_y.{kind}")
+        if reading is not None:
+            weights[f"model.cell.controller.{kind}_reading"] = take(state, path, f"{reading}.{kind}")
+            rows = [take(state, path, f"{name}.{kind}") for name in ("W_n", "W_a")]
+            weights[f"model.cell.controls.projection.{kind}"] = torch.cat(rows)
+    return weights
+
+
+def convert(
+    path: Path, operation_control: str = "softmax", temperature: float = 0.5, cells: int = 104
+) -> StackRNNForKHotPrediction:
+    """The model that a released file holds.
+
+    Args:
+        path: of the state_dict.
+        operation_control, temperature: how the model chooses operations.
+        cells: of a Baby-NTM's tape.
+
+    Raises:
+        InputError: if the file is no such state_dict.
+    """
+    state = load_state_dict(path)
+    config = convert_config(state, path, operation_control, temperature, cells)
+    model = StackRNNForKHotPrediction(config)
+    weights = convert_weights(state, path, config)
+    weights |= {name: value for name, value in model.state_dict().items() if name.endswith(".temperature")}
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise InputError(f"{path} does not fit its own shapes: {str(error).splitlines()[-1].strip()}") from error
+    return model.eval()
+
+
+def dyck_string(rng: random.Random, n_pairs: int, longest: int) -> list[int] | None:
+    """A string of S -> open S close (1/2) | S S (1/4) | nothing (1/4), or None if it would be longer than wanted.
+
+    Opening symbols are even numbers and their closing ones the next odd ones (section 5 and the released code).
+    """
+    string: list[int] = []
+    agenda, length = [-1], 0
+    while agenda:
+        symbol = agenda.pop()
+        if symbol >= 0:
+            string.append(symbol)
+            continue
+        draw = rng.random()
+        if draw < 0.5:
+            length += 2
+            if length > longest:
+                return None
+            opening = 2 * rng.randrange(n_pairs)
+            string.append(opening)
+            agenda += [opening + 1, -1]
+        elif draw < 0.75:
+            agenda += [-1, -1]
+    return string
+
+
+def next_symbols(string: Sequence[int], n_symbols: int) -> list[list[bool]]:
+    """After each symbol, which may come next: all that open, and the one that closes the innermost open one."""
+    openings: list[int] = []
+    targets = []
+    for symbol in string:
+        if symbol % 2:
+            openings.pop()
+        else:
+            openings.append(symbol)
+        targets.append([i % 2 == 0 or bool(openings and i == openings[-1] + 1) for i in range(n_symbols)])
+    return targets
+
+
+@torch.no_grad()
+def check(model: StackRNNForKHotPrediction, n_strings: int, seed: int) -> int:
+    """How many of so many distinct fresh strings, of the lengths of the paper's test sets, the model has all right."""
+    n_symbols = model.config.vocab_size
+    rng = random.Random(seed)
+    strings: dict[tuple[int, ...], None] = {}
+    while len(strings) < n_strings:
+        string = dyck_string(rng, n_symbols // 2, TEST_LENGTHS[-1])
+        if string is not None and len(string) in TEST_LENGTHS:
+            strings[tuple(string)] = None
+    right = 0
+    fresh = list(strings)
+    with progress("strings", n_strings) as advance:
+        for start in range(0, n_strings, 50):
+            batch = fresh[start : start + 50]
+            ids = pad_sequence([torch.tensor(string) for string in batch], batch_first=True)
+            for symbols, predicted in zip(batch, model.predict(model(ids).logits), strict=True):
+                right += int(predicted[: len(symbols)].tolist() == next_symbols(symbols, n_symbols))
+            advance(len(batch))
+    return right
+
+
+def save(model: StackRNNForKHotPrediction, symbols: str, output: Path) -> None:
+    """Write the model directory, with a tokenizer for symbols separated by spaces."""
+    if len(set(symbols)) != len(symbols) or len(symbols) != model.config.vocab_size:
+        raise InputError(
+            f"--symbols must name the {model.config.vocab_size} symbols that the model reads, each once; "
+            f"got {symbols!r}"
+        )
+    if model.config.num_labels == len(symbols):
+        model.config.id2label = dict(enumerate(symbols))
+        model.config.label2id = {symbol: i for i, symbol in enumerate(symbols)}
+    # There is no unknown symbol: another one is an error, as it has no input of its own.
+    tokenizer = word_tokenizer({symbol: i for i, symbol in enumerate(symbols)}, "<unk>")
+    with atomic_directory(output) as directory:
+        model.save_pretrained(directory)
+        PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, model_input_names=["input_ids", "attention_mask"]
+        ).save_pretrained(directory)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\nExample:")[0],
+        epilog=__doc__[__doc__.index("Example:") :],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the released .pth file")
+    parser.add_argument("output", type=Path, metavar="OUT_DIR", help="the model directory to write; must be new")
+    parser.add_argument(
+        "--operation-control", choices=CHOICE_CONTROLS, default="softmax", help="how the model chooses (softmax)"
+    )
+    parser.add_argument(
+        "--temperature", type=float, default=0.5, help="at the end of training, where it has one (0.5, the schedule's)"
+    )
+    parser.add_argument("--cells", type=positive_int, default=104, help="of a Baby-NTM's tape (104)")
+    parser.add_argument(
+        "--symbols", help="the alphabet, in the order of the model's inputs (that of the Dyck languages: ()[]{}...)"
+    )
+    parser.add_argument(
+        "--check", type=positive_int, metavar="N", help="score the model on N fresh Dyck strings of lengths 52 to 100"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the fresh strings (0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+
+    def run() -> None:
+        quiet_libraries()
+        try:
+            model = convert(options.checkpoint, options.operation_control, options.temperature, options.cells)
+        except InputError:
+            raise
+        except ValueError as error:  # of the configuration
+            raise InputError(str(error)) from error
+        config = model.config
+        dyck = "".join(PAIRS)[: config.vocab_size]
+        symbols = options.symbols or dyck
+        if options.check and (symbols != dyck or len(dyck) != config.vocab_size or config.vocab_size % 2):
+            raise InputError(f"--check is for Dyck languages, whose symbols are {''.join(PAIRS)!r}; got {symbols!r}")
+        save(model, symbols, options.output)
+        size = sum(parameter.numel() for parameter in model.parameters())
+        result = {
+            "output": str(options.output),
+            "controller": config.controller,
+            "hidden_size": config.hidden_size,
+            "memory": config.memory,
+            "memory_size": config.memory_size if config.memory != "none" else None,
+            "symbols": symbols,
+            "parameters": size,
+        }
+        if options.check:
+            result |= {"strings": options.check, "right": check(model, options.check, options.seed)}
+        if options.json:
+            print_json(result)
+            return
+        print(
+            f"{options.output}: {config.controller} controller of {config.hidden_size}, memory {config.memory}, "
+            f"symbols {symbols}, {size} parameters"
+        )
+        if options.check:
+            share = 100 * result["right"] / options.check
+            print(
+                f"{result['right']:,} of {options.check:,} fresh Dyck-{len(symbols) // 2} strings of lengths 52 to 100 "
+                f"are right in every step: {share:.2f}%"
+            )
+
+    return run_command("convert_suzgun2019", run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

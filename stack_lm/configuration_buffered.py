@@ -1,0 +1,55 @@
+"""BufferedStackRNNConfig: a stack RNN between an input and an output buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, ClassVar
+
+from .configuration_stack_rnn import StackRNNConfig
+from .field_checks import BUFFER_CHECKS, FIELD_CHECKS
+
+
+class BufferedStackRNNConfig(StackRNNConfig):
+    """Configuration of a stack RNN that works between two buffers (Hao et al. 2018, section 2.3).
+
+    It has all fields of `StackRNNConfig`, with their defaults, and these:
+
+    Args:
+        target_vocab_size: number of output symbols; None: `vocab_size`.
+        input_pop_control: how much of the input is popped at each step: "sigmoid", as in the paper, "expected_value",
+            or a number: fixed to that strength. With 1 for both the network reads and writes one symbol a step.
+        output_push_control: with what strength each step's output is pushed: likewise.
+        max_input_pop, max_output_push: largest value of the expected-value support.
+        steps_per_token: steps the network takes for each symbol of its input, if a call gives no number.
+            NOTE: the paper does not say; the authors' released code has 2 for XOR.
+        extra_steps: steps beyond that.
+
+    Raises:
+        ValueError: as `StackRNNConfig`.
+
+    Example:
+        >>> config = BufferedStackRNNConfig(vocab_size=3, controller="direct", push_control="sigmoid")
+    """
+
+    model_type = "buffered_stack_rnn"
+    checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = FIELD_CHECKS | BUFFER_CHECKS
+
+    target_vocab_size: int | None = None
+    input_pop_control: str | float = "sigmoid"
+    output_push_control: str | float = "sigmoid"
+    max_input_pop: int = 1
+    max_output_push: int = 1
+    steps_per_token: int = 2
+    extra_steps: int = 0
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)
+        import_module("stack_lm.modeling_buffered")  # as its base class does with its models
+
+    def complete(self) -> None:
+        super().complete()
+        if self.steps_per_token + self.extra_steps == 0:
+            raise ValueError("steps_per_token and extra_steps must not both be 0, or the network takes no step")
+        if self.tie_word_embeddings:
+            raise ValueError("tie_word_embeddings must be False: inputs and outputs may be of different vocabularies")

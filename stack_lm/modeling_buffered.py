@@ -1,0 +1,229 @@
+"""A stack RNN between an input and an output buffer, which takes as many steps as it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AutoModelForSeq2SeqLM
+from transformers.utils import ModelOutput, can_return_tuple
+
+from .cell import Actions
+from .configuration_buffered import BufferedStackRNNConfig
+from .controls import ActionProjection, make_control
+from .memory import StackState
+from .memory.buffers import dequeue, input_buffer, read_off
+from .modeling_stack_rnn import StackRNNModel, StackRNNPreTrainedModel
+
+
+@dataclass
+class BufferedStackRNNOutput(ModelOutput):
+    """What a buffered network computes.
+
+    Attributes:
+        loss: mean cross-entropy over the labelled positions, in nats.
+        logits: the output sequence [B, M, V], read off the output buffer.
+        output_strength: how much was pushed to the output buffer in all, [B], in elements: the output's length.
+        actions: see `stack_lm.cell.Actions`, over the steps [B, K]; besides those of the memory `input_pop_strength`,
+            `output_push_strength` and `input_strength`, what is left in the input buffer, all in elements.
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    output_strength: Tensor | None = None
+    actions: Actions | None = None
+
+
+class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
+    """A network that maps a sequence to another of any length (Hao et al. 2018, section 2.3, figure 2).
+
+    A step pops i_{t-1} from the input buffer and reads x_t from it; runs the controller and its memory on x_t; and
+    pushes y_t = W_y o_t + b_y to the output buffer with strength o_t. After the last step the output is read off the
+    output buffer, one element's worth at a time. i_t and o_t are emitted from the controller's output, as the
+    memory's actions are, so that the network decides at each step how much it reads and writes. When the input has
+    been popped, x_t is zero.
+
+    NOTE: the vectors in the output buffer are logits, as in the paper; so a position that mixes elements mixes
+    logits, and one that nothing was written to predicts all symbols alike.
+
+    Args:
+        config: sizes, controller, memory, controls and number of steps.
+    """
+
+    config_class = BufferedStackRNNConfig
+    supports_gradient_checkpointing = False
+
+    def __init__(self, config: BufferedStackRNNConfig) -> None:
+        super().__init__(config)
+        config.complete()
+        self.model = StackRNNModel(config)
+        self.buffer_strengths = (
+            make_control(config.input_pop_control, config.max_input_pop),
+            make_control(config.output_push_control, config.max_output_push),
+        )
+        rows = sum(control.width for control in self.buffer_strengths)
+        self.buffer_projection = ActionProjection(config.hidden_size, rows, {}, bias=config.bias) if rows else None
+        self.dropout = nn.Dropout(config.output_dropout)
+        self.lm_head = nn.Linear(
+            config.head_input_size, config.target_vocab_size or config.vocab_size, bias=config.bias
+        )
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_steps: int | Tensor | None = None,
+        target_length: int | None = None,
+        output_actions: bool = False,
+        **kwargs: Any,
+    ) -> BufferedStackRNNOutput:
+        """Run the network and read its output off the output buffer.
+
+        Args:
+            input_ids: [B, N].
+            attention_mask: [B, N], zero at padding, left or right, which is then not in the input buffer.
+            inputs_embeds: [B, N, E], in place of input_ids.
+            labels: output symbols [B, M], not shifted: label j is that of position j. -100 is ignored.
+            num_steps: how many steps to take: a number, or one for each sequence [B]. None:
+                `steps_per_token` for each token that is not padding, and `extra_steps`.
+            target_length: positions to read, M; by default the labels' number, or that of the steps.
+            output_actions: return what the controller did to its memory and buffers.
+
+        Raises:
+            ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
+        """
+        buffer, actions = self._run(input_ids, attention_mask, inputs_embeds, num_steps, output_actions)
+        batch_size, steps = buffer.strengths.shape
+        if labels is not None:
+            if labels.dim() != 2 or labels.shape[0] != batch_size or target_length not in (None, labels.shape[1]):
+                wanted = f"[{batch_size}, {'M' if target_length is None else target_length}]"
+                raise ValueError(f"labels must be {wanted}; got {list(labels.shape)}")
+            target_length = labels.shape[1]
+        logits = read_off(buffer, steps if target_length is None else target_length)
+        loss = None
+        if labels is not None:
+            loss = _cross_entropy(logits, labels, kwargs.get("num_items_in_batch"))
+        return BufferedStackRNNOutput(loss, logits, buffer.strengths.sum(-1), actions)
+
+    @torch.no_grad()
+    def transduce(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        *,
+        inputs_embeds: Tensor | None = None,
+        num_steps: int | Tensor | None = None,
+        max_length: int | None = None,
+    ) -> list[list[int]]:
+        """The most probable output symbols of each sequence.
+
+        An output has as many symbols as there are whole elements in the output buffer (half an element or more counts
+        as one), and ends with the first `eos_token_id` if the configuration has one.
+
+        Args:
+            input_ids, attention_mask, inputs_embeds, num_steps: see `forward`.
+            max_length: most symbols to read; None: all.
+        """
+        buffer, _ = self._run(input_ids, attention_mask, inputs_embeds, num_steps, False)
+        lengths = (buffer.strengths.sum(-1) + 0.5).long().tolist()
+        if max_length is not None:
+            lengths = [min(length, max_length) for length in lengths]
+        symbols = read_off(buffer, max(lengths)).argmax(-1).tolist()
+        outputs = [row[:length] for row, length in zip(symbols, lengths, strict=True)]
+        eos = self.config.eos_token_id
+        ends = set(eos) if isinstance(eos, list) else {eos}
+        for output in outputs:
+            end = next((i for i, symbol in enumerate(output) if symbol in ends), len(output))
+            del output[end + 1 :]
+        return outputs
+
+    def _run(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        inputs_embeds: Tensor | None,
+        num_steps: int | Tensor | None,
+        output_actions: bool,
+    ) -> tuple[StackState, Actions | None]:
+        """All steps: the output buffer, values [B, K, V] and strengths [B, K], and the actions."""
+        inputs_embeds = self.model.embed(input_ids, inputs_embeds)
+        batch_size, length = inputs_embeds.shape[:2]
+        mask = self.model._step_mask(attention_mask, batch_size, length)
+        steps, active = self._steps(num_steps, mask, batch_size, length, inputs_embeds.device)
+
+        state = self.model.cell.initial_state(batch_size)
+        buffer = input_buffer(self.model.embedding_dropout(inputs_embeds), mask)
+        pop = buffer.strengths.new_zeros(batch_size)
+        outputs, pushes, actions = [], [], []
+        for t in range(steps):
+            buffer, inputs = dequeue(buffer, pop)
+            layers, taken, state = self.model.cell.step(inputs, state, None if active is None else active[:, t])
+            pop, push = self._strengths(layers[-1])
+            outputs.append(layers[-1])
+            pushes.append(push)
+            if output_actions:
+                left = {"input_strength": buffer.strengths.sum(-1)}
+                taken |= {"input_pop_strength": pop, "output_push_strength": push}
+                actions.append(taken | self.model.cell.memory.measure(state.memory) | left)
+        pushed = torch.stack(pushes, dim=1)
+        if active is not None:
+            pushed = pushed.masked_fill(~active, 0)
+        # Nothing reads the output buffer while the network runs, so all of it is written at once.
+        hidden = self.model.transform(torch.stack(outputs, dim=1))
+        written = StackState(self.lm_head(self.dropout(hidden)), pushed)
+        if not output_actions:
+            return written, None
+        collected = Actions({name: torch.stack([step[name] for step in actions], dim=1) for name in actions[0]})
+        if active is not None:
+            for name in collected.keys() - self.model.cell.memory.measure(state.memory).keys() - {"input_strength"}:
+                values = collected[name]
+                shape = (*active.shape, *[1] * (values.dim() - 2))
+                collected[name] = values.masked_fill(~active.view(shape), 0)
+        return written, collected
+
+    def _strengths(self, hidden: Tensor) -> list[Tensor]:
+        """The controller's output [B, H] to the pop strength of the input buffer and the push strength of the output
+        buffer, [B]."""
+        logits = hidden[:, :0] if self.buffer_projection is None else self.buffer_projection(hidden)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        parts = logits.split([control.width for control in self.buffer_strengths], dim=-1)
+        return [control.emit(part)[0] for control, part in zip(self.buffer_strengths, parts, strict=True)]
+
+    def _steps(
+        self, num_steps: int | Tensor | None, mask: Tensor | None, batch_size: int, length: int, device: torch.device
+    ) -> tuple[int, Tensor | None]:
+        """How many steps to run, K, and which of them each sequence takes [B, K]; None where all do."""
+        if isinstance(num_steps, Tensor):
+            if num_steps.shape != (batch_size,) or bool((num_steps < 1).any()):
+                raise ValueError(f"num_steps must be [{batch_size}] numbers of at least 1; got {num_steps.tolist()}")
+            each, steps = num_steps.to(device), int(num_steps.max())
+        elif num_steps is not None:
+            if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 1:
+                raise ValueError(f"num_steps must be an integer of at least 1; got {num_steps!r}")
+            return num_steps, None
+        else:
+            per_token, extra = self.config.steps_per_token, self.config.extra_steps
+            steps = per_token * length + extra
+            if mask is None:
+                return steps, None
+            each = per_token * mask.sum(1) + extra
+        return steps, torch.arange(steps, device=device) < each.unsqueeze(1)
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor, num_items: Tensor | int | None) -> Tensor:
+    """The mean over the labelled positions; over `num_items` where a Trainer accumulates several batches."""
+    flat = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32))
+    targets = labels.flatten().to(logits.device)
+    if num_items is None:
+        return F.cross_entropy(flat, targets)
+    return F.cross_entropy(flat, targets, reduction="sum") / num_items
+
+
+AutoModelForSeq2SeqLM.register(BufferedStackRNNConfig, BufferedStackRNNForTransduction, exist_ok=True)
