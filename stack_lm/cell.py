@@ -174,11 +174,12 @@ class StackRNNCell(nn.Module):
             fused = self.controller.run(inputs, state.controller)
             if fused is not None:
                 return Scan(fused[0], None, Actions(), state._replace(controller=fused[1]))
-        projected = self.controller.project(inputs)
+        # Unbound at once, because the gradient of each slice would be a tensor of zeros as long as the sequence.
+        projected = self.controller.project(inputs).unbind(1)
         outputs: list[list[Tensor]] = []
         actions: list[dict[str, Tensor]] = []
         for t in range(length):
-            layers, step_actions, state = self._step(projected[:, t], state, None if mask is None else mask[:, t])
+            layers, step_actions, state = self._step(projected[t], state, None if mask is None else mask[:, t])
             outputs.append(layers if output_layers else layers[-1:])
             if output_actions:
                 actions.append(step_actions | self.memory.measure(state.memory))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .base import ActionField, Memory, register_memory
-from .superposition import CHOICE_SETTINGS, ChoiceActions, superpose
+from .mixing import Mixture, Move, mix
+from .superposition import CHOICE_SETTINGS, ChoiceActions
 
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
@@ -46,8 +46,18 @@ class BabyNTM(Memory):
             ActionField("push_value", "value", size),
             ActionField("operation", "choice", len(self.operations), 1, self.operations),
         )
-        # Where each operation finds its rows on two copies of the tape in a row, one closed to a ring, one not.
-        self._offsets = (2, 0, 1, cells + 2, cells + 4)
+        left, right = Move(1, 0, cells - 1), Move(0, 1, cells - 1)
+        self._mixture = Mixture(
+            operations=(
+                (left, Move(0, cells - 1, 1)),
+                (right, Move(cells - 1, 0, 1)),
+                (Move(0, 0, cells),),
+                (right,),
+                (left,),
+            ),
+            length=cells,
+            prepend=False,
+        )
 
     @classmethod
     def from_config(cls, config: StackRNNConfig) -> BabyNTM:
@@ -71,13 +81,8 @@ class BabyNTM(Memory):
         Returns:
             The next state and the reading [B, D].
         """
-        cells = state.cells
-        ring = (cells[:, -1:], cells, cells[:, :1])
-        rows = torch.cat((*ring, F.pad(cells, (0, 0, 1, 1))), dim=1)
-        mixed = superpose(rows, actions.operation[:, 0], self._offsets, self.cells)
-        value = actions.push_value.to(cells.dtype).unsqueeze(1)
-        cells = mixed + F.pad(value, (0, 0, 0, self.cells - 1))
-        return TapeState(cells), cells[:, 0].to(actions.push_value.dtype)
+        cells, reading = mix(state.cells, actions.operation, actions.push_value, self._mixture)
+        return TapeState(cells), reading.to(actions.push_value.dtype)
 
     def hold(self, active: Tensor, new: TapeState, old: TapeState) -> TapeState:
         return TapeState(torch.where(active[:, None, None], new.cells, old.cells))

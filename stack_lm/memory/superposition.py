@@ -6,20 +6,20 @@ and the cells s from the top (0) down,
     s_t(0) = a_push n + a_pop s_{t-1}(1) + a_no-op s_{t-1}(0)
     s_t(i) = a_push s_{t-1}(i - 1) + a_pop s_{t-1}(i + 1) + a_no-op s_{t-1}(i)
 
-Each operation moves all cells by one offset, so a step is one weighted sum of shifted views, however deep the stack is.
+Each operation moves all cells by one offset; `mixing.mix` does the arithmetic.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .base import ActionField, Memory, register_memory
+from .mixing import Mixture, Move, mix
 
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
@@ -39,60 +39,6 @@ STACK_SETTINGS = CHOICE_SETTINGS | {
     "read_depth": 1,
     "empty_value": 0.0,
 }
-
-
-def superpose_reference(rows: Tensor, weights: Tensor, offsets: tuple[int, ...], length: int) -> Tensor:
-    """What `superpose` computes, in plain operations."""
-    parts = [rows.narrow(1, offset, length) for offset in offsets]
-    return torch.stack([w[:, None, None] * part for w, part in zip(weights.unbind(1), parts, strict=True)]).sum(0)
-
-
-class _Superpose(torch.autograd.Function):
-    """`superpose_reference` in a few operations, each once over all cells, with a hand-written gradient.
-
-    Autograd would copy every shifted view into a tensor of zeros; this takes less than half the time.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, weights: Tensor, offsets: tuple[int, ...], length: int) -> Tensor:
-        ctx.save_for_backward(rows, weights)
-        ctx.offsets = offsets
-        batch_size, _, size = rows.shape
-        # In two dimensions a shift is one block of memory for each sequence.
-        flat = rows.reshape(batch_size, -1)
-        mixed = flat.narrow(1, offsets[0] * size, length * size) * weights[:, :1]
-        for i, offset in enumerate(offsets[1:], start=1):
-            mixed.addcmul_(flat.narrow(1, offset * size, length * size), weights[:, i : i + 1])
-        return mixed.view(batch_size, length, size)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        rows, weights = ctx.saved_tensors
-        batch_size, _, size = rows.shape
-        width = gradient.shape[1] * size
-        flat, gradient = rows.reshape(batch_size, -1), gradient.reshape(batch_size, -1)
-        of_rows, of_weights = torch.zeros_like(flat), torch.empty_like(weights)
-        for i, offset in enumerate(ctx.offsets):
-            of_rows.narrow(1, offset * size, width).addcmul_(gradient, weights[:, i : i + 1])
-            torch.linalg.vecdot(flat.narrow(1, offset * size, width), gradient, out=of_weights[:, i])
-        return of_rows.view_as(rows), of_weights, None, None
-
-
-def superpose(rows: Tensor, weights: Tensor, offsets: tuple[int, ...], length: int) -> Tensor:
-    """The weighted sum of shifted views: sum_o weights[o] rows[offsets[o] : offsets[o] + length].
-
-    Args:
-        rows: [B, rows, size].
-        weights: [B, O].
-        offsets: O of them, in rows.
-        length: rows of the result.
-
-    Returns:
-        [B, length, size].
-    """
-    mixed: Tensor = _Superpose.apply(rows, weights.to(rows.dtype), offsets, length)
-    return mixed
 
 
 class SuperpositionState(NamedTuple):
@@ -120,6 +66,7 @@ class _Stacks(Memory):
 
     action_type = ChoiceActions
     state_type = SuperpositionState
+    _prepend: ClassVar[bool]  # see Mixture
 
     def __init__(
         self,
@@ -158,18 +105,11 @@ class _Stacks(Memory):
 
     def initial_reading(self, state: SuperpositionState) -> Tensor:
         """What empty stacks read as."""
-        return self._read(state.cells)
-
-    def _read(self, cells: Tensor) -> Tensor:
-        top = cells[:, :, : self.read_depth]
-        reading = top[..., : self.size]
-        if self.empty_value:
-            reading = reading + self.empty_value * (1 - top[..., self.size :])
-        return reading.flatten(1)
+        return state.cells.new_full((state.cells.shape[0], self.reading_size), self.empty_value)
 
     @abstractmethod
-    def _mix(self, cells: Tensor, elements: Tensor, weights: Tensor, length: int) -> Tensor:
-        """The next cells [B, length, D + 1] of stacks [B, N, D + 1], new elements [B, 1, D + 1], weights [B, O]."""
+    def _moves(self, n_cells: int, length: int) -> tuple[tuple[Move, ...], ...]:
+        """What each operation does to the cells of a stack of `n_cells`, of which the next has `length`."""
 
     def update(self, state: SuperpositionState, actions: ChoiceActions) -> tuple[SuperpositionState, Tensor]:
         """Mix what the operations would make of the stacks, then read.
@@ -181,15 +121,15 @@ class _Stacks(Memory):
         Returns:
             The next state, of N + 1 cells unless the depth is reached, and the reading [B, S * read_depth * D].
         """
-        batch_size, stacks, n_cells, width = state.cells.shape
+        n_cells = state.cells.shape[2]
         length = n_cells + 1 if self.depth is None else min(n_cells + 1, self.depth)
-        elements = F.pad(actions.push_value.to(state.cells.dtype).view(-1, 1, self.size), (0, 1), value=1.0)
-        mixed = self._mix(state.cells.flatten(0, 1), elements, actions.operation.flatten(0, 1), length)
-        cells = mixed.view(batch_size, stacks, length, width)
+        mixture = Mixture(self._moves(n_cells, length), length, self._prepend, self.read_depth, self.empty_value)
+        cells, reading = mix(state.cells, actions.operation, actions.push_value, mixture)
         lost = state.lost
-        if length == n_cells:  # The first operation pushes without popping.
-            lost = lost + (actions.operation[..., 0] * state.cells[..., -1, -1]).detach().sum(1)
-        return SuperpositionState(cells, lost), self._read(cells).to(actions.push_value.dtype)
+        if length == n_cells:
+            with torch.no_grad():  # The first operation pushes without popping.
+                lost = lost + torch.linalg.vecdot(actions.operation[..., 0].to(lost.dtype), state.cells[..., -1, -1])
+        return SuperpositionState(cells, lost), reading.to(actions.push_value.dtype)
 
     def hold(self, active: Tensor, new: SuperpositionState, old: SuperpositionState) -> SuperpositionState:
         kept = F.pad(old.cells, (0, 0, 0, new.cells.shape[2] - old.cells.shape[2]))
@@ -230,6 +170,7 @@ class SuperpositionStack(_Stacks):
     """
 
     settings = STACK_SETTINGS | {"no_op": False}
+    _prepend = True
 
     def __init__(
         self,
@@ -242,10 +183,10 @@ class SuperpositionStack(_Stacks):
         read_depth: int = 1,
         empty_value: float = 0.0,
     ) -> None:
-        self._offsets = (0, 2, 1) if no_op else (0, 2)
+        self.no_op = no_op
         super().__init__(
             size,
-            ("push", "pop", "no_op")[: len(self._offsets)],
+            ("push", "pop", "no_op") if no_op else ("push", "pop"),
             depth=depth,
             overflow=overflow,
             stacks=stacks,
@@ -257,9 +198,10 @@ class SuperpositionStack(_Stacks):
     def from_config(cls, config: StackRNNConfig) -> SuperpositionStack:
         return cls(config.memory_size, no_op=config.no_op, **_common_settings(config))
 
-    def _mix(self, cells: Tensor, elements: Tensor, weights: Tensor, length: int) -> Tensor:
-        below = cells.new_zeros(cells.shape[0], length + 1 - cells.shape[1], cells.shape[2])
-        return superpose(torch.cat((elements, cells, below), dim=1), weights, self._offsets, length)
+    def _moves(self, n_cells: int, length: int) -> tuple[tuple[Move, ...], ...]:
+        rows = n_cells + 1  # the new element, then the cells
+        operations = ((Move(0, 0, length),), (Move(2, 0, min(rows - 2, length)),))
+        return (*operations, (Move(1, 0, min(rows - 1, length)),)) if self.no_op else operations
 
 
 @register_memory("multipop_superposition")
@@ -279,6 +221,7 @@ class MultipopSuperpositionStack(_Stacks):
     """
 
     settings = STACK_SETTINGS | {"max_pop": 3}
+    _prepend = False
 
     def __init__(
         self,
@@ -306,10 +249,8 @@ class MultipopSuperpositionStack(_Stacks):
     def from_config(cls, config: StackRNNConfig) -> MultipopSuperpositionStack:
         return cls(config.memory_size, max_pop=config.max_pop, **_common_settings(config))
 
-    def _mix(self, cells: Tensor, elements: Tensor, weights: Tensor, length: int) -> Tensor:
-        rows = F.pad(cells, (0, 0, 0, self.max_pop))
-        left = superpose(rows, weights, tuple(range(self.max_pop + 1)), length - 1)
-        return torch.cat((elements, left), dim=1)
+    def _moves(self, n_cells: int, length: int) -> tuple[tuple[Move, ...], ...]:
+        return tuple((Move(pops, 1, min(n_cells - pops, length - 1)),) for pops in range(self.max_pop + 1))
 
 
 def _common_settings(config: StackRNNConfig) -> dict[str, Any]:

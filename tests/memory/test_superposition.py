@@ -5,9 +5,10 @@ import torch
 from conftest import tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from stack_lm.memory import BabyNTM, ChoiceActions, MultipopSuperpositionStack, SuperpositionStack, make_memory
-from stack_lm.memory.superposition import superpose, superpose_reference
+from stack_lm.memory.mixing import Mixture, mix, mix_reference
 
 
 def actions(value, *weights, stacks=1):
@@ -175,16 +176,79 @@ def test_a_baby_ntm_by_hand():
 # --- the arithmetic
 
 
-@pytest.mark.parametrize("offsets", [(0,), (0, 2), (0, 2, 1), (3, 0, 3)])
-@pytest.mark.parametrize("length", [0, 1, 5])
-def test_superpose_equals_its_reference(offsets, length):
-    rows = torch.randn(3, length + 3, 2, dtype=torch.float64, requires_grad=True)
-    weights = torch.rand(3, len(offsets), dtype=torch.float64, requires_grad=True)
-    ours, plain = (f(rows, weights, offsets, length) for f in (superpose, superpose_reference))
+MIXTURES = {
+    "stack": SuperpositionStack(2, no_op=True, read_depth=2, empty_value=-1.0),
+    "full stack": SuperpositionStack(2, depth=4, overflow="truncate"),
+    "multipop": MultipopSuperpositionStack(2, max_pop=6, empty_value=0.5),
+    "tape": BabyNTM(2, cells=4),
+    "tape of one": BabyNTM(2, cells=1),
+}
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize("used", ["both", "cells", "reading"])
+def test_mix_equals_its_reference(name, used):
+    memory = MIXTURES[name]
+    n_cells = 1 if name == "tape of one" else 4
+    if isinstance(memory, BabyNTM):
+        mixture, width = memory._mixture, 2
+    else:
+        length = min(n_cells + 1, memory.depth or 9)
+        mixture = Mixture(
+            memory._moves(n_cells, length), length, memory._prepend, memory.read_depth, memory.empty_value
+        )
+        width = 3
+    shape = (3, n_cells, width) if isinstance(memory, BabyNTM) else (3, 2, n_cells, width)
+    stacks = 1 if isinstance(memory, BabyNTM) else 2
+    cells = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    weights = torch.rand(3, stacks, len(mixture.operations), dtype=torch.float64, requires_grad=True)
+    elements = torch.randn(3, stacks * 2, dtype=torch.float64, requires_grad=True)
+    ours, plain = (f(cells, weights, elements, mixture) for f in (mix, mix_reference))
     torch.testing.assert_close(ours, plain)
-    upstream = torch.randn_like(ours)
-    actual, expected = (torch.autograd.grad(result, (rows, weights), upstream) for result in (ours, plain))
+    kept = {"both": (0, 1), "cells": (0,), "reading": (1,)}[used]
+    upstream = [torch.randn_like(ours[i]) for i in kept]
+    actual, expected = (
+        torch.autograd.grad([results[i] for i in kept], (cells, weights, elements), upstream)
+        for results in (ours, plain)
+    )
     torch.testing.assert_close(actual, expected)
+
+
+class CountOperations(TorchDispatchMode):
+    """Counts what torch is asked to compute; views are free."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        views = ("view", "slice", "select", "as_strided", "detach", "alias", "unsqueeze", "expand", "transpose", "t")
+        self.count += function.overloadpacket.__name__ not in views
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("make", "most"),
+    [
+        (lambda n: SuperpositionStack(2, depth=n, overflow="truncate"), 12),
+        (lambda n: MultipopSuperpositionStack(2, depth=n, overflow="truncate"), 15),
+        (lambda n: BabyNTM(2, cells=n), 13),
+    ],
+    ids=["superposition", "multipop", "baby_ntm"],
+)
+def test_a_step_is_a_handful_of_operations_at_any_depth(make, most):
+    counts = set()
+    for n_cells in (5, 104):
+        memory = make(n_cells)
+        state = memory.initial_state(3)
+        shape = (*state.cells.shape[:-2], n_cells, state.cells.shape[-1])
+        state = state._replace(cells=torch.rand(shape))
+        value, choice = (torch.rand(field.shape(3)) for field in memory.actions)
+        with CountOperations() as operations:
+            memory.update(state, ChoiceActions(value, choice))
+        counts.add(operations.count)
+    assert len(counts) == 1
+    assert counts.pop() <= most
 
 
 def test_stacks_side_by_side_are_independent():

@@ -1,0 +1,153 @@
+"""The arithmetic of memories in superposition: the mean of what operations that move cells would make of a memory.
+
+An operation is a list of moves of blocks of cells, so a step is a weighted sum of slices, however deep a memory is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class Move(NamedTuple):
+    """Rows `source` .. `source + rows - 1` go to `target` .. `target + rows - 1`; none do where `rows` is below 1."""
+
+    source: int
+    target: int
+    rows: int
+
+
+class Mixture(NamedTuple):
+    """What a step makes of a memory, but for its numbers.
+
+    Attributes:
+        operations: for each operation its moves, of which no two have a target in common; what nothing moves to is
+            empty.
+        length: rows of the result.
+        prepend: the new element is row 0 and the cells follow, so that operations move it too; otherwise the cells are
+            the rows, and the element is added to the first of the result.
+        read: how many rows are read, from the first.
+        empty_value: what is read of a cell that is not occupied, where the memory keeps account of that.
+    """
+
+    operations: tuple[tuple[Move, ...], ...]
+    length: int
+    prepend: bool
+    read: int = 1
+    empty_value: float = 0.0
+
+
+def mix_reference(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Tensor]:
+    """What `mix` computes, in plain operations, an operation at a time."""
+    shape = cells.shape
+    cells, weights = cells.flatten(0, -3), weights.flatten(0, -2)
+    batch_size, _, width = cells.shape
+    elements = elements.reshape(batch_size, -1)
+    size = elements.shape[1]
+    new = torch.cat((elements, elements.new_ones(batch_size, width - size)), dim=1).unsqueeze(1)
+    rows = torch.cat((new, cells), dim=1) if mixture.prepend else cells
+    mixed = cells.new_zeros(batch_size, mixture.length, width)
+    for weight, moves in zip(weights.unbind(1), mixture.operations, strict=True):
+        moved = torch.zeros_like(mixed)
+        for source, target, n in moves:
+            if n > 0:
+                moved[:, target : target + n] = rows[:, source : source + n]
+        mixed = mixed + weight[:, None, None] * moved
+    if not mixture.prepend:
+        mixed = torch.cat((mixed[:, :1] + new, mixed[:, 1:]), dim=1)
+    top = mixed[:, : mixture.read]
+    reading = top[..., :size]
+    if width > size:
+        reading = reading + mixture.empty_value * (1 - top[..., size:])
+    return mixed.view(*shape[:-2], mixture.length, width), reading.reshape(shape[0], -1)
+
+
+class _Mix(torch.autograd.Function):
+    """`mix_reference` in a few operations on slices, with a hand-written gradient.
+
+    Autograd would copy each slice's gradient into a tensor of zeros as large as the memory. In two dimensions a slice
+    of rows is one block of memory for each sequence.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Tensor]:
+        *leading, _, width = cells.shape
+        batch_size = math.prod(leading)
+        ctx.shapes = cells.shape, weights.shape, elements.shape
+        rows, weights = cells.reshape(batch_size, -1), weights.reshape(batch_size, -1)
+        new = elements.reshape(batch_size, -1)
+        size = new.shape[1]
+        if mixture.prepend:
+            rows = torch.cat((new, rows.new_ones(batch_size, width - size), rows), dim=1)
+        mixed = rows.new_zeros(batch_size, mixture.length * width)
+        for i, source, target, n in _blocks(mixture, width):
+            mixed[:, target : target + n].addcmul_(rows[:, source : source + n], weights[:, i : i + 1])
+        if not mixture.prepend:
+            mixed[:, :size] += new
+            mixed[:, size:width] += 1
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(rows, weights)
+        ctx.mixture, ctx.size = mixture, size
+        mixed = mixed.view(batch_size, mixture.length, width)
+        reading = mixed[:, : mixture.read, :size].clone()
+        if width > size and mixture.empty_value:
+            reading.add_(1 - mixed[:, : mixture.read, size:], alpha=mixture.empty_value)
+        return mixed.view(*leading, mixture.length, width), reading.view(leading[0], -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_mixed: Tensor | None, of_reading: Tensor | None) -> tuple[Tensor | None, ...]:
+        rows, weights = ctx.saved_tensors
+        mixture, size = ctx.mixture, ctx.size
+        of_cells_shape, of_weights_shape, of_elements_shape = ctx.shapes
+        batch_size, width = rows.shape[0], of_cells_shape[-1]
+        if of_mixed is None:
+            gradient = rows.new_zeros(batch_size, mixture.length * width)
+        else:  # which may be somebody else's too, so what is read is not added in place
+            gradient = of_mixed.reshape(batch_size, -1)
+            gradient = gradient if of_reading is None else gradient.clone(memory_format=torch.contiguous_format)
+        if of_reading is not None:
+            top = gradient.view(batch_size, mixture.length, width)[:, : mixture.read]
+            of_reading = of_reading.reshape(batch_size, mixture.read, size)
+            top[..., :size].add_(of_reading)
+            if width > size and mixture.empty_value:
+                top[..., size:].sub_(of_reading.sum(-1, keepdim=True), alpha=mixture.empty_value)
+        of_rows, of_weights = torch.zeros_like(rows), torch.zeros_like(weights)
+        for i, source, target, n in _blocks(mixture, width):
+            upstream = gradient[:, target : target + n]
+            of_rows[:, source : source + n].addcmul_(upstream, weights[:, i : i + 1])
+            of_weights[:, i].add_(torch.linalg.vecdot(rows[:, source : source + n], upstream))
+        of_elements = gradient[:, :size]
+        if mixture.prepend:
+            of_elements, of_rows = of_rows[:, :size], of_rows[:, width:]
+        of_cells = of_rows.reshape(of_cells_shape)
+        return of_cells, of_weights.view(of_weights_shape), of_elements.reshape(of_elements_shape), None
+
+
+def _blocks(mixture: Mixture, width: int) -> Iterator[tuple[int, int, int, int]]:
+    """The moves in numbers, not rows: operation, source, target, how many."""
+    for i, moves in enumerate(mixture.operations):
+        for source, target, n in moves:
+            if n > 0:
+                yield i, source * width, target * width, n * width
+
+
+def mix(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Tensor]:
+    """Mix what the operations would make of a memory and its new elements, and read.
+
+    Args:
+        cells: [B, S, N, W], or [B, N, W] where S = 1. A column beside the elements' own says how far one is occupied.
+        weights: of the operations, [B, S, O].
+        elements: [B, S * D], with W = D or W = D + 1; they are occupied.
+        mixture: the operations, and what is read.
+
+    Returns:
+        The next cells, of `length` rows, and the reading [B, S * read * D].
+    """
+    mixed: tuple[Tensor, Tensor] = _Mix.apply(cells, weights.to(cells.dtype), elements.to(cells.dtype), mixture)
+    return mixed
