@@ -18,7 +18,7 @@ LAYERS = [
     ["parsing.commands", "eval.commands"],
     ["training", "scoring"],
     ["modeling_stack_rnn"],
-    ["cell"],
+    ["cell", "loss"],
     ["controllers", "controls"],
     ["memory"],
     ["configuration_stack_rnn"],
