@@ -41,7 +41,9 @@ def _plot_columns(axes: Axes, rows: Sequence[Row], unit: str) -> None:
 def plot_length(axes: Axes, rows: Sequence[Row]) -> None:
     """Time per token against T."""
     _plot_columns(axes, rows, "_us/token")
-    axes.set_ylim(bottom=0)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
     axes.set_ylabel("forward and backward, µs per token")
 
 
@@ -49,6 +51,7 @@ def plot_memory(axes: Axes, rows: Sequence[Row]) -> None:
     """Peak memory against T."""
     _plot_columns(axes, rows, "_MiB")
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylabel("peak memory, MiB")
 
 
@@ -57,6 +60,7 @@ def plot_ratios(axes: Axes, rows: Sequence[Row], column: str, label: str) -> Non
     places = range(len(rows))
     bars = axes.bar(places, [row["scan/lstm"] for row in rows], color=STYLES["scan"][1], width=0.6)
     axes.bar_label(bars, fmt="%.2f", padding=2)
+    axes.margins(y=0.12)
     axes.axhline(1, color="black", linewidth=1, linestyle=":")
     axes.set_xticks(places, [str(row[column]) for row in rows])
     axes.set_xlabel(label)
@@ -74,6 +78,7 @@ def plot_chunks(axes: Axes, rows: Sequence[Row]) -> None:
         axes.plot(x[default], y[default], color=color, marker="o", markersize=9)
     axes.axhline(1, color="black", linewidth=1, linestyle=":")
     axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("rows of a chunk (large dots: by default)")
     axes.set_ylabel("speed, relative to the plain loss")
     axes.legend(frameon=False)
