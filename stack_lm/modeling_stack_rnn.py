@@ -18,12 +18,14 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers.cache_utils import Cache
+from transformers.loss.loss_utils import ForCausalLMLoss
 from transformers.modeling_outputs import CausalLMOutputWithPast, SequenceClassifierOutputWithPast
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 
 from .cell import Actions, CellState, Scan, StackRNNCell, set_scan_backend
 from .configuration_stack_rnn import StackRNNConfig
+from .loss import causal_lm_loss, is_plain_linear
 from .memory import map_tensors
 
 
@@ -378,6 +380,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
         output_hidden_states: bool | None = None,
         output_actions: bool = False,
         logits_to_keep: int | Tensor = 0,
+        skip_logits: bool | None = None,
         **kwargs: Any,
     ) -> StackRNNCausalLMOutput:
         """Predict the next tokens; see `StackRNNModel.forward` for the arguments that are not listed here.
@@ -386,6 +389,13 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
             labels: [B, T], shifted inside, so `labels=input_ids` trains a language model; -100 is ignored. The loss
                 is the mean over predicted tokens, in nats.
             logits_to_keep: compute the logits [B, T', V] of the last T' steps only, or of the steps given; 0 is all.
+            skip_logits: compute the loss without holding all logits, which is faster, and return None for them (see
+                `stack_lm.loss`). By default in training mode where labels are given and nothing else needs logits:
+                logits_to_keep, a `loss_function` of one's own, an lm_head that an adapter or a hook has changed.
+            **kwargs: what transformers' losses take: num_items_in_batch, ignore_index, shift_labels.
+
+        Raises:
+            ValueError: if skip_logits is True where the logits are needed.
         """
         outputs = self.model(
             input_ids,
@@ -396,11 +406,18 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
             output_hidden_states=output_hidden_states,
             output_actions=output_actions,
         )
-        steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.lm_head(self.dropout(outputs.last_hidden_state[:, steps]))
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        has_labels = labels is not None or kwargs.get("shift_labels") is not None
+        needed = self._logits_needed(has_labels, logits_to_keep)
+        if skip_logits and needed:
+            raise ValueError(f"skip_logits=True cannot be: {needed}")
+        loss = logits = None
+        if needed or not (self.training if skip_logits is None else skip_logits):
+            steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+            logits = self.lm_head(self.dropout(outputs.last_hidden_state[:, steps]))
+            if has_labels:
+                loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        else:
+            loss = causal_lm_loss(self.dropout(outputs.last_hidden_state), self.lm_head, labels, **kwargs)
         return StackRNNCausalLMOutput(
             loss=loss,
             logits=logits,
@@ -408,6 +425,18 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
             hidden_states=outputs.hidden_states,
             actions=outputs.actions,
         )
+
+    def _logits_needed(self, has_labels: bool, logits_to_keep: int | Tensor) -> str | None:
+        """Why a call must compute its logits; None where the loss can do without them."""
+        if not has_labels:
+            return "there are no labels to compute a loss from"
+        if not isinstance(logits_to_keep, int) or logits_to_keep:
+            return "logits_to_keep asks for logits"
+        if self.loss_function is not ForCausalLMLoss:
+            return "the model's loss_function, which is not transformers' own for language models, takes logits"
+        if not is_plain_linear(self.lm_head):
+            return f"lm_head is not a plain nn.Linear without hooks; it is {type(self.lm_head).__name__}"
+        return None
 
     def _prepare_cache_for_generation(  # type: ignore[override]
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any

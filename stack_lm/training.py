@@ -487,7 +487,7 @@ def evaluate_loss(
             stop += 1
         ids, labels = collate(own[start:stop], accelerator.device)
         with accelerator.autocast():
-            loss = model(ids, labels=labels, use_cache=False, num_items_in_batch=1).loss
+            loss = model(ids, labels=labels, use_cache=False, skip_logits=True, num_items_in_batch=1).loss
         totals += torch.tensor([float(loss), float((labels[:, 1:] != IGNORED).sum())], dtype=torch.float64)
         start = stop
     model.train(training)

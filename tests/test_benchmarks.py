@@ -1,20 +1,149 @@
-"""The benchmarks run, and say what they measured; how fast is not tested."""
+"""The benchmarks run, and say what they measured; how fast anything is, no test asserts."""
 
-import importlib.util
+import importlib
 import json
+import math
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+import torch
+
 FOLDER = Path(__file__).parents[1] / "benchmarks"
+CPU = torch.device("cpu")
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def load(monkeypatch):
+    """Modules of the benchmarks, which import each other as scripts in one folder do."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    names = {path.stem for path in FOLDER.glob("*.py")}
+    yield importlib.import_module
+    for name in names:
+        sys.modules.pop(name, None)
 
 
-def test_memories(capsys, monkeypatch):
+def run(script, *arguments):
+    command = [sys.executable, str(FOLDER / script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_runs_alternate_and_the_first_round_does_not_count(load):
+    timing = load("timing")
+    order = []
+    runs = {name: lambda name=name: order.append(name) for name in "abc"}
+    times = timing.alternate(runs, seconds=0, device=CPU, min_rounds=3, max_rounds=9)
+    assert "".join(order) == "abc" + "abc" + "bca" + "cab"
+    for time in times.values():
+        assert time.rounds == 3
+        assert 0 < time.minimum <= time.median
+    times = timing.alternate({"a": lambda: None}, seconds=60, device=CPU, max_rounds=5)
+    assert times["a"].rounds == 5
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system keeps no high-water mark")
+def test_peak_memory_is_what_a_run_held_at_once(load):
+    timing = load("timing")
+    mebibyte = 2**18  # of float32
+
+    def one_after_the_other():
+        for _ in range(3):
+            torch.ones(64 * mebibyte)
+
+    def at_once():
+        return [torch.ones(64 * mebibyte) for _ in range(3)]
+
+    assert timing.peak_memory(one_after_the_other, CPU) == pytest.approx(64, abs=4)
+    assert timing.peak_memory(at_once, CPU) == pytest.approx(192, abs=4)
+
+
+def test_a_function_runs_in_a_fresh_process(load):
+    assert load("timing").in_fresh_process(math.hypot, 3, 4) == 5
+
+
+def test_targets_are_compared_with_what_was_measured(load):
+    args = type("Options", (), {"quick": False, "device": CPU})
+    cell = {"preset": "u1", "batch": 32, "T": 64, "H": 100, "m": 16, "pass": "forward + backward", "scan/lstm": 1.6}
+    tables = [
+        {"name": "cell", "rows": [cell, cell | {"pass": "forward"}, cell | {"H": 650, "scan/lstm": 1.2}]},
+        {"name": "length", "rows": [{"T": 256, "scan_us/token": 2.0}, {"T": 4096, "scan_us/token": 2.8}]},
+        {"name": "memory", "rows": [{"T": 256}, {"T": 4096}]},
+    ]
+    scan = load("scan")
+    rows = scan.summarize(tables, args)["rows"]
+    assert [(row["measured"], row["target"], row["met"]) for row in rows] == [
+        (1.6, "<= 1.5", "no"),
+        (1.2, "<= 1.3", "yes"),
+        (1.4, "<= 1.3", "no"),
+    ]
+    assert scan.summarize(tables[2:], args) is None
+
+
+def test_results_are_read_printed_and_drawn(load, tmp_path, capsys):
+    rows = [{"T": t, "lstm_us/token": 1.0, "scan_us/token": 1.25, "scan/lstm": 1.25} for t in (64, 128)]
+    rows[0]["reference_us/token"] = 1234.5
+    where = {"device": "a processor", "threads": 2, "torch": "2", "python": "3", "quick": False}
+    table = {"name": "length", "title": "Per token", "caption": "Below.", "rows": rows}
+    other = {"name": "batch", "title": "Batch", "caption": "", "rows": [{"batch": 1, "scan/lstm": 2.0}]}
+    path = tmp_path / "scan.json"
+    path.write_text(json.dumps({"benchmark": "scan", "environment": where, "tables": [table, other]}))
+    scan, plot = load("scan"), load("plot")
+    assert scan.main(["--from", str(path), "--markdown", "--only", "length"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines() == [
+        "**Per token**",
+        "",
+        "| T | lstm us/token | scan us/token | scan/lstm | reference us/token |",
+        "|---|---|---|---|---|",
+        "| 64 | 1.00 | 1.25 | 1.25 | 1234.50 |",
+        "| 128 | 1.00 | 1.25 | 1.25 |  |",
+        "",
+        "Below.",
+        "",
+        "Measured on a processor, 2 thread(s), torch 2, Python 3.",
+    ]
+    pytest.importorskip("matplotlib")
+    assert plot.main([str(path), str(tmp_path / "figure.png")]) == 0
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert load("loss").main(["--from", str(path)]) == 2
+    assert "is a result of benchmarks/scan.py, not of loss.py" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(None, "cannot read"), ("{", "is not JSON"), ("[]", "is not a result of a benchmark")],
+)
+def test_files_that_are_no_results(load, tmp_path, capsys, text, message):
+    path = tmp_path / "result.json"
+    if text is not None:
+        path.write_text(text)
+    for arguments in ([str(path), str(tmp_path / "figure.png")],):
+        assert load("plot").main(arguments) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "figure.png").exists()
+
+
+def test_a_device_that_is_not_there(load, capsys):
+    assert load("loss").main(["--device", "cuda:99"]) == 2
+    assert load("loss").main(["--device", "meta"]) == 2
+    assert load("loss").main(["--device", "nonesuch"]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 3
+    assert all(line.startswith("benchmarks/loss.py: error: --device") for line in errors)
+
+
+def test_a_quick_run_of_the_cell(load, tmp_path, capsys):
+    path = tmp_path / "scan.json"
+    assert load("scan").main(["--quick", "--only", "cell", "strength", "--json", str(path)]) == 0
+    assert "The cell, against nn.LSTM of the same size" in capsys.readouterr().out
+    written = json.loads(path.read_text())
+    assert written["environment"]["quick"]
+    assert [table["name"] for table in written["tables"]] == ["cell", "strength"]
+    assert {row["pass"] for row in written["tables"][0]["rows"]} == {"forward", "forward + backward"}
+
+
+def test_memories(load, capsys, monkeypatch):
     module = load("memories")
     for name, small in (("SENTENCES", {"length": 2}), ("STRINGS", {"length": 2, "cells": 6})):
         monkeypatch.setattr(module, name, getattr(module, name) | small)
@@ -25,3 +154,12 @@ def test_memories(capsys, monkeypatch):
     assert all(row["microseconds"] > 0 for part in ("sentences", "strings") for row in result[part]["results"])
     assert module.main(["--rounds", "1"]) == 0
     assert "RNNCell" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["scan.py", "loss.py"])
+def test_a_quick_run_of_everything(tmp_path, script):
+    result = run(script, "--quick", "--threads", 1, "--json", tmp_path / "result.json")
+    assert result.returncode == 0, result.stderr
+    figure = run("plot.py", tmp_path / "result.json", tmp_path / "figure.png")
+    assert figure.returncode == 0, figure.stderr

@@ -1,0 +1,162 @@
+"""How fast the loss without logits is, beside the plain one and torch's own, and why chunks have the size they have."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from report import Part, Row, run_benchmark, timed
+from timing import in_fresh_process, peak_memory
+from torch import Tensor
+from torch.nn import functional as F
+
+from stack_lm.console import quiet_libraries, run_command
+from stack_lm.loss import default_chunk_rows, linear_cross_entropy
+
+Tell = Callable[[str], None]
+Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+Size = tuple[int, int, int]
+
+# Rows (tokens), hidden size, classes.
+SIZES: tuple[Size, ...] = (
+    (256, 100, 10_000),
+    (2048, 100, 10_000),
+    (2048, 256, 10_000),
+    (2048, 650, 10_000),
+    (1024, 100, 50_000),
+    (1024, 650, 50_000),
+)
+QUICK_SIZES: tuple[Size, ...] = ((16, 4, 50),)
+
+
+def plain(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
+    """The loss as one writes it."""
+    return F.cross_entropy(F.linear(hidden, weight, bias), labels)
+
+
+def torchs_own(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
+    """torch's loss in chunks, in those that it chooses itself."""
+    options = torch.nn.LinearCrossEntropyOptions()
+    return F.linear_cross_entropy(hidden, weight, labels, linear_bias=bias, options=options)
+
+
+LOSSES: dict[str, Loss] = {"plain": plain, "ours": linear_cross_entropy}
+if hasattr(F, "linear_cross_entropy"):
+    LOSSES["torch"] = torchs_own
+
+
+def run_of(loss: Loss, size: Size, device: torch.device) -> Callable[[], None]:
+    """Forward and backward pass of a loss over random inputs."""
+    rows, hidden_size, classes = size
+    hidden = torch.randn(rows, hidden_size, device=device, requires_grad=True)
+    weight = (torch.randn(classes, hidden_size, device=device) / hidden_size**0.5).requires_grad_()
+    bias = torch.zeros(classes, device=device, requires_grad=True)
+    labels = torch.randint(classes, (rows,), device=device)
+
+    def run() -> None:
+        hidden.grad = weight.grad = bias.grad = None
+        loss(hidden, weight, bias, labels).backward()
+
+    return run
+
+
+def measure_losses(args: argparse.Namespace, tell: Tell) -> list[Row]:
+    """Time of the losses."""
+    table = []
+    for size in QUICK_SIZES if args.quick else SIZES:
+        rows, hidden, classes = size
+        tell(f"{rows} rows, H {hidden}, V {classes}")
+        times = timed({name: run_of(loss, size, args.device) for name, loss in LOSSES.items()}, args, 6)
+        row: Row = {"rows": rows, "H": hidden, "V": classes}
+        row |= {f"{name}_ms": time.median * 1e3 for name, time in times.items()}
+        row |= {f"plain/{name}": times["plain"].median / time.median for name, time in times.items() if name != "plain"}
+        table.append(row | {"plain/ours_of_minima": times["plain"].minimum / times["ours"].minimum})
+    return table
+
+
+def memory_of(name: str, size: Size, device: torch.device, threads: int) -> float | None:
+    """Peak memory of a loss's forward and backward pass, in MiB. Runs in a process of its own."""
+    torch.set_num_threads(threads)
+    run_of(LOSSES[name], (16, 4, 50), device)()  # loads what a first call loads
+    return peak_memory(run_of(LOSSES[name], size, device), device)
+
+
+def measure_memory(args: argparse.Namespace, tell: Tell) -> list[Row]:
+    """Peak memory of the losses."""
+    table = []
+    for size in QUICK_SIZES if args.quick else ((2048, 100, 10_000), (1024, 100, 50_000)):
+        rows, hidden, classes = size
+        tell(f"{rows} rows, H {hidden}, V {classes}")
+        row: Row = {"rows": rows, "H": hidden, "V": classes, "all_logits_MiB": rows * classes * 4 / 2**20}
+        for name in LOSSES:
+            peak = in_fresh_process(memory_of, name, size, args.device, torch.get_num_threads())
+            row[f"{name}_MiB"] = peak
+        table.append(row)
+    return table
+
+
+def measure_chunks(args: argparse.Namespace, tell: Tell) -> list[Row]:
+    """Time of ours against the rows of a chunk."""
+    table = []
+    for size in QUICK_SIZES if args.quick else SIZES[1:]:
+        rows, hidden, classes = size
+        default = min(rows, default_chunk_rows(hidden, classes, args.device))
+        tell(f"{rows} rows, H {hidden}, V {classes}")
+        chunks = sorted({chunk for chunk in (64, 128, 256, 512, 1024, 2048) if chunk < rows} | {rows, default})
+        runs: dict[Any, Callable[[], None]] = {
+            chunk: run_of(partial(linear_cross_entropy, chunk_rows=chunk), size, args.device) for chunk in chunks
+        }
+        times = timed(runs | {"plain": run_of(plain, size, args.device)}, args, 6)
+        table += [
+            {
+                "H": hidden,
+                "V": classes,
+                "chunk_rows": chunk,
+                "default": "yes" if chunk == default else "",
+                "ms": times[chunk].median * 1e3,
+                "plain/ours": times["plain"].median / times[chunk].median,
+            }
+            for chunk in chunks
+        ]
+    return table
+
+
+PARTS = [
+    Part(
+        "losses",
+        "Linear layer and cross-entropy, forward and backward, float32",
+        "Medians in milliseconds. plain: cross_entropy(linear(h)). torch: torch's own linear_cross_entropy, in chunks.",
+        measure_losses,
+    ),
+    Part(
+        "memory",
+        "Peak memory of the same",
+        "Gradients of hidden states and weights included; all logits: one matrix of them, for comparison.",
+        measure_memory,
+    ),
+    Part("chunks", "Against the rows of a chunk", "default: what is chosen where nothing is said.", measure_chunks),
+]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+
+    def run() -> None:
+        quiet_libraries()
+        run_benchmark(
+            "loss",
+            PARTS,
+            argv,
+            summary="Time the loss without logits against the plain one and torch's own.",
+            example="python benchmarks/loss.py --threads 2 --json loss.json",
+        )
+
+    return run_command("benchmarks/loss.py", run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""What the benchmark of the scan runs: `nn.LSTM`, cells, whole language models, and ways to generate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from stack_lm import StackRNNConfig, StackRNNForCausalLM
+from stack_lm.cell import StackRNNCell
+
+EMBEDDING, VOCABULARY = 50, 10_000
+# The models of Merrill et al. (2019); the other memories of strengths; an LSTM; and pushes of one strength, with pops
+# of half of it, so that half of what is pushed stays.
+_READ = {"read_control": "expected_value", "max_read": 3}
+_PUSH = {"push_control": "expected_value", "max_push": 3}
+_POP = {"pop_control": "expected_value", "max_pop": 3}
+PUSH_STRENGTHS = (1.0, 0.5, 0.1, 0.02)
+PRESETS: dict[str, dict[str, Any]] = {
+    "u1": {"memory": "stack", "pop_control": 1.0, **_PUSH, **_READ},
+    "d1": {"memory": "stack", "push_control": 1.0, **_POP, **_READ},
+    **{memory: {"memory": memory, **_PUSH, **_POP, **_READ} for memory in ("stack", "queue", "deque")},
+    "lstm": {"memory": "none"},
+    **{
+        f"d={push}": {"memory": "stack", "push_control": push, "pop_control": push / 2, "read_control": 1.0}
+        for push in PUSH_STRENGTHS
+    },
+}
+
+
+class Size(NamedTuple):
+    """What is measured: a preset at sizes."""
+
+    preset: str = "u1"
+    batch: int = 32
+    length: int = 64
+    hidden: int = 100
+    element: int = 16
+
+    def config(self) -> StackRNNConfig:
+        """The model's configuration."""
+        fields = dict(PRESETS[self.preset])
+        if fields["memory"] != "none":
+            fields["memory_size"] = self.element
+        return StackRNNConfig(vocab_size=VOCABULARY, embedding_size=EMBEDDING, hidden_size=self.hidden)
+
+
+def lstm_run(size: Size, device: torch.device, backward: bool) -> Callable[[], None]:
+    """`nn.LSTM` over random inputs, as it is made by default: time first."""
+    lstm = nn.LSTM(EMBEDDING, size.hidden).to(device)
+    shape = (size.length, size.batch)
+    return _run(lambda inputs: lstm(inputs)[0], lstm, shape, size.hidden, device, backward)
+
+
+def cell_run(size: Size, device: torch.device, backward: bool, backend: str = "auto") -> Callable[[], None]:
+    """A stack RNN's cell over random inputs."""
+    cell: Any = StackRNNCell(size.config()).to(device)
+    cell.scan_backend = backend
+    shape = (size.batch, size.length)
+    return _run(lambda inputs: cell.scan(inputs).outputs, cell, shape, size.hidden, device, backward)
+
+
+def _run(
+    function: Callable[[Tensor], Tensor],
+    module: nn.Module,
+    shape: tuple[int, int],
+    hidden: int,
+    device: torch.device,
+    backward: bool,
+) -> Callable[[], None]:
+    inputs = torch.randn(*shape, EMBEDDING, device=device, requires_grad=backward)
+    gradient = torch.randn(*shape, hidden, device=device)
+
+    def forward_only() -> None:
+        with torch.no_grad():
+            function(inputs)
+
+    def forward_and_backward() -> None:
+        module.zero_grad(set_to_none=True)
+        inputs.grad = None
+        function(inputs).backward(gradient)
+
+    return forward_and_backward if backward else forward_only
+
+
+class PlainLSTM(nn.Module):
+    """A language model as one writes it without a toolkit: embedding, `nn.LSTM`, `cross_entropy(linear(h))`."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, EMBEDDING)
+        self.lstm = nn.LSTM(EMBEDDING, hidden, batch_first=True)
+        self.head = nn.Linear(hidden, VOCABULARY)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """The loss []."""
+        logits = self.head(self.lstm(self.embedding(ids))[0][:, :-1])
+        return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def step_runs(size: Size, device: torch.device) -> dict[str, Callable[[], None]]:
+    """Forward and backward passes of whole language models."""
+    ids = torch.randint(VOCABULARY, (size.batch, size.length), device=device)
+    plain = PlainLSTM(size.hidden).to(device)
+    models: dict[str, Any] = {
+        "stack": StackRNNForCausalLM(size.config()),
+        "reference": StackRNNForCausalLM(size.config()),
+        "own_lstm": StackRNNForCausalLM(size._replace(preset="lstm").config()),
+    }
+    models["reference"].model.cell.scan_backend = "reference"
+
+    def run_plain() -> None:
+        plain.zero_grad(set_to_none=True)
+        plain(ids).backward()
+
+    def run(model: Any) -> None:
+        model.zero_grad(set_to_none=True)
+        model(ids, labels=ids, use_cache=False).loss.backward()
+
+    runs = {name: partial(run, model.to(device).train()) for name, model in models.items()}
+    return {"lstm": run_plain, **runs}
+
+
+def _by_generate(model: Any, ids: Tensor, count: int) -> None:
+    ids = ids.to(model.device)
+    model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False)
+
+
+def _by_forward(model: StackRNNForCausalLM, ids: Tensor, count: int) -> None:
+    ids, cache = ids.to(model.device), None
+    for _ in range(count):
+        outputs = model(ids, past_key_values=cache, use_cache=True)
+        ids, cache = outputs.logits.argmax(-1), outputs.past_key_values
+
+
+def _by_step(model: Any, ids: Tensor, count: int) -> None:
+    cell = model.model.cell
+    ids, state = ids.to(model.device)[:, 0], cell.initial_state(1)
+    for _ in range(count):
+        layers, _actions, state = cell.step(model.model.embed_tokens(ids), state)
+        ids = model.lm_head(layers[-1]).argmax(-1)
+
+
+GENERATION: dict[str, Callable[[Any, Tensor, int], None]] = {
+    "model.generate, greedy": _by_generate,
+    "model(...) with its cache, argmax": _by_forward,
+    "cell.step, lm_head, argmax": _by_step,
+}

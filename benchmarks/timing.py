@@ -1,0 +1,136 @@
+"""Measuring in one process, alternating, so that whatever slows a machine down for a while slows down all alike."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import platform
+import statistics
+import time
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
+
+_MEBIBYTE = 2**20
+
+
+class Timing(NamedTuple):
+    """How long something took over several rounds.
+
+    Attributes:
+        median, minimum: in seconds.
+        rounds: how often it was timed.
+    """
+
+    median: float
+    minimum: float
+    rounds: int
+
+
+def alternate(
+    runs: Mapping[Key, Callable[[], Any]],
+    *,
+    seconds: float,
+    device: torch.device,
+    min_rounds: int = 3,
+    max_rounds: int = 200,
+) -> dict[Key, Timing]:
+    """Time each run once a round, in turn, until the seconds are over.
+
+    The first round, in which code is compiled and memory taken, does not count. Each round starts with another run, so
+    that none always comes after the same one. On a GPU a run ends when its kernels have.
+
+    Args:
+        runs: what to time, by name.
+        seconds: when to stop, once there are `min_rounds`.
+        device: that the runs work on.
+        min_rounds, max_rounds: how often each is timed, at least and at most.
+    """
+    names = list(runs)
+    taken: dict[Key, list[float]] = {name: [] for name in names}
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for name in names:
+            runs[name]()
+        synchronize(device)
+        start = time.perf_counter()
+        for i in range(max_rounds):
+            if i >= min_rounds and time.perf_counter() - start > seconds:
+                break
+            first = i % len(names)
+            for name in names[first:] + names[:first]:
+                before = time.perf_counter()
+                runs[name]()
+                synchronize(device)
+                taken[name].append(time.perf_counter() - before)
+    finally:
+        if collecting:
+            gc.enable()
+    return {name: Timing(statistics.median(times), min(times), len(times)) for name, times in taken.items()}
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for a device; the CPU never lags behind."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def peak_memory(run: Callable[[], Any], device: torch.device) -> float | None:
+    """The most memory that a run holds beyond what was held before it, in MiB.
+
+    On a GPU what torch's allocator gave out; on a CPU resident pages, of the whole process, from the high-water mark
+    that Linux keeps. What an earlier run freed may be there still and be used again, so measure in a fresh process.
+
+    Returns:
+        None where it cannot be known: on a CPU without Linux.
+    """
+    gc.collect()
+    if device.type == "cuda":
+        synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        run()
+        synchronize(device)
+        return (torch.cuda.max_memory_allocated(device) - before) / _MEBIBYTE
+    mark = Path("/proc/self/clear_refs")
+    if not mark.exists():
+        return None
+    mark.write_text("5")  # sets the high-water mark back to what is resident now (man 5 proc)
+    before_kib = _status("VmHWM")
+    run()
+    return (_status("VmHWM") - before_kib) * 1024 / _MEBIBYTE
+
+
+def _status(field: str) -> int:
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field + ":")]
+    return int(line.split()[1])
+
+
+def in_fresh_process(function: Callable[..., Result], *arguments: Any) -> Result:
+    """What a function returns in a new process of its own. The function must be one that can be imported."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Where something was measured."""
+    processor = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        models = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        processor = models[0] if models else processor
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": platform.system(),
+    }
