@@ -8,7 +8,8 @@ import numpy as np
 
 from stack_lm.errors import InputError
 
-from .f1 import F1Score, corpus_scores
+from .averages import corpus_scores
+from .f1 import F1Score
 
 # Draws of sentence numbers that are held in memory at a time.
 _BLOCK = 2_000_000

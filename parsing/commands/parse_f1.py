@@ -16,10 +16,7 @@ from stack_lm.console import (
     add_command,
     positive_int,
     print_json,
-    print_note,
-    print_table,
     progress,
-    write_table,
 )
 from stack_lm.errors import InputError
 
@@ -28,12 +25,13 @@ from ..conventions import CONVENTIONS, Convention, GoldForm, Removed, WholeSente
 from ..distances import distances_from_trace, tree_from_distances
 from ..evalb import read_parameters
 from ..export import write_trees
-from ..f1 import F1Score, GoldTree, Score, prepare_gold, score_trees
+from ..f1 import F1Score, GoldTree, prepare_gold, score_trees
 from ..heads import last_child
 from ..significance import compare_f1
 from ..treebank import read_predictions, read_treebank
 from ..trees import ConstituencyTree
 from .parse import add_parsing_options, check_parsing_options, trace_sentences
+from .report import describe, print_f1, write_items
 
 RANDOM_SEEDS = 5
 
@@ -162,12 +160,12 @@ def run_f1(options: argparse.Namespace) -> None:
             score = score_trees(chosen, [predictions[i] for i in wanted], convention, keep_going=options.keep_going)
             problems.add(score.errors)
             scores.append(score)
-            result["systems"].append(described | _describe(score))
+            result["systems"].append(described | describe(score))
             if options.trees:
                 shown = [i for i in score.numbers.tolist() if only is None or wanted[i] + 1 in only]
                 _write_trees(options.trees, [(gold[wanted[i]], predictions[wanted[i]]) for i in shown])
             if options.items:
-                _write_items(options.items, chosen, score)
+                write_items(options.items, chosen, score)
     if not scores:
         problems.finish()
     if options.compare and len(scores) > 1:
@@ -181,7 +179,7 @@ def run_f1(options: argparse.Namespace) -> None:
     if options.json:
         print_json(result)
     else:
-        _print_f1(result, convention)
+        print_f1(result, convention)
     problems.finish()
 
 
@@ -203,13 +201,13 @@ def _parse_gold_sentences(
     seen = [item.tree if before and item.tree is not None else item.annotated for item in gold]
     tags = [tree.word_tags for tree in seen]
     all_tags = [of_sentence for of_sentence in tags if of_sentence is not None]
-    traces, signal = trace_sentences(
-        model,
-        options,
-        [tree.words for tree in seen],
-        all_tags if len(all_tags) == len(tags) else None,
-        f"parsing with {model}",
-    )
+    words = [tree.words for tree in seen]
+    try:
+        traces, signal = trace_sentences(
+            model, options, words, all_tags if len(all_tags) == len(tags) else None, f"parsing with {model}"
+        )
+    except InputError as error:
+        raise InputError(str(error) if model in str(error) else f"{model}: {error}") from error
     if all(trace.unknown.all() for trace in traces):
         raise InputError(f"{model} knows no word of {options.treebank}: {' '.join(traces[0].words)[:80]!r} ...")
     trees = [tree_from_distances(trace.words, distances_from_trace(trace, signal), options.decoder) for trace in traces]
@@ -223,37 +221,6 @@ def _parse_gold_sentences(
         "n_unknown_sentences": sum(bool(trace.unknown.all()) for trace in traces),
     }
     return trees, described
-
-
-def _describe(score: F1Score) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "f1": score.f1,
-        "precision": score.precision,
-        "recall": score.recall,
-        "n_sentences": score.n_sentences,
-        "n_left_out": len(score.errors),
-        "labels": score.convention.labels,
-        "by_length": {name: part._asdict() for name, part in score.by_length.items()},
-        "at_most_10_words": score.of_lengths(0, 10)._asdict(),
-        "at_most_40_words": score.of_lengths(0, 40)._asdict(),
-    }
-    if score.convention.brackets == "set":
-        shown = {
-            k: v
-            for k, v in score.label_recall.items()
-            if 1000 * score.label_counts[k] >= sum(score.label_counts.values())
-        }
-        return described | {"label_recall": shown}
-    described["evalb"] = {
-        "complete_match": score.complete_match,
-        "average_crossing": float(score.crossing.mean()),
-        "no_crossing": 100 * float((score.crossing == 0).mean()),
-        "two_or_less_crossing": 100 * float((score.crossing <= 2).mean()),
-        "tagging_accuracy": score.tagging_accuracy,
-    }
-    if score.convention.cutoff is not None:
-        described["evalb"]["at_most_cutoff_words"] = score.of_lengths(0, score.convention.cutoff)._asdict()
-    return described
 
 
 def _baselines(gold: Sequence[GoldTree], convention: Convention, decoder: str) -> dict[str, dict[str, float]]:
@@ -309,97 +276,3 @@ def _write_trees(path: str, pairs: Sequence[tuple[GoldTree, ConstituencyTree | N
     if not both:
         raise InputError("no sentence that was scored is among those that --only names")
     write_trees(path, [tree for tree, _ in both], gold=[golden for _, golden in both])
-
-
-def _write_items(path: str, gold: Sequence[GoldTree], score: F1Score) -> None:
-    rows = []
-    for number, counts, values in zip(
-        score.numbers.tolist(), score.counts.tolist(), score.per_sentence.tolist(), strict=True
-    ):
-        item = gold[number]
-        rows.append((item.annotated.origin, item.length, *counts, *values, " ".join(item.kept_words)))
-    columns = [
-        "sentence",
-        "length",
-        "spans right",
-        "spans predicted",
-        "spans in gold",
-        "precision",
-        "recall",
-        "F1",
-        "words",
-    ]
-    write_table(path, columns, rows)
-
-
-def _print_f1(result: dict[str, Any], convention: Convention) -> None:
-    rows = [(s["system"], s["f1"], s["precision"], s["recall"], s["n_sentences"]) for s in result["systems"]]
-    for name, score in result.get("baselines", {}).items():
-        rows.append((name, score["f1"], score["precision"], score["recall"], None))
-    print_table(
-        f"F1 in %, convention {convention.name} ({convention.source})"
-        + "".join(f", but {name.replace('_', ' ')}: {value}" for name, value in result["changes"].items()),
-        ["trees", "F1", "precision", "recall", "sentences"],
-        rows,
-        caption=_rules(convention, result),
-    )
-    for system in result["systems"]:
-        _print_system(system, alone=len(result["systems"]) == 1)
-    if "comparisons" in result:
-        _print_comparisons(result["comparisons"])
-
-
-def _print_comparisons(comparisons: Sequence[dict[str, Any]]) -> None:
-    one = comparisons[0]
-    least = 2 / one["n_resamples"]
-    print_table(
-        f"differences in F1 to {one['first']}, paired bootstrap",
-        ["trees", "lower by", f"{one['level']:g}% from", "to", "p"],
-        [
-            (
-                c["second"],
-                c["difference"],
-                c["low"],
-                c["high"],
-                f"{c['p_value']:.4f}" if c["p_value"] else f"< {least:g}",
-            )
-            for c in comparisons
-        ],
-        caption=f"{one['n_resamples']:,} resamples of {one['n_sentences']:,} sentences",
-    )
-
-
-def _rules(convention: Convention, result: dict[str, Any]) -> str:
-    rules = {
-        "removed": convention.removed
-        if convention.removed == "nothing"
-        else f"{convention.removed}, by {convention.removed_by} ({result['words_removed']:.1f}% of the tokens)",
-        "gold trees": convention.gold,
-        "whole sentence": convention.whole_sentence,
-        "average": convention.average,
-        "brackets": convention.brackets,
-    }
-    if convention.brackets == "multiset":
-        rules["labels"] = result["systems"][0]["labels"]
-    return "; ".join(f"{name}: {value}" for name, value in rules.items())
-
-
-def _print_system(system: dict[str, Any], alone: bool) -> None:
-    title = "" if alone else f" of {system['system']}"
-    parts = {name: Score(**part) for name, part in system["by_length"].items()}
-    print_table(
-        f"F1 in %{title} by words in a sentence",
-        ["", *parts],
-        [("F1", *(part.f1 for part in parts.values())), ("sentences", *(part.n_sentences for part in parts.values()))],
-    )
-    if system.get("label_recall"):
-        recalls = dict(list(system["label_recall"].items())[:12])
-        print_table(f"recall of gold phrases{title} by label, in %", list(recalls), [list(recalls.values())])
-    if "evalb" in system:
-        shown = {name.replace("_", " "): value for name, value in system["evalb"].items() if isinstance(value, float)}
-        print_table(f"as EVALB reports{title}", list(shown), [list(shown.values())])
-    if "signal" in system:
-        print_note(
-            f"{system['system']}: signal {system['signal']}, decoder {system['decoder']}, punctuation "
-            f"{system['punctuation']}, {system['unknown_words']:.1f}% of the words unknown to the model"
-        )

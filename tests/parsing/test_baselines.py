@@ -10,8 +10,8 @@ import pytest
 from conftest import REAL_DATA
 
 from stack_lm.parsing import get_convention, prepare_gold, read_treebank, score_trees
+from stack_lm.parsing.averages import summarize
 from stack_lm.parsing.baselines import FIXED_BASELINES, RANDOM_BASELINES, count_binary_trees, random_uniform
-from stack_lm.parsing.f1 import summarize
 
 # By the names of the reference file.
 NAMES = {
