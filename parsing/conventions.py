@@ -138,6 +138,7 @@ CONVENTIONS = {
             average="corpus",
             brackets="multiset",
             labels="compared",
+            min_words=1,
         ),
     )
 }

@@ -1,6 +1,8 @@
 """EVALB's parameter files."""
 
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from nltk.tree import Tree
 
 from stack_lm.errors import InputError
@@ -73,6 +75,76 @@ def test_equal_labels_form_classes(parameters):
 def test_phrases_that_lose_all_their_words_do_not_count(parameters):
     rules = parameters(COLLINS)
     assert score("(S (NN a) (PRN (: --) (: --)) (NN b))", "(S (NN a) (: --) (: --) (NN b))", rules).f1 == 100
+
+
+def by_definition(gold, predicted, deleted, equal):
+    """As EVALB does it: words with deleted tags go, then brackets that are empty or have deleted labels. For each gold
+    bracket that is left, the first one of the prediction that matches and is still free counts.
+    """
+
+    def compare(one, other):
+        return one == other or (one, other) in equal or (other, one) in equal
+
+    def read(node, brackets, words):
+        if isinstance(node[0], str):
+            words += [node[0]] * (node.label() not in deleted)
+            return
+        place = len(brackets)
+        brackets.append(None)
+        start = len(words)
+        for child in node:
+            read(child, brackets, words)
+        brackets[place] = (start, len(words), node.label().split("-")[0])
+
+    sides = []
+    for tree in (gold, predicted):
+        brackets, words = [], []
+        read(tree, brackets, words)
+        sides.append([b for b in brackets if b[0] < b[1] and not any(compare(b[2], label) for label in deleted)])
+    golden, found = sides
+    free = list(found)
+    matched = 0
+    for start, stop, label in golden:
+        for bracket in free:
+            if bracket[:2] == (start, stop) and compare(label, bracket[2]):
+                matched += 1
+                free.remove(bracket)
+                break
+    crossing = sum(any(a < c < b < d or c < a < d < b for a, b, _ in golden) for c, d, _ in found)
+    return [matched, len(found), len(golden)], crossing
+
+
+@st.composite
+def trees_of_the_same_words(draw):
+    tags = draw(st.lists(st.sampled_from(["NN", "VB", ",", "."]), min_size=1, max_size=8))
+    leaves = [Tree(tag, [f"w{place}"]) for place, tag in enumerate(tags)]
+
+    def grow():
+        nodes = list(leaves)
+        for _ in range(draw(st.integers(1, 8))):
+            start = draw(st.integers(0, len(nodes) - 1))
+            stop = draw(st.integers(start + 1, len(nodes)))
+            nodes[start:stop] = [Tree(draw(st.sampled_from(["S", "NP-SBJ", "ADVP", "PRT", "TOP"])), nodes[start:stop])]
+        return Tree("S", nodes)
+
+    return grow(), grow()
+
+
+@given(trees_of_the_same_words())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_against_the_definition(parameters, pair):
+    rules = parameters(COLLINS)
+    gold, predicted = pair
+    assume(any(tag in ("NN", "VB") for _, tag in gold.pos()))
+    counts, crossing = by_definition(gold, predicted, set(", . : `` '' TOP".split()), {("ADVP", "PRT")})
+    found = score_trees([gold], [predicted], rules)
+    assert found.counts.tolist() == [counts]
+    assert found.crossing.tolist() == [crossing]
+
+
+def test_sentences_of_punctuation_alone_are_skipped(parameters):
+    gold = [Tree.fromstring(text) for text in ("(S (. .) (. !))", "(S (NN a) (. .))")]
+    assert score_trees(gold, gold, parameters(COLLINS)).numbers.tolist() == [1]
 
 
 @pytest.mark.parametrize(
