@@ -14,7 +14,7 @@ from stack_lm.errors import InputError
 from .averages import Score, sentence_scores, summarize
 from .conventions import Convention, get_convention
 from .heads import HEAD_RULES
-from .trees import LABEL, ConstituencyTree, Span, base_label
+from .trees import LABEL, ConstituencyTree, Span, base_label, escape_word
 
 LENGTHS = (10, 20, 30, 40)
 
@@ -44,7 +44,7 @@ class GoldTree:
         """A predicted tree over the words left; None if none is.
 
         Args:
-            prediction: of all words, or of those left. Upper and lower case may differ.
+            prediction: of all words, or of those left. Upper and lower case may differ; brackets may be escaped.
             equal: words that stand for others.
 
         Raises:
@@ -150,7 +150,7 @@ def _same(words: Sequence[str], others: Sequence[str], equal: Mapping[str, str])
     if words == others:
         return True
     return len(words) == len(others) and all(
-        a == b or a.casefold() == b.casefold() or equal.get(a, a) == equal.get(b, b)
+        a == b or escape_word(a).casefold() == escape_word(b).casefold() or equal.get(a, a) == equal.get(b, b)
         for a, b in zip(words, others, strict=True)
     )
 

@@ -181,6 +181,9 @@ def _from_distances(words: Any, distances: Any, where: str, decoder: str) -> Con
         words = words.split()
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f"{where}: the words must be a string or a list of strings; got {str(words)[:40]!r}")
+    broken = [word for word in words if word.split() != [word]]
+    if broken:
+        raise InputError(f"{where}: a word must have no spaces; got {broken[0]!r}")
     if not isinstance(distances, list) or not all(
         isinstance(value, (int, float)) and not isinstance(value, bool) for value in distances
     ):

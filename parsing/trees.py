@@ -46,6 +46,11 @@ class Child(NamedTuple):
     phrase: int | None
 
 
+def escape_word(word: str) -> str:
+    """A word without brackets, as the Penn Treebank writes them: "(" is "-LRB-"."""
+    return word.replace("(", "-LRB-").replace(")", "-RRB-") if "(" in word or ")" in word else word
+
+
 def _order(span: tuple[int, int] | Span) -> tuple[int, int]:
     """Sorts spans into the order in which their brackets open; of equal spans the first stays above."""
     return span[0], -span[1]
@@ -147,12 +152,13 @@ class ConstituencyTree:
     def brackets(self) -> str:
         """One line in the style of the Penn Treebank: `(S (NP (DT the) (NN cat)) (VP (VBD sat)))`.
 
-        Words without a tag get the tag "X", as EVALB can only read words in brackets.
+        Words without a tag get the tag "X", as EVALB can only read words in brackets; brackets among the words are
+        escaped.
         """
         pieces = []
         for word, leaf in zip(self.words, self.leaves(), strict=True):
             opening = "".join(f"({label} " for _, _, label in leaf.opening)
-            pieces.append(f"{opening}({leaf.tag or LABEL} {word}){')' * leaf.n_closing}")
+            pieces.append(f"{opening}({leaf.tag or LABEL} {escape_word(word)}){')' * leaf.n_closing}")
         return " ".join(pieces)
 
     def __str__(self) -> str:

@@ -84,7 +84,9 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         help="keep it; or remove it before a model parses; or after, from the trees (default where it is removed)",
     )
     rules.add_argument("--removed", choices=get_args(Removed)[1:], help="what counts as punctuation")
-    rules.add_argument("--removed-by", choices=get_args(WordRule), help="tell it by tags, where there are any, or not")
+    rules.add_argument(
+        "--removed-by", choices=get_args(WordRule), help="tell punctuation by tags, where trees have them, or by token"
+    )
     rules.add_argument("--gold", choices=get_args(GoldForm), help="form of the gold trees")
     rules.add_argument("--whole-sentence", choices=get_args(WholeSentence), help="whether its span counts")
     rules.add_argument("--average", choices=("sentence", "corpus"), help="mean over sentences, or one F1 of all spans")

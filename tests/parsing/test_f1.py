@@ -241,6 +241,13 @@ def test_predictions_may_be_of_the_words_left():
     assert score_trees([GOLD], [whole], "prpn").f1 == score_trees([GOLD], [left], "prpn").f1
 
 
+def test_escaped_brackets_are_the_same_words():
+    gold = tree("(S (NN a) (PRN (-LRB- -LRB-) (NN b) (-RRB- -RRB-)))")
+    assert score_trees([gold], [right_branching("a ( b )".split())], "merrill").n_sentences == 1
+    with pytest.raises(InputError, match="word 2 is '\\)', in the gold tree '-LRB-'"):
+        score_trees([gold], [right_branching("a ) b )".split())], "merrill")
+
+
 @pytest.mark.parametrize(
     ("gold", "predicted", "convention", "message"),
     [

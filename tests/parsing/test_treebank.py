@@ -171,6 +171,8 @@ def test_files_that_cannot_be_read_are_left_out(tmp_path):
         ("t.jsonl", '{"tree": "( a"}', "t.jsonl, line 1: 1 closing brackets are missing"),
         ("t.jsonl", '{"brackets": "(S (NN a)"}', "t.jsonl, line 1: .*lacks 1 closing bracket"),
         ("t.jsonl", '{"words": [1], "distances": [1]}', r"line 1: the words must be .*; got '\[1\]'"),
+        ("t.jsonl", '{"words": ["a b", "c"], "distances": [1]}', "line 1: a word must have no spaces; got 'a b'"),
+        ("t.jsonl", '{"words": ["a", ""], "distances": [1]}', "line 1: a word must have no spaces; got ''"),
         ("t.jsonl", '{"words": ["a"], "distances": "1"}', "line 1: `distances` must be a list of numbers; got '1'"),
         ("t.jsonl", '{"words": ["a", "b"], "distances": [true, 1]}', "line 1: `distances` must be a list of numbers"),
         ("t.jsonl", '{"words": ["a"], "distances": [1, 2]}', "line 1: as many distances as words .* got 2"),

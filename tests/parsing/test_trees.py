@@ -194,6 +194,12 @@ def test_malformed_brackets(text, message):
         read(text)
 
 
+def test_brackets_among_the_words_are_escaped():
+    one = ConstituencyTree.unlabelled(["a", "(", "b)", ")"], [(0, 4), (1, 4), (1, 3)])
+    assert one.brackets() == "(X (X a) (X (X (X -LRB-) (X b-RRB-)) (X -RRB-)))"
+    assert tree(one.brackets()).spans == one.spans
+
+
 def test_one_tree_only():
     with pytest.raises(InputError, match="the text: one tree is needed, but there are 2"):
         tree("(X a) (X b)")
