@@ -244,9 +244,9 @@ class _Tally:
         whole = (0, len(tree.words))
         wide = [(start, stop) for start, stop, _ in tree.spans if stop - start > 1]
         spans = set(wide)
-        if self.rules.whole_sentence == "excluded" or (
-            self.rules.whole_sentence == "outermost excluded" and wide.count(whole) == 1
-        ):
+        # Trees without labels have no unary phrases: where they seem to, punctuation was split off.
+        unary = wide.count(whole) > 1 and any(label != LABEL for _, _, label in tree.spans)
+        if self.rules.whole_sentence == "excluded" or (self.rules.whole_sentence == "outermost excluded" and not unary):
             spans.discard(whole)
         return spans
 

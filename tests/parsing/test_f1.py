@@ -13,6 +13,7 @@ from nltk.tree import Tree
 from stack_lm.errors import InputError
 from stack_lm.parsing import (
     CONVENTIONS,
+    ConstituencyTree,
     Convention,
     get_convention,
     prepare_gold,
@@ -67,6 +68,15 @@ def test_compound_pcfg_keeps_what_stands_below_the_outermost_phrase():
     short = tree("(S (NN a) (. .))")
     assert score_trees([gold, short], [predicted, tree("(X a .)")], "compound-pcfg").n_sentences == 1
     assert score_trees([gold, short], [predicted, tree("(X a .)")], "prpn").n_sentences == 2
+
+
+def test_compound_pcfg_does_not_count_what_punctuation_leaves_behind():
+    """Trees without labels have no unary phrases: a full stop split off at the top says nothing about the rest."""
+    gold = tree("(S (NP (DT a) (NN dog)) (VP (VBZ barks) (RB now)) (. .))")
+    left = ConstituencyTree.unlabelled("a dog barks now .".split(), [(0, 5), (0, 4), (0, 2), (2, 4)])
+    before = ConstituencyTree.unlabelled("a dog barks now".split(), [(0, 4), (0, 2), (2, 4)])
+    assert score_trees([gold], [left], "compound-pcfg").counts.tolist() == [[2, 2, 2]]
+    assert score_trees([gold], [before], "compound-pcfg").counts.tolist() == [[2, 2, 2]]
 
 
 def test_corpus_averages_over_spans():
