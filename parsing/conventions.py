@@ -15,8 +15,9 @@ WordRule = Literal["tags", "tokens"]
 GoldForm = Literal["annotated", "collapsed", "left", "right", "head"]
 WholeSentence = Literal["counted", "excluded", "outermost excluded"]
 
-# By part of speech. The Penn Treebank's tags; those of NEGRA and TIGER; of French treebanks; the universal one.
-_PUNCTUATION_TAGS = frozenset(""", . : `` '' -LRB- -RRB- $, $. $( $[ $LRB $*LRB* PONCT PUNCT""".split())
+# By part of speech. The Penn Treebank's tags; those of NEGRA and TIGER; of the French, Chinese, Arabic and Hungarian
+# treebanks; the universal one.
+_PUNCTUATION_TAGS = frozenset(""", . : `` '' -LRB- -RRB- $, $. $( $[ $LRB $*LRB* PONCT PU PUNC PUNCT""".split())
 _CURRENCY_TAGS = frozenset("$ #".split())
 # The same without tags. It differs from the tags by a few ambiguous tokens.
 _PUNCTUATION_TOKENS = frozenset(

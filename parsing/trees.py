@@ -166,7 +166,7 @@ class ConstituencyTree:
         phrases = {(start, stop) for start, stop, _ in self.spans if stop - start > 1}
         shown = self.unlabelled(self.words, phrases)
         return " ".join(
-            "(" * len(leaf.opening) + word + ")" * leaf.n_closing
+            "(" * len(leaf.opening) + escape_word(word) + ")" * leaf.n_closing
             for word, leaf in zip(self.words, shown.leaves(), strict=True)
         )
 

@@ -162,6 +162,7 @@ def test_what_is_removed(removed, expected):
         (",", ",", False), ("$", "$", False), ("%", "NN", True), ("-LRB-", "-LRB-", False), ("'s", "POS", True),
         ("--", None, False), ("US$", None, False), ("'s", None, True), ("cat", None, True), (";", ":", False),
         (".", "$.", False), (",", "PUNCT", False), (",", "PONCT", False), ("(", "$LRB", False), (",", "$,--", False),
+        ("。", "PU", False), (",", "PUNC", False),
     ],
 )  # fmt: skip
 def test_what_is_a_word(token, tag, kept):

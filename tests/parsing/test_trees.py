@@ -198,6 +198,7 @@ def test_brackets_among_the_words_are_escaped():
     one = ConstituencyTree.unlabelled(["a", "(", "b)", ")"], [(0, 4), (1, 4), (1, 3)])
     assert one.brackets() == "(X (X a) (X (X (X -LRB-) (X b-RRB-)) (X -RRB-)))"
     assert tree(one.brackets()).spans == one.spans
+    assert str(one) == "(a ((-LRB- b-RRB-) -RRB-))"
 
 
 def test_one_tree_only():
