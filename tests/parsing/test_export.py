@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from xml.etree import ElementTree
 
 import numpy as np
@@ -39,6 +41,18 @@ def test_forest_is_a_document():
     assert text.count(r"\begin{forest}") == 2
     assert text.startswith(r"\documentclass")
     assert text.endswith("\\end{document}\n")
+
+
+@pytest.mark.slow
+def test_latex_sets_it(tmp_path):
+    if not shutil.which("pdflatex") or not subprocess.run(["kpsewhich", "forest.sty"], capture_output=True).stdout:
+        pytest.skip("pdflatex, or its package forest, is not installed")
+    words = ["50%_of\\x", "{sat}", ",", "[a]", "$#&~^", "=", "é"]
+    (tmp_path / "trees.tex").write_text(forest_document([GOLD, right_branching(words)]), encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "trees.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-1000:]
+    assert (tmp_path / "trees.pdf").stat().st_size > 1000
 
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
