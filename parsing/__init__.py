@@ -1,22 +1,37 @@
 """From push strengths to trees, and from trees to F1."""
 
 from .baselines import balanced, left_branching, random_distances, random_merges, right_branching
+from .conventions import CONVENTIONS, Convention, get_convention
 from .distances import DECODERS, distances_from_trace, tree_from_distances
-from .f1 import CONVENTIONS, Convention, F1Score, score_trees
-from .treebank import read_treebank
+from .evalb import read_parameters
+from .export import write_trees
+from .f1 import F1Score, GoldTree, prepare_gold, score_trees
+from .significance import F1Comparison, compare_f1
+from .treebank import read_predictions, read_treebank
+from .trees import ConstituencyTree, Span
 
 __all__ = [
     "CONVENTIONS",
     "DECODERS",
+    "ConstituencyTree",
     "Convention",
+    "F1Comparison",
     "F1Score",
+    "GoldTree",
+    "Span",
     "balanced",
+    "compare_f1",
     "distances_from_trace",
+    "get_convention",
     "left_branching",
+    "prepare_gold",
     "random_distances",
     "random_merges",
+    "read_parameters",
+    "read_predictions",
     "read_treebank",
     "right_branching",
     "score_trees",
     "tree_from_distances",
+    "write_trees",
 ]

@@ -2,48 +2,126 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import accumulate
 
-from nltk.tree import Tree
+from .distances import spans_by_splitting, tree_from_distances
+from .trees import ConstituencyTree
 
-from .distances import LABEL, tree_from_distances
+
+def _split(words: Sequence[str], split: Callable[[int, int], int]) -> ConstituencyTree:
+    return ConstituencyTree.unlabelled(words, spans_by_splitting(len(words), split))
 
 
-def left_branching(words: Sequence[str]) -> Tree:
+def left_branching(words: Sequence[str]) -> ConstituencyTree:
     """(((x_1 x_2) x_3) ...)."""
-    tree = Tree(LABEL, list(words[:2]))
-    for word in words[2:]:
-        tree = Tree(LABEL, [tree, word])
-    return tree
+    return _split(words, lambda start, stop: stop - 1)
 
 
-def right_branching(words: Sequence[str]) -> Tree:
+def right_branching(words: Sequence[str]) -> ConstituencyTree:
     """(x_1 (x_2 (x_3 ...)))."""
-    tree = Tree(LABEL, list(words[-2:]))
-    for word in reversed(words[:-2]):
-        tree = Tree(LABEL, [word, tree])
-    return tree
+    return _split(words, lambda start, stop: start + 1)
 
 
-def balanced(words: Sequence[str]) -> Tree:
+def balanced(words: Sequence[str]) -> ConstituencyTree:
     """Halves of halves; of an odd number of words the left half is the smaller."""
-    if len(words) <= 2:
-        return Tree(LABEL, list(words))
-    middle = len(words) // 2
-    halves = (words[:middle], words[middle:])
-    return Tree(LABEL, [half[0] if len(half) == 1 else balanced(half) for half in halves])
+    return _split(words, lambda start, stop: (start + stop) // 2)
 
 
-def random_merges(words: Sequence[str], rng: random.Random) -> Tree:
-    """Merges two neighbours chosen at random until one tree is left."""
-    items: list[Tree | str] = list(words)
-    while len(items) > 1:
-        i = rng.randrange(len(items) - 1)
-        items[i : i + 2] = [Tree(LABEL, items[i : i + 2])]
-    return items[0] if isinstance(items[0], Tree) else Tree(LABEL, items)
+def balanced_left(words: Sequence[str]) -> ConstituencyTree:
+    """Halves of halves; of an odd number of words the left half is the larger."""
+    return _split(words, lambda start, stop: (start + stop + 1) // 2)
 
 
-def random_distances(words: Sequence[str], rng: random.Random, decoder: str = "algorithm1") -> Tree:
+def _power_of_two_below(n: int) -> int:
+    return 1 << (n - 1).bit_length() - 1
+
+
+def balanced_right_full(words: Sequence[str]) -> ConstituencyTree:
+    """The right part of a phrase of n words has the largest power of two of them below n (Htut et al. 2018)."""
+    return _split(words, lambda start, stop: stop - _power_of_two_below(stop - start))
+
+
+def balanced_left_full(words: Sequence[str]) -> ConstituencyTree:
+    """The left part of a phrase of n words has the largest power of two of them below n."""
+    return _split(words, lambda start, stop: start + _power_of_two_below(stop - start))
+
+
+def random_distances(words: Sequence[str], rng: random.Random, decoder: str = "algorithm1") -> ConstituencyTree:
     """The tree of random distances: what a decoder makes of no information at all."""
     return tree_from_distances(words, [rng.random() for _ in words], decoder)
+
+
+def random_merges(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
+    """Merges two neighbours chosen at random until one tree is left (Htut et al. 2018)."""
+    bounds = list(range(len(words) + 1))
+    spans = []
+    while len(bounds) > 2:
+        i = rng.randrange(len(bounds) - 2)
+        spans.append((bounds[i], bounds[i + 2]))
+        del bounds[i + 1]
+    return ConstituencyTree.unlabelled(words, spans)
+
+
+def random_splits(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
+    """Splits each phrase at a place chosen at random."""
+    return _split(words, lambda start, stop: rng.randrange(start + 1, stop))
+
+
+def count_binary_trees(n: int) -> int:
+    """How many binary trees n words have: a Catalan number."""
+    return math.comb(2 * n - 2, n - 1) // n
+
+
+@lru_cache(maxsize=1024)
+def _trees_by_split(n: int) -> list[int]:
+    """How many binary trees of n words split before word 1, before word 2 or earlier, and so on."""
+    return list(accumulate(count_binary_trees(k) * count_binary_trees(n - k) for k in range(1, n)))
+
+
+def random_uniform(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
+    """One of all binary trees, each as probable as any other."""
+
+    def split(start: int, stop: int) -> int:
+        counts = _trees_by_split(stop - start)
+        return start + 1 + bisect_right(counts, rng.randrange(counts[-1]))
+
+    return _split(words, split)
+
+
+def random_transitions(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
+    """A shift-reduce parser that tosses a fair coin where it has the choice (Kim et al. 2019)."""
+    starts: list[int] = []
+    spans = []
+    place = 0
+    while place < len(words) or len(starts) > 1:
+        may_reduce, may_shift = len(starts) > 1, place < len(words)
+        if may_shift and not (may_reduce and rng.random() < 0.5):
+            starts.append(place)
+            place += 1
+        else:
+            starts.pop()
+            spans.append((starts[-1], place))
+    return ConstituencyTree.unlabelled(words, spans)
+
+
+# Those that always make the same tree, and those that draw one.
+FIXED_BASELINES: dict[str, Callable[[Sequence[str]], ConstituencyTree]] = {
+    "left": left_branching,
+    "right": right_branching,
+    "balanced": balanced,
+    "balanced, left larger": balanced_left,
+    "balanced, right full": balanced_right_full,
+    "balanced, left full": balanced_left_full,
+}
+RANDOM_BASELINES: dict[str, Callable[[Sequence[str], random.Random], ConstituencyTree]] = {
+    "random distances": random_distances,
+    "random merges": random_merges,
+    "random splits": random_splits,
+    "random, uniform": random_uniform,
+    "random transitions": random_transitions,
+}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from nltk.tree import Tree
 
 from stack_lm.errors import InputError
 from stack_lm.trace import Trace
 
-LABEL = "X"
+from .trees import ConstituencyTree
+
 # A signal's value at word t, or at the word before, is the distance between words t - 1 and t.
 SHIFTS = {"push_strength": 0, "pop_strength": 1, "read_strength": 0, "total_strength": 0}
 
@@ -40,59 +41,74 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
     return np.concatenate(([0.0], values[:-1])) if SHIFTS[signal] else values
 
 
-def _split_algorithm1(distances: np.ndarray, start: int, stop: int) -> int:
+def _split_algorithm1(distances: Sequence[float], start: int, stop: int) -> int:
     """At the leftmost greatest distance i: [left, [x_i, right]]."""
-    split = start + int(np.argmax(distances[start:stop]))
+    split = distances.index(max(distances[start:stop]), start)
     # Behind `left`, x_i still is the greatest and now comes first: that splits [x_i, right] off each other.
     return split if split > start else start + 1
 
 
-def _split_gap(distances: np.ndarray, start: int, stop: int) -> int:
+def _split_gap(distances: Sequence[float], start: int, stop: int) -> int:
     """At the leftmost greatest distance m inside the phrase: [x_<m, x_>=m]."""
-    return start + 1 + int(np.argmax(distances[start + 1 : stop]))
+    return distances.index(max(distances[start + 1 : stop]), start + 1)
 
 
 # Where to split the words [start, stop) in two, by name.
-DECODERS: dict[str, Callable[[np.ndarray, int, int], int]] = {
+DECODERS: dict[str, Callable[[Sequence[float], int, int], int]] = {
     "algorithm1": _split_algorithm1,
     "gap": _split_gap,
 }
 
 
+def spans_by_splitting(n: int, split: Callable[[int, int], int]) -> list[tuple[int, int]]:
+    """The spans of a binary tree over n words that is made from the top down.
+
+    Args:
+        n: words.
+        split: where to split the words [start, stop), at least two, in two.
+
+    Returns:
+        The n - 1 spans of two words or more.
+    """
+    spans = []
+    pending = [(0, n)]  # no recursion: a sentence may be long, and its tree as deep
+    while pending:
+        start, stop = pending.pop()
+        if stop - start > 1:
+            spans.append((start, stop))
+            middle = split(start, stop)
+            pending += ((middle, stop), (start, middle))
+    return spans
+
+
 def tree_from_distances(
     words: Sequence[str], distances: Sequence[float] | np.ndarray, decoder: str = "algorithm1"
-) -> Tree:
+) -> ConstituencyTree:
     """The binary tree that a greedy, top-down decoder makes of syntactic distances.
 
     Args:
         words: n of them.
-        distances: [n]; element t is the distance between word t - 1 and word t.
+        distances: [n]; element t is the distance between word t - 1 and word t. Or [n - 1], without the first, which
+            stands before the sentence: it then counts as the least.
         decoder: "algorithm1" (Merrill et al. 2019; PRPN, ON-LSTM) splits at the leftmost greatest distance i into
             [left, [x_i, right]]. It cannot make every tree (Dyer et al. 2019). "gap" ignores the first distance and
             splits at the leftmost greatest one inside the phrase into what is before and behind it.
 
-    Returns:
-        A tree with the label "X" throughout, whose leaves are the words; of one word, that word under one label.
-
     Raises:
-        InputError: if the lengths differ, there are no words, or no such decoder.
+        InputError: if the lengths do not fit, there are no words, a distance is not a number, or no such decoder.
     """
     if decoder not in DECODERS:
         raise InputError(f"decoder must be one of {', '.join(DECODERS)}; got {decoder!r}")
-    if len(words) != len(distances) or not words:
-        raise InputError(f"as many distances as words are needed, at least one; got {len(distances)} and {len(words)}")
-    values = np.asarray(distances, dtype=float)
-    if len(words) == 1:
-        return Tree(LABEL, [words[0]])
-    split = DECODERS[decoder]
-    root = Tree(LABEL, [])
-    pending = [(root, 0, len(words))]  # no recursion: a sentence may be long, and its tree as deep
-    while pending:
-        node, start, stop = pending.pop()
-        middle = split(values, start, stop)
-        for first, last in ((start, middle), (middle, stop)):
-            child = words[first] if last - first == 1 else Tree(LABEL, [])
-            node.append(child)
-            if isinstance(child, Tree):
-                pending.append((child, first, last))
-    return root
+    n = len(words)
+    if not n or len(distances) not in (n, n - 1):
+        raise InputError(
+            f"as many distances as words are needed, or one fewer, and at least one word; got {len(distances)} "
+            f"distances and {n} words"
+        )
+    values = [float(distance) for distance in distances]
+    if any(map(math.isnan, values)):
+        raise InputError(f"a distance of {' '.join(words)[:80]!r} is not a number")
+    if len(values) < n:
+        values.insert(0, -math.inf)
+    rule = DECODERS[decoder]
+    return ConstituencyTree.unlabelled(words, spans_by_splitting(n, lambda start, stop: rule(values, start, stop)))

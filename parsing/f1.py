@@ -1,71 +1,67 @@
-"""F1 of trees, with its convention named: right branching scores 5, 11 or 40 on the same trees under three of them."""
+"""F1 of trees under a named convention."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from nltk.tree import Tree
 
 from stack_lm.errors import InputError
 
-from .trees import Span, base_label, binarize_by_head, phrase_spans, words_and_tags
+from .averages import Score, sentence_scores, summarize
+from .conventions import Convention, get_convention
+from .heads import HEAD_RULES
+from .trees import LABEL, ConstituencyTree, Span, base_label, escape_word
 
-# Tags that are no words: punctuation and currency signs, as PRPN leaves out.
-_NOT_WORD_TAGS = frozenset([",", ".", ":", "``", "''", "-LRB-", "-RRB-", "$", "#", "-NONE-"])
-# The same without tags. It differs from the tags by a few ambiguous tokens.
-_NOT_WORD_TOKENS = frozenset(
-    """, . : ; ? ! ` `` ' '' " -- - ... -LRB- -RRB- -LCB- -RCB- ( ) { } $ # US$ C$ A$ HK$""".split()
-)
-_TINY = 1e-8
+LENGTHS = (10, 20, 30, 40)
 
 
-@dataclass(frozen=True)
-class Convention:
-    """What a number called F1 means.
+@dataclass(frozen=True, eq=False)
+class GoldTree:
+    """A gold tree, ready for a convention.
 
     Attributes:
-        name: to be reported with the score.
-        punctuation: "removed" (with $ and #; spans are those of the words left) or "kept".
-        gold: "annotated", or "head-binarized" (Collins heads; Htut et al. 2018).
-        whole_sentence: whether the span of the whole sentence counts.
-        average: "sentence" (the mean of the sentences' F1) or "corpus" (one F1 of all spans).
-        brackets: "set" (distinct spans of two words or more, without labels) or "labelled" (every phrase counts, unary
-            ones and those of one word too, and labels must match), as in EVALB.
-        source: where it comes from.
+        annotated: as it was read.
+        kept: of each word whether it is left where the convention removes some.
+        tree: over the words left, in the form that the convention scores; None if no word is left.
+        length: of the sentence, as the convention counts it.
     """
 
-    name: str
-    punctuation: Literal["removed", "kept"]
-    gold: Literal["annotated", "head-binarized"]
-    whole_sentence: bool
-    average: Literal["sentence", "corpus"]
-    brackets: Literal["set", "labelled"]
-    source: str
+    annotated: ConstituencyTree
+    kept: tuple[bool, ...]
+    tree: ConstituencyTree | None
+    length: int
 
+    @property
+    def kept_words(self) -> tuple[str, ...]:
+        """The words left."""
+        return self.tree.words if self.tree is not None else ()
 
-CONVENTIONS = {
-    convention.name: convention
-    for convention in (
-        Convention("prpn", "removed", "annotated", False, "sentence", "set", "Shen et al. (2018), PRPN and ON-LSTM"),
-        Convention("merrill", "kept", "head-binarized", False, "sentence", "set", "Merrill et al. (2019), Table 3"),
-        Convention("evalb", "kept", "annotated", True, "corpus", "labelled", "EVALB (Sekine and Collins)"),
-    )
-}
+    def align(self, prediction: ConstituencyTree, equal: Mapping[str, str] | None = None) -> ConstituencyTree | None:
+        """A predicted tree over the words left; None if none is.
 
+        Args:
+            prediction: of all words, or of those left. Upper and lower case may differ; brackets may be escaped.
+            equal: words that stand for others.
 
-def get_convention(name: str) -> Convention:
-    """The convention of that name.
-
-    Raises:
-        InputError: if there is none.
-    """
-    if name not in CONVENTIONS:
-        raise InputError(f"convention must be one of {', '.join(CONVENTIONS)}; got {name!r}")
-    return CONVENTIONS[name]
+        Raises:
+            InputError: if it is of other words; the message has the first difference.
+        """
+        words, whole, left = prediction.words, self.annotated.words, self.kept_words
+        if _same(words, whole, equal or {}):
+            return prediction.keep(self.kept) if self.tree is not None else None
+        if _same(words, left, equal or {}):
+            return prediction
+        others = whole if abs(len(words) - len(whole)) <= abs(len(words) - len(left)) else left
+        problem = [f"it has {len(words)} words, the gold tree {len(others)}"] if len(words) != len(others) else []
+        for place, (word, other) in enumerate(zip(words, others, strict=False), start=1):
+            if not _same((word,), (other,), equal or {}):
+                problem.append(f"word {place} is {word!r}, in the gold tree {other!r}")
+                break
+        raise InputError(f"it is of another sentence than its gold tree: {'; '.join(problem)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +72,15 @@ class F1Score:
         convention: by which it was computed.
         f1, precision, recall: means over sentences, or of all spans together, as the convention says.
         n_sentences: that were scored.
-        per_sentence: precision, recall and F1 of each sentence [n_sentences, 3].
+        counts: of each sentence the spans in both trees, in the prediction and in the gold tree [n_sentences, 3].
+        lengths: of each sentence, as the convention counts it [n_sentences].
+        numbers: of each sentence its place among the trees given, from 0 [n_sentences].
         label_recall: share of the gold phrases of a label that the predictions have, over all sentences, the whole
-            sentence counted as found; without function tags. Empty for labelled brackets.
+            sentence counted as found; without function tags. Phrases of two words or more, distinct by label and span.
         label_counts: gold phrases of each label.
+        crossing: of each sentence, predicted brackets that cross one of the gold tree's [n_sentences].
+        tags_right, n_tags: words whose tags agree, and words of predictions that have tags.
+        errors: what was wrong with the predictions that were left out.
     """
 
     convention: Convention
@@ -87,169 +88,225 @@ class F1Score:
     precision: float
     recall: float
     n_sentences: int
-    per_sentence: np.ndarray
+    counts: np.ndarray
+    lengths: np.ndarray
+    numbers: np.ndarray
     label_recall: dict[str, float]
     label_counts: dict[str, int]
-
-
-def is_word(token: str, tag: str | None) -> bool:
-    """Whether a token stays where punctuation is removed: by its tag, or by itself if it has none."""
-    return tag not in _NOT_WORD_TAGS if tag is not None else token not in _NOT_WORD_TOKENS
-
-
-@dataclass(frozen=True, eq=False)
-class GoldTree:
-    """A gold tree, ready for a convention.
-
-    Attributes:
-        words: all words.
-        tags: their tags, if there are any.
-        kept: which words are left [n], bool.
-        spans: its phrases over the words left.
-    """
-
-    words: list[str]
-    tags: list[str] | None
-    kept: np.ndarray
-    spans: list[Span]
+    crossing: np.ndarray
+    tags_right: int
+    n_tags: int
+    errors: tuple[str, ...]
 
     @property
-    def kept_words(self) -> list[str]:
-        """The words left."""
-        return [word for word, keep in zip(self.words, self.kept, strict=True) if keep]
+    def per_sentence(self) -> np.ndarray:
+        """Precision, recall and F1 of each sentence [n_sentences, 3]."""
+        return 100 * sentence_scores(self.counts)
+
+    def of_lengths(self, shortest: int, longest: float) -> Score:
+        """The score of the sentences of so many words alone."""
+        chosen = (self.lengths >= shortest) & (self.lengths <= longest)
+        return summarize(self.counts[chosen], self.convention)
+
+    @property
+    def by_length(self) -> dict[str, Score]:
+        """Scores of sentences of 1 to 10 words, 11 to 20 and so on; lengths without sentences are left out."""
+        bounds = zip((0, *LENGTHS), (*LENGTHS, float("inf")), strict=True)
+        scores = {
+            f"{below + 1}-{top}" if top < float("inf") else f"{below + 1} or more": self.of_lengths(below + 1, top)
+            for below, top in bounds
+        }
+        return {name: score for name, score in scores.items() if score.n_sentences}
+
+    @property
+    def complete_match(self) -> float:
+        """Share of sentences whose brackets are all right."""
+        return 100 * float((self.counts == self.counts[:, :1]).all(axis=1).mean())
+
+    @property
+    def tagging_accuracy(self) -> float | None:
+        """Share of words with the right tag, among those of predictions that have tags; None if none has."""
+        return 100 * self.tags_right / self.n_tags if self.n_tags else None
 
 
-def prepare_gold(tree: Tree, convention: Convention) -> GoldTree:
-    """Apply a convention's rules for gold trees: binarise, remove punctuation."""
-    words, tags = words_and_tags(tree)
-    kept = np.ones(len(words), dtype=bool)
-    if convention.punctuation == "removed":
-        every_tag = tags if tags is not None else [None] * len(words)
-        kept = np.array([is_word(*pair) for pair in zip(words, every_tag, strict=True)], dtype=bool)
-    if convention.gold == "head-binarized":
-        tree = binarize_by_head(tree)
-    return GoldTree(words, tags, kept, _project(phrase_spans(tree), kept))
+def prepare_gold(tree: Tree | ConstituencyTree, convention: Convention) -> GoldTree:
+    """Apply a convention's rules for gold trees: remove punctuation, then binarise."""
+    whole = tree if isinstance(tree, ConstituencyTree) else ConstituencyTree.from_nltk(tree)
+    tags: Sequence[str | None] = whole.word_tags or (None,) * len(whole.words)
+    kept = convention.kept(whole.words, tags)
+    counted = [tag not in convention.uncounted_tags for tag in tags]
+    length = sum(counted) if convention.brackets == "multiset" else sum(kept)
+    if not any(kept):
+        return GoldTree(whole, kept, None, length)
+    left = whole.keep(kept)
+    if convention.gold == "collapsed":
+        left = left.collapse_unaries()
+    elif convention.gold in HEAD_RULES:
+        left = left.binarize(HEAD_RULES[convention.gold])
+    return GoldTree(whole, kept, left, length)
 
 
-def _project(spans: Sequence[Span], kept: np.ndarray) -> list[Span]:
-    """Spans over the words that are kept; those that lose all their words go."""
-    if kept.all():
-        return list(spans)
-    place = np.concatenate(([0], np.cumsum(kept))).tolist()
-    projected = (Span(place[span.start], place[span.stop], span.label) for span in spans)
-    return [span for span in projected if span.stop > span.start]
-
-
-def _prediction_spans(tree: Tree, gold: GoldTree, number: int) -> list[Span]:
-    """A predicted tree's spans over the words left; it may be of all words, or of those alone."""
-    words, _ = words_and_tags(tree)
-    if _same(words, gold.words):
-        return _project(phrase_spans(tree), gold.kept)
-    if _same(words, gold.kept_words):
-        return phrase_spans(tree)
-    expected = gold.words if abs(len(words) - len(gold.words)) <= abs(len(words) - sum(gold.kept)) else gold.kept_words
-    if len(words) != len(expected):
-        detail = f"it has {len(words)} words, the gold tree {len(expected)}"
-    else:
-        place = next(i for i, (a, b) in enumerate(zip(words, expected, strict=True)) if not _same([a], [b]))
-        detail = f"word {place + 1} is {words[place]!r}, in the gold tree {expected[place]!r}"
-    raise InputError(f"the predicted tree {number} is of another sentence than the gold tree: {detail}")
-
-
-def _same(words: Sequence[str], others: Sequence[str]) -> bool:
+def _same(words: Sequence[str], others: Sequence[str], equal: Mapping[str, str]) -> bool:
+    if words == others:
+        return True
     return len(words) == len(others) and all(
-        a == b or a.casefold() == b.casefold() for a, b in zip(words, others, strict=True)
+        a == b or escape_word(a).casefold() == escape_word(b).casefold() or equal.get(a, a) == equal.get(b, b)
+        for a, b in zip(words, others, strict=True)
     )
 
 
 def score_trees(
-    gold: Sequence[Tree | GoldTree],
-    predictions: Sequence[Tree],
+    gold: Sequence[Tree | ConstituencyTree | GoldTree],
+    predictions: Sequence[Tree | ConstituencyTree | None],
     convention: str | Convention,
     *,
-    labelled: bool = True,
+    keep_going: bool = False,
 ) -> F1Score:
     """Score predicted trees.
 
     Args:
         gold: trees, or what `prepare_gold` made of them for the same convention.
         predictions: as many trees, over all words or over those left when punctuation is removed. Upper and lower case
-            may differ.
+            may differ. None is a tree that is missing. Where all their labels are "X", labels are not compared.
         convention: a name in `CONVENTIONS`, or a convention of your own.
-        labelled: False ignores labels where the convention would compare them, for parses that have none.
+        keep_going: leave out predictions that are missing or of other words than their gold trees, and list them in
+            `errors`.
 
     Raises:
-        InputError: if the numbers of trees differ, or a prediction is of other words than its gold tree.
+        InputError: if the numbers of trees differ, a prediction cannot be scored, or no sentence is left.
     """
     rules = get_convention(convention) if isinstance(convention, str) else convention
     if len(gold) != len(predictions):
         raise InputError(f"there are {len(predictions)} predicted trees for {len(gold)} gold trees")
     if not gold:
         raise InputError("there are no trees to score")
-    counts = np.zeros((len(gold), 3), dtype=np.int64)  # spans in both, in the prediction, in the gold tree
-    hits: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for i, (item, prediction) in enumerate(zip(gold, predictions, strict=True)):
+    trees = [ConstituencyTree.from_nltk(tree) if isinstance(tree, Tree) else tree for tree in predictions]
+    if rules.labels == "compared" and not any(
+        label != LABEL for t in trees if t is not None for _, _, label in t.spans
+    ):
+        rules = replace(rules, labels="ignored")
+    tally = _Tally(rules)
+    errors = []
+    for number, (item, prediction) in enumerate(zip(gold, trees, strict=True)):
         golden = item if isinstance(item, GoldTree) else prepare_gold(item, rules)
-        predicted = _prediction_spans(prediction, golden, i + 1)
-        if rules.brackets == "labelled":
-            counts[i] = _count_labelled(golden.spans, predicted, labelled)
-        else:
-            counts[i] = _count_set(golden, predicted, rules, hits)
-    per_sentence = _sentence_scores(counts)
-    if rules.average == "sentence":
-        precision, recall, f1 = per_sentence.mean(axis=0)
-    else:
-        precision, recall, f1 = _corpus_score(counts.sum(axis=0))
-    by_count = sorted(hits, key=lambda label: -hits[label][1])
-    return F1Score(
-        convention=rules,
-        f1=100 * float(f1),
-        precision=100 * float(precision),
-        recall=100 * float(recall),
-        n_sentences=len(gold),
-        per_sentence=100 * per_sentence,
-        label_recall={label: 100 * hits[label][0] / hits[label][1] for label in by_count},
-        label_counts={label: hits[label][1] for label in by_count},
-    )
+        try:
+            if prediction is None:
+                raise InputError("it is missing")
+            tally.add(number, golden, golden.align(prediction, rules.equal_words))
+        except InputError as error:
+            where = f" ({prediction.origin})" if prediction is not None and prediction.origin else ""
+            message = f"the predicted tree {number + 1}{where} cannot be scored: {error}"
+            if not keep_going:
+                raise InputError(message) from error
+            errors.append(message)
+    if not tally.numbers:
+        raise InputError("no sentence is left to score" + (f"; {errors[0]}" if errors else ""))
+    return tally.score(errors)
 
 
-def _count_labelled(gold: Sequence[Span], predicted: Sequence[Span], labelled: bool) -> tuple[int, int, int]:
-    """EVALB: multisets of brackets."""
-    sides = [gold, predicted]
-    if not labelled:
-        sides = [[span._replace(label="") for span in side] for side in sides]
-    gold_counts, predicted_counts = Counter(sides[0]), Counter(sides[1])
-    return sum((gold_counts & predicted_counts).values()), len(predicted), len(gold)
+class _Tally:
+    """Counts spans, sentence by sentence."""
+
+    def __init__(self, rules: Convention) -> None:
+        self.rules = rules
+        self.counts: list[tuple[int, int, int]] = []
+        self.lengths: list[int] = []
+        self.numbers: list[int] = []
+        self.crossing: list[int] = []
+        self.hits: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self.tags_right = self.n_tags = 0
+
+    def add(self, number: int, gold: GoldTree, predicted: ConstituencyTree | None) -> None:
+        """Count a sentence's spans; the prediction is over the words left, None if none is."""
+        if len(gold.kept_words) < self.rules.min_words:
+            return
+        counts, crossing = (0, 0, 0), 0
+        if gold.tree is not None and predicted is not None:
+            if self.rules.brackets == "set":
+                golden, found = self._spans(gold.tree), self._spans(predicted)
+                counts = len(golden & found), len(found), len(golden)
+                self._count_labels(gold.tree, found)
+            else:
+                golden_brackets, found_brackets = self._brackets(gold.tree), self._brackets(predicted)
+                both = Counter(golden_brackets) & Counter(found_brackets)
+                counts = sum(both.values()), len(found_brackets), len(golden_brackets)
+                crossing = _count_crossing(golden_brackets, found_brackets)
+                self._count_tags(gold.tree, predicted)
+        if not counts[2] and self.rules.without_spans == "skipped":
+            return
+        self.counts.append(counts)
+        self.crossing.append(crossing)
+        self.lengths.append(gold.length)
+        self.numbers.append(number)
+
+    def _spans(self, tree: ConstituencyTree) -> set[tuple[int, int]]:
+        """The distinct spans that count."""
+        whole = (0, len(tree.words))
+        wide = [(start, stop) for start, stop, _ in tree.spans if stop - start > 1]
+        spans = set(wide)
+        # Trees without labels have no unary phrases: where they seem to, punctuation was split off.
+        unary = wide.count(whole) > 1 and any(label != LABEL for _, _, label in tree.spans)
+        if self.rules.whole_sentence == "excluded" or (self.rules.whole_sentence == "outermost excluded" and not unary):
+            spans.discard(whole)
+        return spans
+
+    def _brackets(self, tree: ConstituencyTree) -> list[Span]:
+        """The brackets that count, with their labels if those are compared."""
+        rules, whole = self.rules, (0, len(tree.words))
+        brackets = []
+        for start, stop, full_label in tree.spans:
+            label = rules.equal_labels.get(base_label(full_label), base_label(full_label))
+            if label not in rules.deleted_labels:
+                brackets.append((start, stop, label if rules.labels == "compared" else ""))
+        if rules.whole_sentence == "excluded":
+            return [bracket for bracket in brackets if bracket[:2] != whole]
+        if rules.whole_sentence == "outermost excluded" and brackets and brackets[0][:2] == whole:
+            return brackets[1:]
+        return brackets
+
+    def _count_labels(self, gold: ConstituencyTree, found: set[tuple[int, int]]) -> None:
+        found = found | {(0, len(gold.words))}
+        for label, start, stop in {(base_label(label), a, b) for a, b, label in gold.spans if b - a > 1}:
+            hits = self.hits[label]
+            hits[0] += (start, stop) in found
+            hits[1] += 1
+
+    def _count_tags(self, gold: ConstituencyTree, predicted: ConstituencyTree) -> None:
+        tags = predicted.word_tags
+        if tags is not None and self.rules.labels == "compared":
+            equal = self.rules.equal_labels
+            self.n_tags += len(tags)
+            self.tags_right += sum(
+                tag is not None and equal.get(tag, tag) == equal.get(other, other)
+                for tag, other in zip(gold.tags, tags, strict=True)
+            )
+
+    def score(self, errors: Iterable[str]) -> F1Score:
+        counts = np.array(self.counts, dtype=np.int64)
+        by_count = sorted(self.hits, key=lambda label: -self.hits[label][1])
+        f1, precision, recall, n_sentences = summarize(counts, self.rules)
+        return F1Score(
+            convention=self.rules,
+            f1=f1,
+            precision=precision,
+            recall=recall,
+            n_sentences=n_sentences,
+            counts=counts,
+            lengths=np.array(self.lengths),
+            numbers=np.array(self.numbers),
+            label_recall={label: 100 * self.hits[label][0] / self.hits[label][1] for label in by_count},
+            label_counts={label: self.hits[label][1] for label in by_count},
+            crossing=np.array(self.crossing),
+            tags_right=self.tags_right,
+            n_tags=self.n_tags,
+            errors=tuple(errors),
+        )
 
 
-def _count_set(
-    gold: GoldTree, predicted: Sequence[Span], rules: Convention, hits: dict[str, list[int]]
-) -> tuple[int, int, int]:
-    n = int(gold.kept.sum())
-
-    def distinct(spans: Sequence[Span]) -> set[tuple[int, int]]:
-        wide = {(a, b) for a, b, _ in spans if b - a > 1}
-        return wide if rules.whole_sentence else wide - {(0, n)}
-
-    gold_set, predicted_set = distinct(gold.spans), distinct(predicted)
-    for label, start, stop in {(base_label(label), a, b) for a, b, label in gold.spans if b - a > 1}:
-        hits[label][0] += (start, stop) in predicted_set or (start, stop) == (0, n)
-        hits[label][1] += 1
-    return len(gold_set & predicted_set), len(predicted_set), len(gold_set)
-
-
-def _sentence_scores(counts: np.ndarray) -> np.ndarray:
-    """Precision, recall and F1 of each sentence [n, 3], as PRPN computes them, its empty cases included."""
-    both, predicted, gold = counts.T.astype(float)
-    precision, recall = both / (predicted + _TINY), both / (gold + _TINY)
-    recall[gold == 0] = 1.0
-    precision[(gold == 0) & (predicted == 0)] = 1.0
-    f1 = 2 * precision * recall / (precision + recall + _TINY)
-    return np.stack((precision, recall, f1), axis=1)
-
-
-def _corpus_score(totals: np.ndarray) -> tuple[float, float, float]:
-    both, predicted, gold = totals.tolist()
-    precision = both / predicted if predicted else 0.0
-    recall = both / gold if gold else 0.0
-    return precision, recall, 2 * precision * recall / (precision + recall) if both else 0.0
+def _count_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
+    """How many predicted brackets cross one of the gold tree's: they share words, and neither holds the other."""
+    wide = {(start, stop) for start, stop, _ in gold if stop - start > 1}
+    crossing = 0
+    for a, b, _ in predicted:
+        crossing += any(start < a < stop < b or a < start < b < stop for start, stop in wide)
+    return crossing

@@ -1,31 +1,48 @@
-"""Reading trees: the Penn Treebank, NLTK's sample of it, binary parses in JSON lines, and one tree a line."""
+"""Reading trees from files: treebanks, chunked text, and the trees or distances that a parser wrote."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from nltk.tree import Tree
-
+from stack_lm.data.text import read_lines, read_text
 from stack_lm.errors import InputError
 
-from .trees import LocatedTree, clean, read_binary_parse, read_brackets
+from .distances import tree_from_distances
+from .trees import ConstituencyTree, Span, read_binary_parse, read_brackets
 
+# Keys of JSON lines, by what their values are.
+BRACKETS_KEY = "brackets"
 BINARY_PARSE_KEYS = ("sentence1_binary_parse", "binary_parse", "tree", "parse")
-NLTK_TREEBANK = "nltk:treebank"
+WORDS_KEYS = ("words", "tokens", "sentence")
+DISTANCES_KEY = "distances"
+NLTK_TREEBANKS = ("nltk:treebank", "nltk:conll2000")
+CHUNKS = "chunks:"
+
+OnError = Callable[[InputError], None]
 
 
-def read_treebank(source: str) -> list[Tree]:
+def read_treebank(
+    source: str, *, decoder: str = "algorithm1", on_error: OnError | None = None
+) -> list[ConstituencyTree]:
     """Read trees, without traces.
 
     Args:
         source: one of
             "nltk:treebank", NLTK's sample of the Penn Treebank;
-            a .mrg or .tree file, or any text file of bracketed trees, each on one line or over several;
-            a .jsonl file whose lines have a binary parse under `sentence1_binary_parse` (Htut et al. 2018);
-            a directory: its .mrg files, sorted by name, or its .jsonl, .tree and .txt files if it has none;
+            "nltk:conll2000", the chunks of CoNLL-2000 as NLTK has them, each a phrase below the sentence;
+            "chunks:FILE", such chunks: a word, its tag and B-NP, I-NP or O a line, an empty line between sentences;
+            a .mrg, .tree or .ptb file, or any text file of bracketed trees, each on one line or over several; labels
+            may carry features between ##, as those of SPMRL do;
+            a .jsonl file, whose lines have a tree under `brackets`, a parse without labels under
+            `sentence1_binary_parse` (Htut et al. 2018), `binary_parse`, `tree` or `parse`, or a parser's `words` and
+            `distances`;
+            a directory: its .mrg files, sorted by name, or its .jsonl, .tree, .ptb and .txt files if it has none;
             "-", bracketed trees on standard input.
+        decoder: from distances to trees, see `tree_from_distances`.
+        on_error: called with what is wrong with a file, which is then left out; None raises it.
 
     Returns:
         The trees. Sentences that consist of traces alone are left out.
@@ -33,61 +50,193 @@ def read_treebank(source: str) -> list[Tree]:
     Raises:
         InputError: for a missing or empty file, or a malformed tree; the message names file and line.
     """
-    trees = [tree for located in _read(source) if (tree := clean(located.tree)) is not None]
+    trees: list[ConstituencyTree] = []
+    for name, read in _files(source, decoder):
+        try:
+            found = list(read())
+            if not found:
+                raise InputError(f"{name} has no trees")
+            trees += found
+        except InputError as error:
+            if on_error is None:
+                raise
+            on_error(error)
     if not trees:
-        raise InputError(f"{source} has no trees")
+        raise InputError(f"{source} has no trees that can be read")
     return trees
 
 
-def _read(source: str) -> Iterator[LocatedTree]:
-    if source == NLTK_TREEBANK:
-        yield from _read_nltk()
-    elif source.startswith("nltk:"):
-        raise InputError(f"the only treebank of NLTK that can be read is {NLTK_TREEBANK}; got {source!r}")
+def read_predictions(
+    source: str, *, decoder: str = "algorithm1", on_error: OnError | None = None
+) -> list[ConstituencyTree | None]:
+    """Read the trees that a parser made, in the order of their sentences.
+
+    Where each tree is on a line of its own, each line counts: an empty one is a sentence without a tree.
+
+    Args:
+        source, decoder: see `read_treebank`.
+        on_error: called with what is wrong with a line, whose tree is then None; None raises it.
+
+    Raises:
+        InputError: see `read_treebank`.
+    """
+    if source.startswith("nltk:") or source.startswith(CHUNKS) or Path(source).is_dir():
+        return list(read_treebank(source, decoder=decoder, on_error=on_error))
+    lines = read_text(source).rstrip().split("\n")
+    if not _is_json(source) and _run_over_lines(lines):
+        return list(read_treebank(source, decoder=decoder, on_error=on_error))
+    trees: list[ConstituencyTree | None] = []
+    for number, line in enumerate(lines, start=1):
+        where = f"{source}, line {number}"
+        try:
+            if not line.strip():
+                raise InputError(f"{where}: the line is empty; each line must have a tree")
+            if _is_json(source):
+                trees.append(_from_json(line, where, decoder))
+            else:
+                trees.append(_only_tree(line, source, number))
+        except InputError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+            trees.append(None)
+    return trees
+
+
+def _run_over_lines(lines: Sequence[str]) -> bool:
+    """Whether trees go on on indented lines, as in .mrg files."""
+    return any(line[:1].isspace() and line.count("(") != line.count(")") for line in lines)
+
+
+def _only_tree(line: str, source: str, number: int) -> ConstituencyTree:
+    trees = list(read_brackets(line, source, number))
+    if len(trees) != 1:
+        raise InputError(f"{source}, line {number}: one tree is needed on each line, but there are {len(trees)}")
+    return trees[0]
+
+
+Reader = Callable[[], Iterable[ConstituencyTree]]
+
+
+def _files(source: str, decoder: str) -> Iterator[tuple[str, Reader]]:
+    """The files of a source, each with a function that reads it."""
+    if source.startswith("nltk:"):
+        yield source, lambda: _read_nltk(source)
+    elif source.startswith(CHUNKS):
+        path = source.removeprefix(CHUNKS)
+        yield path, lambda: _read_chunks(read_text(path), path)
     elif Path(source).is_dir():
-        for file in _files(Path(source)):
-            yield from _read_file(str(file))
+        for file in _of_directory(Path(source)):
+            yield str(file), lambda file=str(file): _read_file(file, decoder)  # type: ignore[misc]
     else:
-        yield from _read_file(source)
+        yield source, lambda: _read_file(source, decoder)
 
 
-def _files(directory: Path) -> list[Path]:
-    for patterns in (("*.mrg",), ("*.jsonl", "*.tree", "*.txt")):
+def _of_directory(directory: Path) -> list[Path]:
+    for patterns in (("*.mrg",), ("*.jsonl", "*.tree", "*.ptb", "*.txt")):
         files = sorted(file for pattern in patterns for file in directory.rglob(pattern) if file.is_file())
         if files:
             return files
-    raise InputError(f"the directory {directory} has no .mrg, .jsonl, .tree or .txt files")
+    raise InputError(f"the directory {directory} has no .mrg, .jsonl, .tree, .ptb or .txt files")
 
 
-def _read_file(source: str) -> Iterator[LocatedTree]:
-    from stack_lm.data.text import read_lines
+def _is_json(source: str) -> bool:
+    return source.endswith((".jsonl", ".json"))
 
-    lines = read_lines(source)
-    if not source.endswith((".jsonl", ".json")):
-        # Lines that begin with an asterisk are remarks in the Penn Treebank's own files.
-        yield from read_brackets(((n, line) for n, line in lines if not line.startswith("*x*")), source)
+
+def _read_file(source: str, decoder: str) -> Iterator[ConstituencyTree]:
+    if _is_json(source):
+        for number, line in read_lines(source):
+            yield _from_json(line, f"{source}, line {number}", decoder)
         return
-    for number, line in lines:
-        where = f"{source}, line {number}"
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{where}: not JSON ({error.msg})") from error
-        keys = [key for key in BINARY_PARSE_KEYS if isinstance(record, dict) and isinstance(record.get(key), str)]
-        if not keys:
-            raise InputError(f"{where}: no binary parse; one of {', '.join(BINARY_PARSE_KEYS)} must be a string")
-        yield LocatedTree(read_binary_parse(record[keys[0]], where), number)
+    text = read_text(source)
+    if "*x*" in text:  # lines that begin so are remarks in the Penn Treebank's own files
+        text = "\n".join("" if line.startswith("*x*") else line for line in text.split("\n"))
+    yield from read_brackets(text, source)
 
 
-def _read_nltk() -> Iterator[LocatedTree]:
+def _from_json(line: str, where: str, decoder: str) -> ConstituencyTree:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON ({error.msg})") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: an object is needed; got {line.strip()[:40]!r}")
+    if isinstance(record.get(BRACKETS_KEY), str):
+        return ConstituencyTree.from_brackets(record[BRACKETS_KEY], where)
+    for key in BINARY_PARSE_KEYS:
+        if isinstance(record.get(key), str):
+            return read_binary_parse(record[key], where)
+    words = next((record[key] for key in WORDS_KEYS if key in record), None)
+    if words is None or DISTANCES_KEY not in record:
+        raise InputError(
+            f"{where}: no tree; one of {', '.join((BRACKETS_KEY, *BINARY_PARSE_KEYS))} must be a string, or "
+            f"`{DISTANCES_KEY}` must stand beside `words`"
+        )
+    return _from_distances(words, record[DISTANCES_KEY], where, decoder)
+
+
+def _from_distances(words: Any, distances: Any, where: str, decoder: str) -> ConstituencyTree:
+    if isinstance(words, str):
+        words = words.split()
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"{where}: the words must be a string or a list of strings; got {str(words)[:40]!r}")
+    broken = [word for word in words if word.split() != [word]]
+    if broken:
+        raise InputError(f"{where}: a word must have no spaces; got {broken[0]!r}")
+    if not isinstance(distances, list) or not all(
+        isinstance(value, (int, float)) and not isinstance(value, bool) for value in distances
+    ):
+        raise InputError(f"{where}: `{DISTANCES_KEY}` must be a list of numbers; got {str(distances)[:40]!r}")
+    try:
+        return tree_from_distances(words, distances, decoder)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def _read_nltk(source: str) -> Iterator[ConstituencyTree]:
     import nltk.corpus
 
+    if source not in NLTK_TREEBANKS:
+        raise InputError(f"the treebanks of NLTK that can be read are {' and '.join(NLTK_TREEBANKS)}; got {source!r}")
+    name = source.removeprefix("nltk:")
+    corpus = getattr(nltk.corpus, name)
     try:
-        trees = nltk.corpus.treebank.parsed_sents()
+        for file in corpus.fileids():
+            text = corpus.raw(file)
+            yield from read_brackets(text, file) if name == "treebank" else _read_chunks(text, file)
     except LookupError as error:
         raise InputError(
-            "NLTK's treebank sample is not installed: run `python -m nltk.downloader treebank`, "
-            "or set NLTK_DATA to where it is"
+            f"NLTK's corpus {name} is not installed: run `python -m nltk.downloader {name}`, or set NLTK_DATA to where "
+            "it is"
         ) from error
-    for number, tree in enumerate(trees, start=1):
-        yield LocatedTree(tree, number)
+
+
+def _read_chunks(text: str, source: str) -> Iterator[ConstituencyTree]:
+    """CoNLL-2000 (Tjong Kim Sang and Buchholz 2000): the chunks are phrases of the sentence, "S"."""
+    rows: list[tuple[str, str, str]] = []
+    first = 0
+    for number, line in enumerate((text + "\n\n").split("\n"), start=1):
+        cells = line.split()
+        if cells:
+            if len(cells) != 3 or cells[2][:2] not in ("B-", "I-", "O"):
+                raise InputError(f"{source}, line {number}: a word, its tag and B-X, I-X or O are needed; got {line!r}")
+            first = first or number
+            rows.append((cells[0], cells[1], cells[2]))
+        elif rows:
+            yield _from_chunks(rows, f"{source}, line {first}")
+            rows, first = [], 0
+
+
+def _from_chunks(rows: list[tuple[str, str, str]], origin: str) -> ConstituencyTree:
+    spans: list[Span] = [(0, len(rows), "S")]
+    before = "O"
+    for place, (_, _, chunk) in enumerate(rows):
+        mark, _, label = chunk.partition("-")
+        if mark == "I" and before.partition("-")[2] == label:
+            spans[-1] = (spans[-1][0], place + 1, label)
+        elif mark != "O":
+            spans.append((place, place + 1, label))
+        before = chunk
+    words, tags, _ = zip(*rows, strict=True)
+    return ConstituencyTree(words, tags, tuple(spans), origin)

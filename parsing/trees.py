@@ -1,285 +1,369 @@
-"""Constituency trees (`nltk.Tree`): brackets in and out, spans, cleaning and head binarisation.
+"""Constituency trees, flat: words, their tags, and the spans of their phrases.
 
-A leaf is a string. A node with one leaf as its only child is a preterminal: its label is the word's tag. Spans are
-half-open pairs (a, b) of word positions.
+Scoring needs spans alone, so spans are what is read straight from brackets and what decoders make; an `nltk.Tree` is
+one call away.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from nltk.tree import Tree
 
 from stack_lm.errors import InputError
 
+LABEL = "X"
 TRACE = "-NONE-"
-_TOKENS = re.compile(r"\(\s*([^\s()]*)|\)|([^\s()]+)")
+# A tag with its word, which is the most frequent; an opening bracket with its label; a closing bracket; a bare word.
+_TOKENS = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|\(\s*([^\s()]*)|(\))|([^\s()]+)")
+_TAGGED_WORD, _OPEN, _CLOSE, _WORD = 2, 3, 4, 5
 
 
-class LocatedTree(NamedTuple):
-    """A tree, and the line of the file it starts on."""
-
-    tree: Tree
-    line: int
+# A phrase: its words [start, stop) and its label. A plain tuple, because a treebank has millions of them and Python's
+# garbage collector need not look into those.
+Span = tuple[int, int, str]
 
 
-class Span(NamedTuple):
-    """A phrase's words [start, stop) and its label."""
+class Leaf(NamedTuple):
+    """A word of a tree: its tag, the phrases that open before it, and how many close behind it."""
+
+    tag: str | None
+    opening: tuple[Span, ...]
+    n_closing: int
+
+
+class Child(NamedTuple):
+    """A child of a phrase: its words [start, stop), its label or tag, and its place in `spans`; None for a word."""
 
     start: int
     stop: int
     label: str
+    phrase: int | None
 
 
-def read_brackets(lines: Iterable[tuple[int, str]], source: str) -> Iterator[LocatedTree]:
-    """Read bracketed trees that may run over several lines.
+def escape_word(word: str) -> str:
+    """A word without brackets, as the Penn Treebank writes them: "(" is "-LRB-"."""
+    return word.replace("(", "-LRB-").replace(")", "-RRB-") if "(" in word or ")" in word else word
+
+
+def _order(span: tuple[int, int] | Span) -> tuple[int, int]:
+    """Sorts spans into the order in which their brackets open; of equal spans the first stays above."""
+    return span[0], -span[1]
+
+
+@dataclass(frozen=True)
+class ConstituencyTree:
+    """A constituency tree.
+
+    Attributes:
+        words: n of them, at least one.
+        tags: of each word its part-of-speech tag (the label of its preterminal), or None if it has no preterminal.
+        spans: of all phrases, in the order in which their brackets open: a phrase stands before those inside it. A
+            preterminal is no phrase.
+        origin: file and line, for messages.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str | None, ...]
+    spans: tuple[Span, ...]
+    origin: str = field(default="", compare=False)
+
+    @classmethod
+    def unlabelled(cls, words: Sequence[str], spans: Iterable[tuple[int, int]]) -> ConstituencyTree:
+        """A tree without tags whose phrases all have the label "X".
+
+        Args:
+            words: at least one.
+            spans: of its phrases, nested, in any order.
+        """
+        ordered = tuple((start, stop, LABEL) for start, stop in sorted(spans, key=_order))
+        return cls(tuple(words), (None,) * len(words), ordered)
+
+    @classmethod
+    def from_nltk(cls, tree: Tree) -> ConstituencyTree:
+        """From an `nltk.Tree`. Traces go, with the phrases that they leave empty.
+
+        Raises:
+            InputError: if the tree has no words but traces.
+        """
+        builder = _Builder()
+        pending: list[Tree | str | None] = [tree]
+        while pending:  # no recursion: trees can be as deep as sentences are long
+            node = pending.pop()
+            if node is None:
+                builder.close()
+            elif isinstance(node, str):
+                builder.word(None, node)
+            elif len(node) == 1 and isinstance(node[0], str):
+                builder.word(node.label(), node[0])
+            else:
+                builder.open(node.label())
+                pending.append(None)
+                pending += reversed(list(node))
+        made = builder.finish("")
+        if made is None:
+            raise InputError(f"the tree has no words: {' '.join(str(tree).split())[:80]}")
+        return made
+
+    @classmethod
+    def from_brackets(cls, text: str, origin: str = "the text") -> ConstituencyTree:
+        """The one tree that a text of brackets has.
+
+        Raises:
+            InputError: if the brackets do not match, or there is no tree or more than one.
+        """
+        trees = list(read_brackets(text, origin))
+        if len(trees) != 1:
+            raise InputError(f"{origin}: one tree is needed, but there are {len(trees)}")
+        return trees[0]
+
+    def __len__(self) -> int:
+        """The number of words."""
+        return len(self.words)
+
+    @property
+    def word_tags(self) -> tuple[str, ...] | None:
+        """The words' tags, if all have one and the tree's labels are not all one dummy, as in `(X (X the) (X cat))`."""
+        tags = tuple(tag for tag in self.tags if tag is not None)
+        if len(tags) < len(self.words) or (len(set(tags)) == 1 and all(label == tags[0] for _, _, label in self.spans)):
+            return None
+        return tags
+
+    def nltk_tree(self) -> Tree:
+        """As an `nltk.Tree`. A single word without a tag stands under the label "X"."""
+        root = Tree("", [])
+        open_nodes = [(root, len(self.words) + 1)]
+        for place, leaf in enumerate(self.leaves()):
+            for _, stop, label in leaf.opening:
+                node = Tree(label, [])
+                open_nodes[-1][0].append(node)
+                open_nodes.append((node, stop))
+            word = self.words[place]
+            open_nodes[-1][0].append(word if leaf.tag is None else Tree(leaf.tag, [word]))
+            while open_nodes[-1][1] == place + 1:
+                open_nodes.pop()
+        return root[0] if isinstance(root[0], Tree) else Tree(LABEL, [root[0]])
+
+    def brackets(self) -> str:
+        """One line in the style of the Penn Treebank: `(S (NP (DT the) (NN cat)) (VP (VBD sat)))`.
+
+        Words without a tag get the tag "X", as EVALB can only read words in brackets; brackets among the words are
+        escaped.
+        """
+        pieces = []
+        for word, leaf in zip(self.words, self.leaves(), strict=True):
+            opening = "".join(f"({label} " for _, _, label in leaf.opening)
+            pieces.append(f"{opening}({leaf.tag or LABEL} {escape_word(word)}){')' * leaf.n_closing}")
+        return " ".join(pieces)
+
+    def __str__(self) -> str:
+        """One line for people, without labels: `((the cat) sat)`."""
+        phrases = {(start, stop) for start, stop, _ in self.spans if stop - start > 1}
+        shown = self.unlabelled(self.words, phrases)
+        return " ".join(
+            "(" * len(leaf.opening) + escape_word(word) + ")" * leaf.n_closing
+            for word, leaf in zip(self.words, shown.leaves(), strict=True)
+        )
+
+    def leaves(self) -> Iterator[Leaf]:
+        """The words, with the brackets around them."""
+        closing = [0] * (len(self.words) + 1)
+        for _, stop, _ in self.spans:
+            closing[stop] += 1
+        first = 0
+        for place, tag in enumerate(self.tags):
+            last = first
+            while last < len(self.spans) and self.spans[last][0] == place:
+                last += 1
+            yield Leaf(tag, self.spans[first:last], closing[place + 1])
+            first = last
+
+    def children(self) -> list[list[Child]]:
+        """The children of each phrase."""
+        found: list[list[Child]] = [[] for _ in self.spans]
+        open_phrases: list[int] = []
+        number = 0
+        for place, leaf in enumerate(self.leaves()):
+            for start, stop, label in leaf.opening:
+                if open_phrases:
+                    found[open_phrases[-1]].append(Child(start, stop, label, number))
+                open_phrases.append(number)
+                number += 1
+            if open_phrases:
+                found[open_phrases[-1]].append(Child(place, place + 1, leaf.tag or "", None))
+            del open_phrases[len(open_phrases) - leaf.n_closing :]
+        return found
+
+    def keep(self, kept: Sequence[bool]) -> ConstituencyTree:
+        """The tree over some of its words; phrases that lose all of theirs go.
+
+        Args:
+            kept: of each word whether it stays; at least one must.
+        """
+        if all(kept):
+            return self
+        places = list(accumulate(kept, initial=0))
+        spans = tuple(
+            (places[start], places[stop], label) for start, stop, label in self.spans if places[start] < places[stop]
+        )
+        words = tuple(word for word, keep in zip(self.words, kept, strict=True) if keep)
+        tags = tuple(tag for tag, keep in zip(self.tags, kept, strict=True) if keep)
+        return ConstituencyTree(words, tags, spans, self.origin)
+
+    def collapse_unaries(self) -> ConstituencyTree:
+        """Without the phrases that span the same words as one below them, and those of one word."""
+        spans = tuple(
+            span
+            for span, below in pairwise((*self.spans, (0, 0, "")))
+            if span[1] - span[0] > 1 and below[:2] != span[:2]
+        )
+        return replace(self, spans=spans)
+
+    def binarize(self, head: Callable[[str, Sequence[str]], int]) -> ConstituencyTree:
+        """A binary tree that has all phrases of this one of two words or more: of each phrase the children left of the
+        head are split off one by one, from the outside in, then those to its right: (NP (VP .)), ((V NP) PP). Unary
+        phrases, and those of one word, go.
+
+        Args:
+            head: which of the children is the head, from the phrase's label and the children's; see
+                `stack_lm.parsing.heads`.
+        """
+        spans: list[Span] = []
+        for (_, stop, label), children in zip(self.spans, self.children(), strict=True):
+            place = head(base_label(label), [base_label(child.label) for child in children])
+            start = children[place].start
+            spans += ((start, child.stop, label) for child in children[place + 1 :])
+            spans += ((child.start, stop, label) for child in children[:place])
+        return replace(self, spans=tuple(sorted(spans, key=_order)))
+
+
+class _Builder:
+    """Makes a tree from brackets and words in their order. Traces, and phrases of traces alone, are left out."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.tags: list[str | None] = []
+        self.spans: list[Span | None] = []  # None while a phrase is open, and where it is empty
+        self.open_phrases: list[tuple[int, int, int, str]] = []  # place in spans, first word, leaves before, label
+        self.n_leaves = 0  # traces included
+
+    def open(self, label: str) -> None:
+        self.open_phrases.append((len(self.spans), len(self.words), self.n_leaves, label))
+        self.spans.append(None)
+
+    def word(self, tag: str | None, word: str) -> None:
+        self.n_leaves += 1
+        if tag != TRACE:
+            self.words.append(word)
+            self.tags.append(tag)
+
+    def close(self) -> bool:
+        """Close a phrase; returns whether it had any leaf."""
+        place, start, n_before, label = self.open_phrases.pop()
+        stop = len(self.words)
+        if stop > start:
+            self.spans[place] = (start, stop, label)
+        return self.n_leaves > n_before
+
+    def finish(self, origin: str) -> ConstituencyTree | None:
+        """The tree, or None if it has no words; an outer pair of brackets without a label, as the Penn Treebank has, is
+        taken off."""
+        if not self.words:
+            return None
+        spans = [span for span in self.spans if span is not None]
+        while spans and spans[0][2] == "" and (len(self.words) == 1 or (spans[1:2] and spans[1][:2] == spans[0][:2])):
+            del spans[0]
+        return ConstituencyTree(tuple(self.words), tuple(self.tags), tuple(spans), origin)
+
+
+def read_brackets(text: str, source: str, first_line: int = 1) -> Iterator[ConstituencyTree]:
+    """Read bracketed trees, each on one line or over several. Traces go, with the phrases that they leave empty; trees
+    of traces alone are left out.
 
     Args:
-        lines: pairs of a line's number and its text.
-        source: the file's name, for error messages.
-
-    Yields:
-        The trees; an outer pair of brackets without a label, as the Penn Treebank has, is taken off.
+        text: of a whole file.
+        source: its name, for messages.
+        first_line: the number of the text's first line in the file.
 
     Raises:
         InputError: for brackets that do not match, or words outside brackets; the message names the line.
     """
-    open_nodes: list[Tree] = []
-    start = 0
-    for number, line in lines:
-        for match in _TOKENS.finditer(line):
-            token = match.group()
-            if token[0] == "(":
-                if not open_nodes:
-                    start = number
-                open_nodes.append(Tree(match.group(1), []))
-            elif token == ")":
-                if not open_nodes:
-                    raise InputError(f"{source}, line {number}: a closing bracket without an opening one")
-                node = open_nodes.pop()
-                if not node:
-                    raise InputError(f"{source}, line {number}: empty brackets ({node.label()})")
-                if open_nodes:
-                    open_nodes[-1].append(node)
-                else:
-                    while node.label() == "" and len(node) == 1 and isinstance(node[0], Tree):
-                        node = node[0]
-                    yield LocatedTree(node, start)
-            elif open_nodes:
-                open_nodes[-1].append(token)
-            else:
-                raise InputError(f"{source}, line {number}: {token!r} stands outside all brackets")
-    if open_nodes:
-        missing = len(open_nodes)
+    builder = _Builder()
+    start = line = first_line
+    position = 0
+
+    def line_of(match: re.Match[str]) -> int:
+        return line + text.count("\n", position, match.start())
+
+    for match in _TOKENS.finditer(text):
+        kind = match.lastindex
+        if not builder.open_phrases and kind in (_TAGGED_WORD, _OPEN):
+            start = line = line_of(match)
+            position = match.start()
+        if kind == _TAGGED_WORD:
+            builder.word(match[1], match[2])
+        elif kind == _OPEN:
+            builder.open(match[3])
+            continue
+        elif not builder.open_phrases:
+            problem = (
+                "a closing bracket without an opening one"
+                if kind == _CLOSE
+                else f"{match[5]!r} stands outside all brackets"
+            )
+            raise InputError(f"{source}, line {line_of(match)}: {problem}")
+        elif kind == _WORD:
+            builder.word(None, match[5])
+        elif not builder.close():
+            label = text[: match.start()].rpartition("(")[2].strip()
+            raise InputError(f"{source}, line {line_of(match)}: empty brackets ({label})")
+        if not builder.open_phrases:
+            tree = builder.finish(f"{source}, line {start}")
+            if tree is not None:
+                yield tree
+            builder = _Builder()
+    if builder.open_phrases:
+        missing = len(builder.open_phrases)
         raise InputError(
             f"{source}: the tree that starts on line {start} lacks {missing} closing bracket{'s' * (missing > 1)}"
         )
 
 
-def read_binary_parse(text: str, where: str) -> Tree:
-    """Read a binary parse without labels, "( ( the cat ) sat )", as in JSON lines with `sentence1_binary_parse`.
+def read_binary_parse(text: str, origin: str) -> ConstituencyTree:
+    """Read a parse without labels, "( ( the cat ) sat )", as in JSON lines with `sentence1_binary_parse`.
 
     Raises:
-        InputError: if it is malformed; `where` opens the message.
+        InputError: if it is malformed; `origin` opens the message.
     """
-    stack: list[list[Tree | str]] = []
-    done: Tree | str | None = None
+    builder = _Builder()
+    done = False
     for token in text.replace("(", " ( ").replace(")", " ) ").split():
-        if done is not None:
-            raise InputError(f"{where}: {token!r} stands behind the end of the tree")
+        if done:
+            raise InputError(f"{origin}: {token!r} stands behind the end of the tree")
         if token == "(":
-            stack.append([])
+            builder.open(LABEL)
             continue
-        item: Tree | str = token
-        if token == ")":
-            if not stack:
-                raise InputError(f"{where}: a closing bracket without an opening one")
-            children = stack.pop()
-            if not children:
-                raise InputError(f"{where}: empty brackets")
-            item = Tree("X", children) if len(children) > 1 else children[0]
-        if stack:
-            stack[-1].append(item)
-        else:
-            done = item
-    if stack or done is None:
-        raise InputError(f"{where}: " + (f"{len(stack)} closing brackets are missing" if stack else "no tree"))
-    return done if isinstance(done, Tree) else Tree("X", [done])
+        if token != ")":
+            builder.word(None, token)
+        elif not builder.open_phrases:
+            raise InputError(f"{origin}: a closing bracket without an opening one")
+        elif not builder.close():
+            raise InputError(f"{origin}: empty brackets")
+        done = not builder.open_phrases
+    tree = builder.finish(origin)
+    if builder.open_phrases or tree is None:
+        missing = len(builder.open_phrases)
+        raise InputError(f"{origin}: " + (f"{missing} closing brackets are missing" if missing else "no tree"))
+    # Brackets around one word alone say nothing.
+    return replace(tree, spans=tuple(span for span in tree.spans if span[1] - span[0] > 1))
 
 
-def is_preterminal(node: Tree | str) -> bool:
-    """Whether a node is a tag over one word."""
-    return isinstance(node, Tree) and len(node) == 1 and isinstance(node[0], str)
-
-
-def words_and_tags(tree: Tree) -> tuple[list[str], list[str] | None]:
-    """The words, and their tags if every word has one.
-
-    A tree without tags, whose phrases hold words directly or all of whose labels are one dummy, has None.
-    """
-    words: list[str] = []
-    tags: list[str] = []
-    labels: set[str] = set()
-
-    def walk(node: Tree) -> None:
-        labels.add(node.label())
-        for child in node:
-            if isinstance(child, str):
-                words.append(child)
-                if len(node) == 1:
-                    tags.append(node.label())
-            else:
-                walk(child)
-
-    walk(tree)
-    tagged = len(tags) == len(words) and len(labels) > 1
-    return words, tags if tagged else None
-
-
-def phrase_spans(tree: Tree) -> list[Span]:
-    """All phrases, outermost first: every node but preterminals, of any width."""
-    spans: list[Span] = []
-
-    def walk(node: Tree, start: int) -> int:
-        if is_preterminal(node):
-            return start + 1
-        here = len(spans)
-        spans.append(Span(start, start, node.label()))
-        stop = start
-        for child in node:
-            stop = stop + 1 if isinstance(child, str) else walk(child, stop)
-        spans[here] = Span(start, stop, node.label())
-        return stop
-
-    walk(tree, 0)
-    return spans
-
-
-def clean(tree: Tree) -> Tree | None:
-    """A copy without traces, and without the phrases that they leave empty; None if nothing is left."""
-    if is_preterminal(tree):
-        return None if tree.label() == TRACE else Tree(tree.label(), list(tree))
-    children: list[Tree | str] = []
-    for child in tree:
-        kept = child if isinstance(child, str) else clean(child)
-        if kept is not None:
-            children.append(kept)
-    return Tree(tree.label(), children) if children else None
-
-
-def to_brackets(tree: Tree | str, label: str = "X") -> str:
-    """One line in the style of the Penn Treebank, readable by EVALB: `(X (X the) (X cat))`.
-
-    Args:
-        tree: a word that has no preterminal gets one.
-        label: of such preterminals.
-    """
-    if isinstance(tree, str):
-        return f"({label} {tree})"
-    if is_preterminal(tree):
-        return f"({tree.label()} {tree[0]})"
-    return f"({tree.label()} {' '.join(to_brackets(child, label) for child in tree)})"
-
-
-def to_plain(tree: Tree | str) -> str:
-    """One line for people, without labels: `((the cat) sat)`."""
-    if isinstance(tree, str):
-        return tree
-    if len(tree) == 1:
-        return to_plain(tree[0])
-    return f"({' '.join(to_plain(child) for child in tree)})"
-
-
-# Collins (1999), appendix A: for each label the direction of the search, and the children's labels by priority.
-# NOTE: his further rule, which makes the first of two conjuncts the head, is left out: without it the branching
-# baselines come nearest to those known for the gold trees of Htut et al. (see docs/evaluation.md).
-_HEADS: dict[str, tuple[str, str]] = {
-    "ADJP": ("left", "NNS QP NN $ ADVP JJ VBN VBG ADJP JJR NP JJS DT FW RBR RBS SBAR RB"),
-    "ADVP": ("right", "RB RBR RBS FW ADVP TO CD JJR JJ IN NP JJS NN"),
-    "CONJP": ("right", "CC RB IN"),
-    "FRAG": ("right", ""),
-    "INTJ": ("left", ""),
-    "LST": ("right", "LS :"),
-    "NAC": ("left", "NN NNS NNP NNPS NP NAC EX $ CD QP PRP VBG JJ JJS JJR ADJP FW"),
-    "PP": ("right", "IN TO VBG VBN RP FW"),
-    "PRN": ("left", ""),
-    "PRT": ("right", "RP"),
-    "QP": ("left", "$ IN NNS NN JJ RB DT CD NCD QP JJR JJS"),
-    "RRC": ("right", "VP NP ADVP ADJP PP"),
-    "S": ("left", "TO IN VP S SBAR ADJP UCP NP"),
-    "SBAR": ("left", "WHNP WHPP WHADVP WHADJP IN DT S SQ SINV SBAR FRAG"),
-    "SBARQ": ("left", "SQ S SINV SBARQ FRAG"),
-    "SINV": ("left", "VBZ VBD VBP VB MD VP S SINV ADJP NP"),
-    "SQ": ("left", "VBZ VBD VBP VB MD VP SQ"),
-    "UCP": ("right", ""),
-    "VP": ("left", "TO VBD VBN MD VBZ VB VBG VBP VP ADJP NN NNS NP"),
-    "WHADJP": ("left", "CC WRB JJ ADJP"),
-    "WHADVP": ("right", "CC WRB"),
-    "WHNP": ("left", "WDT WP WP$ WHADJP WHPP WHNP"),
-    "WHPP": ("right", "IN TO FW"),
-    "X": ("right", ""),
-}
-_NOMINAL = frozenset("NN NNP NNPS NNS NX POS JJR".split())
-
-
+@lru_cache(maxsize=65536)
 def base_label(label: str) -> str:
-    """A label without function tags and indices: NP-SBJ-1 and NP=2 are NP."""
-    return re.split("[-=]", label)[0] if label[:1] != "-" else label
-
-
-def _head_of_noun_phrase(labels: Sequence[str]) -> int:
-    """Collins (1999): the rules for NP, tried in order."""
-    if labels[-1] == "POS":
-        return len(labels) - 1
-    backwards = range(len(labels) - 1, -1, -1)
-    searches: list[tuple[Iterable[int], Callable[[str], bool]]] = [
-        (backwards, lambda label: label in _NOMINAL),
-        (range(len(labels)), lambda label: label == "NP"),
-        (backwards, lambda label: label in ("$", "ADJP", "PRN")),
-        (backwards, lambda label: label == "CD"),
-        (backwards, lambda label: label in ("JJ", "JJS", "RB", "QP")),
-    ]
-    for places, matches in searches:
-        for place in places:
-            if matches(labels[place]):
-                return place
-    return len(labels) - 1
-
-
-def head_child(label: str, children: Sequence[str]) -> int:
-    """Which child is the head, by the rules of Collins (1999).
-
-    Args:
-        label: of the phrase, without function tags.
-        children: their labels, without function tags.
-    """
-    if label in ("NP", "NX"):
-        return _head_of_noun_phrase(children)
-    direction, priorities = _HEADS.get(label, ("left", ""))
-    places = range(len(children)) if direction == "left" else range(len(children) - 1, -1, -1)
-    found = (place for wanted in priorities.split() for place in places if children[place] == wanted)
-    return next(found, places[0])
-
-
-def binarize_by_head(tree: Tree) -> Tree:
-    """A binary copy: the children left of the head are split off one by one, then those to its right, from the outside
-    in: (NP (VP .)) and ((V NP) PP). Unary chains collapse to their lowest node.
-
-    This is the gold standard of Htut et al. (2018), which Merrill et al. (2019) use.
-    """
-    while len(tree) == 1 and isinstance(tree[0], Tree):
-        tree = tree[0]
-    if is_preterminal(tree) or (all(isinstance(child, str) for child in tree) and len(tree) <= 2):
-        return tree
-    children: list[Tree | str] = [c if isinstance(c, str) else binarize_by_head(c) for c in tree]
-    labels = [base_label(child.label()) if isinstance(child, Tree) else "" for child in tree]
-    head = head_child(base_label(tree.label()), labels)
-    core = children[head]
-    for right in children[head + 1 :]:
-        core = Tree(tree.label(), [core, right])
-    for left in reversed(children[:head]):
-        core = Tree(tree.label(), [left, core])
-    assert isinstance(core, Tree)
-    return core
+    """A label without function tags, indices and features: NP-SBJ-1, NP=2 and NP##case=nom## are NP."""
+    return re.split("-|=|##", label)[0] if label[:1] != "-" else label

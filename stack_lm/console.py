@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import logging
 import math
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from .atomic import atomic_file
 from .errors import InputError
 
 Subparsers = Any  # argparse's own class for them is private
@@ -99,6 +101,62 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def write_table(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write a table to a file: columns separated by tabs, numbers in full, nothing for what is not there.
+
+    Raises:
+        InputError: if it cannot be written.
+    """
+    with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(["" if value is None or value != value else value for value in row] for row in rows)
+
+
+class Problems:
+    """Input that cannot be read: the first stops the command, or, with `--keep-going`, what else there is goes on.
+
+    Args:
+        keep_going: collect problems, and fail in the end.
+    """
+
+    def __init__(self, keep_going: bool) -> None:
+        self._found: list[str] = []
+        self._keep_going = keep_going
+
+    @property
+    def on_error(self) -> Callable[[InputError], None] | None:
+        """For readers that can leave out a part: called with what is wrong with it; None makes them raise that."""
+        return (lambda error: self.add([str(error)])) if self._keep_going else None
+
+    def add(self, messages: Sequence[str]) -> None:
+        """Collect problems, and tell the first of them."""
+        for message in messages:
+            self._found.append(message)
+            if len(self._found) <= 10:
+                print_note(f"left out: {message}")
+
+    @contextmanager
+    def of(self, part: str) -> Iterator[None]:
+        """A part of the work, which is left out if its input is wrong."""
+        try:
+            yield
+        except InputError as error:
+            if not self._keep_going:
+                raise
+            self.add([str(error)])
+
+    def finish(self) -> None:
+        """End the command.
+
+        Raises:
+            InputError: if anything was left out.
+        """
+        if self._found:
+            more = f", and {len(self._found) - 1} more" if len(self._found) > 1 else ""
+            raise InputError(f"not everything could be scored: {self._found[0]}{more}")
 
 
 def print_note(text: str) -> None:

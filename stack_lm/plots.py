@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from .trace import Trace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from nltk.tree import Tree
+
+    from .parsing.trees import ConstituencyTree
 
 # Distinct in grey and for colour-blind readers (Okabe and Ito).
 COLORS = {"push_strength": "#0072B2", "pop_strength": "#D55E00", "read_strength": "#009E73"}
 
 
-def plot_strengths(trace: Trace, tree: Tree | None = None, title: str = "") -> Figure:
+def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: str = "") -> Figure:
     """Push, pop and read strengths over a sentence, and below the words its tree.
 
     After Merrill et al. (2019), figures 2 and 5. Under each word stands the total strength left on the stack.
@@ -41,7 +42,7 @@ def plot_strengths(trace: Trace, tree: Tree | None = None, title: str = "") -> F
     n = len(trace.words)
     width = max(6.0, 0.75 * n + 1.5)
     longest = max(map(len, trace.words))
-    height = _depth(tree) if tree is not None else 0
+    height = max(_levels(tree), default=0) if tree is not None else 0
     figure = Figure(figsize=(width, 3.6 + 0.3 * height), layout="constrained", dpi=150)
     if tree is None:
         top, below = figure.subplots(1, 1), None
@@ -70,26 +71,30 @@ def plot_strengths(trace: Trace, tree: Tree | None = None, title: str = "") -> F
     return figure
 
 
-def _depth(tree: Any) -> int:
-    return 0 if isinstance(tree, str) else 1 + max(_depth(child) for child in tree)
+def _levels(tree: ConstituencyTree) -> list[int]:
+    """The height of each phrase above the words."""
+    levels = [0] * len(tree.spans)
+    for number, children in reversed(list(enumerate(tree.children()))):
+        levels[number] = 1 + max(0 if child.phrase is None else levels[child.phrase] for child in children)
+    return levels
 
 
-def _draw_tree(axes: Axes, tree: Tree) -> None:
+def _draw_tree(axes: Axes, tree: ConstituencyTree) -> None:
     """A tree upside down, under the words: each phrase is a bracket around what it holds."""
-    next_word = iter(range(len(tree.leaves())))
-
-    def draw(node: Any) -> tuple[float, float]:
-        """Draw a node; returns where its line starts: the middle of its words, and its depth."""
-        if isinstance(node, str):
-            return float(next(next_word)), 0.0
-        children = [draw(child) for child in node]
-        level = max(depth for _, depth in children) + 1
-        for x, depth in children:
+    levels = _levels(tree)
+    middles = [0.0] * len(tree.spans)  # where the line of each phrase starts
+    for number, children in reversed(list(enumerate(tree.children()))):
+        level = levels[number]
+        places = [
+            (float(child.start), 0) if child.phrase is None else (middles[child.phrase], levels[child.phrase])
+            for child in children
+        ]
+        for x, depth in places:
             axes.plot([x, x], [depth, level], color="black", linewidth=1)
-        axes.plot([children[0][0], children[-1][0]], [level, level], color="black", linewidth=1)
-        return (children[0][0] + children[-1][0]) / 2, level
-
-    middle, level = draw(tree)
-    axes.plot([middle, middle], [level, level + 0.5], color="black", linewidth=1)
-    axes.set_ylim(level + 0.8, 0)
+        axes.plot([places[0][0], places[-1][0]], [level, level], color="black", linewidth=1)
+        middles[number] = (places[0][0] + places[-1][0]) / 2
+    top = max(levels, default=0)
+    if levels:
+        axes.plot([middles[0], middles[0]], [top, top + 0.5], color="black", linewidth=1)
+    axes.set_ylim(top + 0.8, 0)
     axes.axis("off")

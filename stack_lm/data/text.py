@@ -14,7 +14,18 @@ from ..errors import InputError
 
 # Enough text for Punkt to learn its abbreviations, and still only seconds of work.
 TRAINING_CHARACTERS = 1_000_000
+STANDARD_INPUT = "standard input"
 _FINAL = (".", "!", "?", '"', "'", "\u201d", "\u2019", ")")
+
+
+def _check_file(path: str | Path) -> str:
+    """The file's name for messages."""
+    if str(path) == "-":
+        return STANDARD_INPUT
+    if not Path(path).is_file():
+        what = "is a directory, not a file" if Path(path).is_dir() else "does not exist"
+        raise InputError(f"{path} {what}")
+    return str(path)
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -23,14 +34,11 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     Raises:
         InputError: if the file is missing, has no text, or is not UTF-8; the message names the line.
     """
-    name = "standard input" if str(path) == "-" else str(path)
-    if name == str(path) and not Path(path).is_file():
-        what = "is a directory, not a file" if Path(path).is_dir() else "does not exist"
-        raise InputError(f"{name} {what}")
+    name = _check_file(path)
     number = 0
     empty = True
     try:
-        stream = sys.stdin.buffer if name == "standard input" else open(path, "rb")  # noqa: SIM115
+        stream = sys.stdin.buffer if name == STANDARD_INPUT else open(path, "rb")  # noqa: SIM115
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror}") from error
     try:
@@ -46,6 +54,27 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
             stream.close()
     if empty:
         raise InputError(f"{name} is empty")
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a whole UTF-8 file, or of standard input for "-".
+
+    Raises:
+        InputError: as `read_lines`.
+    """
+    name = _check_file(path)
+    try:
+        raw = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror}") from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{name}, line {line}: not UTF-8 text ({error.reason})") from error
+    if not text.strip():
+        raise InputError(f"{name} is empty")
+    return text.replace("\r\n", "\n")
 
 
 def read_table(path: str | Path, delimiter: str = "\t") -> Iterator[tuple[int, dict[str, str]]]:

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 from stack_lm.data.generated import generate_corpus, generate_sentence
-from stack_lm.parsing.trees import phrase_spans, words_and_tags
+from stack_lm.parsing import ConstituencyTree
 
 SENTENCES = list(generate_corpus(3000, seed=3))
 
@@ -24,7 +24,7 @@ def test_no_two_sentences_are_alike_and_none_is_too_long():
 def test_more_than_300_words_and_all_constructions():
     words = Counter(word for s in SENTENCES for word in s.words)
     assert len(words) > 500
-    labels = Counter(span.label for s in SENTENCES for span in phrase_spans(s.tree))
+    labels = Counter(label for s in SENTENCES for _, _, label in ConstituencyTree.from_nltk(s.tree).spans)
     assert {"S", "NP", "VP", "PP", "SBAR", "ADJP", "ADVP", "WHNP"} <= set(labels)
     text = [" ".join(s.words) for s in SENTENCES]
     trees = [" ".join(str(s.tree).split()) for s in SENTENCES]
@@ -38,9 +38,9 @@ def test_more_than_300_words_and_all_constructions():
 
 def test_trees_are_over_the_sentences():
     for sentence in SENTENCES:
-        words, tags = words_and_tags(sentence.tree)
-        assert words == list(sentence.words)
-        assert tags == list(sentence.tags)
+        flat = ConstituencyTree.from_nltk(sentence.tree)
+        assert flat.words == tuple(sentence.words)
+        assert flat.tags == tuple(sentence.tags)
         assert sentence.tree.label() == "S"
 
 

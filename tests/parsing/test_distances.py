@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stack_lm.errors import InputError
 from stack_lm.parsing import distances_from_trace, tree_from_distances
-from stack_lm.parsing.trees import phrase_spans, to_plain
+from stack_lm.parsing.baselines import count_binary_trees
 from stack_lm.trace import Trace
 
 # The decoders' definitions worked out by hand.
@@ -27,7 +27,7 @@ GOLDEN = [
 
 
 def decode(distances, decoder):
-    return to_plain(tree_from_distances([str(i) for i in range(len(distances))], distances, decoder))
+    return str(tree_from_distances([str(i) for i in range(len(distances))], distances, decoder))
 
 
 @pytest.mark.parametrize(("distances", "algorithm1", "gap"), GOLDEN)
@@ -65,12 +65,26 @@ def test_algorithm1_equals_the_printed_one(distances):
 def test_trees_are_binary_and_keep_the_words(distances, decoder):
     words = [f"w{i}" for i in range(len(distances))]
     tree = tree_from_distances(words, distances, decoder)
-    assert tree.leaves() == words
-    assert len(phrase_spans(tree)) == max(len(words) - 1, 0)
-    assert all(len(node) == 2 for node in tree.subtrees()) or len(words) == 1
+    assert list(tree.words) == words
+    assert len(set(tree.spans)) == len(words) - 1
+    assert all(len(children) == 2 for children in tree.children())
 
 
-@pytest.mark.parametrize(("n", "reachable"), [(1, 1), (2, 1), (3, 2), (4, 5), (5, 13), (6, 35), (7, 97)])
+@given(st.lists(st.floats(0, 3), min_size=1, max_size=14), st.sampled_from(["algorithm1", "gap"]))
+def test_without_the_first_distance_it_counts_as_the_least(distances, decoder):
+    words = [str(i) for i in range(len(distances))]
+    assert tree_from_distances(words, distances[1:], decoder) == tree_from_distances(
+        words, [-1, *distances[1:]], decoder
+    )
+
+
+# How many trees Algorithm 1 can make of n words.
+REACHABLE = {1: 1, 2: 1, 3: 2, 4: 5, 5: 13, 6: 35, 7: 97, 8: 275, 9: 794}
+
+
+@pytest.mark.parametrize(
+    ("n", "reachable"), [(n, m) if n < 8 else pytest.param(n, m, marks=pytest.mark.slow) for n, m in REACHABLE.items()]
+)
 def test_algorithm1_cannot_make_every_tree(n, reachable):
     """Dyer et al. (2019): of the 14 trees over five words ((A B) ((C D) E)) cannot be made."""
     import itertools
@@ -79,7 +93,7 @@ def test_algorithm1_cannot_make_every_tree(n, reachable):
     assert len(trees) == reachable
     if n <= 6:
         every = {decode(order, "gap") for order in itertools.permutations(range(n))}
-        assert len(every) == math.comb(2 * (n - 1), n - 1) // n
+        assert len(every) == count_binary_trees(n)
         assert trees <= every
     if n == 5:
         assert every - trees == {"((0 1) ((2 3) 4))"}
@@ -88,10 +102,7 @@ def test_algorithm1_cannot_make_every_tree(n, reachable):
 def test_a_long_sentence_does_not_exhaust_the_stack():
     n = 5000
     tree = tree_from_distances([str(i) for i in range(n)], list(range(n)))
-    depth = 0
-    while not isinstance(tree, str):
-        tree, depth = tree[0], depth + 1
-    assert depth == n - 1
+    assert [stop for start, stop, _ in tree.spans if start == 0] == list(range(n, 1, -1))
 
 
 def trace(**signals):
@@ -121,8 +132,10 @@ def test_bad_traces(signals, signal, message):
 @pytest.mark.parametrize(
     ("words", "distances", "decoder", "message"),
     [
-        (["a"], [1, 2], "gap", "got 2 and 1"),
-        ([], [], "gap", "got 0 and 0"),
+        (["a"], [1, 2], "gap", "got 2 distances and 1 words"),
+        (["a", "b", "c"], [1], "gap", "got 1 distances and 3 words"),
+        ([], [], "gap", "got 0 distances and 0 words"),
+        (["a", "b"], [1, math.nan], "gap", "a distance of 'a b' is not a number"),
         (["a"], [1], "greedy", "decoder must be one of algorithm1, gap; got 'greedy'"),
     ],
 )

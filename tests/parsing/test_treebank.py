@@ -1,4 +1,4 @@
-"""Reading treebanks."""
+"""Reading treebanks, and what parsers wrote."""
 
 import json
 import sys
@@ -7,16 +7,19 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import needs_real_data
+from nltk.tree import Tree
 
 from stack_lm.errors import InputError
-from stack_lm.parsing import read_treebank
-from stack_lm.parsing.trees import to_plain
+from stack_lm.parsing import read_predictions, read_treebank
+from stack_lm.parsing.export import tree_record
+from stack_lm.parsing.trees import ConstituencyTree
 
 MRG = "( (S (NP (-NONE- *)) (VP (VB Go) (ADVP (RB away))) (. !)) )\n*x*remark\n\n( (NP (NN a)\n (NN b)) )\n"
+CHUNKS = "He PRP B-NP\nsees VBZ B-VP\nthe DT B-NP\ncat NN I-NP\nnow RB O\n\n\nStop VB B-VP\nwar NN B-NP\nnow RB B-NP\n"
 
 
-def plain(source):
-    return [to_plain(tree) for tree in read_treebank(str(source))]
+def plain(source, **options):
+    return [str(tree) for tree in read_treebank(str(source), **options)]
 
 
 def test_mrg_file_and_directory(tmp_path):
@@ -26,13 +29,54 @@ def test_mrg_file_and_directory(tmp_path):
     (tmp_path / "readme.txt").write_text("not trees")
     assert plain(tmp_path / "00" / "wsj_0001.mrg") == ["((Go away) !)", "(a b)"]
     assert plain(tmp_path) == ["((Go away) !)", "(a b)"] * 2
+    assert read_treebank(str(tmp_path))[1].origin == f"{tmp_path}/00/wsj_0001.mrg, line 4"
 
 
 def test_json_lines(tmp_path):
     path = tmp_path / "ptb.jsonl"
-    rows = [{"sentence1": "a b c", "sentence1_binary_parse": "( ( a b ) c )"}, {"tree": "(x y)"}]
+    rows = [
+        {"sentence1": "a b c", "sentence1_binary_parse": "( ( a b ) c )"},
+        {"tree": "(x y)"},
+        {"words": ["a", "b", "c", "d"], "distances": [1, 2, 3, 1]},
+        {"sentence": "a b c d", "distances": [2, 3, 1]},
+        {"brackets": "(S (NP (NN a)) (VBZ b))", "distances": [1, 2]},
+    ]
     path.write_text("\n".join(json.dumps(row) for row in rows))
-    assert plain(path) == ["((a b) c)", "(x y)"]
+    assert plain(path) == ["((a b) c)", "(x y)", "((a b) (c d))", "((a b) (c d))", "(a b)"]
+    assert plain(path, decoder="gap")[2] == "((a b) (c d))"
+    assert read_treebank(str(path))[4].spans == ((0, 2, "S"), (0, 1, "NP"))
+
+
+def test_a_tree_as_json_is_read_again(tmp_path):
+    path = tmp_path / "trees.jsonl"
+    tree = ConstituencyTree.from_brackets("(S (NP-SBJ (DT the) (NN cat)) (VP (VBD sat)))")
+    path.write_text(json.dumps(tree_record(tree, [3.0, 1.0, 2.0])))
+    assert read_treebank(str(path)) == [tree]
+    assert json.loads(path.read_text())["distances"] == [3.0, 1.0, 2.0]
+
+
+def test_brackets_with_features_as_in_spmrl_and_negra(tmp_path):
+    path = tmp_path / "german.ptb"
+    path.write_text("( (VROOT (S (NP-SB##case=nom## (ART-NK Der) (NN-NK Hund)) (VVFIN-HD bellt)) ($. .)))\n\n")
+    (tree,) = read_treebank(str(path))
+    assert str(tree) == "(((Der Hund) bellt) .)"
+    assert tree.word_tags == ("ART-NK", "NN-NK", "VVFIN-HD", "$.")
+
+
+def test_chunks_are_phrases(tmp_path):
+    path = tmp_path / "chunks.txt"
+    path.write_text(CHUNKS)
+    first, second = read_treebank(f"chunks:{path}")
+    assert first.brackets() == "(S (NP (PRP He)) (VP (VBZ sees)) (NP (DT the) (NN cat)) (RB now))"
+    assert second.brackets() == "(S (VP (VB Stop)) (NP (NN war)) (NP (RB now)))"
+    assert second.origin == f"{path}, line 8"
+
+
+def test_chunks_that_begin_inside(tmp_path):
+    """IOB1: a chunk begins with I- where nothing of its kind stands before it."""
+    path = tmp_path / "chunks.txt"
+    path.write_text("a DT I-NP\nb NN I-NP\nc VB I-VP\nd NN O\ne NN I-NP\n")
+    assert read_treebank(f"chunks:{path}")[0].brackets() == "(S (NP (DT a) (NN b)) (VP (VB c)) (NN d) (NP (NN e)))"
 
 
 def test_standard_input(monkeypatch):
@@ -44,8 +88,70 @@ def test_standard_input(monkeypatch):
 def test_nltk_sample():
     trees = read_treebank("nltk:treebank")
     assert len(trees) == 3914
-    assert trees[0].leaves()[:3] == ["Pierre", "Vinken", ","]
-    assert not any(leaf.startswith("*T*") for tree in trees for leaf in tree.leaves())
+    assert trees[0].words[:3] == ("Pierre", "Vinken", ",")
+    assert not any(word.startswith("*T*") for tree in trees for word in tree.words)
+
+
+@needs_real_data
+def test_the_nltk_sample_is_nltks_own():
+    """Against NLTK's reader."""
+    from nltk.corpus import treebank
+
+    def strip(node):
+        if isinstance(node[0], str):
+            return None if node.label() == "-NONE-" else node
+        children = [child for child in map(strip, node) if child is not None]
+        return Tree(node.label(), children) if children else None
+
+    for tree, flat in zip(treebank.parsed_sents(), read_treebank("nltk:treebank"), strict=True):
+        assert flat.nltk_tree() == strip(tree)
+
+
+@needs_real_data
+def test_nltk_chunks():
+    from nltk.corpus import conll2000
+
+    trees = read_treebank("nltk:conll2000")
+    assert len(trees) == 10948  # 8,936 for training and 2,012 for testing
+    for tree, chunked in zip(trees[:500], conll2000.chunked_sents()[:500], strict=True):
+        assert list(zip(tree.words, tree.tags, strict=True)) == chunked.leaves()
+        known = [label for _, _, label in tree.spans if label in ("S", "NP", "VP", "PP")]  # NLTK leaves out the others
+        assert known == [node.label() for node in chunked.subtrees()]
+
+
+def test_predictions_keep_their_places(tmp_path):
+    path = tmp_path / "predicted.txt"
+    path.write_text("(X (X a) (X b))\n\n(X (X c)\n(X (X d) (X e))\n")
+    problems = []
+    trees = read_predictions(str(path), on_error=problems.append)
+    assert [tree and str(tree) for tree in trees] == ["(a b)", None, None, "(d e)"]
+    assert [str(problem) for problem in problems] == [
+        f"{path}, line 2: the line is empty; each line must have a tree",
+        f"{path}: the tree that starts on line 3 lacks 1 closing bracket",
+    ]
+    with pytest.raises(InputError, match="line 2: the line is empty"):
+        read_predictions(str(path))
+
+
+def test_predictions_over_several_lines(tmp_path):
+    path = tmp_path / "predicted.mrg"
+    path.write_text(MRG)
+    assert list(map(str, read_predictions(str(path)))) == ["((Go away) !)", "(a b)"]
+
+
+def test_files_that_cannot_be_read_are_left_out(tmp_path):
+    (tmp_path / "a.mrg").write_text("(S (NN a)")
+    (tmp_path / "b.mrg").write_text(MRG)
+    (tmp_path / "c.mrg").write_bytes(b"(S (NN \xff))")
+    problems = []
+    assert plain(tmp_path, on_error=problems.append) == ["((Go away) !)", "(a b)"]
+    assert [str(problem).split(": ", 1)[1] for problem in problems] == [
+        "the tree that starts on line 1 lacks 1 closing bracket",
+        "not UTF-8 text (invalid start byte)",
+    ]
+    (tmp_path / "b.mrg").unlink()
+    with pytest.raises(InputError, match="has no trees that can be read"):
+        read_treebank(str(tmp_path), on_error=problems.append)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +162,21 @@ def test_nltk_sample():
         ("t.mrg", "(S (NN a)\n", "t.mrg: the tree that starts on line 1 lacks 1 closing bracket"),
         ("t.mrg", "( (NP (-NONE- *)) )", "t.mrg has no trees"),
         ("t.jsonl", "{", "t.jsonl, line 1: not JSON"),
-        ("t.jsonl", '{"a": 1}', "t.jsonl, line 1: no binary parse; one of sentence1_binary_parse"),
+        ("t.jsonl", "[]", r"t.jsonl, line 1: an object is needed; got '\[\]'"),
+        (
+            "t.jsonl",
+            '{"a": 1}',
+            "t.jsonl, line 1: no tree; one of brackets, sentence1_binary_parse, .* must be a string",
+        ),
         ("t.jsonl", '{"tree": "( a"}', "t.jsonl, line 1: 1 closing brackets are missing"),
+        ("t.jsonl", '{"brackets": "(S (NN a)"}', "t.jsonl, line 1: .*lacks 1 closing bracket"),
+        ("t.jsonl", '{"words": [1], "distances": [1]}', r"line 1: the words must be .*; got '\[1\]'"),
+        ("t.jsonl", '{"words": ["a b", "c"], "distances": [1]}', "line 1: a word must have no spaces; got 'a b'"),
+        ("t.jsonl", '{"words": ["a", ""], "distances": [1]}', "line 1: a word must have no spaces; got ''"),
+        ("t.jsonl", '{"words": ["a"], "distances": "1"}', "line 1: `distances` must be a list of numbers; got '1'"),
+        ("t.jsonl", '{"words": ["a", "b"], "distances": [true, 1]}', "line 1: `distances` must be a list of numbers"),
+        ("t.jsonl", '{"words": ["a"], "distances": [1, 2]}', "line 1: as many distances as words .* got 2"),
+        ("t.jsonl", '{"words": ["a", "b"], "distances": [1, NaN]}', "line 1: a distance of 'a b' is not a number"),
     ],
 )
 def test_bad_files(tmp_path, name, content, message):
@@ -67,8 +186,15 @@ def test_bad_files(tmp_path, name, content, message):
         read_treebank(str(tmp_path / name))
 
 
+def test_bad_chunks(tmp_path):
+    path = tmp_path / "chunks.txt"
+    path.write_text("He PRP B-NP\nreckons VBZ\n")
+    with pytest.raises(InputError, match="chunks.txt, line 2: a word, its tag and B-X, I-X or O are needed; got 'reck"):
+        read_treebank(f"chunks:{path}")
+
+
 def test_bad_names(tmp_path):
-    with pytest.raises(InputError, match="has no .mrg, .jsonl, .tree or .txt files"):
+    with pytest.raises(InputError, match="has no .mrg, .jsonl, .tree, .ptb or .txt files"):
         read_treebank(str(tmp_path))
-    with pytest.raises(InputError, match="the only treebank of NLTK .* is nltk:treebank; got 'nltk:brown'"):
+    with pytest.raises(InputError, match="can be read are nltk:treebank and nltk:conll2000; got 'nltk:brown'"):
         read_treebank("nltk:brown")

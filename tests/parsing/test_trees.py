@@ -1,4 +1,4 @@
-"""Reading, cleaning, binarising and writing trees."""
+"""Constituency trees: reading brackets, binarising, and writing them again."""
 
 import pytest
 from hypothesis import given
@@ -6,68 +6,17 @@ from hypothesis import strategies as st
 from nltk.tree import Tree
 
 from stack_lm.errors import InputError
-from stack_lm.parsing.trees import (
-    base_label,
-    binarize_by_head,
-    clean,
-    head_child,
-    phrase_spans,
-    read_binary_parse,
-    read_brackets,
-    to_brackets,
-    to_plain,
-    words_and_tags,
-)
+from stack_lm.parsing import ConstituencyTree
+from stack_lm.parsing.heads import HEAD_RULES, collins_head
+from stack_lm.parsing.trees import base_label, read_binary_parse, read_brackets
 
 
 def read(text):
-    return [located.tree for located in read_brackets(enumerate(text.split("\n"), start=1), "trees.mrg")]
+    return list(read_brackets(text, "trees.mrg"))
 
 
-def test_penn_treebank_brackets_over_several_lines():
-    text = "( (S \n    (NP-SBJ (DT the) (NN cat) )\n    (VP (VBD sat) )\n    (. .) ))\n(X (X a) (X b))"
-    first, second = read(text)
-    assert first == Tree.fromstring("(S (NP-SBJ (DT the) (NN cat)) (VP (VBD sat)) (. .))")
-    assert second == Tree.fromstring("(X (X a) (X b))")
-    lines = [located.line for located in read_brackets(enumerate(text.split("\n"), start=1), "x")]
-    assert lines == [1, 5]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("(S (NP a)", "the tree that starts on line 1 lacks 1 closing bracket$"),
-        ("(S (NP a))\n\n(S (NP\n (b c)", "the tree that starts on line 3 lacks 2 closing brackets"),
-        ("(S (NP a)))", "trees.mrg, line 1: a closing bracket without an opening one"),
-        ("(S (NP a))\nword", "trees.mrg, line 2: 'word' stands outside all brackets"),
-        ("(S (NP) (VP a))", r"trees.mrg, line 1: empty brackets \(NP\)"),
-    ],
-)
-def test_malformed_brackets(text, message):
-    with pytest.raises(InputError, match=message):
-        read(text)
-
-
-def test_binary_parses():
-    assert to_plain(read_binary_parse("( ( the cat ) ( sat down ) )", "x")) == "((the cat) (sat down))"
-    assert to_plain(read_binary_parse("(a (b c))", "x")) == "(a (b c))"
-    assert read_binary_parse("word", "x") == Tree("X", ["word"])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("( a b", "1 closing brackets are missing"),
-        ("( a b ) )", r"'\)' stands behind the end"),
-        (") a", "a closing bracket without an opening one"),
-        ("( )", "empty brackets"),
-        ("", "no tree"),
-        ("( a b ) c", "'c' stands behind the end"),
-    ],
-)
-def test_malformed_binary_parses(text, message):
-    with pytest.raises(InputError, match=f"file, line 3: .*{message}"):
-        read_binary_parse(text, "file, line 3")
+def tree(text):
+    return ConstituencyTree.from_brackets(text)
 
 
 LABELS = st.sampled_from(["S", "NP", "VP", "NP-SBJ", "PP"])
@@ -79,46 +28,91 @@ TREES = st.recursive(
 )
 
 
-@given(TREES)
-def test_a_tree_and_its_string_round_trip(tree):
-    assert read(to_brackets(tree)) == [tree]
-    assert clean(tree) == tree
+def nltk_spans(node, start=0):
+    """By definition: every node but preterminals, outermost first."""
+    if len(node) == 1 and isinstance(node[0], str):
+        return []
+    spans, place = [(start, start + len(node.leaves()), node.label())], start
+    for child in node:
+        spans += nltk_spans(child, place)
+        place += len(child.leaves())
+    return spans
 
 
 @given(TREES)
-def test_spans(tree):
-    spans = phrase_spans(tree)
-    n = len(tree.leaves())
-    phrases = [node for node in tree.subtrees() if not (len(node) == 1 and isinstance(node[0], str))]
-    assert [span.label for span in spans] == [node.label() for node in phrases]
-    assert [span.stop - span.start for span in spans] == [len(node.leaves()) for node in phrases]
-    assert all(0 <= span.start < span.stop <= n for span in spans)
+def test_a_tree_its_string_and_nltks_tree_round_trip(one):
+    flat = ConstituencyTree.from_nltk(one)
+    assert flat.words == tuple(one.leaves())
+    assert flat.tags == tuple(tag for _, tag in one.pos())
+    assert list(flat.spans) == nltk_spans(one)
+    assert flat.nltk_tree() == one
+    assert ConstituencyTree.from_brackets(flat.brackets()) == flat
+    assert flat.brackets() == " ".join(str(one).split())
+    assert ConstituencyTree.from_brackets(one.pformat(margin=20)) == flat
+    assert str(flat).replace("(", "").replace(")", "").split() == list(flat.words)
 
 
 @given(TREES)
-def test_head_binarised_trees_are_binary(tree):
-    binary = binarize_by_head(tree)
-    assert binary.leaves() == tree.leaves()
-    n = len(tree.leaves())
-    spans = {(s.start, s.stop) for s in phrase_spans(binary) if s.stop - s.start > 1}
-    assert len(spans) == n - 1
-    # Every phrase of the tree is a phrase of the binary one.
-    assert {(s.start, s.stop) for s in phrase_spans(tree) if s.stop - s.start > 1} <= spans
+def test_children_are_nltks(one):
+    flat = ConstituencyTree.from_nltk(one)
+    phrases = [node for node in one.subtrees() if not (len(node) == 1 and isinstance(node[0], str))]
+    for node, children in zip(phrases, flat.children(), strict=True):
+        assert [child.label() for child in node] == [child.label for child in children]
+        assert [len(child.leaves()) for child in node] == [child.stop - child.start for child in children]
+        assert all(c.phrase is None or flat.spans[c.phrase] == c[:3] for c in children)
 
 
-def test_traces_and_what_they_leave_empty_go():
-    tree = Tree.fromstring("(S (NP-SBJ (-NONE- *)) (VP (TO to) (VP (VB go) (NP (-NONE- *T*) ))))")
-    assert clean(tree) == Tree.fromstring("(S (VP (TO to) (VP (VB go))))")
-    assert clean(Tree.fromstring("(S (NP (-NONE- *)))")) is None
+@given(TREES, st.data())
+def test_keeping_some_words(one, data):
+    flat = ConstituencyTree.from_nltk(one)
+    kept = data.draw(st.lists(st.booleans(), min_size=len(flat), max_size=len(flat)).filter(any))
+    left = flat.keep(kept)
+    assert left.words == tuple(word for word, keep in zip(flat.words, kept, strict=True) if keep)
+    for start, stop, label in left.spans:
+        assert start < stop
+        assert any(label == name and sum(kept[:a]) == start and sum(kept[:b]) == stop for a, b, name in flat.spans)
+    assert len(left.spans) == sum(any(kept[a:b]) for a, b, _ in flat.spans)
 
 
-def test_words_and_tags():
-    assert words_and_tags(Tree.fromstring("(S (NP (DT the) (NN cat)) (. .))")) == (
-        ["the", "cat", "."],
-        ["DT", "NN", "."],
-    )
-    assert words_and_tags(Tree.fromstring("(X (X the) (X cat))")) == (["the", "cat"], None)  # dummies are no tags
-    assert words_and_tags(Tree("X", ["the", "cat"])) == (["the", "cat"], None)
+def wide(spans):
+    return {(start, stop) for start, stop, _ in spans if stop - start > 1}
+
+
+@given(TREES, st.sampled_from(list(HEAD_RULES)))
+def test_binarised_trees_are_binary_and_keep_all_phrases(one, rule):
+    flat = ConstituencyTree.from_nltk(one)
+    binary = flat.binarize(HEAD_RULES[rule])
+    assert binary.words == flat.words
+    assert len(binary.spans) == len(wide(binary.spans)) == len(flat.words) - 1
+    assert wide(flat.spans) <= wide(binary.spans)
+    assert all(len(children) == 2 for children in binary.children())
+
+
+@given(TREES)
+def test_collapsing_unaries(one):
+    flat = ConstituencyTree.from_nltk(one)
+    collapsed = flat.collapse_unaries()
+    assert wide(collapsed.spans) == wide(flat.spans)
+    assert len(collapsed.spans) == len(wide(flat.spans))
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("left", "(((a b) c) d)"), ("right", "(a (b (c d)))"), ("head", "(a ((b c) d))")]
+)
+def test_binarising(rule, expected):
+    assert str(tree("(VP (ADVP a) (VBZ b) (NP c) (PP d))").binarize(HEAD_RULES[rule])) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(S (NP a) (VP b) (. c))", "(a (b c))"),
+        ("(S (NP-SBJ (DT a) (JJ b) (NN c)) (VP (VBD d)) (. e))", "((a (b c)) (d e))"),
+        ("(S (S-TPC (NP a) (VP b)) (, c) (NP (NN d)) (VP (VBD e)) (. f))", "((a b) (c (d (e f))))"),
+    ],
+)
+def test_head_binarisation_peels_left_children_first(text, expected):
+    assert str(tree(text).binarize(collins_head)) == expected
 
 
 @pytest.mark.parametrize(
@@ -140,21 +134,110 @@ def test_words_and_tags():
 )
 def test_heads(label, children, head):
     """By the tables of Collins (1999), appendix A."""
-    assert head_child(label, children.split()) == head
+    assert collins_head(label, children.split()) == head
+
+
+def test_penn_treebank_brackets_over_several_lines():
+    text = "( (S \n    (NP-SBJ (DT the) (NN cat) )\n    (VP (VBD sat) )\n    (. .) ))\n(X (X a) (X b))"
+    first, second = read(text)
+    assert first.nltk_tree() == Tree.fromstring("(S (NP-SBJ (DT the) (NN cat)) (VP (VBD sat)) (. .))")
+    assert second.nltk_tree() == Tree.fromstring("(X (X a) (X b))")
+    assert (first.origin, second.origin) == ("trees.mrg, line 1", "trees.mrg, line 5")
+    assert first.word_tags == ("DT", "NN", "VBD", ".")
+    assert second.word_tags is None  # dummies are no tags
+
+
+def test_labels_with_features():
+    """As in the treebanks of SPMRL; a word's tag has them too."""
+    one = tree("((VROOT (S##head=VV## (NP-SB##case=nom## (ART-NK##lem=der## Der) (NN-NK Hund)) (VVFIN bellt)) ($. .)))")
+    assert [base_label(label) for _, _, label in one.spans] == ["VROOT", "S", "NP"]
+    assert [base_label(tag) for tag in one.tags] == ["ART", "NN", "VVFIN", "$."]
+
+
+def test_traces_and_what_they_leave_empty_go():
+    one = tree("(S (NP-SBJ (-NONE- *)) (VP (TO to) (VP (VB go) (NP (-NONE- *T*) ))))")
+    assert one.brackets() == "(S (VP (TO to) (VP (VB go))))"
+    assert read("(S (NP (-NONE- *)))\n(NN a)") == [tree("(NN a)")]
+    assert ConstituencyTree.from_nltk(Tree.fromstring("(S (NP (-NONE- *)) (VP (VB go)))")) == tree("(S (VP (VB go)))")
+    with pytest.raises(InputError, match="the tree has no words"):
+        ConstituencyTree.from_nltk(Tree.fromstring("(S (NP (-NONE- *)))"))
+
+
+def test_outer_brackets_without_a_label():
+    assert tree("((S (NN a) (NN b)))").brackets() == "(S (NN a) (NN b))"
+    assert tree("( (NN a))").brackets() == "(NN a)"
+    assert len(tree("( (NN a) (NN b))").spans) == 1  # it has two children: the words are one sentence
+
+
+def test_words_without_tags():
+    one = ConstituencyTree.from_nltk(Tree("X", ["the", "cat"]))
+    assert (one.tags, one.word_tags) == ((None, None), None)
+    assert one.brackets() == "(X (X the) (X cat))"
+    assert one.nltk_tree() == Tree("X", ["the", "cat"])
+    assert tree("(NP the (NN cat))").tags == (None, "NN")
+    assert ConstituencyTree.unlabelled(["a"], []).nltk_tree() == Tree("X", ["a"])
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "message"),
     [
-        ("(S (NP a) (VP b) (. c))", "(a (b c))"),
-        ("(VP (ADVP a) (VBZ b) (NP c) (PP d))", "(a ((b c) d))"),
-        ("(S (NP-SBJ (DT a) (JJ b) (NN c)) (VP (VBD d)) (. e))", "((a (b c)) (d e))"),
+        ("(S (NP a)", "trees.mrg: the tree that starts on line 1 lacks 1 closing bracket$"),
+        ("(S (NP a))\n\n(S (NP\n (b c)", "the tree that starts on line 3 lacks 2 closing brackets"),
+        ("(S (NP a)))", "trees.mrg, line 1: a closing bracket without an opening one"),
+        ("(S (NP a)\n)\n\n(S (a b)))", "trees.mrg, line 4: a closing bracket without an opening one"),
+        ("(S (NP a))\nword", "trees.mrg, line 2: 'word' stands outside all brackets"),
+        ("(S\n\n(NP) (VP a))", r"trees.mrg, line 3: empty brackets \(NP\)"),
     ],
 )
-def test_binarisation_peels_left_children_first(text, expected):
-    assert to_plain(binarize_by_head(Tree.fromstring(text))) == expected
+def test_malformed_brackets(text, message):
+    with pytest.raises(InputError, match=message):
+        read(text)
 
 
-@pytest.mark.parametrize(("label", "base"), [("NP-SBJ-1", "NP"), ("NP=2", "NP"), ("-LRB-", "-LRB-"), ("S", "S")])
+def test_brackets_among_the_words_are_escaped():
+    one = ConstituencyTree.unlabelled(["a", "(", "b)", ")"], [(0, 4), (1, 4), (1, 3)])
+    assert one.brackets() == "(X (X a) (X (X (X -LRB-) (X b-RRB-)) (X -RRB-)))"
+    assert tree(one.brackets()).spans == one.spans
+    assert str(one) == "(a ((-LRB- b-RRB-) -RRB-))"
+
+
+def test_one_tree_only():
+    with pytest.raises(InputError, match="the text: one tree is needed, but there are 2"):
+        tree("(X a) (X b)")
+
+
+def test_binary_parses():
+    assert str(read_binary_parse("( ( the cat ) ( sat down ) )", "x")) == "((the cat) (sat down))"
+    assert str(read_binary_parse("(a (b c))", "x")) == "(a (b c))"
+    assert read_binary_parse("( ( a ) ( b c ) )", "x") == read_binary_parse("(a (b c))", "x")
+    assert read_binary_parse("word", "x").words == ("word",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("( a b", "1 closing brackets are missing"),
+        ("( a b ) )", r"'\)' stands behind the end"),
+        (") a", "a closing bracket without an opening one"),
+        ("( )", "empty brackets"),
+        ("", "no tree"),
+        ("( a b ) c", "'c' stands behind the end"),
+    ],
+)
+def test_malformed_binary_parses(text, message):
+    with pytest.raises(InputError, match=f"file, line 3: .*{message}"):
+        read_binary_parse(text, "file, line 3")
+
+
+def test_a_deep_tree_does_not_exhaust_the_stack():
+    deep = ConstituencyTree.unlabelled([str(i) for i in range(3000)], [(0, i) for i in range(2, 3001)])
+    assert ConstituencyTree.from_brackets(deep.brackets()).spans == deep.spans
+    assert ConstituencyTree.from_nltk(deep.nltk_tree()).words == deep.words
+
+
+@pytest.mark.parametrize(
+    ("label", "base"),
+    [("NP-SBJ-1", "NP"), ("NP=2", "NP"), ("-LRB-", "-LRB-"), ("S", "S"), ("NP##case=nom##", "NP"), ("$,--", "$,")],
+)
 def test_base_labels(label, base):
     assert base_label(label) == base

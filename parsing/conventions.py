@@ -1,0 +1,156 @@
+"""What a number called F1 means: the rules, spelled out, and the combinations of them that papers use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args, get_type_hints
+
+from stack_lm.errors import InputError
+
+from .trees import base_label
+
+Removed = Literal["nothing", "period", "punctuation", "punctuation+currency"]
+WordRule = Literal["tags", "tokens"]
+GoldForm = Literal["annotated", "collapsed", "left", "right", "head"]
+WholeSentence = Literal["counted", "excluded", "outermost excluded"]
+
+# By part of speech. The Penn Treebank's tags; those of NEGRA and TIGER; of the French, Chinese, Arabic and Hungarian
+# treebanks; the universal one.
+_PUNCTUATION_TAGS = frozenset(""", . : `` '' -LRB- -RRB- $, $. $( $[ $LRB $*LRB* PONCT PU PUNC PUNCT""".split())
+_CURRENCY_TAGS = frozenset("$ #".split())
+# The same without tags. It differs from the tags by a few ambiguous tokens.
+_PUNCTUATION_TOKENS = frozenset(
+    """, . : ; ? ! ` `` ' '' " -- - ... -LRB- -RRB- -LCB- -RCB- ( ) [ ] { } « » „ “ ” ‘ ’ – — …""".split()  # noqa: RUF001
+)
+_CURRENCY_TOKENS = frozenset("$ # US$ C$ A$ HK$".split())
+_PERIOD = frozenset(["."])
+
+_REMOVED_TAGS: dict[Removed, frozenset[str]] = {
+    "nothing": frozenset(),
+    "period": _PERIOD,
+    "punctuation": _PUNCTUATION_TAGS,
+    "punctuation+currency": _PUNCTUATION_TAGS | _CURRENCY_TAGS,
+}
+_REMOVED_TOKENS: dict[Removed, frozenset[str]] = {
+    "nothing": frozenset(),
+    "period": _PERIOD,
+    "punctuation": _PUNCTUATION_TOKENS,
+    "punctuation+currency": _PUNCTUATION_TOKENS | _CURRENCY_TOKENS,
+}
+
+
+@dataclass(frozen=True)
+class Convention:
+    """The rules by which trees are scored.
+
+    Attributes:
+        name: to be reported with the score.
+        source: where it comes from.
+        removed: which tokens are left out; spans are those over the words left. "nothing", "period" (the token "."),
+            "punctuation", or "punctuation+currency" (PRPN: $ and # as well).
+        removed_by: "tags" (where trees have tags; by token otherwise), or "tokens".
+        gold: gold trees "annotated", "collapsed" (without unary phrases and those of one word), or binarised: "left",
+            "right", or by Collins' "head" rules (Htut et al. 2018).
+        whole_sentence: whether the span of the whole sentence is "counted" or "excluded"; "outermost excluded" leaves
+            out the outermost phrase alone, so a gold tree with a unary phrase below it keeps the span.
+        average: "sentence" (the mean of the sentences' F1) or "corpus" (one F1 of all spans).
+        brackets: "set" (distinct spans of two words or more) or "multiset" (every phrase counts, unary ones and those
+            of one word too), as in EVALB.
+        labels: "ignored", or "compared" where both sides have them.
+        min_words: shorter sentences, counted in the words left, are not scored.
+        without_spans: whether sentences whose gold trees have no span that counts are "scored" or "skipped".
+        deleted_labels: with `brackets="multiset"`, labels of phrases that do not count and tags of words that are left
+            out, beside those of `removed`.
+        uncounted_tags: tags of words that do not count for a sentence's length.
+        equal_labels, equal_words: what counts as what; every name stands for the one it is mapped to.
+        cutoff: sentences of at most so many words also get a score of their own.
+    """
+
+    name: str
+    source: str
+    removed: Removed = "nothing"
+    removed_by: WordRule = "tags"
+    gold: GoldForm = "annotated"
+    whole_sentence: WholeSentence = "excluded"
+    average: Literal["sentence", "corpus"] = "sentence"
+    brackets: Literal["set", "multiset"] = "set"
+    labels: Literal["ignored", "compared"] = "ignored"
+    min_words: int = 0
+    without_spans: Literal["scored", "skipped"] = "scored"
+    deleted_labels: frozenset[str] = frozenset()
+    uncounted_tags: frozenset[str] = frozenset()
+    equal_labels: Mapping[str, str] = field(default_factory=dict)
+    equal_words: Mapping[str, str] = field(default_factory=dict)
+    cutoff: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(Convention).items():
+            allowed = get_args(kind)
+            if kind.__class__ is type(Removed) and getattr(self, name) not in allowed:
+                raise InputError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}")
+        if self.labels == "compared" and self.brackets == "set":
+            raise InputError("labels can be compared with brackets='multiset' only; got brackets='set'")
+        if self.min_words < 0:
+            raise InputError(f"min_words must be at least 0; got {self.min_words}")
+
+    def kept(self, words: Sequence[str], tags: Sequence[str | None]) -> tuple[bool, ...]:
+        """Of each token of a sentence, whether it is scored.
+
+        Args:
+            words: the tokens.
+            tags: their parts of speech; None where the tree has none.
+        """
+        tokens, names = _REMOVED_TOKENS[self.removed], _REMOVED_TAGS[self.removed]
+        by_token = self.removed_by == "tokens" or self.removed == "period"
+        kept = []
+        quoted = False
+        for word, tag in zip(words, tags, strict=True):
+            quoted = quoted or word == "`"
+            name = base_label(tag) if tag is not None else None
+            if name is not None and name in self.deleted_labels:
+                kept.append(False)
+            elif name is None or by_token:
+                # Without a quotation mark before it, a single one behind a word is the mark of a possessive.
+                kept.append(word not in tokens or (word == "'" and not quoted))
+            else:
+                kept.append(name not in names)
+        return tuple(kept)
+
+
+CONVENTIONS = {
+    convention.name: convention
+    for convention in (
+        Convention("prpn", "Shen et al. 2018: PRPN, ON-LSTM", removed="punctuation+currency"),
+        Convention(
+            "compound-pcfg",
+            "Kim et al. 2019",
+            removed="punctuation+currency",
+            whole_sentence="outermost excluded",
+            min_words=2,
+        ),
+        Convention("htut", "Htut et al. 2018", gold="head", whole_sentence="counted"),
+        Convention("merrill", "Merrill et al. 2019, Table 3", gold="head"),
+        Convention("corpus", "one F1 of all distinct spans", removed="punctuation+currency", average="corpus"),
+        Convention(
+            "evalb",
+            "EVALB, Sekine and Collins",
+            whole_sentence="counted",
+            average="corpus",
+            brackets="multiset",
+            labels="compared",
+            min_words=1,
+        ),
+    )
+}
+
+
+def get_convention(name: str) -> Convention:
+    """The convention of that name.
+
+    Raises:
+        InputError: if there is none.
+    """
+    if name not in CONVENTIONS:
+        raise InputError(f"convention must be one of {', '.join(CONVENTIONS)}; got {name!r}")
+    return CONVENTIONS[name]

@@ -1,0 +1,222 @@
+"""`stack-lm parse-f1` on trees from files, as a user types it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from conftest import needs_real_data
+
+from stack_lm.cli import main
+from stack_lm.parsing import CONVENTIONS, read_treebank, right_branching
+from stack_lm.parsing.averages import corpus_scores, sentence_scores
+
+TREES = [
+    "( (S (NP-SBJ (DT the) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .)) )",
+    "( (S (NP (NNP Ann)) (VP (VBZ is) (ADJP (RB very) (JJ old))) (. .)) )",
+    "( (NP (DT a) (NN dog) (CC and) (DT a) (NN cat)) )",
+    "( (SBARQ (WHADVP (WRB why)) (SQ (VBZ is) (NP (PRP she)) (VP (VBG going) (ADVP (RB away)))) (. ?)) )",
+]
+RIGHT = [
+    "(the (old (cat (sat (on (it .))))))",
+    "(Ann (is (very (old .))))",
+    "(a (dog (and (a cat))))",
+    "(why (is (she (going (away ?)))))",
+]
+
+
+@pytest.fixture
+def gold(tmp_path):
+    path = tmp_path / "gold.mrg"
+    path.write_text("\n".join(TREES) + "\n")
+    return path
+
+
+@pytest.fixture
+def right(tmp_path):
+    path = tmp_path / "right.jsonl"
+    path.write_text("".join(json.dumps({"binary_parse": tree}) + "\n" for tree in RIGHT))
+    return path
+
+
+@pytest.fixture
+def run(capsys, gold):
+    def run(*arguments, convention="prpn", treebank=gold):
+        capsys.readouterr()
+        command = ["parse-f1", "--treebank", treebank, "--convention", convention, *arguments]
+        status = main([str(argument) for argument in command])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def run_json(run):
+    def run_json(*arguments, **options):
+        status, out, err = run(*arguments, "--json", **options)
+        assert status == 0, err
+        assert out.count("\n") == 1
+        return json.loads(out)
+
+    return run_json
+
+
+def test_distances_are_trees(tmp_path, run_json, right):
+    """Distances that fall make right-branching trees."""
+    path = tmp_path / "distances.jsonl"
+    rows = []
+    for tree in TREES:
+        words = [piece.strip("()") for piece in tree.split() if piece.endswith(")") and piece != ")"]
+        rows.append({"words": words, "distances": [-i for i in range(len(words))]})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = run_json("--predictions", right, path)
+    one, two = result["systems"]
+    assert one | {"system": ""} == two | {"system": ""}
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_the_gold_trees_score_100(run_json, gold, convention):
+    changed = ["--gold", "annotated"] if CONVENTIONS[convention].gold != "annotated" else []
+    (system,) = run_json("--predictions", gold, *changed, convention=convention)["systems"]
+    assert system["f1"] == pytest.approx(100, abs=1e-4)
+
+
+def test_options_change_the_rules_and_say_so(run, run_json, right):
+    kept = run_json("--predictions", right, "--punctuation", "kept", "--whole-sentence", "counted")
+    assert kept["changes"] == {"removed": "nothing", "whole_sentence": "counted"}
+    assert kept["words_removed"] == 0
+    short = run_json("--predictions", right, "--max-length", "5")
+    assert short["systems"][0]["n_sentences"] == 3
+    corpus = run_json("--predictions", right, "--average", "corpus")
+    assert corpus["systems"][0]["f1"] == run_json("--predictions", right, convention="corpus")["systems"][0]["f1"]
+    _, out, _ = run("--predictions", right, "--gold", "left", "--min-words", "2")
+    assert "convention prpn (Shen et al. 2018: PRPN, ON-LSTM), but gold: left, but min words: 2" in out
+    assert "removed: punctuation+currency, by tags (13.0% of the tokens); gold trees: left" in out
+
+
+def test_parameters(tmp_path, run_json, gold, right):
+    path = tmp_path / "my.prm"
+    path.write_text("DELETE_LABEL .\nCUTOFF_LEN 6\nDELETE_LABEL_FOR_LENGTH .\n")
+    (system,) = run_json("--predictions", gold, "--parameters", path, convention="evalb")["systems"]
+    assert system["evalb"]["tagging_accuracy"] == 100
+    assert system["evalb"]["at_most_cutoff_words"]["n_sentences"] == 4
+    (system,) = run_json("--predictions", right, "--parameters", path, convention="evalb")["systems"]
+    assert system["labels"] == "ignored"
+
+
+def test_baselines_and_the_upper_bound(run, run_json, right):
+    result = run_json("--predictions", right, "--baselines")
+    assert result["baselines"]["right"]["f1"] == result["systems"][0]["f1"]
+    assert max(score["f1"] for score in result["baselines"].values()) == result["baselines"]["best binary trees"]["f1"]
+    assert result["baselines"]["random distances"]["f1_std"] >= 0
+    _, out, _ = run("--predictions", right, "--baselines")
+    assert "best binary trees" in out
+
+
+@pytest.mark.parametrize("convention", ["prpn", "corpus"])
+def test_items_recompute_the_score(tmp_path, run_json, right, convention):
+    path = tmp_path / "items.tsv"
+    (system,) = run_json("--predictions", right, "--items", path, convention=convention)["systems"]
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["words"] for row in rows][:2] == ["the old cat sat on it", "Ann is very old"]
+    assert rows[1]["sentence"].endswith("gold.mrg, line 2")
+    counts = np.array([[int(row[f"spans {kind}"]) for kind in ("right", "predicted", "in gold")] for row in rows])
+    if convention == "prpn":
+        assert 100 * sentence_scores(counts)[:, 2].mean() == pytest.approx(system["f1"])
+        assert np.mean([float(row["F1"]) for row in rows]) == pytest.approx(system["f1"])
+    else:
+        assert 100 * corpus_scores(counts.sum(axis=0))[2] == pytest.approx(system["f1"])
+
+
+def test_systems_are_compared(run, run_json, gold, right):
+    result = run_json("--predictions", right, gold, "--compare")
+    (comparison,) = result["comparisons"]
+    f1 = [system["f1"] for system in result["systems"]]
+    assert comparison["difference"] == pytest.approx(f1[0] - f1[1])
+    assert comparison["low"] <= comparison["difference"] <= comparison["high"]
+    status, out, _ = run("--predictions", right, gold, "--compare")
+    assert status == 0
+    assert "paired bootstrap" in out
+    assert "10,000 resamples of 4 sentences" in out
+
+
+def test_trees_are_written(tmp_path, run, right):
+    for name in ("t.svg", "t.tex", "t.jsonl", "t.mrg"):
+        assert run("--predictions", right, "--trees", tmp_path / name, "--only", "1,3-4")[0] == 0
+    assert len((tmp_path / "t.jsonl").read_text().splitlines()) == 3
+    assert read_treebank(str(tmp_path / "t.mrg"))[1].words == ("a", "dog", "and", "a", "cat")
+    assert "2 of 4 predicted spans are right" not in (tmp_path / "t.tex").read_text()
+    assert (tmp_path / "t.svg").read_text().count("predicted spans are right") == 3
+
+
+def test_keeping_going(tmp_path, run, gold, right):
+    """What is wrong is named, the rest is scored, and the command fails in the end."""
+    other, latin = tmp_path / "other.jsonl", tmp_path / "latin.mrg"
+    broken = [{"binary_parse": "(the old dog sat on it)"}, {"binary_parse": "(Ann (is"}]
+    other.write_text("".join(json.dumps(row) + "\n" for row in broken) + "\n" + json.dumps({"tree": RIGHT[3]}) + "\n")
+    latin.write_bytes("(S (NN café))\n".encode("latin-1"))
+    status, out, err = run("--predictions", other, latin, right, "--keep-going", "--json")
+    assert status == 2
+    result = json.loads(out)
+    assert [system["system"] for system in result["systems"]] == [str(other), str(right)]
+    assert [system["n_sentences"] for system in result["systems"]] == [1, 4]
+    assert result["systems"][0]["n_left_out"] == 3
+    assert "other.jsonl, line 2: 2 closing brackets are missing" in err
+    assert "other.jsonl, line 3: the line is empty" in err
+    assert "word 3 is 'dog', in the gold tree 'cat'" in err
+    assert "latin.mrg, line 1: not UTF-8 text" in err
+    assert err.rstrip().splitlines()[-1].startswith("stack-lm: error: not everything could be scored: ")
+    status, out, err = run("--predictions", other, latin, right)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_keeping_going_with_nothing_left(run, tmp_path):
+    status, out, err = run("--predictions", tmp_path / "none.mrg", "--keep-going")
+    assert (status, out) == (2, "")
+    assert "none.mrg does not exist" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--parameters", "p.prm"], "--parameters needs --convention evalb; got prpn"),
+        (["--compare"], "--compare needs two systems or more; got "),
+        (["--only", "1"], "--only says which sentences --trees writes; give both"),
+        (["--trees", "t.svg", "--only", "one"], "--only takes numbers of sentences such as 1,5-8; got 'one'"),
+        (["--trees", "t.svg", "--only", "99"], "no sentence that was scored is among those that --only names"),
+        (["--punctuation", "kept", "--removed", "period"], "--punctuation kept and --removed period contradict"),
+        (["--ignore-labels", "--decoder", "best"], "--decoder must be one of algorithm1, gap; got 'best'"),
+        (["--max-length", "1"], "no sentence has at most 1 words that count"),
+    ],
+)
+def test_bad_options(run, right, arguments, message):
+    status, out, err = run("--predictions", right, *arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_two_systems_cannot_write_one_file(run, right, gold, tmp_path):
+    status, _, err = run("--predictions", right, gold, "--items", tmp_path / "items.tsv")
+    assert status == 2
+    assert "--trees and --items write what one system made; got 2" in err
+    assert not (tmp_path / "items.tsv").exists()
+
+
+@needs_real_data
+def test_the_reference_baselines_from_a_file(tmp_path, run_json):
+    """Right branching on NLTK's sample, as another parser's output: 39.91."""
+    trees = read_treebank("nltk:treebank")
+    path = tmp_path / "right.mrg"
+    path.write_text("".join(right_branching(tree.words).brackets() + "\n" for tree in trees))
+    (system,) = run_json("--predictions", path, treebank="nltk:treebank")["systems"]
+    assert system["f1"] == pytest.approx(39.91, abs=0.005)
+    assert system["n_sentences"] == 3914
+    assert system["at_most_10_words"]["f1"] == pytest.approx(58.60, abs=0.005)
+    assert system["at_most_40_words"]["f1"] == pytest.approx(40.48, abs=0.005)
+    assert [system["label_recall"][label] for label in ("SBAR", "NP", "VP")] == pytest.approx(
+        [68.3, 23.9, 71.8], abs=0.1
+    )
