@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..trace import Trace
+from .verbs import VERB_FRAMES
 
 ALL_WORDS = "all words"
 # The tag sets of the Penn Treebank and of the Brown corpus.
@@ -139,6 +140,17 @@ class Occurrences:
         tags = np.array(self.tags)
         names, counts = np.unique(tags, return_counts=True)
         return {str(names[i]): Summary.of(self.values[tags == names[i]]) for i in np.argsort(-counts, kind="stable")}
+
+    def frames_by_tag(self) -> dict[str, dict[str, Summary]]:
+        """A summary of each frame of the verbs of each tag: forms of verbs differ, and frames differ in their forms."""
+        places: dict[str, dict[str, list[int]]] = {}
+        for i, frame in enumerate(self.frames):
+            if frame is not None:
+                places.setdefault(self.tags[i], {}).setdefault(frame, []).append(i)
+        return {
+            tag: {frame: Summary.of(self.values[of_tag[frame]]) for frame in VERB_FRAMES if frame in of_tag}
+            for tag, of_tag in sorted(places.items())
+        }
 
     def by_verb(self, at_least: int) -> list[dict[str, Any]]:
         """Verb forms with a frame, those that have an object most often first: how often they do, and their strength.

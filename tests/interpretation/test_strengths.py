@@ -65,6 +65,10 @@ def test_groups():
     assert words.values[words.verbs("intransitive")].tolist() == [6]
     assert words.values[words.listed_verbs(["SEE", "cats"])].tolist() == [2, 6]  # cats is no verb here
     assert [(tag, s.n, s.mean) for tag, s in words.by_tag().items()] == [("NNS", 3, 3.0), ("VBP", 2, 4.0)]
+    of_frames = words.frames_by_tag()
+    assert {tag: {frame: s.mean for frame, s in of.items()} for tag, of in of_frames.items()} == {
+        "VBP": {"transitive": 2.0, "intransitive": 6.0}
+    }
     (see,) = words.by_verb(at_least=2)
     assert (see["verb"], see["transitive"], see["n"], see["mean"]) == ("see", 50.0, 2, 4.0)
     assert words.by_verb(at_least=3) == []

@@ -109,6 +109,10 @@ def run_strengths(options: argparse.Namespace) -> None:
         "groups": {name: Summary.of(words.values[found]).as_dict() for name, found in groups.items()},
         "contrasts": [found.as_dict() for found in contrasts if found is not None],
         "by_tag": {tag: summary.as_dict() for tag, summary in words.by_tag().items()},
+        "frames_by_tag": {
+            tag: {frame: summary.as_dict() for frame, summary in of_tag.items()}
+            for tag, of_tag in words.frames_by_tag().items()
+        },
         "by_verb": words.by_verb(AT_LEAST),
     }
     if options.figure:
@@ -202,6 +206,15 @@ def _print_strengths(result: dict[str, Any]) -> None:
                 for c in result["contrasts"]
             ],
             caption="interval: bootstrap over sentences; the last column: of pairs of words, one of each group",
+        )
+    if result["frames_by_tag"]:
+        print_table(
+            "verbs by form: mean, and in brackets how many",
+            ["tag", *VERB_FRAMES],
+            [
+                (tag, *(f"{of[f]['mean']:.3f} ({of[f]['n']:,})" if f in of else None for f in VERB_FRAMES))
+                for tag, of in result["frames_by_tag"].items()
+            ],
         )
     if result["by_verb"]:
         rows = result["by_verb"]
