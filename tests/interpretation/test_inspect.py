@@ -109,6 +109,7 @@ def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):
     [
         (["stack"], "no sentence to inspect: give one, or --treebank PATH and --sentence N"),
         (["stack", " "], "no sentence to inspect"),
+        (["stack", "the d\udcf6g"], "the sentence is not UTF-8 text (character 6)"),
         (["stack", "--sentence", "1"], "--sentence says which sentence of --treebank is shown"),
         (["stack", "--treebank", "TREEBANK"], "--treebank needs --sentence N"),
         (["stack", "a dog", "--treebank", "TREEBANK", "--sentence", "1"], "--treebank needs --sentence N, and no sen"),

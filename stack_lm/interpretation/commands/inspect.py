@@ -52,7 +52,7 @@ def run_inspect(options: argparse.Namespace) -> None:
     if len(set(targets)) < len(targets):
         raise InputError(f"--output, --figure and --distributions must be different files; got {', '.join(targets)}")
     gold = _gold_tree(options)
-    words = tuple((options.words or "").split()) if gold is None else gold.words
+    words = _words(options.words or "") if gold is None else gold.words
     if not words:
         raise InputError("no sentence to inspect: give one, or --treebank PATH and --sentence N")
     from ...scoring import ModelScorer
@@ -88,6 +88,14 @@ def run_inspect(options: argparse.Namespace) -> None:
     ]
     print_table("", ["word", *(name.replace("_", " ") for name in names)], rows)
     print("written: " + ", ".join(targets))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:  # the bytes of an argument that is not UTF-8 arrive as lone surrogates
+        raise InputError(f"the sentence is not UTF-8 text (character {error.start + 1})") from error
+    return tuple(text.split())
 
 
 def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
