@@ -71,7 +71,7 @@ def test_words_of_several_tokens():
     contents = made.memory_contents(words)
     actions = made.model(torch.tensor([ids]), output_actions=True).actions
     left = replay(actions.push_strength[0].tolist(), actions.pop_strength[0].tolist())[-1]
-    word_of = np.array(made._encode([words], None)[0].word_of)
+    word_of = np.array(made.tokenizer(" ".join(words)).word_ids())
     np.testing.assert_allclose(contents[-1, 1:], [left[word_of == i].sum() for i in range(3)], atol=1e-5)
     np.testing.assert_allclose(contents.sum(1), trace.signals["total_strength"], atol=1e-5)
     assert np.allclose(np.triu(contents[:, 1:], 1), 0)  # nothing is there before it was pushed
