@@ -23,7 +23,7 @@ _NO_WORD = "(beginning)"
 _ELEMENT_COLORS = ("#9ecae8", "#f5c98a", "#9fd8c2", "#eac2d9", "#f2eb9a", "#c9c9c9")
 _CARD, _BARS, _UNIT, _DEEPEST = 74, 70, 26, 8.0  # pixels, but for the last: elements of a stack that are drawn
 _GONE = 0.005  # elements; less is not shown
-_ROW, _LEVELS = 24, 240
+_ROW, _LEVELS = 24, 200
 
 
 def render_page(
@@ -207,9 +207,9 @@ def _draw_tree(tree: ConstituencyTree, distances: np.ndarray) -> str:
         levels[number] = 1 + max(level for _, level in places[number])
         middles[number] = (places[number][0][0] + places[number][-1][0]) / 2
     deepest = max(levels, default=0)
-    pitch = min(20.0, _LEVELS / max(1, deepest))
+    pitch = min(16.0, _LEVELS / max(1, deepest))
     words_at = 10 + pitch * deepest + 4
-    bars_at = words_at + 8.5 * max(map(len, tree.words)) + 14
+    bars_at = words_at + 8 * max(map(len, tree.words)) + 14
     greatest = max(float(distances.max()), 1e-9)
     top = 10
     pieces = []
@@ -229,13 +229,13 @@ def _draw_tree(tree: ConstituencyTree, distances: np.ndarray) -> str:
         )
     for i, word in enumerate(tree.words):
         y = top + (i + 0.5) * _ROW
-        width = 110 * max(0.0, float(distances[i])) / greatest
+        width = 72 * max(0.0, float(distances[i])) / greatest
         pieces.append(
             f'<text x="{words_at:.1f}" y="{y + 5:.1f}">{escape(word)}</text>'
             f'<rect x="{bars_at:.1f}" y="{y - _ROW / 2 - 4:.1f}" width="{width:.1f}" height="8" fill="#8a8a8a"/>'
             f'<text class="number" x="{bars_at + width + 4:.1f}" y="{y - _ROW / 2 + 4:.1f}">{distances[i]:.2f}</text>'
         )
-    width, height = bars_at + 155, top + len(tree) * _ROW + 6
+    width, height = bars_at + 112, top + len(tree) * _ROW + 6
     return (
         f'<svg class="tree" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
         f'role="group" aria-label="{escape(str(tree))}">{"".join(pieces)}</svg>'

@@ -198,7 +198,7 @@ def driver():
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [None, 375])
 def test_in_a_browser(driver, tmp_path, width):
-    words = [*HOSTILE, *"the dog that the cats fear chases a rabbit near the old bridge .".split()]
+    words = [*HOSTILE, "x" * 80, *"the dog that the cats fear chases a rabbit near the old bridge .".split()]
     gold = ConstituencyTree.unlabelled(words, [(0, len(words)), (0, 2)])
     (tmp_path / "p.html").write_text(page(words, gold), encoding="utf-8")
     browser = Browser(driver, tmp_path / "profile", width)
@@ -219,15 +219,15 @@ def test_in_a_browser(driver, tmp_path, width):
         assert browser.panel.startswith("1. <script>alert(1)</script>")
         kind = "mouse" if width is None else "touch"
         if kind == "mouse":
-            browser.point(kind, ".step strong", 10, press=False)
-            assert browser.panel.startswith("11. dog")
+            browser.point(kind, ".step strong", 11, press=False)
+            assert browser.panel.startswith("12. dog")
             browser.point(kind, "h1", 0, press=False)
             assert browser.panel.startswith("1. ")
-        browser.point(kind, ".step strong", 11, press=True)
-        assert browser.panel.startswith("12. that")
+        browser.point(kind, ".step strong", 12, press=True)
+        assert browser.panel.startswith("13. that")
         assert "On the stack, the newest first: that " in browser.panel
         browser.key("\ue014")  # right
-        assert browser.panel.startswith("13. the")
+        assert browser.panel.startswith("14. the")
         browser.key("\ue012")  # left
         browser.key("\ue011")  # home
         assert browser.panel.startswith("1. <script>")
