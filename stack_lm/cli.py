@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from . import __version__, demo, warmup
 from .console import quiet_libraries, run_command
 from .eval import commands as eval_commands
+from .interpretation import commands as interpretation_commands
 from .parsing import commands as parsing_commands
 
 
@@ -26,6 +27,7 @@ def make_parser() -> argparse.ArgumentParser:
     parsing_commands.add_commands(subparsers)
     eval_commands.add_commands(subparsers)
     warmup.add_commands(subparsers)
+    interpretation_commands.add_commands(subparsers)
     return parser
 
 

@@ -129,19 +129,62 @@ class ModelScorer:
         traces: list[Trace | None] = [None] * len(sentences)
         for batch, ids in self._batches([encoding.ids for encoding in encodings]):
             outputs = self._run(ids, head=logprobs)
-            signals = {}
+            signals, distributions = {}, {}
             if self.has_memory:
-                signals = {
-                    name: values.double().cpu().numpy() for name, values in outputs.actions.items() if values.dim() == 2
-                }
+                for name, values in outputs.actions.items():
+                    if values.dim() == 2:
+                        signals[name] = values.double().cpu().numpy()
+                    elif values.dim() == 3:
+                        distributions[name] = values.double().cpu().numpy()
             scores = _next_token_logprobs(outputs.logits, ids) if logprobs else None
             for row, i in enumerate(batch):
-                of_sentence = {name: values[row] for name, values in signals.items()}
                 score = None if scores is None else scores[row]
-                traces[i] = self._align(sentences[i], encodings[i], score, of_sentence)
+                traces[i] = self._align(
+                    sentences[i],
+                    encodings[i],
+                    score,
+                    {name: values[row] for name, values in signals.items()},
+                    {name: values[row] for name, values in distributions.items()},
+                )
             if progress is not None:
                 progress(len(batch))
         return [trace for trace in traces if trace is not None]
+
+    @torch.inference_mode()
+    def memory_contents(self, words: Sequence[str], tags: Sequence[str] | None = None) -> np.ndarray:
+        """What is left of each element of the memory after each word of a sentence.
+
+        Args:
+            words: of one sentence, n of them.
+            tags: their part-of-speech tags; see `trace`.
+
+        Returns:
+            [n, n + 1], in elements. Row t is after word t (after its last token): column i + 1 is what is left of what
+            word i pushed, over all its tokens, and column 0 of what tokens of no word pushed, such as one that begins
+            sentences. A row sums to the total strength.
+
+        Raises:
+            InputError: for a memory that does not keep one strength for each step, and as `trace`.
+        """
+        memory = getattr(self.model.config, "memory", "none")
+        (encoding,) = self._encode([words], None if tags is None else [tags])
+        contents = np.zeros((len(words), len(words) + 1))
+        state = None
+        for step, (token, word) in enumerate(zip(encoding.ids, encoding.word_of, strict=True), start=1):
+            ids = torch.tensor([[token]], device=self.model.device)
+            state = self.model.base_model(ids, past_key_values=state, use_cache=True).past_key_values
+            strengths = getattr(state.state.memory, "strengths", None) if self.has_memory else None
+            if strengths is None or strengths.shape != (1, step):
+                raise InputError(
+                    f"what is on the memory cannot be told for memory={memory!r}: it does not keep one strength for "
+                    "each step"
+                )
+            if word >= 0:
+                of_words = np.bincount(
+                    encoding.word_of[:step] + 1, weights=strengths[0].double().cpu(), minlength=len(words) + 1
+                )
+                contents[word] = of_words  # of several tokens, the last stays
+        return contents
 
     @torch.inference_mode()
     def continuation_logprobs(
@@ -258,6 +301,7 @@ class ModelScorer:
         encoding: _Encoding,
         scores: np.ndarray | None,
         signals: dict[str, np.ndarray],
+        distributions: dict[str, np.ndarray],
     ) -> Trace:
         """Sum scores over each word's tokens, and take signals at its last."""
         n, ids, word_of = len(words), np.array(encoding.ids), encoding.word_of
@@ -277,8 +321,8 @@ class ModelScorer:
             unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
         last = np.zeros(n, dtype=np.int64)
         last[word_of[inside]] = np.flatnonzero(inside)  # of several tokens, the last stays
-        of_words = {name: values[: len(ids)][last] for name, values in signals.items()}
-        return Trace(tuple(words), logprobs, n_tokens, unknown, end, of_words)
+        of_words = [{name: values[last] for name, values in group.items()} for group in (signals, distributions)]
+        return Trace(tuple(words), logprobs, n_tokens, unknown, end, *of_words)
 
 
 def _next_token_logprobs(logits: Tensor, ids: Tensor) -> np.ndarray:

@@ -22,6 +22,8 @@ class Trace:
         end_logprob: log-probability that the sentence ends there, in nats; NaN where the tokenizer has no end token.
         signals: what the controller did after it had read the word, by name, each [n]: push_strength, pop_strength,
             read_strength and total_strength for a stack, in elements.
+        distributions: of the strengths that are expected values, by name, each [n, K + 1]: push_distribution is that
+            over pushing 0, 1, ... K elements.
     """
 
     words: tuple[str, ...]
@@ -30,6 +32,7 @@ class Trace:
     unknown: np.ndarray
     end_logprob: float = float("nan")
     signals: Mapping[str, np.ndarray] = field(default_factory=dict)
+    distributions: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class SentenceModel(Protocol):

@@ -15,7 +15,7 @@ FOLDERS = {"stack_lm": ROOT / "stack_lm", "stack_lm.parsing": ROOT / "parsing", 
 LAYERS = [
     ["cli"],
     ["demo", "warmup"],
-    ["parsing.commands", "eval.commands"],
+    ["parsing.commands", "eval.commands", "interpretation.commands"],
     ["training", "scoring", "transduction"],
     ["modeling_per_step", "modeling_buffered"],
     ["modeling_stack_rnn"],
@@ -27,7 +27,7 @@ LAYERS = [
     ["configuration_buffered"],
     ["configuration_stack_rnn"],
     ["field_checks"],
-    ["plots", "parsing", "eval", "tokenization", "data", "config_files", "console"],
+    ["plots", "parsing", "eval", "interpretation", "tokenization", "data", "config_files", "console"],
     ["atomic", "state_dicts", "trace"],
     ["errors"],
 ]
@@ -91,6 +91,14 @@ def test_parsing_and_eval_know_a_model_by_its_trace_alone():
             continue
         own = {i for i in imports(name, path) if i.startswith("stack_lm") and not i.startswith(f"stack_lm.{side}")}
         assert own <= allowed, (name, own - allowed)
+
+
+def test_interpretation_knows_a_model_by_its_trace_and_parses_alone():
+    allowed = {"trace", "errors", "atomic", "plots", "interpretation", "parsing"}
+    for name, path in modules():
+        if name.startswith("stack_lm.interpretation") and ".commands" not in name:
+            own = {i for i in imports(name, path) if i.startswith("stack_lm.")}
+            assert {i.split(".")[1] for i in own} <= allowed, name
 
 
 def python(code):

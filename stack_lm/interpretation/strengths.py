@@ -1,0 +1,238 @@
+"""Strengths by kinds of words: parts of speech, and verbs with and without an object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..trace import Trace
+from .verbs import VERB_FRAMES
+
+ALL_WORDS = "all words"
+# The tag sets of the Penn Treebank and of the Brown corpus.
+_CLASSES = {
+    "nouns": r"NNS?|NNPS?|N[NPR]S?\$?",
+    "verbs": r"VB[DGNPZ]?|(BE|HV|DO)[DGNRZM]?Z?",
+    "modals": r"MD",
+    "adpositions": r"IN",
+    "infinitival to": r"TO",
+    "determiners": r"DT[ISX]?\$?|PDT|WDT|AT|AB[LNX]",
+    "adjectives": r"JJ[RST]?",
+    "adverbs": r"RB[RST]?\$?|RN|RP|WRB|QLP?|WQL",
+    "pronouns": r"PRP\$?|EX|P[NP](\$\$?|L|LS|O|S|SS)?\$?|WP[OS]?\$?",
+    "conjunctions": r"CC|CS",
+    "numbers": r"CD|OD",
+    "punctuation": r"[^A-Za-z]+|-[LR][RCS]B-",
+}
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@lru_cache(maxsize=4096)
+def word_class(tag: str) -> str | None:
+    """The class of a part-of-speech tag of the Penn Treebank or the Brown corpus; None for rare ones.
+
+    Adpositions (IN) of the Penn Treebank include its subordinating conjunctions, and its infinitival to (TO) includes
+    the preposition; the Brown corpus tells them apart. Brown's tags of two words in one (PPSS+BEM) have no class.
+    """
+    plain = re.sub(r"^FW-|-(TL|HL|NC)\b", "", tag)
+    plain = plain.removesuffix("*") or plain
+    return next((name for name, pattern in _CLASSES.items() if re.fullmatch(pattern, plain)), None)
+
+
+class Summary(NamedTuple):
+    """A distribution: how many values, their mean and standard deviation, and quantiles."""
+
+    n: int
+    mean: float
+    std: float
+    quantiles: dict[str, float]
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Summary:
+        """Summarise at least one value."""
+        found = np.quantile(values, QUANTILES).tolist()
+        quantiles = {f"{100 * q:g}%": value for q, value in zip(QUANTILES, found, strict=True)}
+        return cls(len(values), float(values.mean()), float(values.std()), quantiles)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat, for JSON."""
+        return {"n": self.n, "mean": self.mean, "std": self.std} | self.quantiles
+
+
+@dataclass(frozen=True, eq=False)
+class Occurrences:
+    """The strength of each word of a corpus, in order; words that the model does not know are left out.
+
+    Attributes:
+        words, tags: of each word.
+        frames: see `verb_frames`; None everywhere where there are no trees.
+        values: the strengths [N], in elements.
+        sentences: the number of each word's sentence [N].
+        n_unknown: words left out.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    frames: tuple[str | None, ...]
+    values: np.ndarray
+    sentences: np.ndarray
+    n_unknown: int
+
+    @classmethod
+    def of_traces(
+        cls,
+        traces: Sequence[Trace],
+        signal: str,
+        tags: Sequence[Sequence[str]],
+        frames: Sequence[Sequence[str | None]] | None = None,
+    ) -> Occurrences:
+        """Collect the words of traces.
+
+        Args:
+            traces: one of each sentence.
+            signal: such as "push_strength".
+            tags: of each sentence.
+            frames: of each sentence, if there are trees.
+        """
+        known = [~trace.unknown for trace in traces]
+        rows = [
+            (word, tag, frame, number)
+            for number, (trace, of_sentence) in enumerate(zip(traces, tags, strict=True))
+            for word, tag, frame, unknown in zip(
+                trace.words,
+                of_sentence,
+                [None] * len(trace.words) if frames is None else frames[number],
+                trace.unknown,
+                strict=True,
+            )
+            if not unknown
+        ]
+        words, all_tags, all_frames, numbers = zip(*rows, strict=True) if rows else ((), (), (), ())
+        values = np.concatenate([t.signals[signal][k] for t, k in zip(traces, known, strict=True)])
+        n_unknown = sum(int((~k).sum()) for k in known)
+        return cls(words, all_tags, all_frames, values, np.array(numbers, dtype=int), n_unknown)
+
+    def classes(self) -> dict[str, np.ndarray]:
+        """Which words belong to each class [N], by name, all words first; classes without words are left out."""
+        of_words = np.array([word_class(tag) or "" for tag in self.tags])
+        found = {name: of_words == name for name in _CLASSES}
+        return {ALL_WORDS: np.ones(len(self.words), dtype=bool)} | {k: v for k, v in found.items() if v.any()}
+
+    def verbs(self, frame: str) -> np.ndarray:
+        """Which words are verbs of a frame [N]."""
+        return np.array([found == frame for found in self.frames], dtype=bool)
+
+    def listed_verbs(self, forms: Sequence[str]) -> np.ndarray:
+        """Which words are verbs of a list [N]; the case of letters does not count."""
+        wanted = {form.lower() for form in forms}
+        return np.array(
+            [w.lower() in wanted and word_class(t) == "verbs" for w, t in zip(self.words, self.tags, strict=True)],
+            dtype=bool,
+        )
+
+    def by_tag(self) -> dict[str, Summary]:
+        """A summary of each tag, the most frequent first."""
+        tags = np.array(self.tags)
+        names, counts = np.unique(tags, return_counts=True)
+        return {str(names[i]): Summary.of(self.values[tags == names[i]]) for i in np.argsort(-counts, kind="stable")}
+
+    def frames_by_tag(self) -> dict[str, dict[str, Summary]]:
+        """A summary of each frame of the verbs of each tag: forms of verbs differ, and frames differ in their forms."""
+        places: dict[str, dict[str, list[int]]] = {}
+        for i, frame in enumerate(self.frames):
+            if frame is not None:
+                places.setdefault(self.tags[i], {}).setdefault(frame, []).append(i)
+        return {
+            tag: {frame: Summary.of(self.values[of_tag[frame]]) for frame in VERB_FRAMES if frame in of_tag}
+            for tag, of_tag in sorted(places.items())
+        }
+
+    def by_verb(self, at_least: int) -> list[dict[str, Any]]:
+        """Verb forms with a frame, those that have an object most often first: how often they do, and their strength.
+
+        Args:
+            at_least: how often a form must occur with a frame.
+        """
+        rows: dict[str, list[int]] = {}
+        for i, frame in enumerate(self.frames):
+            if frame is not None:
+                rows.setdefault(self.words[i].lower(), []).append(i)
+        found = []
+        for verb, places in rows.items():
+            if len(places) >= at_least:
+                share = 100 * float(np.mean([self.frames[i] == "transitive" for i in places]))
+                found.append({"verb": verb, "transitive": share} | Summary.of(self.values[places]).as_dict())
+        return sorted(found, key=lambda row: (-row["transitive"], row["verb"]))
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """How the strengths of two groups of words differ.
+
+    Attributes:
+        first, second: their names.
+        difference: of the means, first less second, in elements.
+        low, high: its 95% confidence interval, by the bootstrap over sentences (percentiles).
+        superiority: the probability that a word of the first group, drawn at random, has the greater strength, ties
+            counted half: 0.5 is no difference (McGraw and Wong 1992; the Mann-Whitney U over the number of pairs).
+    """
+
+    first: str
+    second: str
+    difference: float
+    low: float
+    high: float
+    superiority: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def contrast(
+    first: str, second: str, values: np.ndarray, sentences: np.ndarray, in_first: np.ndarray, in_second: np.ndarray,
+    *, samples: int = 1000, seed: int = 0,
+) -> Contrast | None:  # fmt: skip
+    """Compare two groups of words.
+
+    Sentences, not words, are drawn with replacement (Efron and Tibshirani 1993, section 8), since the words of one
+    sentence depend on each other.
+
+    Args:
+        first, second: names of the groups.
+        values, sentences: see `Occurrences`, [N].
+        in_first, in_second: which words belong to the groups [N].
+        samples: of the bootstrap.
+        seed: of its random choices.
+
+    Returns:
+        None if a group is empty.
+    """
+    if not in_first.any() or not in_second.any():
+        return None
+    n = int(sentences.max()) + 1
+    sums = [np.bincount(sentences[g], weights=values[g], minlength=n) for g in (in_first, in_second)]
+    counts = [np.bincount(sentences[g], minlength=n) for g in (in_first, in_second)]
+    rng = np.random.default_rng(seed)
+    differences = np.empty(samples)
+    for sample in range(samples):
+        drawn = np.bincount(rng.integers(n, size=n), minlength=n)
+        # A sample may miss a small group altogether; it then says nothing.
+        sizes = [int(drawn @ c) for c in counts]
+        differences[sample] = drawn @ sums[0] / sizes[0] - drawn @ sums[1] / sizes[1] if all(sizes) else np.nan
+    low, high = np.nanquantile(differences, (0.025, 0.975)).tolist()
+    a, b = values[in_first], np.sort(values[in_second])
+    below, not_above = np.searchsorted(b, a, "left"), np.searchsorted(b, a, "right")
+    return Contrast(
+        first,
+        second,
+        float(a.mean() - b.mean()),
+        low,
+        high,
+        float((below + not_above).sum() / (2 * len(a) * len(b))),
+    )

@@ -1,0 +1,104 @@
+"""What is left of each element: `ModelScorer.memory_contents`, and the distributions of a trace."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import tiny_config
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
+from stack_lm.errors import InputError
+from stack_lm.memory import NeuralStack, register_memory
+from stack_lm.memory import base as memory_base
+
+WORDS = "the dog that cats fear barks loudly near old bridges".split()
+
+
+def scorer(tokenizer=None, special=False, **fields):
+    tokenizer = tokenizer or train_word_tokenizer([(WORDS, None)], add_bos=special, add_eos=special)
+    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **fields))
+    for parameter in model.parameters():
+        parameter.data *= 3
+    return ModelScorer(model, tokenizer)
+
+
+def replay(pushes, pops):
+    """What is left of each push after each step, by taking from the top."""
+    left, rows = [], []
+    for push, pop in zip(pushes, pops, strict=True):
+        for i in reversed(range(len(left))):
+            taken = min(left[i], pop)
+            left[i], pop = left[i] - taken, pop - taken
+        left.append(push)
+        rows.append([*left, *[0.0] * (len(pushes) - len(left))])
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("fields", [{}, {"pop_control": 1.0}, {"push_control": 1.0}, {"push_control": "sigmoid"}])
+def test_against_a_replay_of_pushes_and_pops(fields):
+    made = scorer(**fields)
+    (trace,) = made.trace([WORDS])
+    contents = made.memory_contents(WORDS)
+    assert contents.shape == (10, 11)
+    assert not contents[:, 0].any()
+    np.testing.assert_allclose(
+        contents[:, 1:], replay(trace.signals["push_strength"], trace.signals["pop_strength"]), atol=1e-5
+    )
+    np.testing.assert_allclose(contents.sum(1), trace.signals["total_strength"], atol=1e-5)
+
+
+def test_what_the_beginning_pushed_belongs_to_no_word():
+    made = scorer(special=True, pop_control=0.125)
+    (trace,) = made.trace([WORDS])
+    contents = made.memory_contents(WORDS)
+    assert contents[0, 0] > 0
+    np.testing.assert_allclose(contents.sum(1), trace.signals["total_strength"], atol=1e-5)
+
+
+def test_words_of_several_tokens():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(["the dog"], trainers.BpeTrainer(vocab_size=260, initial_alphabet=alphabet))
+    made = scorer(PreTrainedTokenizerFast(tokenizer_object=tokenizer), pop_control=0.5)
+    words = ["the", "old", "dog"]
+    ids = made.tokenizer(" ".join(words)).input_ids
+    assert len(ids) > 3
+    (trace,) = made.trace([words])
+    contents = made.memory_contents(words)
+    actions = made.model(torch.tensor([ids]), output_actions=True).actions
+    left = replay(actions.push_strength[0].tolist(), actions.pop_strength[0].tolist())[-1]
+    word_of = np.array(made.tokenizer(" ".join(words)).word_ids())
+    np.testing.assert_allclose(contents[-1, 1:], [left[word_of == i].sum() for i in range(3)], atol=1e-5)
+    np.testing.assert_allclose(contents.sum(1), trace.signals["total_strength"], atol=1e-5)
+    assert np.allclose(np.triu(contents[:, 1:], 1), 0)  # nothing is there before it was pushed
+
+
+def test_memories_without_a_strength_for_each_step_are_refused(monkeypatch):
+    monkeypatch.setattr(memory_base, "_REGISTRY", dict(memory_base._REGISTRY))
+
+    @register_memory("other")
+    class Other(NeuralStack):
+        """Has an element before the first step."""
+
+        def initial_state(self, batch_size, **kwargs):
+            empty = super().initial_state(batch_size, **kwargs)
+            return empty._replace(values=empty.values.new_zeros(batch_size, 1, 3), strengths=torch.zeros(batch_size, 1))
+
+    with pytest.raises(InputError, match="memory='other': it does not keep one strength for each step"):
+        scorer(memory="other").memory_contents(WORDS)
+    with pytest.raises(InputError, match="memory='none'"):
+        scorer(memory="none").memory_contents(WORDS)
+
+
+def test_distributions_of_a_trace():
+    made = scorer(pop_control="sigmoid", max_push=4)
+    for words, trace in zip([WORDS, WORDS[:3]], made.trace([WORDS, WORDS[:3]]), strict=True):
+        assert set(trace.distributions) == {"push_distribution", "read_distribution"}
+        push = trace.distributions["push_distribution"]
+        assert push.shape == (len(words), 5)
+        np.testing.assert_allclose(push.sum(1), 1, atol=1e-6)
+        np.testing.assert_allclose(push @ np.arange(5), trace.signals["push_strength"], atol=1e-5)

@@ -1,0 +1,222 @@
+"""`stack-lm inspect` and `stack-lm strengths`, as a user types them."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from conftest import tiny_config
+
+from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
+from stack_lm.cli import main
+from stack_lm.data import Sentence
+from stack_lm.data.generated import generate_corpus
+from stack_lm.parsing import read_treebank
+
+SENTENCE = "the dog that the cats fear chases a rabbit ."
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Untrained models that know the words of the generated English; `stack` has strengths that differ."""
+    directory = tmp_path_factory.mktemp("models")
+    tokenizer = train_word_tokenizer([(s.words, None) for s in generate_corpus(2000)])
+    kinds = {"stack": {"pop_control": 1.0}, "lstm": {"memory": "none"}, "sigmoid": {
+        f"{name}_control": "sigmoid" for name in ("push", "pop", "read")
+    }}  # fmt: skip
+    for name, fields in kinds.items():
+        model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **fields))
+        for parameter in model.parameters():
+            parameter.data *= 4
+        model.save_pretrained(directory / name)
+        tokenizer.save_pretrained(directory / name)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory):
+    path = tmp_path_factory.mktemp("treebank") / "generated.mrg"
+    trees = [" ".join(str(s.tree).split()) for s in generate_corpus(60, seed=8)]
+    path.write_text("".join(f"( {tree} )\n" for tree in trees))
+    return path
+
+
+def run(capsys, *arguments):
+    """Exit status, standard output and standard error of a command."""
+    capsys.readouterr()
+    status = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def run_json(capsys, *arguments):
+    status, out, err = run(capsys, *arguments, "--json")
+    assert status == 0, err
+    assert out.count("\n") == 1
+    return json.loads(out)
+
+
+def test_inspect(capsys, models, tmp_path):
+    page, figure, distributions = (tmp_path / name for name in ("p.html", "f.png", "d.svg"))
+    arguments = (
+        *("inspect", models / "stack", SENTENCE, "--output", page, "--figure", figure),
+        *("--distributions", distributions),
+    )
+    found = run_json(capsys, *arguments)
+    scorer = ModelScorer.from_pretrained(str(models / "stack"), device="cpu")
+    words = SENTENCE.split()
+    (trace,) = scorer.trace([words])
+    assert found["words"] == words
+    np.testing.assert_allclose(found["push_strength"], trace.signals["push_strength"], atol=1e-5)
+    np.testing.assert_allclose(found["contents"], scorer.memory_contents(words), atol=1e-5)
+    assert np.shape(found["read_distribution"]) == (10, 4)
+    assert found["logprobs"][0] is None
+    assert (found["memory"], found["controls"]["pop"]) == ("stack", "fixed to 1")
+    assert (found["signal"], found["decoder"]) == ("push_strength", "algorithm1")
+    assert re.sub("[()]", "", found["tree"]) == SENTENCE
+    assert found["written"] == [str(page), str(figure), str(distributions)]
+    assert SENTENCE in page.read_text()
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in distributions.read_text()
+    status, out, _ = run(capsys, "inspect", models / "stack", SENTENCE, "--output", page)
+    assert status == 0
+    assert re.sub("[()]", "", out.splitlines()[0]) == SENTENCE
+    assert f"written: {page}" in out
+
+
+def test_inspect_beside_gold(capsys, models, treebank, tmp_path):
+    page = tmp_path / "p.html"
+    found = run_json(capsys, "inspect", models / "stack", "--treebank", treebank, "--sentence", 3, "--output", page)
+    assert found["words"] == list(read_treebank(str(treebank))[2].words)
+    assert "Beside the gold tree" in page.read_text()
+
+
+def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):
+    found = run_json(capsys, "inspect", models / "sigmoid", SENTENCE, "--output", tmp_path / "p.html")
+    assert "push_distribution" not in found
+    assert "Distributions" not in (tmp_path / "p.html").read_text()
+    status, _, err = run(
+        capsys, "inspect", models / "sigmoid", SENTENCE, "--output", tmp_path / "q.html",
+        "--distributions", tmp_path / "d.png",
+    )  # fmt: skip
+    assert (status, list(tmp_path.iterdir())) == (2, [tmp_path / "p.html"])  # nothing half-written
+    assert "no strength of the model is an expected value" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["stack"], "no sentence to inspect: give one, or --treebank PATH and --sentence N"),
+        (["stack", " "], "no sentence to inspect"),
+        (["stack", "the d\udcf6g"], "the sentence is not UTF-8 text (character 6)"),
+        (["stack", "--sentence", "1"], "--sentence says which sentence of --treebank is shown"),
+        (["stack", "--treebank", "TREEBANK"], "--treebank needs --sentence N"),
+        (["stack", "a dog", "--treebank", "TREEBANK", "--sentence", "1"], "--treebank needs --sentence N, and no sen"),
+        (["stack", "--treebank", "TREEBANK", "--sentence", "61"], "--sentence must be at most 60"),
+        (["stack", "qwx zzy"], "the sentence has no word that the model knows: 'qwx zzy'"),
+        (["stack", SENTENCE, "--signal", "volume"], "--signal must be one of push_strength"),
+        (["stack", SENTENCE, "--figure", "x.xyz"], "a figure's name must end in one of .png, .pdf, .svg; got 'x.xyz'"),
+        (["stack", SENTENCE, "--figure", "x.png", "--distributions", "x.png"], "must be different files"),
+        (["lstm", SENTENCE], "the model has no memory"),
+        (["lstm", SENTENCE, "--signal", "push_strength"], "memory='none': it does not keep one strength for each step"),
+        (["nonesuch", SENTENCE], "nonesuch"),
+    ],
+)
+def test_bad_input_of_inspect(capsys, models, treebank, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    model, *rest = [str(treebank) if argument == "TREEBANK" else argument for argument in arguments]
+    status, out, err = run(capsys, "inspect", models / model, *rest)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_strengths(capsys, models, treebank, tmp_path):
+    items, figure = tmp_path / "items.tsv", tmp_path / "f.png"
+    found = run_json(
+        capsys, "strengths", models / "stack", "--data", treebank, "--items", items, "--figure", figure
+    )  # fmt: skip
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    with open(items, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert (found["n_sentences"], found["n_words"]) == (60, len(rows))
+    trees = read_treebank(str(treebank))
+    assert len(rows) + found["n_unknown"] == sum(map(len, trees))
+    # Anybody can recompute the groups from the items.
+    for name, wanted in {
+        "all words": lambda row: True,
+        "nouns": lambda row: row["tag"].startswith("NN"),
+        "transitive verbs": lambda row: row["frame"] == "transitive",
+        "intransitive verbs": lambda row: row["frame"] == "intransitive",
+    }.items():
+        values = [float(row["push_strength"]) for row in rows if wanted(row)]
+        assert found["groups"][name]["n"] == len(values)
+        assert found["groups"][name]["mean"] == pytest.approx(np.mean(values))
+    assert [(c["first"], c["second"]) for c in found["contrasts"]] == [
+        ("verbs", "nouns"), ("transitive verbs", "intransitive verbs"), ("clausal verbs", "intransitive verbs"),
+    ]  # fmt: skip
+    scorer = ModelScorer.from_pretrained(str(models / "stack"), device="cpu")
+    (trace,) = scorer.trace([trees[0].words])
+    first = [float(row["push_strength"]) for row in rows if row["sentence"] == "1"]
+    np.testing.assert_allclose(first, trace.signals["push_strength"][~trace.unknown], atol=1e-5)
+    status, out, _ = run(capsys, "strengths", models / "stack", "--data", treebank, "--limit", 10)
+    assert status == 0
+    assert f"10 sentences of {treebank}" in out
+    assert "transitive verbs" in out
+
+
+def test_strengths_of_a_tagged_corpus_and_listed_verbs(capsys, models, tmp_path):
+    arguments = ("strengths", models / "stack", "--data", "generated:200:5")
+    found = run_json(capsys, *arguments, "--figure", tmp_path / "f.svg")
+    assert {"nouns", "verbs", "determiners"} < set(found["groups"])
+    assert "transitive verbs" not in found["groups"]
+    assert found["by_verb"] == []
+    status, _, err = run(capsys, *arguments)
+    assert status == 0
+    assert "no trees that tell which verbs have an object" in err
+    found = run_json(capsys, *arguments, "--transitive", "chases, sees,saw", "--intransitive", "sleeps,sleep")
+    sentences = list(generate_corpus(200, 5))
+    wanted = sum(word in ("sleeps", "sleep") for s in sentences for word in s.words)
+    assert found["groups"]["listed intransitive verbs"]["n"] == wanted > 0
+    assert found["contrasts"][-1]["first"] == "listed transitive verbs"
+
+
+def test_chunks_do_not_tell_frames(capsys, models, tmp_path):
+    path = tmp_path / "chunks.txt"
+    path.write_text("the DT B-NP\ndog NN I-NP\nsees VBZ B-VP\nthe DT B-NP\ncat NN I-NP\n")
+    found = run_json(capsys, "strengths", models / "stack", "--data", f"chunks:{path}")
+    assert set(found["groups"]) == {"all words", "nouns", "verbs", "determiners"}
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "message"),
+    [
+        ("stack", ["--data", "generated:20", "--transitive", "sees"], "give both"),
+        ("stack", ["--data", "generated:20", "--transitive", ",", "--intransitive", "x"], "verbs separated by commas"),
+        ("stack", ["--data", "generated:20", "--transitive", "qqq", "--intransitive", "x"], "none of the listed trans"),
+        ("stack", ["--data", "nonesuch.mrg"], "nonesuch.mrg"),
+        ("stack", ["--data", "UNTAGGED"], "the tree has no part-of-speech tags"),
+        ("stack", ["--data", "generated:20", "--signal", "volume"], "--signal must be one of"),
+        ("stack", ["--data", "UNKNOWN"], "knows no word of"),
+        ("lstm", ["--data", "generated:20"], "the model has no memory"),
+        ("lstm", ["--data", "generated:20", "--signal", "push_strength"], "no signal 'push_strength'"),
+    ],
+)
+def test_bad_input_of_strengths(capsys, models, tmp_path, model, arguments, message):
+    files = {"UNTAGGED": "(X (X the) (X dog))\n", "UNKNOWN": "(NP (DT qqq) (NN zzz))\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    arguments = [str(tmp_path / argument) if argument in files else argument for argument in arguments]
+    status, out, err = run(capsys, "strengths", models / model, *arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_corpus_without_tags(capsys, models, monkeypatch):
+    monkeypatch.setattr("stack_lm.data.open_corpus", lambda source: [Sentence(["the", "dog"])])
+    status, _, err = run(capsys, "strengths", models / "stack", "--data", "nltk:abc")
+    assert status == 2
+    assert "nltk:abc has no part-of-speech tags" in err
