@@ -95,7 +95,12 @@ class StackRNNCell(nn.Module):
 
         Returns:
             Each controller layer's output [B, H], the actions (see `Actions`, without the time), and the next state.
+
+        Raises:
+            ValueError: if the state is of another number of sequences or on another device, or if a memory of limited
+                size overflows and was told to raise then.
         """
+        _check_state(inputs, state)
         outputs, actions, state = self._step(self.controller.project(inputs), state, active)
         self.memory.check_overflow(state.memory)
         return outputs, actions, state
@@ -133,10 +138,14 @@ class StackRNNCell(nn.Module):
             mask: [B, T] bool, False at padding. A padded step leaves the whole state as it is; its output is zeros.
             output_actions: collect the actions.
             output_layers: collect the outputs of every controller layer.
+
+        Raises:
+            ValueError: as `step`.
         """
         batch_size, length = inputs.shape[:2]
         if state is None:
             state = self.initial_state(batch_size)
+        _check_state(inputs, state)
         if not self.memory.actions and mask is None and not output_layers:
             fused = self.controller.run(inputs, state.controller)
             if fused is not None:
@@ -162,3 +171,12 @@ class StackRNNCell(nn.Module):
                 values = collected[name]
                 collected[name] = values.masked_fill(padding.view(*mask.shape, *[1] * (values.dim() - 2)), 0)
         return Scan(stacked[-1], stacked if output_layers else None, collected, state)
+
+
+def _check_state(inputs: Tensor, state: CellState) -> None:
+    """A state of one sequence would otherwise be taken for one of many."""
+    n_sequences = state.reading.shape[0]
+    if n_sequences != inputs.shape[0]:
+        raise ValueError(f"the state is of {n_sequences} sequences; the inputs are of {inputs.shape[0]}")
+    if state.reading.device != inputs.device:
+        raise ValueError(f"the state is on {state.reading.device}; the inputs are on {inputs.device}")
