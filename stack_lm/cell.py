@@ -102,7 +102,12 @@ class StackRNNCell(nn.Module):
 
         Returns:
             Each controller layer's output [B, H], the actions (see `Actions`, without the time), and the next state.
+
+        Raises:
+            ValueError: if the state is of another number of sequences or on another device, or if a memory of limited
+                size overflows and was told to raise then.
         """
+        _check_state(inputs, state)
         outputs, actions, state = self._step(self.controller.project(inputs), state, active)
         self.memory.check_overflow(state.memory)
         return outputs, actions, state
@@ -142,12 +147,13 @@ class StackRNNCell(nn.Module):
             output_layers: collect the outputs of every controller layer.
 
         Raises:
-            ValueError: if `scan_backend` names a backend that cannot run this.
+            ValueError: if `scan_backend` names a backend that cannot run this, and as `step`.
         """
         batch_size = inputs.shape[0]
         if state is None:
             state = self.initial_state(batch_size)
         else:
+            _check_state(inputs, state)
             state = state._replace(memory=self.memory.compact(state.memory, inputs.shape[1]))
         backend, _ = kernels.choose(
             self, inputs.device, inputs.dtype, has_mask=mask is not None, all_layers=output_layers
@@ -231,3 +237,12 @@ def explain_backend(model: nn.Module) -> str:
     if not lines:
         raise ValueError(f"a {type(model).__name__} has no StackRNNCell, and so no scan")
     return "\n".join(lines)
+
+
+def _check_state(inputs: Tensor, state: CellState) -> None:
+    """A state of one sequence would otherwise be taken for one of many."""
+    n_sequences = state.reading.shape[0]
+    if n_sequences != inputs.shape[0]:
+        raise ValueError(f"the state is of {n_sequences} sequences; the inputs are of {inputs.shape[0]}")
+    if state.reading.device != inputs.device:
+        raise ValueError(f"the state is on {state.reading.device}; the inputs are on {inputs.device}")

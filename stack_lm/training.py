@@ -32,6 +32,7 @@ from transformers import (
 )
 
 from .atomic import atomic_directory, atomic_file
+from .config_files import build
 from .configuration_stack_rnn import StackRNNConfig
 from .console import print_note, progress
 from .data import Corpus, Sentence, hold_out, open_corpus
@@ -597,6 +598,7 @@ class Trainer:
     def _check_same_run(self, earlier: dict[str, Any]) -> None:
         """A run may be resumed for longer, but not as another one."""
         now = dataclasses.asdict(self.config)
+        earlier = dataclasses.asdict(build(RunConfig, earlier))  # with the defaults of settings that are newer
         for key in (
             "epochs",
             "max_steps",
@@ -608,12 +610,12 @@ class Trainer:
             "tracker",
         ):
             now["training"].pop(key)
-            earlier["training"].pop(key, None)
-        now.pop("output_dir"), earlier.pop("output_dir", None)
+            earlier["training"].pop(key)
+        now.pop("output_dir"), earlier.pop("output_dir")
         for section, values in now.items():
-            if values != earlier.get(section):
+            if values != earlier[section]:
                 raise InputError(
-                    f"cannot resume {self.directory}: its {section} was {earlier.get(section)}, and is {values} now"
+                    f"cannot resume {self.directory}: its {section} was {earlier[section]}, and is {values} now"
                 )
 
     def _last_checkpoint(self) -> Path | None:

@@ -94,17 +94,33 @@ def test_padding_changes_nothing(fields, side):
     torch.testing.assert_close(padded.outputs[1:], cell.scan(inputs[1:]).outputs)
 
 
-def test_gradcheck():
-    cell = make_cell(push_control="sigmoid", pop_control="expected_value")
+@pytest.mark.parametrize("fields", VARIANTS, ids=str)
+def test_gradcheck(fields):
+    cell = make_cell(**fields)
     inputs = torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True)
-    names, weights = zip(*cell.named_parameters(), strict=True)
+    names, weights = zip(*cell.named_parameters(), strict=True) if list(cell.parameters()) else ((), ())
 
     def run(inputs, *weights):
         scan = torch.func.functional_call(cell, dict(zip(names, weights, strict=True)), (inputs,))
         return scan.outputs, scan.state.reading
 
     cell.forward = cell.scan
-    assert torch.autograd.gradcheck(run, (inputs, *weights))
+    assert torch.autograd.gradcheck(run, (inputs, *weights), fast_mode=True)
+
+
+@pytest.mark.parametrize("fields", [{"controller": "lstm", **memory} for memory in MEMORIES], ids=str)
+def test_a_state_of_other_sequences_or_another_device_is_refused(fields):
+    cell = make_cell(**fields)
+    inputs = torch.randn(2, 4, 5, dtype=torch.float64)
+    for state in (cell.initial_state(1), cell.initial_state(3)):
+        n = state.reading.shape[0]
+        with pytest.raises(ValueError, match=f"the state is of {n} sequences; the inputs are of 2"):
+            cell.scan(inputs, state)
+        with pytest.raises(ValueError, match=f"the state is of {n} sequences; the inputs are of 2"):
+            cell.step(inputs[:, 0], state)
+    elsewhere = map_tensors(lambda tensor: tensor.to("meta"), cell.initial_state(2))
+    with pytest.raises(ValueError, match="the state is on meta; the inputs are on cpu"):
+        cell.scan(inputs, elsewhere)
 
 
 def test_total_strength_stays_through_padding():

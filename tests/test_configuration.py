@@ -127,6 +127,17 @@ def test_a_configuration_saved_before_memories_declared_their_settings_still_loa
     assert AutoConfig.from_pretrained(tmp_path).memory_size == 16
 
 
+def test_a_configuration_saved_before_a_field_existed_still_loads(tmp_path):
+    config = tiny_config(memory="superposition")
+    config.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    fields = json.loads(path.read_text())
+    for name in ("input_encoding", "output_size", "prediction_threshold", "input_skip_connections", "reading_entry"):
+        del fields[name]
+    path.write_text(json.dumps(fields))
+    assert AutoConfig.from_pretrained(tmp_path).to_dict() | {"_name_or_path": ""} == config.to_dict()
+
+
 def test_round_trip(tmp_path):
     config = tiny_config(push_control=1, pop_control="expected_value", max_pop=6, eos_token_id=[1, 2])
     config.save_pretrained(tmp_path)

@@ -126,6 +126,15 @@ def test_a_run_can_be_resumed_for_longer_but_not_as_another(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"training_config.yaml", "tokenizer", "notes.txt"}
 
 
+def test_a_run_from_before_a_setting_existed_is_resumed(tmp_path):
+    Trainer(run_config(tmp_path, epochs=1), quiet=True).train()
+    path = tmp_path / "training_config.yaml"
+    earlier = yaml.safe_load(path.read_text())
+    del earlier["training"]["optimizer"], earlier["data"]["pool"]
+    path.write_text(yaml.safe_dump(earlier))
+    assert Trainer(run_config(tmp_path, epochs=2), resume=True, quiet=True).step == 15
+
+
 def test_a_seed_gives_the_same_model(tmp_path):
     for name in ("a", "b"):
         Trainer(run_config(tmp_path / name, epochs=1), quiet=True).train()
