@@ -24,6 +24,8 @@ class BufferedStackRNNConfig(StackRNNConfig):
         steps_per_token: steps the network takes for each symbol of its input, if a call gives no number.
             NOTE: the paper does not say; the authors' released code has 2 for XOR.
         extra_steps: steps beyond that.
+        output_delay: how many elements' worth at the front of the output buffer are lost. In the paper it is 1, because
+            the buffer is popped before each reading, also the first.
 
     Raises:
         ValueError: as `StackRNNConfig`.
@@ -42,6 +44,7 @@ class BufferedStackRNNConfig(StackRNNConfig):
     max_output_push: int = 1
     steps_per_token: int = 2
     extra_steps: int = 0
+    output_delay: int = 0
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)

@@ -151,4 +151,5 @@ BUFFER_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "max_output_push": _integer(1),
     "steps_per_token": _integer(0),
     "extra_steps": _integer(0),
+    "output_delay": _integer(0),
 }

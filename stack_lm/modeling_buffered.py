@@ -26,7 +26,8 @@ class BufferedStackRNNOutput(ModelOutput):
     Attributes:
         loss: mean cross-entropy over the labelled positions, in nats.
         logits: the output sequence [B, M, V], read off the output buffer.
-        output_strength: how much was pushed to the output buffer in all, [B], in elements: the output's length.
+        output_strength: how much was pushed to the output buffer in all, [B], in elements: the output's length, and
+            `config.output_delay`.
         actions: see `stack_lm.cell.Actions`, over the steps [B, K]; besides those of the memory `input_pop_strength`,
             `output_push_strength` and `input_strength`, what is left in the input buffer, all in elements.
     """
@@ -106,7 +107,8 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
                 wanted = f"[{batch_size}, {'M' if target_length is None else target_length}]"
                 raise ValueError(f"labels must be {wanted}; got {list(labels.shape)}")
             target_length = labels.shape[1]
-        logits = read_off(buffer, steps if target_length is None else target_length)
+        length = steps if target_length is None else target_length
+        logits = read_off(buffer, length, self.config.output_delay)
         loss = None
         if labels is not None:
             loss = _cross_entropy(logits, labels, kwargs.get("num_items_in_batch"))
@@ -132,10 +134,11 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
             max_length: most symbols to read; None: all.
         """
         buffer, _ = self._run(input_ids, attention_mask, inputs_embeds, num_steps, False)
-        lengths = (buffer.strengths.sum(-1) + 0.5).long().tolist()
+        delay = self.config.output_delay
+        lengths = (buffer.strengths.sum(-1) + 0.5 - delay).clamp(min=0).long().tolist()
         if max_length is not None:
             lengths = [min(length, max_length) for length in lengths]
-        symbols = read_off(buffer, max(lengths)).argmax(-1).tolist()
+        symbols = read_off(buffer, max(lengths), delay).argmax(-1).tolist()
         outputs = [row[:length] for row, length in zip(symbols, lengths, strict=True)]
         eos = self.config.eos_token_id
         ends = set(eos) if isinstance(eos, list) else {eos}

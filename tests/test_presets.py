@@ -128,6 +128,7 @@ def test_hao2018_buffered(name, stack):
         torch.randint(0, N_SYMBOLS, (2, 6)), labels=torch.randint(0, N_OUTPUTS, (2, 6)), output_actions=True
     )
     assert outputs.actions.output_push_strength.shape == (2, 12)
+    assert model.config.output_delay == 1
     outputs.loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 

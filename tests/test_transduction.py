@@ -8,6 +8,7 @@ from conftest import REAL_DATA, needs_real_data, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_modeling_buffered import REVERSAL, by_hand
+from transformers import Trainer, TrainingArguments
 
 from stack_lm import (
     BufferedStackRNNConfig,
@@ -134,6 +135,23 @@ def test_evaluation_leaves_the_mode_as_it_was(which):
     assert scores.number == 4
     assert scores == evaluate_transduction(model.eval(), format, SOURCES)
     assert not model.training
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_format_collates_for_transformers_trainer(tmp_path):
+    format, model = BufferedFormat(), by_hand(REVERSAL)
+    pairs = [Transduction([0, 1, 1], [1, 1, 0]), Transduction([1], [1]), Transduction([1, 0], [0, 1])]
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        max_steps=2,
+        gradient_accumulation_steps=2,
+        per_device_train_batch_size=2,
+        report_to=[],
+    )
+    trainer = Trainer(model, arguments, train_dataset=pairs, eval_dataset=pairs, data_collator=format)
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < 1e-6
+    assert evaluate_transduction(model, format, pairs).exact_match == 1
 
 
 # --- scores

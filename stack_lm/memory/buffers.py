@@ -46,22 +46,23 @@ def dequeue(buffer: StackState, pop_strength: Tensor) -> tuple[StackState, Tenso
     return buffer._replace(strengths=strengths), torch.bmm(weights.unsqueeze(1), buffer.values).squeeze(1)
 
 
-def read_off(buffer: StackState, length: int) -> Tensor:
+def read_off(buffer: StackState, length: int, delay: int = 0) -> Tensor:
     """The sequence in a buffer: read one element's worth, pop as much, and so on.
 
     Position j is what is read with strength 1 after j pops of strength 1, which take what one pop of strength j takes.
 
-    NOTE: Hao et al. (2018), section 2.3, name the pop before the read; the pop of the first position is of strength 0,
-    as for the input buffer, or the first element would never be read.
+    NOTE: Hao et al. (2018), section 2.3, pop before they read, also the first time, so that the first element's worth
+    is never read: that is `delay=1`. By itself nothing is lost.
 
     Args:
         buffer: values [B, N, D] and strengths [B, N], from front to back.
         length: how many positions to read, M.
+        delay: how many elements' worth to pop before the first read.
 
     Returns:
         [B, M, D]. A position behind the last element is zeros, and one that it fills in part is a part of it.
     """
-    pops = torch.arange(length, device=buffer.strengths.device, dtype=buffer.strengths.dtype)
+    pops = delay + torch.arange(length, device=buffer.strengths.device, dtype=buffer.strengths.dtype)
     # Every position looks at the whole buffer: [B, M, N].
     left = pop_strengths(buffer.strengths.unsqueeze(1), pops.expand(buffer.strengths.shape[0], -1), "bottom")
     weights = read_weights(left, torch.ones_like(left[..., 0]), "bottom")

@@ -44,6 +44,13 @@ def test_read_off_is_dequeuing_again_and_again(strengths, length):
     torch.testing.assert_close(read_off(numbered(strengths), length), torch.stack(expected, dim=1))
 
 
+@given(STRENGTHS, st.integers(0, 3))
+@settings(max_examples=100, deadline=None)
+def test_a_delay_loses_the_first_positions(strengths, delay):
+    whole = read_off(numbered(strengths), 10 + delay)
+    torch.testing.assert_close(read_off(numbered(strengths), 10, delay), whole[:, delay:])
+
+
 @given(STRENGTHS)
 @settings(max_examples=100, deadline=None)
 def test_a_read_off_loses_and_invents_nothing(strengths):
