@@ -58,7 +58,7 @@ def lstm_run(size: Size, device: torch.device, backward: bool) -> Callable[[], N
 
 def cell_run(size: Size, device: torch.device, backward: bool, backend: str = "auto") -> Callable[[], None]:
     """A stack RNN's cell over random inputs."""
-    cell: Any = StackRNNCell(size.config()).to(device)
+    cell = StackRNNCell(size.config()).to(device)
     cell.scan_backend = backend
     shape = (size.batch, size.length)
     return _run(lambda inputs: cell.scan(inputs).outputs, cell, shape, size.hidden, device, backward)
@@ -111,7 +111,7 @@ def step_runs(size: Size, device: torch.device) -> dict[str, Callable[[], None]]
         "reference": StackRNNForCausalLM(size.config()),
         "own_lstm": StackRNNForCausalLM(size._replace(preset="lstm").config()),
     }
-    models["reference"].model.cell.scan_backend = "reference"
+    models["reference"].set_scan_backend("reference")
 
     def run_plain() -> None:
         plain.zero_grad(set_to_none=True)

@@ -14,8 +14,7 @@ from models import GENERATION, PUSH_STRENGTHS, VOCABULARY, Size, cell_run, lstm_
 from report import Part, Row, Table, run_benchmark, timed
 from timing import Timing, in_fresh_process, peak_memory
 
-import stack_lm
-from stack_lm import StackRNNForCausalLM
+from stack_lm import StackRNNCell, StackRNNForCausalLM, explain_backend
 from stack_lm.console import quiet_libraries, run_command
 
 Tell = Callable[[str], None]
@@ -226,9 +225,8 @@ def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
 
 
 def _backend(device: torch.device) -> str:
-    explain = getattr(stack_lm, "explain_backend", lambda model: "reference")
-    model: Any = StackRNNForCausalLM(Size().config())
-    return explain(model.to(device))
+    cell: Any = StackRNNCell(Size().config())
+    return explain_backend(cell.to(device))
 
 
 _PASSES = "Medians in milliseconds; 'of minima' is the ratio of the shortest times. Gradients go to inputs and weights."
