@@ -19,6 +19,7 @@ LAYERS = [
     ["training", "scoring"],
     ["modeling_stack_rnn"],
     ["cell"],
+    ["kernels"],
     ["controllers", "controls"],
     ["memory"],
     ["configuration_stack_rnn"],

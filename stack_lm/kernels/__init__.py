@@ -1,0 +1,1 @@
+"""Fused scans of the cell: one backend for each kind of device."""
