@@ -200,45 +200,36 @@ def forward(settings: Settings, given: Given) -> tuple[Results, Kept]:
         log_starts,
     )
     constants = [_pointwise_constants(settings, given, layer) for layer in range(layers)]
+    of_layers = []
     for layer in range(layers):
         has = layer == 0 or settings.skips
         constants[layer]["PROJECTED"] = projected.shape[2] if has else 0
         constants[layer]["PROJECTED_FROM"] = layer * (projected.shape[2] // layers) if has else 0
-    if stack:
-        stack_constants = _stack_constants(settings, given)
-    blocks = batch_size, triton.cdiv(size, constants[0]["BLOCK"])
-
-    for t in range(length):
-        for layer in range(layers):
-            own = given_first if layer == 0 else given_rest[layer - 1]
-            torch.mm(own[t], (first if layer == 0 else rest[layer - 1]).t(), out=gates[layer, t])
-            triton_pointwise.forward[blocks](
+        of_layers.append(
+            (
                 gates[layer],
                 projected,
                 given.biases[layer],
                 hidden[layer],
                 cells[layer],
-                own,
-                tops if layer == layers - 1 else given_rest[layer],
+                given_rest[layer - 1] if layer else given_first,
+                given_rest[layer] if layer < layers - 1 else tops,
                 given.dropped[layer] if layer < layers - 1 else given.dropped,
                 given.active,
-                t,
-                batch_size,
-                **constants[layer],
             )
+        )
+    matrices = [first.t(), *rest.transpose(1, 2)]
+    blocks = batch_size, triton.cdiv(size, constants[0]["BLOCK"])
+    stack_constants = _stack_constants(settings, given)
+    of_memory = (logits, given.controls_bias, given.active, reading, given_first, *kept[_MEMORY:])
+
+    for t in range(length):
+        for layer, tensors in enumerate(of_layers):
+            torch.mm(tensors[_OWN][t], matrices[layer], out=tensors[0][t])
+            triton_pointwise.forward[blocks](*tensors, t, batch_size, **constants[layer])
         if stack:
             torch.mm(tops[t], given.controls.t(), out=logits[t])
-            triton_stack.forward[(batch_size,)](
-                logits,
-                given.controls_bias,
-                given.active,
-                reading,
-                given_first,
-                *kept[_MEMORY:],
-                t,
-                *numbers,
-                **stack_constants,
-            )
+            triton_stack.forward[(batch_size,)](*of_memory, t, *numbers, **stack_constants)
     outputs = hidden[-1, 1:]
     outputs = outputs.masked_fill(given.active.unsqueeze(-1) == 0, 0) if given.active.numel() else outputs.clone()
     cell = cells[:, -1].clone() if settings.kind == _LSTM else given.cell
@@ -276,56 +267,54 @@ def backward(settings: Settings, given: Given, kept: Kept, grads: Results) -> Se
     first_shared, first_boundary = strength.new_zeros(batch_size), index.new_full((batch_size,), -1)
     numbers = (batch_size, length, given.strengths.shape[1], strength.shape[1], kept.log_index.shape[1])
     constants = [_pointwise_constants(settings, given, layer) for layer in range(layers)]
-    if stack:
-        stack_constants = _stack_constants(settings, given)
+    of_layers = [
+        (
+            kept.gates[layer],
+            kept.hidden[layer],
+            kept.cells[layer],
+            given.dropped[layer] if layer < layers - 1 else given.dropped,
+            given.active,
+            grads.outputs,
+            grad_rest[layer - 1] if layer else grad_first,
+            grad_rest[layer] if layer < layers - 1 else grad_top,
+            straight[layer],
+            grad_cell[layer],
+            grad_gates[layer],
+        )
+        for layer in range(layers)
+    ]
+    matrices = [first, *rest]
     blocks = batch_size, triton.cdiv(size, constants[0]["BLOCK"])
+    stack_constants = _stack_constants(settings, given)
+    of_memory = (
+        kept.logits,
+        given.controls_bias,
+        given.active,
+        kept.values,
+        index,
+        strength,
+        ends,
+        logged,
+        kept.log_index,
+        kept.log_strength,
+        kept.log_starts,
+        grad_first,
+        grad_reading,
+        grad_values,
+        grad_strengths,
+        grad_logits,
+        first_shared,
+        first_boundary,
+    )
 
     for t in reversed(range(length)):
         if stack:
-            triton_stack.backward[(batch_size,)](
-                kept.logits,
-                given.controls_bias,
-                given.active,
-                kept.values,
-                index,
-                strength,
-                ends,
-                logged,
-                kept.log_index,
-                kept.log_strength,
-                kept.log_starts,
-                grad_first,
-                grad_reading,
-                grad_values,
-                grad_strengths,
-                grad_logits,
-                first_shared,
-                first_boundary,
-                t,
-                *numbers,
-                **stack_constants,
-            )
+            triton_stack.backward[(batch_size,)](*of_memory, t, *numbers, **stack_constants)
             torch.mm(grad_logits[t], given.controls, out=grad_top)
         for layer in reversed(range(layers)):
-            own = grad_first if layer == 0 else grad_rest[layer - 1]
-            triton_pointwise.backward[blocks](
-                kept.gates[layer],
-                kept.hidden[layer],
-                kept.cells[layer],
-                given.dropped[layer] if layer < layers - 1 else given.dropped,
-                given.active,
-                grads.outputs,
-                own,
-                grad_top if layer == layers - 1 else grad_rest[layer],
-                straight[layer],
-                grad_cell[layer],
-                grad_gates[layer],
-                t,
-                batch_size,
-                LAST=layer == layers - 1,
-                **constants[layer],
-            )
-            torch.mm(grad_gates[layer, t], first if layer == 0 else rest[layer - 1], out=own)
+            tensors, last = of_layers[layer], layer == layers - 1
+            triton_pointwise.backward[blocks](*tensors, t, batch_size, LAST=last, **constants[layer])
+            torch.mm(grad_gates[layer, t], matrices[layer], out=tensors[_GRAD_OWN])
 
     if settings.recurrent:
         straight[0] += grad_first[:, :size]
@@ -393,3 +382,4 @@ def _revive(
 
 _LSTM = triton_pointwise.LSTM.value
 _MEMORY = Kept._fields.index("values")
+_OWN, _GRAD_OWN = 5, 6  # which of a layer's tensors are what it was given, and its gradient

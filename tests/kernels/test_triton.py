@@ -1,7 +1,9 @@
 """The Triton backend against the reference: on a CPU in Triton's interpreter, and on a GPU where there is one."""
 
 import itertools
+import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ import torch.nn.functional as F
 from conftest import tiny_config
 
 from stack_lm.cell import StackRNNCell
+from stack_lm.errors import InputError
 from stack_lm.kernels import triton_backend
 from stack_lm.memory import StackState
 
@@ -88,8 +91,13 @@ def results_of(run, cell, inputs, state, mask):
 
 
 def reference(cell, inputs, state, mask):
-    scan = cell.scan(inputs, state, mask)
-    return scan.outputs, scan.state
+    """The definition: one step after the other."""
+    outputs = []
+    for t in range(inputs.shape[1]):
+        active = None if mask is None else mask[:, t]
+        layers, _, state = cell.step(inputs[:, t], state, active)
+        outputs.append(layers[-1] if mask is None else torch.where(active.unsqueeze(-1), layers[-1], 0))
+    return torch.stack(outputs, dim=1), state
 
 
 def assert_equal_to_reference(cell, inputs, state, mask=None, tolerance=1e-11):
@@ -326,6 +334,23 @@ def test_kernels_compile_for_gpus(tmp_path, controller, memory, layers, autocast
     )
     assert run.returncode == 0, run.stderr[-2000:]
     assert run.stdout.split() == [str((2 + 2 * layers) * len(architectures)), "True"]
+
+
+def test_benchmark(device, monkeypatch, capsys):
+    """That it runs, and that the ways agree."""
+    for name in ("STACK_LM_SCAN_BACKEND", "STACK_LM_CUDA_GRAPHS"):
+        monkeypatch.setenv(name, "")  # it sets them
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)
+    path = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
+    main = runpy.run_path(str(path))["main"]
+    sizes = "--batch-size 1 --length 2 --embedding-size 5 --hidden-size 7 --memory-size 3 --rounds 1"
+    ways = ["--ways", "lstm", "triton", "reference"] if device.type == "cpu" else []
+    main([*sizes.split(), "--precision", "fp32", "--device", device.type, "--json", *ways])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["way"] for row in rows[:2]] == ["lstm", "triton"]
+    assert rows[1]["difference"] < 1e-5
+    with pytest.raises(InputError, match="--pop-control must be sigmoid, expected_value or a number; got all"):
+        main(["--pop-control", "all"])
 
 
 def test_obstacles(monkeypatch):
