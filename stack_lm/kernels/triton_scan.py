@@ -108,6 +108,7 @@ def _pointwise_constants(settings: Settings, given: Given, layer: int) -> dict[s
         "KIND": settings.kind,
         "H": size,
         "BLOCK": min(256, triton.next_power_of_2(size)),
+        **_FUSED,
     }
 
 
@@ -122,6 +123,7 @@ def _stack_constants(settings: Settings, given: Given) -> dict[str, Any]:
         "MASKED": given.active.numel() > 0,
         "BLOCK": triton.next_power_of_2(size),
         "num_warps": 1,
+        **_FUSED,
     }
 
 
@@ -381,5 +383,6 @@ def _revive(
 
 
 _LSTM = triton_pointwise.LSTM.value
+_FUSED = {"enable_fp_fusion": True}  # Triton's default, which it announces to change unless it is given
 _MEMORY = Kept._fields.index("values")
 _OWN, _GRAD_OWN = 5, 6  # which of a layer's tensors are what it was given, and its gradient
