@@ -11,16 +11,24 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..controllers import Controller
+from ..controllers import (
+    Controller,
+    ElmanController,
+    GRUController,
+    LinearController,
+    LSTMController,
+    SigmoidElmanController,
+)
 from ..controls import ExpectedValue, Fixed, Sigmoid
-from ..memory import StackState
+from ..memory import NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState
 
 if TYPE_CHECKING:
     from ..cell import CellState, StackRNNCell
     from .triton_scan import Settings
 
-_CONTROLLERS = ("LinearController", "ElmanController", "SigmoidElmanController", "GRUController", "LSTMController")
-_MEMORIES = ("NoMemory", "NeuralStack", "NeuralQueue", "NeuralDeque")
+# In the order of their numbers in triton_pointwise.
+_CONTROLLERS = (LinearController, ElmanController, SigmoidElmanController, GRUController, LSTMController)
+_MEMORIES = (NoMemory, NeuralStack, NeuralQueue, NeuralDeque)
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
@@ -37,9 +45,9 @@ def obstacle(cell: StackRNNCell, device: torch.device, dtype: torch.dtype) -> st
         return f"it runs on CUDA devices, and this is on {device.type}"
     if dtype not in _DTYPES:
         return f"it runs in {', '.join(str(d).removeprefix('torch.') for d in _DTYPES)}, and this is {dtype}"
-    if type(cell.controller).__name__ not in _CONTROLLERS:
+    if type(cell.controller) not in _CONTROLLERS:
         return f"it has no {type(cell.controller).__name__}"
-    if type(cell.memory).__name__ not in _MEMORIES:
+    if type(cell.memory) not in _MEMORIES:
         return f"it has no {type(cell.memory).__name__}"
     if cell.controller.reading_entry != "input" and cell.controller.weight_reading is not None:
         return f'it has no reading_entry="{cell.controller.reading_entry}"'
@@ -79,12 +87,12 @@ def scan(cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | No
     projection = cell.controls.projection
     controls = none[0, :0] if projection is None else projection.weight
     controls_bias = none.new_zeros(len(controls)) if projection is None or projection.bias is None else projection.bias
-    dropped = projected.new_ones(layers - 1, length, batch_size, size)
     dropping = layers > 1 and controller.dropout > 0 and controller.training
+    kept = projected.new_ones(layers - 1, *((length, batch_size, size) if dropping else (0, 0, 0)))
     given = Given(
         projected.contiguous(),
         projected.new_zeros(0, 0, dtype=torch.uint8) if mask is None else mask.t().to(torch.uint8).contiguous(),
-        F.dropout(dropped, controller.dropout) if dropping else dropped[:, :0, :0, :0],
+        F.dropout(kept, controller.dropout, dropping),
         controls.to(product).contiguous(),
         controls_bias.to(exact).contiguous(),
         *(part.to(product).contiguous() for part in (first, rest)),
@@ -106,7 +114,7 @@ def _gather_weights(controller: Controller) -> tuple[Tensor, Tensor, Tensor]:
     Returns:
         `first`, `rest` and `biases`. The linear controller has no columns for a state of its own.
     """
-    size, gru = controller.hidden_size, type(controller).__name__ == "GRUController"
+    size, gru = controller.hidden_size, isinstance(controller, GRUController)
 
     def blocks(weight: Tensor, of_state: bool = False) -> Tensor:
         """Rows of a weight, or a bias, as blocks: a GRU's new gate is apart for what comes from below and the state."""
@@ -136,12 +144,11 @@ def _gather_weights(controller: Controller) -> tuple[Tensor, Tensor, Tensor]:
 def _settings(cell: StackRNNCell) -> Settings:
     from .triton_scan import Settings
 
-    memory = type(cell.memory).__name__
     stack: dict[str, Any] | None = None
-    if memory != "NoMemory":
+    if not isinstance(cell.memory, NoMemory):
         stack = {
-            "DEQUE": memory == "NeuralDeque",
-            "AT_TOP": memory != "NeuralQueue",
+            "DEQUE": isinstance(cell.memory, NeuralDeque),
+            "AT_TOP": not isinstance(cell.memory, NeuralQueue),
             "TANH": cell.controls.value_activation is torch.tanh,
         }
         for field in cell.memory.actions:
@@ -150,8 +157,7 @@ def _settings(cell: StackRNNCell) -> Settings:
                 name = field.name.split("_")[0].upper()
                 fixed = {"PUSH": "PUSHED", "POP": "POPPED", "READ": "READS"}[name]
                 stack |= {name: control.width, fixed: control.value if isinstance(control, Fixed) else 0.0}
-    kind = _CONTROLLERS.index(type(cell.controller).__name__)
-    return Settings(kind, cell.controller.recurrent, cell.controller.skips, stack)
+    return Settings(_CONTROLLERS.index(type(cell.controller)), cell.controller.recurrent, cell.controller.skips, stack)
 
 
 class _Scan(torch.autograd.Function):
