@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -54,6 +54,13 @@ class Way(NamedTuple):
     graphs: bool = False
 
 
+def rounding(device: torch.device, precision: str) -> AbstractContextManager[Any]:
+    """What products are rounded to; without autocast's cache, which a graph could not use again."""
+    if precision != "bf16":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
+
+
 def make_ways(args: argparse.Namespace, inputs: Tensor) -> dict[str, Way]:
     """All ways that were asked for, with the same weights where they can be."""
     config = StackRNNConfig(
@@ -84,7 +91,8 @@ def make_ways(args: argparse.Namespace, inputs: Tensor) -> dict[str, Way]:
     if "reference-graphs" in args.ways:
         if inputs.device.type != "cuda":
             raise InputError("reference-graphs needs a CUDA device")
-        graphed: Any = torch.cuda.make_graphed_callables(_Reference(cell), (inputs,))
+        with rounding(inputs.device, args.precision):
+            graphed: Any = torch.cuda.make_graphed_callables(_Reference(cell), (inputs,))
         ways["reference-graphs"] = Way(graphed, cell)
     return {name: way for name, way in ways.items() if name in args.ways}
 
@@ -93,8 +101,7 @@ def results_of(way: Way, inputs: Tensor, grad: Tensor, precision: str) -> list[T
     """The outputs, and the gradients of the inputs and of all weights."""
     os.environ[GRAPHS] = str(int(way.graphs))
     leaves = [inputs, *way.module.parameters()]
-    autocast = torch.autocast(inputs.device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
-    with autocast:
+    with rounding(inputs.device, precision):
         outputs = way.run(inputs)
     return [outputs.detach(), *torch.autograd.grad(outputs, leaves, grad.to(outputs.dtype))]
 
@@ -102,8 +109,7 @@ def results_of(way: Way, inputs: Tensor, grad: Tensor, precision: str) -> list[T
 def forward_of(way: Way, inputs: Tensor, precision: str) -> None:
     """The outputs alone, as in evaluation."""
     os.environ[GRAPHS] = str(int(way.graphs))
-    autocast = torch.autocast(inputs.device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
-    with torch.no_grad(), autocast:
+    with torch.no_grad(), rounding(inputs.device, precision):
         way.run(inputs)
 
 
