@@ -1,14 +1,30 @@
-"""Perplexity and agreement of any language model, through `stack_lm.trace.SentenceModel`."""
+"""Perplexity, agreement and minimal pairs of any language model, through `stack_lm.trace.SentenceModel`."""
 
-from .agreement import AGREEMENT_FORMATS, AgreementItem, AgreementResult, evaluate_agreement, read_agreement
+from .agreement import AgreementItem, evaluate_agreement
+from .agreement_formats import AGREEMENT_FORMATS, read_agreement
+from .choices import Accuracy, ChoiceResult, score_choices
+from .minimal_pairs import MinimalPair, evaluate_minimal_pairs
+from .pair_formats import PAIR_FORMATS, pair_files, read_minimal_pairs, split_words
 from .perplexity import Perplexity, evaluate_perplexity
+from .significance import McNemar, binomial_interval, mcnemar
 
 __all__ = [
     "AGREEMENT_FORMATS",
+    "PAIR_FORMATS",
+    "Accuracy",
     "AgreementItem",
-    "AgreementResult",
+    "ChoiceResult",
+    "McNemar",
+    "MinimalPair",
     "Perplexity",
+    "binomial_interval",
     "evaluate_agreement",
+    "evaluate_minimal_pairs",
     "evaluate_perplexity",
+    "mcnemar",
+    "pair_files",
     "read_agreement",
+    "read_minimal_pairs",
+    "score_choices",
+    "split_words",
 ]

@@ -105,6 +105,7 @@ def test_import_is_light():
         "matplotlib",
         "rich",
         "evaluate",
+        "scipy",
         "pandas",
         "transformers.modeling_utils",
     }

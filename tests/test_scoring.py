@@ -5,11 +5,10 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import torch
-from conftest import tiny_config
+from conftest import byte_level_tokenizer, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.encoding import words_of_tokens
@@ -27,18 +26,6 @@ def word_scorer(batch_tokens=2048, special=False, **fields):
     for parameter in model.parameters():
         parameter.data *= 3
     return ModelScorer(model, tokenizer, batch_tokens=batch_tokens)
-
-
-def byte_level_tokenizer(**special):
-    """A byte-level BPE, as GPT-2's: a word's first token has the space before it."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=290, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<|end|>"]
-    )
-    tokenizer.train_from_iterator([" ".join(WORDS)] * 3, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", **special)
 
 
 def gpt2_scorer():
