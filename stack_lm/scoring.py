@@ -6,7 +6,7 @@ Any `AutoModelForCausalLM` with a fast tokenizer works; a stack RNN also gives t
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -128,6 +128,7 @@ class ModelScorer:
             InputError: for a sentence without words, or a word that the tokenizer makes no token of.
         """
         encodings = list(self._encoder.encode(sentences, tags))
+        self._check_lengths(len(encoding.ids) for encoding in encodings)
         traces: list[Trace | None] = [None] * len(sentences)
         for batch, ids in self._batches([encoding.ids for encoding in encodings]):
             outputs = self._run(ids, head=logprobs)
@@ -181,6 +182,7 @@ class ModelScorer:
         Each distinct prefix that a group has in common runs through the model once, for all groups that have it; what
         follows it continues from its state.
         """
+        self._check_lengths(len(scored.ids) - 1 for group in groups for scored in group)
         results = [np.full(len(group), np.nan) for group in groups]
         tails: dict[tuple[int, ...], list[_Tail]] = {}
         for g, group in enumerate(groups):
@@ -243,6 +245,12 @@ class ModelScorer:
             return False
         probe = torch.zeros(1, 1, dtype=torch.int64, device=self.model.device)
         return hasattr(getattr(self.model(probe, use_cache=True), "past_key_values", None), "reorder_cache")
+
+    def _check_lengths(self, lengths: Iterable[int]) -> None:
+        """Refuse what has more tokens than the model has positions."""
+        longest, most = max(lengths, default=0), getattr(self.model.config, "max_position_embeddings", None)
+        if most is not None and longest > most:
+            raise InputError(f"a sentence has {longest} tokens to read, but the model has positions for {most} only")
 
     def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
         """Batches of sequences of like length: their indices, and their ids padded on the right [B, T]."""

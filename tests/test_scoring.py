@@ -291,6 +291,16 @@ def test_bad_sentences():
         word_scorer().trace([["the"], []])
 
 
+def test_sentences_longer_than_the_model():
+    scorer, words = made(gpt2_scorer), ["the"] * 64
+    length = len(scorer.tokenizer(" ".join(words)).input_ids)
+    assert length >= scorer.model.config.max_position_embeddings == 64
+    with pytest.raises(InputError, match=r"a sentence has \d+ tokens to read, but the model has positions for 64 only"):
+        scorer.trace([["a"], words * 2])
+    with pytest.raises(InputError, match="the model has positions for 64 only"):
+        scorer.sentence_logprobs([[words * 2, words]])
+
+
 def test_tags_take_the_place_of_rare_words():
     tokenizer = train_word_tokenizer(
         [("a dog".split(), ["DT", "NN"]), ("a cat".split(), ["DT", "NN"])], vocab_size=1, tag_rare_words=True
