@@ -17,6 +17,7 @@ LAYERS = [
     ["demo"],
     ["parsing.commands", "eval.commands"],
     ["classification"],
+    ["classifier_scoring"],
     ["training", "scoring"],
     ["loading", "encoding"],
     ["modeling_stack_rnn"],

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from stack_lm import ModelScorer
-from stack_lm.classification import ClassifierConfig, ClassifierScorer, ClassifierTrainer
+from stack_lm.classification import ClassifierConfig, ClassifierTrainer
+from stack_lm.classifier_scoring import ClassifierScorer
 from stack_lm.cli import main as stack_lm
 from stack_lm.config_files import build, read_yaml
 from stack_lm.errors import InputError

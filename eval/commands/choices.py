@@ -128,7 +128,7 @@ def run_agreement(options: argparse.Namespace) -> None:
 
     def load(path: str) -> Any:
         if options.format == "linzen-numpred":
-            from stack_lm.classification import ClassifierScorer
+            from stack_lm.classifier_scoring import ClassifierScorer
 
             return ClassifierScorer.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
         return _load_language_model(path, options)
