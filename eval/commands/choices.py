@@ -192,18 +192,16 @@ def _run(options: argparse.Namespace, problems: Problems, task: _Task, **setting
         with progress(f"scoring {options.command}", len(task.items)) as advance:
             return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
 
+    other = None
+    if options.against is not None and Path(options.against).is_file():
+        other = _read_outcomes(options.against, task, options.oov)
     result = score(options.model)
     unknown = [name for name in options.by or () if name not in result.groups]
     if unknown:
         raise InputError(f"--by must name properties of the items, {', '.join(result.groups)}; got {unknown[0]!r}")
     comparison = None
     if options.against is not None:
-        other = (
-            _read_outcomes(options.against, task, options.oov)
-            if Path(options.against).is_file()
-            else score(options.against).correct
-        )
-        comparison = mcnemar(result.correct, other)
+        comparison = mcnemar(result.correct, score(options.against).correct if other is None else other)
     if options.items is not None:
         write_table(options.items, *_items_table(task, result))
     if options.json:
