@@ -5,6 +5,7 @@ Agreement and minimal pairs are both such choices; they differ in what is read a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -163,25 +164,31 @@ def score_choices(
     correct = outcomes == "correct"
     numbers = groups.get("number")
 
-    def accuracy(chosen: np.ndarray, *, with_majority: bool = True) -> Accuracy:
-        among = chosen & counted
-        n_among, n_correct = int(among.sum()), int((correct & among).sum())
+    def accuracy(among: list[int], *, with_majority: bool = True) -> Accuracy:
+        n_among, n_correct = len(among), int(correct[among].sum())
         majority = None
         if numbers is not None and with_majority:
-            of_them = [numbers[int(i)] for i in np.flatnonzero(among)]
-            if None not in of_them:
-                majority = 100 * max(of_them.count(value) for value in set(of_them)) / n_among
+            counts = Counter(numbers[i] for i in among)
+            if None not in counts:
+                majority = 100 * max(counts.values()) / n_among
         return Accuracy(100 * n_correct / n_among, *binomial_interval(n_correct, n_among), n_among, majority)
 
+    everything = np.flatnonzero(counted).tolist()
     by: dict[str, dict[str | int, Accuracy]] = {}
     for name, values in groups.items():
-        column = np.array(values, dtype=object)
-        present = sorted({value for value in column[counted] if value is not None}, key=_in_order)
-        if present:
+        places: dict[str | int, list[int]] = {}
+        for i in everything:
+            value = values[i]
+            if value is not None:
+                places.setdefault(value, []).append(i)
+        if places:
             # Within one number the baseline knows the answer.
-            by[name] = {value: accuracy(column == value, with_majority=name != "number") for value in present}
+            by[name] = {
+                value: accuracy(places[value], with_majority=name != "number")
+                for value in sorted(places, key=_in_order)
+            }
     return ChoiceResult(
-        overall=accuracy(counted),
+        overall=accuracy(everything),
         groups=by,
         n_items=n,
         n_identical=int(same.sum()),
