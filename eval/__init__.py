@@ -1,14 +1,48 @@
-"""Perplexity and agreement of any language model, through `stack_lm.trace.SentenceModel`."""
+"""Perplexity, agreement and minimal pairs of any language model, through `stack_lm.trace.SentenceModel`."""
 
-from .agreement import AGREEMENT_FORMATS, AgreementItem, AgreementResult, evaluate_agreement, read_agreement
+from pathlib import Path
+
+from stack_lm.errors import InputError
+
+from .agreement import AgreementItem, evaluate_agreement
+from .agreement_formats import AGREEMENT_FORMATS, read_agreement
+from .choices import Accuracy, ChoiceResult, score_choices
+from .minimal_pairs import MinimalPair, evaluate_minimal_pairs
+from .pair_formats import PAIR_FORMATS, pair_files, read_minimal_pairs, split_words
 from .perplexity import Perplexity, evaluate_perplexity
+from .significance import McNemar, binomial_interval, mcnemar
 
 __all__ = [
     "AGREEMENT_FORMATS",
+    "PAIR_FORMATS",
+    "Accuracy",
     "AgreementItem",
-    "AgreementResult",
+    "ChoiceResult",
+    "McNemar",
+    "MinimalPair",
     "Perplexity",
+    "binomial_interval",
     "evaluate_agreement",
+    "evaluate_minimal_pairs",
     "evaluate_perplexity",
+    "mcnemar",
+    "metric_path",
+    "pair_files",
     "read_agreement",
+    "read_minimal_pairs",
+    "score_choices",
+    "split_words",
 ]
+
+
+def metric_path(name: str) -> str:
+    """Where a metric for `evaluate` is, such as `evaluate.load(metric_path("minimal_pairs"))`; no network is needed.
+
+    Raises:
+        InputError: if there is none of that name.
+    """
+    folder = Path(__file__).parent / "metrics"
+    names = sorted(path.name for path in folder.iterdir() if (path / f"{path.name}.py").is_file())
+    if name not in names:
+        raise InputError(f"metric must be one of {', '.join(names)}; got {name!r}")
+    return str(folder / name)

@@ -40,7 +40,7 @@ def add_command(
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, command=name)
     parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
     return parser
 

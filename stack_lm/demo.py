@@ -91,13 +91,7 @@ def _score_language_model(scorer: ModelScorer, options: argparse.Namespace) -> d
     agreement = evaluate_agreement(scorer, read_agreement("1", "generated"))
     return {
         "perplexity": dataclasses.asdict(evaluate_perplexity(scorer.trace([s.words for s in held]))),
-        "agreement": {
-            "accuracy": agreement.accuracy,
-            "by_attractors": agreement.by_attractors,
-            "by_number": agreement.by_number,
-            "n_by_attractors": agreement.n_by_attractors,
-            "majority": agreement.majority,
-        },
+        "agreement": agreement.record(),
     }
 
 
@@ -173,12 +167,12 @@ def _print(results: dict[str, Any], output: Path) -> None:
         list(parsing["f1"].items()),
         caption="one model of one seed: F1 swings by several points from epoch to epoch and seed to seed",
     )
-    bins = list(results["stack"]["agreement"]["by_attractors"])
+    bins = list(results["stack"]["agreement"]["by"]["attractors"])
     print_table(
         "agreement accuracy in %, by attractors",
-        ["model", "all", *map(str, bins), "always the more frequent number"],
+        ["model", "all", *bins, "always the more frequent number"],
         [
-            (name, a["accuracy"], *(a["by_attractors"][k] for k in bins), a["majority"])
+            (name, a["accuracy"], *(a["by"]["attractors"][k]["accuracy"] for k in bins), a["majority"])
             for name, a in ((name, result["agreement"]) for name, result in both.items())
         ],
     )

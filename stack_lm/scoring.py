@@ -1,33 +1,45 @@
-"""A model and its tokenizer as a `SentenceModel`: batching, and the alignment of tokens to words.
+"""A model and its tokenizer as a `SentenceModel`: batching, and computing what sentences share once.
 
 Any `AutoModelForCausalLM` with a fast tokenizer works; a stack RNN also gives the strengths of its memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from .configuration_stack_rnn import StackRNNConfig
+from .encoding import Encoding, SentenceEncoder
 from .errors import InputError
-from .tokenization import WordPreparation
+from .loading import load_pretrained
+from .memory import make_memory
+from .modeling_stack_rnn import StackRNNCache
 from .trace import Trace
 
 Progress = Callable[[int], None]
 
 
-class _Encoding(NamedTuple):
-    """A text's token ids; which word each belongs to (-1: none); and whether it is a special token at the end."""
+class _Scored(NamedTuple):
+    """Tokens whose log-probabilities are to be summed, from `start` on."""
 
     ids: list[int]
-    word_of: np.ndarray
-    n_end: int
+    start: int
+
+
+class _Tail(NamedTuple):
+    """What follows a prefix in a sequence: the sequence's group, its place there, the tokens, and `_Scored.start`."""
+
+    group: int
+    place: int
+    ids: list[int]
+    start: int
 
 
 class ModelScorer:
@@ -43,13 +55,11 @@ class ModelScorer:
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, batch_tokens: int = 2048) -> None:
-        if not tokenizer.is_fast:
-            raise InputError(f"{type(tokenizer).__name__} is not a fast tokenizer: it cannot align tokens to words")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.batch_tokens = batch_tokens
         self.has_memory = isinstance(model.config, StackRNNConfig) and model.config.memory != "none"
-        self._prepare = WordPreparation(tokenizer)
+        self._encoder = SentenceEncoder(tokenizer)
 
     @classmethod
     def from_pretrained(cls, path: str, *, device: str | None = None, batch_tokens: int = 2048) -> ModelScorer:
@@ -63,24 +73,7 @@ class ModelScorer:
         Raises:
             InputError: if it cannot be loaded.
         """
-        if Path(path).is_dir() and not (Path(path) / "config.json").is_file():
-            raise InputError(f"{path} is not a model directory: it has no config.json")
-        if Path(path).is_file():
-            raise InputError(f"{path} is a file; a model is a directory with config.json and model.safetensors")
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(path)
-            loaded: Any = AutoModelForCausalLM.from_pretrained(path, output_loading_info=True)
-        except Exception as error:  # many kinds: of the hub, of safetensors, of json, ValueErrors of configurations
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"cannot load a language model from {path}: {reason[:300]}") from error
-        model, report = loaded
-        if report["missing_keys"]:
-            missing = sorted(report["missing_keys"])
-            raise InputError(f"{path} is no complete language model: its weights lack {', '.join(missing[:3])}")
-        try:
-            model = model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        except (RuntimeError, AssertionError) as error:
-            raise InputError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from error
+        model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device)
         return cls(model, tokenizer, batch_tokens=batch_tokens)
 
     @property
@@ -89,21 +82,35 @@ class ModelScorer:
         (Merrill et al. 2019, section 5).
 
         Raises:
-            InputError: if the model has no memory, or fixes both strengths.
+            InputError: if the model has no memory, one of another kind, or fixes both strengths.
         """
         config = self.model.config
         if not self.has_memory:
             memory = getattr(config, "memory", None)
             what = f"a {type(config).__name__}" if memory is None else f"memory={memory!r}"
             raise InputError(f"the model has no memory ({what}), so it has no push or pop strengths to parse with")
+        if {"push_strength", "pop_strength"} - {field.name for field in make_memory(config).actions}:
+            raise InputError(
+                f"memory={config.memory!r} has no one push and pop strength that distances could come from"
+            )
         free = [name for name in ("push", "pop") if isinstance(getattr(config, f"{name}_control"), str)]
         if not free:
             raise InputError("the model's push and pop strengths are both fixed: they say nothing about structure")
         return f"{free[0]}_strength"
 
+    @property
+    def predicts_first_word(self) -> bool:
+        """Whether the tokenizer begins sentences with a token of its own."""
+        return bool(self._encoder.begin)
+
+    @property
+    def is_word_level(self) -> bool:
+        """Whether words are what white space separates, so that text must come with its punctuation split off."""
+        return self._encoder.is_word_level
+
     def knows(self, text: str) -> bool:
         """Whether no token of a text is the unknown token."""
-        return self.tokenizer.unk_token_id not in self.tokenizer(text, add_special_tokens=False).input_ids
+        return self._encoder.knows(text)
 
     @torch.inference_mode()
     def trace(
@@ -125,7 +132,8 @@ class ModelScorer:
         Raises:
             InputError: for a sentence without words, or a word that the tokenizer makes no token of.
         """
-        encodings = self._encode(sentences, tags)
+        encodings = list(self._encoder.encode(sentences, tags))
+        self._check_lengths(len(encoding.ids) for encoding in encodings)
         traces: list[Trace | None] = [None] * len(sentences)
         for batch, ids in self._batches([encoding.ids for encoding in encodings]):
             outputs = self._run(ids, head=logprobs)
@@ -167,13 +175,17 @@ class ModelScorer:
             InputError: for a memory that does not keep one strength for each step, and as `trace`.
         """
         memory = getattr(self.model.config, "memory", "none")
-        (encoding,) = self._encode([words], None if tags is None else [tags])
+        (encoding,) = self._encoder.encode([words], None if tags is None else [tags])
         contents = np.zeros((len(words), len(words) + 1))
-        state = None
+        cell = self.model.base_model.cell if self.has_memory else None
+        state = cell.initial_state(1) if cell else None
         for step, (token, word) in enumerate(zip(encoding.ids, encoding.word_of, strict=True), start=1):
-            ids = torch.tensor([[token]], device=self.model.device)
-            state = self.model.base_model(ids, past_key_values=state, use_cache=True).past_key_values
-            strengths = getattr(state.state.memory, "strengths", None) if self.has_memory else None
+            strengths = None
+            if cell:
+                # The cell's own step: a scan would drop the dead elements of the state it is given.
+                embedded = self.model.get_input_embeddings()(torch.tensor([token], device=self.model.device))
+                _, _, state = cell.step(embedded, state)
+                strengths = getattr(state.memory, "strengths", None)
             if strengths is None or strengths.shape != (1, step):
                 raise InputError(
                     f"what is on the memory cannot be told for memory={memory!r}: it does not keep one strength for "
@@ -192,49 +204,114 @@ class ModelScorer:
     ) -> list[np.ndarray]:
         """Compare what may come next; see `SentenceModel.continuation_logprobs`.
 
-        Where all candidates are single tokens, the prefix runs through the model once for all of them.
+        What prefixes and candidates have in common runs through the model once.
         """
-        results = [np.full(len(words), np.nan) for words in candidates]
-        once: list[tuple[int, list[int], list[int]]] = []  # item, prefix, a token for each candidate
-        apart: list[tuple[int, int, list[int], int]] = []  # item, candidate, prefix and candidate, length of prefix
-        heads = [self._encode_prefix(prefix) for prefix in prefixes]
-        for item, (prefix, head) in enumerate(zip(prefixes, heads, strict=True)):
-            full = [self._encode_prefix([*prefix, candidate]) for candidate in candidates[item]]
-            if head and all(ids[:-1] == head for ids in full):
-                once.append((item, head, [ids[-1] for ids in full]))
-                continue
-            for number, ids in enumerate(full):
-                shared = next((k for k, (a, b) in enumerate(zip(head, ids, strict=False)) if a != b), len(head))
-                if shared:
-                    apart.append((item, number, ids, shared))
-        for batch, padded in self._batches([prefix for _, prefix, _ in once]):
-            lengths = torch.tensor([len(once[i][1]) for i in batch], device=self.model.device)
-            logits = self._run(padded, last=lengths).float()
-            scores = (logits - logits.logsumexp(-1, keepdim=True)).double().cpu().numpy()
-            for row, i in enumerate(batch):
-                item, _, tokens = once[i]
-                results[item][:] = scores[row, tokens]
-        for batch, padded in self._batches([full for _, _, full, _ in apart]):
-            token_scores = _next_token_logprobs(self._run(padded).logits, padded)
-            for row, i in enumerate(batch):
-                item, number, tokens, shared = apart[i]
-                results[item][number] = token_scores[row, shared : len(tokens)].sum()
+        full = [[*prefix, candidate] for prefix, some in zip(prefixes, candidates, strict=True) for candidate in some]
+        encoded = iter(self._encoder.encode_texts(full))
+        groups = []
+        for head, some in zip(self._encoder.encode_texts(prefixes), candidates, strict=True):
+            group = []
+            for _ in some:
+                ids = next(encoded)
+                # Subwords may be cut otherwise where a word follows: what is the same counts as the prefix.
+                group.append(_Scored(self._encoder.begin + ids, len(self._encoder.begin) + _common([head, ids])))
+            groups.append(group)
+        return self._sums(groups)
+
+    def sentence_logprobs(self, groups: Sequence[Sequence[Sequence[str]]]) -> list[np.ndarray]:
+        """Compare whole sentences; see `SentenceModel.sentence_logprobs`.
+
+        Without a token that begins sentences, the first token is given and not predicted.
+        """
+        begin, end = self._encoder.begin, self._encoder.end
+        encoded = iter(self._encoder.encode_texts([words for group in groups for words in group]))
+        start = len(begin) or 1
+        return self._sums([[_Scored(begin + next(encoded) + end, start) for _ in group] for group in groups])
+
+    @torch.inference_mode()
+    def _sums(self, groups: Sequence[Sequence[_Scored]]) -> list[np.ndarray]:
+        """For each group of sequences the sums of log-probabilities, in nats; NaN where nothing comes before.
+
+        Each distinct prefix that a group has in common runs through the model once, for all groups that have it; what
+        follows it continues from its state.
+        """
+        self._check_lengths(len(scored.ids) - 1 for group in groups for scored in group)
+        results = [np.full(len(group), np.nan) for group in groups]
+        tails: dict[tuple[int, ...], list[_Tail]] = {}
+        for g, group in enumerate(groups):
+            wanted = [(place, scored) for place, scored in enumerate(group) if 0 < scored.start < len(scored.ids)]
+            # The last token is only predicted, never read.
+            shared = _common([scored.ids[:-1] for _, scored in wanted]) if self._continues else 0
+            for place, (tokens, start) in wanted:
+                n = shared or len(tokens) - 1
+                tails.setdefault(tuple(tokens[:n]), []).append(_Tail(g, place, tokens[n:], start))
+        last_only: list[tuple[int, ...]] = []
+        by_length: dict[int, list[tuple[int, ...]]] = {}
+        for prefix, some in tails.items():
+            if all(len(tail.ids) == 1 and tail.start == len(prefix) for tail in some):
+                last_only.append(prefix)
+            else:
+                by_length.setdefault(len(prefix), []).append(prefix)
+        for batch, ids in self._batches(last_only):
+            lengths = torch.tensor([len(last_only[i]) for i in batch], device=ids.device)
+            logits = self._run(ids, last=lengths).float()
+            of_row = [(row, tail) for row, i in enumerate(batch) for tail in tails[last_only[i]]]
+            for (_, tail), score in zip(of_row, _first_logprobs(logits, of_row), strict=True):
+                results[tail.group][tail.place] = score
+        # A state is that after the last token, padding included, so only prefixes of one length share a batch.
+        for prefixes in by_length.values():
+            for batch, ids in self._batches(prefixes):
+                of_row = [(row, tail) for row, i in enumerate(batch) for tail in tails[prefixes[i]]]
+                for (_, tail), score in zip(of_row, self._continue(ids, of_row), strict=True):
+                    results[tail.group][tail.place] = score
         return results
 
-    def _batches(self, sequences: Sequence[list[int]]) -> Iterator[tuple[list[int], Tensor]]:
+    def _continue(self, prefixes: Tensor, tails: Sequence[tuple[int, _Tail]]) -> np.ndarray:
+        """Sums of log-probabilities of prefixes [B, T] and their tails, each with its row in the prefixes."""
+        outputs = self.model(prefixes, use_cache=self._continues)
+        inside = _next_token_logprobs(outputs.logits, prefixes)
+        sums = _first_logprobs(outputs.logits[:, -1].float(), tails)
+        n = prefixes.shape[1]
+        for i, (row, tail) in enumerate(tails):
+            # Where a group's sequences part before `start`, the first tokens of a tail are given.
+            sums[i] = (sums[i] if tail.start <= n else 0.0) + inside[row, tail.start :].sum()
+        longer = [i for i, (_, tail) in enumerate(tails) if len(tail.ids) > 1]
+        for batch, ids in self._batches([tails[i][1].ids for i in longer]):
+            state = outputs.past_key_values
+            state = state.clone() if isinstance(state, StackRNNCache) else copy.deepcopy(state)
+            state.reorder_cache(torch.tensor([tails[longer[i]][0] for i in batch], device=ids.device))
+            logits = self.model(ids[:, :-1], past_key_values=state, use_cache=True).logits
+            scores = _token_logprobs(logits, ids[:, 1:])
+            for row, i in enumerate(batch):
+                tail = tails[longer[i]][1]
+                skip = max(0, tail.start - n - 1)
+                sums[longer[i]] += scores[row, skip : len(tail.ids) - 1].sum()
+        return sums
+
+    @cached_property
+    def _continues(self) -> bool:
+        """Whether the model can go on from a state with several tokens at once, for several sequences."""
+        config = self.model.config
+        if isinstance(config, StackRNNConfig):
+            return True
+        if self.model._is_stateful:  # such as Mamba: after the first call, a token at a time
+            return False
+        probe = torch.zeros(1, 1, dtype=torch.int64, device=self.model.device)
+        return hasattr(getattr(self.model(probe, use_cache=True), "past_key_values", None), "reorder_cache")
+
+    def _check_lengths(self, lengths: Iterable[int]) -> None:
+        """Refuse what has more tokens than the model has positions."""
+        longest, most = max(lengths, default=0), getattr(self.model.config, "max_position_embeddings", None)
+        if most is not None and longest > most:
+            raise InputError(f"a sentence has {longest} tokens to read, but the model has positions for {most} only")
+
+    def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
         """Batches of sequences of like length: their indices, and their ids padded on the right [B, T]."""
-        order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
-        start = 0
-        while start < len(order):
-            stop = start + 1
-            while stop < len(order) and len(sequences[order[stop]]) * (stop + 1 - start) <= self.batch_tokens:
-                stop += 1
-            batch = order[start:stop]
+        for batch in length_batches([len(ids) for ids in sequences], self.batch_tokens):
             ids = np.zeros((len(batch), len(sequences[batch[-1]])), dtype=np.int64)
             for row, i in enumerate(batch):
                 ids[row, : len(sequences[i])] = sequences[i]
             yield batch, torch.from_numpy(ids).to(self.model.device)
-            start = stop
 
     def _run(self, ids: Tensor, *, head: bool = True, last: Tensor | None = None) -> Any:
         """The model's outputs; with `last` (lengths [B]) only the logits [B, V] at each sequence's last token."""
@@ -252,53 +329,10 @@ class ModelScorer:
             return outputs
         return outputs.logits[torch.arange(len(ids), device=ids.device), last - 1]
 
-    def _encode(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None) -> list[_Encoding]:
-        for i, words in enumerate(sentences, start=1):
-            if not words:
-                raise InputError(f"sentence {i} has no words")
-        every_tags = tags if tags is not None else [None] * len(sentences)
-        prepared = [self._prepare(*pair) for pair in zip(sentences, every_tags, strict=True)]
-        encodings: list[_Encoding] = []
-        for start in range(0, len(prepared), 1000):
-            block = prepared[start : start + 1000]
-            encoded = self.tokenizer(
-                [" ".join(words) for words in block],
-                return_offsets_mapping=True,
-                return_special_tokens_mask=True,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-            )
-            for words, ids, offsets, special in zip(
-                block, encoded.input_ids, encoded.offset_mapping, encoded.special_tokens_mask, strict=True
-            ):
-                word_of = _words_of_tokens(words, offsets)
-                outside = np.array([a == b for a, b in offsets], dtype=bool) & np.array(special, dtype=bool)
-                word_of[outside] = -1
-                inside = np.flatnonzero(~outside)
-                n_end = len(ids) - 1 - int(inside[-1]) if len(inside) else 0
-                missing = sorted(set(range(len(words))) - set(word_of.tolist()))
-                if missing:
-                    raise InputError(
-                        f"the tokenizer makes no token of the word {words[missing[0]]!r} in {' '.join(words)!r}"
-                    )
-                encodings.append(_Encoding(ids, word_of, n_end))
-        return encodings
-
-    def _encode_prefix(self, words: Sequence[str]) -> list[int]:
-        """Token ids of the beginning of a sentence: with the tokens that begin one, without those that end it."""
-        text = " ".join(self._prepare(words))
-        encoded = self.tokenizer(text, return_special_tokens_mask=True, return_offsets_mapping=True)
-        ids = list(encoded.input_ids)
-        pairs = list(zip(encoded.special_tokens_mask, encoded.offset_mapping, strict=True))
-        while ids and pairs[-1][0] and pairs[-1][1][0] == pairs[-1][1][1] and ids[-1] != self.tokenizer.bos_token_id:
-            ids.pop()
-            pairs.pop()
-        return ids
-
     def _align(
         self,
         words: Sequence[str],
-        encoding: _Encoding,
+        encoding: Encoding,
         scores: np.ndarray | None,
         signals: dict[str, np.ndarray],
         distributions: dict[str, np.ndarray],
@@ -325,21 +359,47 @@ class ModelScorer:
         return Trace(tuple(words), logprobs, n_tokens, unknown, end, *of_words)
 
 
+def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Indices of sequences in batches of like length, the shortest first.
+
+    Args:
+        lengths: of the sequences.
+        batch_tokens: most tokens in a batch, padding included; a longer sequence is a batch of its own.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= batch_tokens:
+            stop += 1
+        yield order[start:stop]
+        start = stop
+
+
+def _common(sequences: Sequence[list[int]]) -> int:
+    """How many tokens sequences begin with in common."""
+    if not sequences:
+        return 0
+    # What is between the least and the greatest begins as they do.
+    low, high = min(sequences), max(sequences)
+    return next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+
+
+def _token_logprobs(logits: Tensor, tokens: Tensor) -> np.ndarray:
+    """Log-probabilities of tokens [B, T] under the logits that predict them [B, T, V], in nats."""
+    logits = logits.float()
+    chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    return (chosen - logits.logsumexp(-1)).double().cpu().numpy()
+
+
 def _next_token_logprobs(logits: Tensor, ids: Tensor) -> np.ndarray:
     """Log-probability of each token given those before it [B, T], in nats; NaN for the first."""
-    logits = logits[:, :-1].float()
-    chosen = logits.gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
-    scores = (chosen - logits.logsumexp(-1)).double().cpu().numpy()
+    scores = _token_logprobs(logits[:, :-1], ids[:, 1:])
     return np.concatenate((np.full((len(scores), 1), np.nan), scores), axis=1)
 
 
-def _words_of_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The word that each token comes from, by its place in the words joined by spaces."""
-    lengths = np.array([len(word) + 1 for word in words])
-    starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
-    spaces = set((starts[1:] - 1).tolist())
-    # By its last character: in some tokenizers the space before a word is part of its first token. A token that is a
-    # space alone belongs to the word behind it.
-    places = [max(stop - 1, start) for start, stop in offsets]
-    places = [place + 1 if place in spaces else place for place in places]
-    return np.searchsorted(starts, places, side="right") - 1
+def _first_logprobs(logits: Tensor, tails: Sequence[tuple[int, _Tail]]) -> np.ndarray:
+    """Log-probability of each tail's first token, given its row in the logits [B, V]; in nats."""
+    rows = torch.tensor([row for row, _ in tails], device=logits.device)
+    tokens = torch.tensor([tail.ids[0] for _, tail in tails], device=logits.device)
+    return (logits[rows, tokens] - logits.logsumexp(-1)[rows]).double().cpu().numpy()

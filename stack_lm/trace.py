@@ -47,5 +47,13 @@ class SentenceModel(Protocol):
         """For each prefix (words) the log-probabilities of its candidates (one or more words each) as what comes next
         [number of candidates], in nats; NaN where the model cannot tell, as after no words at all."""
 
+    def sentence_logprobs(self, groups: Sequence[Sequence[Sequence[str]]]) -> list[np.ndarray]:
+        """For each group of sentences (words) their log-probabilities [number of sentences], in nats: of all that the
+        model predicts, which is what follows the first token unless `predicts_first_word`."""
+
+    @property
+    def predicts_first_word(self) -> bool:
+        """Whether the model gives a probability to the first word of a sentence."""
+
     def knows(self, text: str) -> bool:
         """Whether all words of a text are in the vocabulary."""

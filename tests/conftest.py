@@ -8,6 +8,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from stack_lm import StackRNNConfig
 
@@ -47,6 +49,18 @@ def tiny_config(**fields) -> StackRNNConfig:
         fields.setdefault("hidden_size", None)  # it decides its own
     sizes = {"vocab_size": 23, "embedding_size": 5, "hidden_size": 7, "memory_size": 3, "pad_token_id": 0}
     return StackRNNConfig(**(sizes | fields))
+
+
+def byte_level_tokenizer(**special):
+    """A byte-level BPE, as GPT-2's: a word's first token has the space before it."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=290, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<|end|>"]
+    )
+    tokenizer.train_from_iterator(["the dog that cats fear barks loudly near old bridges"] * 3, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", **special)
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,10 @@ LAYERS = [
     ["cli"],
     ["demo", "warmup"],
     ["parsing.commands", "eval.commands", "interpretation.commands"],
+    ["classification"],
+    ["classifier_scoring"],
     ["training", "scoring", "transduction"],
+    ["loading", "encoding"],
     ["modeling_per_step", "modeling_buffered"],
     ["modeling_stack_rnn"],
     ["memory_module"],
@@ -116,6 +119,7 @@ def test_import_is_light():
         "matplotlib",
         "rich",
         "evaluate",
+        "scipy",
         "pandas",
         "transformers.modeling_utils",
     }

@@ -156,6 +156,19 @@ def test_memories(load, capsys, monkeypatch):
     assert "RNNCell" in capsys.readouterr().out
 
 
+def test_agreement(load, capsys, tmp_path):
+    (tmp_path / "a.text").write_text("the dogs near the cat sleep . <eos>\na cat is . <eos>\n")
+    (tmp_path / "a.gold").write_text("5\tsleep\tsleeps\t1\n2\tis\tare\t0\n")
+    command = ["--data", str(tmp_path), "--format", "linzen-gulordava"]
+    assert load("agreement").main([*command, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["in batches"]["items_per_second"] > 0
+    assert result["one at a time"]["items_per_cpu_second"] > 0
+    assert load("agreement").main([*command, "--memory", "none"]) == 0
+    assert "times as many a second in batches" in capsys.readouterr().out
+    assert load("agreement").main(["--data", str(tmp_path / "none"), "--format", "linzen-gulordava"]) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["scan.py", "loss.py"])
 def test_a_quick_run_of_everything(tmp_path, script):

@@ -1,5 +1,6 @@
 """The command line, as a user types it."""
 
+import csv
 import json
 import re
 import subprocess
@@ -9,7 +10,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import REAL_DATA, needs_real_data
+from conftest import REAL_DATA, byte_level_tokenizer, needs_real_data
+from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
 from stack_lm import ModelScorer, __version__
 from stack_lm.cli import main
@@ -117,21 +119,96 @@ def test_parse_f1(capsys, models, treebank, tmp_path):
     assert before["systems"][0]["n_sentences"] < 40
 
 
+def write_agreement(directory):
+    (directory / "a.text").write_text("the dogs near the cat sleep . <eos>\nthe cat xyzzes <eos>\na cat is . <eos>\n")
+    (directory / "a.gold").write_text("5\tare\tis\t1\n2\txyzzes\txyzz\t0\n2\tis\tare\t0\n")
+    return ("--data", directory, "--format", "linzen-gulordava")
+
+
 def test_agreement(capsys, models, tmp_path):
-    (tmp_path / "a.text").write_text("the dogs near the cat sleep . <eos>\nthe cat xyzzes <eos>\n")
-    (tmp_path / "a.gold").write_text("5\tare\tis\t1\n2\txyzzes\txyzz\t0\n")
-    result = run_json(capsys, "agreement", models / "lstm", "--data", tmp_path, "--format", "linzen-gulordava")
-    assert result["accuracy"] in (0, 100)
-    assert result["by_attractors"] == {"1": result["accuracy"]}
-    assert (result["n"], result["n_skipped"], result["n_oov"], result["oov"]) == (1, 1, 1, "skip")
-    wrong = run_json(
-        capsys, "agreement", models / "lstm", "--data", tmp_path, "--format", "linzen-gulordava", "--oov", "wrong"
-    )
-    assert (wrong["n"], wrong["accuracy"]) == (2, result["accuracy"] / 2)
-    status, out, _ = run(capsys, "agreement", models / "stack", "--data", tmp_path, "--format", "linzen-gulordava")
+    data = write_agreement(tmp_path)
+    result = run_json(capsys, "agreement", models / "lstm", *data)
+    assert (result["n"], result["n_skipped"], result["n_oov"], result["oov"]) == (2, 1, 1, "skip")
+    assert result["accuracy"] in (0, 50, 100)
+    assert {k: v["n"] for k, v in result["by"]["attractors"].items()} == {"0": 1, "1": 1}
+    assert result["by"]["number"]["plural"]["n"] == 1
+    assert result["interval"][0] <= result["accuracy"] <= result["interval"][1]
+    wrong = run_json(capsys, "agreement", models / "lstm", *data, "--oov", "wrong")
+    assert (wrong["n"], wrong["accuracy"]) == (3, pytest.approx(result["accuracy"] * 2 / 3))
+    status, out, _ = run(capsys, "agreement", models / "stack", *data)
     assert status == 0
-    assert "1 attractors" in out
+    assert "attractors: 1" in out
     assert "out of vocabulary" in out
+
+
+def test_the_score_follows_from_the_table_of_items(capsys, models, tmp_path):
+    data = write_agreement(tmp_path)
+    table = tmp_path / "items.tsv"
+    result = run_json(capsys, "agreement", models / "lstm", *data, "--items", table)
+    rows = list(csv.DictReader(table.read_text().splitlines(), delimiter="\t"))
+    assert [row["prefix"] for row in rows] == ["the dogs near the cat", "the cat", "a cat"]
+    scored = [row for row in rows if row["outcome"] not in ("oov", "identical", "unpredicted")]
+    correct = [float(row["logprob_correct"]) > float(row["logprob_wrong"]) for row in scored]
+    assert 100 * sum(correct) / len(correct) == result["accuracy"]
+    # Another model's table stands for the model.
+    one = run_json(capsys, "agreement", models / "stack", *data, "--against", table)["against"]
+    two = run_json(capsys, "agreement", models / "stack", *data, "--against", models / "lstm")["against"]
+    assert {**one, "model": None} == {**two, "model": None}
+    assert one["n"] == 2
+    assert "McNemar against" in run(capsys, "agreement", models / "stack", *data, "--against", table)[1]
+    table.write_text(table.read_text().replace("a cat", "a dog"))
+    status, _, err = run(capsys, "agreement", models / "stack", *data, "--against", table)
+    assert (status, "line 4: another item: prefix is 'a dog', here 'a cat'" in err) == (2, True)
+
+
+def test_minimal_pairs(capsys, models, tmp_path):
+    lines = [{"good": f"the {a} sleeps.", "bad": f"the {a} sleep.", "construction": a} for a in ("dog", "cat")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "b.jsonl").write_text('{"good": 1}\n')
+    command = ("minimal-pairs", models / "stack", "--format", "pairs")
+    result = run_json(capsys, *command, "--data", tmp_path / "a.jsonl", "--items", tmp_path / "i.tsv")
+    assert (result["n"], result["words"], set(result["by"]["construction"])) == (2, "split", {"dog", "cat"})
+    assert "\tthe dog sleeps .\t" in (tmp_path / "i.tsv").read_text()
+    status, out, err = run(capsys, *command, "--data", tmp_path)
+    assert (status, out) == (2, "")
+    assert "b.jsonl, line 1: 'good' must be a sentence" in err
+    # What can be read is still scored, and the command fails.
+    status, out, err = run(capsys, *command, "--data", tmp_path, "--keep-going")
+    assert status == 2
+    assert "construction: dog" in out
+    assert "not everything could be scored: " in err
+    status, out, err = run(capsys, *command, "--data", tmp_path / "b.jsonl", "--keep-going")
+    assert (status, out) == (2, "")
+    status, _, err = run(capsys, *command, "--data", tmp_path / "a.jsonl", "--by", "size")
+    assert (status, "--by must name properties of the items, construction; got 'size'" in err) == (2, True)
+
+
+def small_model(kind, directory):
+    """A model of another architecture, with a byte-level tokenizer."""
+    tokenizer = byte_level_tokenizer()
+    if kind == "gpt2":
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=64))
+    else:
+        model = MambaForCausalLM(
+            MambaConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, state_size=4)
+        )
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "mamba"])
+def test_any_model(capsys, tmp_path, kind):
+    model = small_model(kind, tmp_path / "model")
+    data = tmp_path / "data"
+    data.mkdir()
+    result = run_json(capsys, "agreement", model, *write_agreement(data))
+    assert (result["n"], result["n_oov"]) == (3, 0)
+    (data / "p.jsonl").write_text('{"good": "the dog sleeps.", "bad": "the dog sleep."}\n')
+    pairs = run_json(capsys, "minimal-pairs", model, "--data", data, "--format", "pairs")
+    assert (pairs["n"], pairs["words"]) == (1, "given")
+    (data / "t.txt").write_text("the dog sleeps .\n")
+    assert run_json(capsys, "perplexity", model, "--data", data / "t.txt")["perplexity"] > 1
 
 
 def test_perplexity(capsys, models, tmp_path):
@@ -171,7 +248,7 @@ def test_version_and_help():
 
     assert shell("--version").stdout == f"stack-lm {__version__}\n"
     top = shell("--help").stdout
-    for command in ("demo", "parse", "parse-f1", "agreement", "perplexity"):
+    for command in ("demo", "parse", "parse-f1", "agreement", "minimal-pairs", "perplexity"):
         assert f"\n    {command}" in top
     assert "example:\n  stack-lm parse-f1" in shell("parse-f1", "--help").stdout
     wrong = shell("parse")
@@ -179,7 +256,7 @@ def test_version_and_help():
     assert "the following arguments are required: MODEL" in wrong.stderr
 
 
-@pytest.mark.parametrize("command", ["demo", "parse", "parse-f1", "agreement", "perplexity"])
+@pytest.mark.parametrize("command", ["demo", "parse", "parse-f1", "agreement", "minimal-pairs", "perplexity"])
 def test_every_command_shows_an_example(capsys, command):
     with pytest.raises(SystemExit) as exit_:
         main([command, "--help"])

@@ -100,9 +100,11 @@ def all_recipes():
 @pytest.mark.parametrize("path", all_recipes(), ids=lambda path: path.stem)
 def test_every_recipe_is_valid(path):
     import stack_lm
+    from stack_lm.classification import ClassifierConfig
     from stack_lm.training import RunConfig
 
-    config = build(RunConfig, read_yaml(path))
+    kind = ClassifierConfig if path.stem.startswith("numpred") else RunConfig
+    config = build(kind, read_yaml(path))
     config.check()
     (architecture,) = config.model.get("architectures", ["StackRNNForCausalLM"])
     getattr(stack_lm, architecture).config_class(vocab_size=10_000, **config.model)

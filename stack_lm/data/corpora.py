@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError
 from .text import Segmenter, read_lines, read_table, text_files
@@ -29,6 +29,8 @@ _HUB = {
     "wikitext": ("Salesforce/wikitext", "wikitext-103-raw-v1", "paragraphs"),
 }
 GENERATED_SENTENCES = 20_000
+
+Item = TypeVar("Item")
 
 
 class Sentence(NamedTuple):
@@ -158,11 +160,11 @@ def open_corpus(
     return _open_text(source, segmentation or "lines")
 
 
-def hold_out(sentences: Sequence[Sentence], held_out: float, seed: int) -> tuple[list[Sentence], list[Sentence]]:
+def hold_out(sentences: Sequence[Item], held_out: float, seed: int) -> tuple[list[Item], list[Item]]:
     """Split sentences at random into those to train on and those held out, both in their first order.
 
     Args:
-        sentences: all of them.
+        sentences: all of them, in whatever form.
         held_out: how many to hold out (an integer of 1 or more), or which share (below 1).
         seed: of the random choice; the same seed holds the same sentences out.
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from conftest import REAL_DATA, needs_real_data
 
+from stack_lm.data.text import read_table
 from stack_lm.errors import InputError
-from stack_lm.eval import AgreementItem, evaluate_agreement, read_agreement
-from stack_lm.eval.agreement import number_of, other_form
+from stack_lm.eval import AgreementItem, evaluate_agreement, read_agreement, score_choices
+from stack_lm.eval.agreement_formats import number_of, other_form
 
 
 class Oracle:
@@ -41,12 +42,14 @@ MODEL = Oracle({"is": -1.0, "are": -2.0, "run": -3.0, "runs": -3.0}, unknown=("f
 def test_skipping_out_of_vocabulary_items():
     result = evaluate_agreement(MODEL, ITEMS)
     assert result.accuracy == pytest.approx(100 / 3)
-    assert result.by_attractors == {0: 50, 1: 0}
-    assert result.n_by_attractors == {0: 2, 1: 1}
-    assert result.by_number == {"plural": 0, "singular": 100}
-    assert (result.n, result.n_skipped, result.n_ties) == (3, 3, 1)
-    assert (result.n_identical, result.n_oov, result.n_no_prefix) == (1, 1, 1)
-    assert result.majority == pytest.approx(200 / 3)
+    attractors = result.groups["attractors"]
+    assert {k: (a.accuracy, a.n, a.majority) for k, a in attractors.items()} == {0: (50, 2, 50), 1: (0, 1, 100)}
+    assert {k: a.accuracy for k, a in result.groups["number"].items()} == {"plural": 0, "singular": 100}
+    assert set(result.groups) == {"attractors", "number"}  # the items have no constructions
+    assert (result.n_items, result.n, result.n_skipped, result.n_ties) == (6, 3, 3, 1)
+    assert (result.n_identical, result.n_oov, result.n_unpredicted) == (1, 1, 1)
+    assert result.overall.majority == pytest.approx(200 / 3)
+    assert result.outcomes == ("correct", "wrong", "tie", "identical", "oov", "unpredicted")
     assert result.correct.tolist() == [1, 0, 0, -1, -1, -1]
     # The table of items lets anybody recompute the score.
     scored = result.correct >= 0
@@ -56,18 +59,21 @@ def test_skipping_out_of_vocabulary_items():
 def test_counting_out_of_vocabulary_items_as_wrong():
     result = evaluate_agreement(MODEL, ITEMS, oov="wrong")
     assert (result.accuracy, result.n, result.n_skipped, result.n_oov) == (25, 4, 2, 1)
-    assert result.by_attractors == {0: 50, 1: 0, 2: 0}
+    assert {k: a.accuracy for k, a in result.groups["attractors"].items()} == {0: 50, 1: 0, 2: 0}
 
 
 def test_progress_and_blocks():
     done = []
-    items = ITEMS[:2] * 1300
+    items = ITEMS[:2] * 5000
     result = evaluate_agreement(MODEL, items, progress=done.append)
-    assert (result.accuracy, done) == (50, [1000, 1000, 600])
+    assert (result.accuracy, done) == (50, [4000, 4000, 2000])
 
 
 def test_nothing_to_score():
-    with pytest.raises(InputError, match="none of the 2 agreement items can be scored: 1 have a form outside"):
+    with pytest.raises(
+        InputError,
+        match="none of the 2 items can be scored: 1 differ in a word outside the model's vocabulary, 1 do not differ",
+    ):
         evaluate_agreement(MODEL, ITEMS[3:5])
     with pytest.raises(InputError, match="oov must be one of skip, wrong; got 'ignore'"):
         evaluate_agreement(MODEL, ITEMS, oov="ignore")
@@ -103,7 +109,7 @@ def test_linzen_table(tmp_path):
     header = "sentence\tverb\tverb_pos\tsubj_index\tverb_index\tn_intervening\tn_diff_intervening"
     path.write_text(f"{header}\nthe keys to the cabinet are here\tare\tVBP\t2\t6\t1\t1\n")
     prefix = ("the", "keys", "to", "the", "cabinet")
-    assert read_agreement(str(path), "linzen") == [AgreementItem(prefix, "are", "is", 1, "plural")]
+    assert read_agreement(str(path), "linzen") == [AgreementItem(prefix, "are", "is", 1, "plural", distance=4)]
 
 
 def write_pair(directory, text, gold):
@@ -120,6 +126,95 @@ def test_linzen_by_gulordava(tmp_path):
     ]
     for source in (tmp_path, tmp_path / "set", tmp_path / "set.text", tmp_path / "set.gold"):
         assert read_agreement(str(source), "linzen-gulordava") == expected
+
+
+def test_number_prediction(tmp_path):
+    path = tmp_path / "numpred.test.2"
+    path.write_text("VBP\tbrands of NN , like NNP ,\nVBZ\ta girl raised by NNS\n")
+    assert read_agreement(str(path), "linzen-numpred") == [
+        AgreementItem(("brands", "of", "NN", ",", "like", "NNP", ","), "VBP", "VBZ", 2, "plural"),
+        AgreementItem(("a", "girl", "raised", "by", "NNS"), "VBZ", "VBP", 2, "singular"),
+    ]
+    other = path.rename(tmp_path / "numpred.val")
+    assert {item.n_attractors for item in read_agreement(str(other), "linzen-numpred")} == {None}
+    other.write_text("VBP\tthe dogs\nVBD\tthe dog\n")
+    with pytest.raises(InputError, match="numpred.val, line 2: a line is VBZ or VBP, a tab and the words .*'VBD"):
+        read_agreement(str(other), "linzen-numpred")
+
+
+GOLD = "L!P\t{}\t{}\t2\tVERB\tMood=Ind|Number={}|Tense=Pres\t{}\t{}\tbe\t9\tNOUN\tan original prefix\n"
+
+
+def write_gulordava(directory, table=True):
+    rows = [(1, 0, "Sing", "is", "are"), (1, 3, "Plur", "bark", "barks")]
+    write_pair(directory, "the town is old . <eos>\nsome dogs bark . <eos>\n", "".join(GOLD.format(*r) for r in rows))
+    if table:
+        header = "form\tclass\tn_attr\tlen_context\n"
+        forms = [(form, kind) for _, _, _, *pair in rows for form, kind in zip(pair, ("correct", "wrong"), strict=True)]
+        (directory / "set.tab").write_text(header + "".join(f"{form}\t{kind}\t1\t4\n" for form, kind in forms))
+    return directory
+
+
+def test_gulordava(tmp_path):
+    expected = [
+        AgreementItem(("the", "town"), "is", "are", 1, "singular", "original", 4),
+        AgreementItem(("some", "dogs"), "bark", "barks", 1, "plural", "nonce", 4),
+    ]
+    assert read_agreement(str(write_gulordava(tmp_path)), "gulordava") == expected
+    (tmp_path / "set.tab").unlink()
+    (first, _) = read_agreement(str(tmp_path), "gulordava")
+    assert (first.n_attractors, first.distance) == (None, None)
+
+
+def test_bad_gulordava_files(tmp_path):
+    write_gulordava(tmp_path)
+    table = (tmp_path / "set.tab").read_text()
+    for text, message in (
+        (table.replace("bark\tcorrect", "bar\tcorrect"), "item 2 is of the form 'bar', but .*line 2 is of 'bark'"),
+        (table.rsplit("\n", 3)[0] + "\n", "has 2 rows; two for each of 2 items"),
+        (table.replace("n_attr", "n"), "the header lacks the columns n_attr"),
+    ):
+        (tmp_path / "set.tab").write_text(text)
+        with pytest.raises(InputError, match=message):
+            read_agreement(str(tmp_path), "gulordava")
+    (tmp_path / "set.gold").write_text(GOLD.format(1, 0, "Dual", "is", "are") * 2)
+    with pytest.raises(InputError, match="the sixth column must have Number=Sing or Number=Plur"):
+        read_agreement(str(tmp_path), "gulordava")
+
+
+@needs_real_data
+def test_the_nonce_sentences_by_frequency():
+    """Published with the data: choosing the more frequent form scores 65.85 on the original sentences, 42.55 on the
+    nonce ones."""
+    directory = REAL_DATA / "agreement" / "gulordava"
+    items = read_agreement(str(directory), "gulordava")
+    assert Counter(item.construction for item in items) == {"original": 41, "nonce": 369}
+    assert Counter(item.n_attractors for item in items) == {0: 330, 1: 70, 2: 10}
+    frequencies = [int(row["freq"]) for _, row in read_table(directory / "generated.tab")]
+    pairs = np.log(np.maximum(np.array(frequencies).reshape(-1, 2), 1e-9))
+
+    class Frequency:
+        def knows(self, text):
+            return True
+
+        def continuation_logprobs(self, prefixes, candidates):
+            return list(pairs)
+
+    by = evaluate_agreement(Frequency(), items).groups["construction"]
+    assert round(by["original"].accuracy, 2) == 65.85
+    assert round(by["nonce"].accuracy, 2) == 42.55
+
+
+@needs_real_data
+@pytest.mark.parametrize(
+    ("name", "n", "majority"), [("val", 15772, 68.2), ("test.1", 52599, 58.2), ("test.2", 9380, 76.6)]
+)
+def test_number_prediction_majorities(name, n, majority):
+    """Docs of the data: always the more frequent number scores 68.2, 58.2 and 76.6."""
+    items = read_agreement(str(REAL_DATA / "agreement" / "linzen_numpred" / f"numpred.{name}"), "linzen-numpred")
+    result = score_choices(np.zeros((len(items), 2)), {"number": [item.number for item in items]})
+    assert (result.n, result.n_ties) == (n, n)
+    assert round(result.overall.majority, 1) == majority
 
 
 @needs_real_data
@@ -140,7 +235,7 @@ def test_generated_items():
     ("text", "gold", "message"),
     [
         ("a b\n", "1\tx\ty\t0\n1\tx\ty\t0\n", "set.text has 1 lines, but .*set.gold has 2"),
-        ("a b\n", "1\tx\ty\n", "set.gold, line 1: 3 columns"),
+        ("a b\n", "1\tx\ty\n", "set.gold, line 1: 3 columns; 4 are needed"),
         ("a b\n", "one\tx\ty\t0\n", "set.gold, line 1: not a whole number: 'one'"),
         ("a b\n", "7\tx\ty\t0\n", "set.gold, line 1: index 7 is outside a sentence of 2 words"),
         ("\n", "1\tx\ty\t0\n", "set.text is empty"),
@@ -152,7 +247,9 @@ def test_bad_pairs(tmp_path, text, gold, message):
 
 
 def test_bad_sources(tmp_path):
-    with pytest.raises(InputError, match="format must be one of linzen, linzen-gulordava, generated; got 'csv'"):
+    with pytest.raises(
+        InputError, match="format must be one of linzen, linzen-gulordava, linzen-numpred, gulordava, generated; got"
+    ):
         read_agreement("x", "csv")
     with pytest.raises(InputError, match=r"must have one .gold file; it has 0"):
         read_agreement(str(tmp_path), "linzen-gulordava")

@@ -1,0 +1,221 @@
+"""The files that agreement items come in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from stack_lm.data.text import read_lines, read_table
+from stack_lm.errors import InputError
+
+from .agreement import AgreementItem
+
+GENERATED_PER_BIN = 300
+_NUMBERS = {"VBZ": "singular", "VBP": "plural"}
+
+
+def number_of(form: str, other: str) -> str:
+    """The number of a present-tense verb form, or of was and were, seen beside its other form."""
+    if form.endswith("s") != other.endswith("s"):
+        return "singular" if form.endswith("s") else "plural"
+    return "singular" if len(form) > len(other) else "plural"  # discusses, discuss
+
+
+_IRREGULAR = {"is": "are", "was": "were", "has": "have", "does": "do", "goes": "go"}
+_OTHER_FORM = _IRREGULAR | {plural: singular for singular, plural in _IRREGULAR.items()}
+
+
+def other_form(verb: str, tag: str) -> str:
+    """The verb's form of the other number, by the rules of English spelling.
+
+    Args:
+        verb: a present-tense form, or was or were.
+        tag: "VBZ" if it is singular, "VBP" if plural.
+    """
+    if verb in _OTHER_FORM:
+        return _OTHER_FORM[verb]
+    if tag == "VBZ":
+        if verb.endswith("ies") and len(verb) > 4:
+            return verb[:-3] + "y"
+        return verb[:-2] if verb.endswith(("ches", "shes", "sses", "xes", "zzes")) else verb[:-1]
+    if verb.endswith(("ch", "sh", "ss", "x", "zz")):
+        return verb + "es"
+    return verb[:-1] + "ies" if verb.endswith("y") and verb[-2:-1] not in "aeiou" else verb + "s"
+
+
+def _read_linzen_tsv(source: str) -> list[AgreementItem]:
+    items = []
+    for number, row in read_table(source):
+        missing = {"sentence", "verb_pos", "verb_index", "n_diff_intervening"} - row.keys()
+        if missing:
+            raise InputError(f"{source}: the header lacks the columns {', '.join(sorted(missing))}")
+        words = row["sentence"].split()
+        place = _number(row["verb_index"], f"{source}, line {number}: verb_index") - 1
+        if not 0 <= place < len(words):
+            raise InputError(f"{source}, line {number}: verb_index {place + 1} is outside a sentence of {len(words)}")
+        attractors = _number(row["n_diff_intervening"], f"{source}, line {number}: n_diff_intervening")
+        tag = row["verb_pos"]
+        if tag not in _NUMBERS:
+            raise InputError(f"{source}, line {number}: verb_pos must be VBZ or VBP; got {tag!r}")
+        verb, distance = words[place], None
+        if row.get("subj_index"):
+            distance = place + 1 - _number(row["subj_index"], f"{source}, line {number}: subj_index")
+        items.append(
+            AgreementItem(
+                tuple(words[:place]), verb, other_form(verb, tag), attractors, _NUMBERS[tag], distance=distance
+            )
+        )
+    return items
+
+
+def _read_numpred(source: str) -> list[AgreementItem]:
+    # The test set comes in parts by the number of attractors: numpred.test.0 to numpred.test.5.
+    suffix = Path(source).suffix[1:]
+    attractors = int(suffix) if suffix.isdecimal() else None
+    items = []
+    for number, line in read_lines(source):
+        label, _, prefix = line.partition("\t")
+        if label not in _NUMBERS or not prefix.strip():
+            raise InputError(
+                f"{source}, line {number}: a line is VBZ or VBP, a tab and the words before the verb; got {line[:50]!r}"
+            )
+        other = "VBP" if label == "VBZ" else "VBZ"
+        items.append(AgreementItem(tuple(prefix.split()), label, other, attractors, _NUMBERS[label]))
+    return items
+
+
+def _read_linzen_gulordava(source: str) -> list[AgreementItem]:
+    items = []
+    for where, words, cells in _read_pair(source, 4, "index, correct form, wrong form and attractors"):
+        place = _place(cells[0], words, where)
+        correct, wrong = cells[1], cells[2]
+        attractors = _number(cells[3], where)
+        items.append(AgreementItem(tuple(words[:place]), correct, wrong, attractors, number_of(correct, wrong)))
+    return items
+
+
+def _read_gulordava(source: str) -> list[AgreementItem]:
+    rows = list(
+        _read_pair(source, 12, "pattern, construction, sentence, index, ..., correct and wrong form, ..., prefix")
+    )
+    # Attractors and distances are in another table, with a line for each of the two forms.
+    table = Path(f"{_stem(Path(source))}.tab")
+    details = [row for _, row in read_table(table)][::2] if table.is_file() else []
+    if details and len(details) != len(rows):
+        raise InputError(f"{table} has {2 * len(details)} rows; two for each of {len(rows)} items are needed")
+    items = []
+    for i, (where, words, cells) in enumerate(rows):
+        # NOTE: the prefix in the last column is that of the original sentence, also of nonce sentences.
+        place = _place(cells[3], words, where)
+        number = re.search(r"Number=(Sing|Plur)", cells[5])
+        if number is None:
+            raise InputError(f"{where}: the sixth column must have Number=Sing or Number=Plur; got {cells[5]!r}")
+        detail = details[i] if details else {}
+        missing = {"form", "n_attr", "len_context"} - detail.keys() if details else set()
+        if missing:
+            raise InputError(f"{table}: the header lacks the columns {', '.join(sorted(missing))}")
+        if detail and detail["form"] != cells[6]:
+            raise InputError(f"{table}: item {i + 1} is of the form {detail['form']!r}, but {where} is of {cells[6]!r}")
+        items.append(
+            AgreementItem(
+                tuple(words[:place]),
+                cells[6],
+                cells[7],
+                n_attractors=_number(detail["n_attr"], str(table)) if detail else None,
+                number="singular" if number[1] == "Sing" else "plural",
+                construction="original" if cells[2] == "0" else "nonce",
+                distance=_number(detail["len_context"], str(table)) if detail else None,
+            )
+        )
+    return items
+
+
+def _read_pair(source: str, n_columns: int, columns: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """The aligned lines of a .text and a .gold file: where they are, the sentence's words, and the columns."""
+    stem = _stem(Path(source))
+    text = list(read_lines(f"{stem}.text"))
+    gold = list(read_lines(f"{stem}.gold"))
+    if len(text) != len(gold):
+        raise InputError(f"{stem}.text has {len(text)} lines, but {stem}.gold has {len(gold)}")
+    for (number, sentence), (_, row) in zip(text, gold, strict=True):
+        where = f"{stem}.gold, line {number}"
+        cells = row.split("\t")
+        if len(cells) != n_columns:
+            raise InputError(f"{where}: {len(cells)} columns; {n_columns} are needed: {columns}")
+        yield where, sentence.split(), cells
+
+
+def _place(text: str, words: Sequence[str], where: str) -> int:
+    place = _number(text, where)
+    if not 0 <= place < len(words):
+        raise InputError(f"{where}: index {place} is outside a sentence of {len(words)} words")
+    return place
+
+
+def _stem(path: Path) -> str:
+    """The common path of a .text and a .gold file, from a directory, one of the files, or the path itself."""
+    if path.is_dir():
+        stems = sorted(str(file.with_suffix("")) for file in path.glob("*.gold"))
+        if len(stems) != 1:
+            raise InputError(f"the directory {path} must have one .gold file; it has {len(stems)}")
+        return stems[0]
+    return str(path.with_suffix("")) if path.suffix in (".text", ".gold", ".eval") else str(path)
+
+
+def _number(text: str, where: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"{where}: not a whole number: {text!r}") from None
+
+
+def _read_generated(source: str) -> list[AgreementItem]:
+    """Items from the built-in corpus: 300 for each number of attractors from 0 to 3. The source is a seed."""
+    import random
+
+    from stack_lm.data.generated import generate_sentence
+
+    rng = random.Random(_number(source, "--data of the format 'generated' is a seed"))
+    bins: dict[int, list[AgreementItem]] = {k: [] for k in range(4)}
+    while any(len(items) < GENERATED_PER_BIN for items in bins.values()):
+        sentence = generate_sentence(rng)
+        for item in sentence.agreement:
+            chosen = bins.get(item.n_attractors)
+            if chosen is not None and len(chosen) < GENERATED_PER_BIN:
+                prefix = sentence.words[: item.verb]
+                chosen.append(AgreementItem(prefix, item.correct, item.wrong, item.n_attractors, item.number))
+    return [item for items in bins.values() for item in items]
+
+
+# Readers by the format's name.
+AGREEMENT_FORMATS: dict[str, Callable[[str], list[AgreementItem]]] = {
+    "linzen": _read_linzen_tsv,
+    "linzen-gulordava": _read_linzen_gulordava,
+    "linzen-numpred": _read_numpred,
+    "gulordava": _read_gulordava,
+    "generated": _read_generated,
+}
+
+
+def read_agreement(source: str, format_name: str) -> list[AgreementItem]:
+    """Read agreement items.
+
+    Args:
+        source: a path, or for "generated" a seed.
+        format_name: "linzen" (the table of Linzen et al. 2016 with its 18 columns, `agr_50_mostcommon_10K.tsv`),
+            "linzen-gulordava" (the aligned files .text and .gold: the directory, one of them, or their path without
+            the ending), "linzen-numpred" (number prediction, for classifiers: VBZ or VBP, a tab, the words before the
+            verb; a name that ends in .k says that there are k attractors), "gulordava" (the nonce sentences of
+            Gulordava et al. 2018: .text and .gold as before, with attractors and distances from a .tab file beside
+            them), or "generated" (the built-in English).
+
+    Raises:
+        InputError: for an unknown format, and for a missing, empty or malformed file, by line.
+    """
+    if format_name not in AGREEMENT_FORMATS:
+        raise InputError(f"format must be one of {', '.join(AGREEMENT_FORMATS)}; got {format_name!r}")
+    items = AGREEMENT_FORMATS[format_name](source)
+    if not items:
+        raise InputError(f"{source} has no agreement items")
+    return items

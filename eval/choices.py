@@ -1,0 +1,206 @@
+"""Choices between a right and a wrong alternative: accuracies by group, with ties, baselines and intervals.
+
+Agreement and minimal pairs are both such choices; they differ in what is read and how a model is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from stack_lm.errors import InputError
+
+from .significance import binomial_interval
+
+OutOfVocabulary = Literal["skip", "wrong"]
+Outcome = Literal["correct", "wrong", "tie", "oov", "identical", "unpredicted"]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The share of correct choices, in percent.
+
+    Attributes:
+        accuracy: correct items among those scored.
+        low, high: its exact binomial interval of 95%.
+        n: items scored.
+        majority: accuracy of always choosing the number that is the more frequent one among these items; None where
+            items have no number.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    n: int
+    majority: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceResult:
+    """How a model chose, and the counts behind it.
+
+    Attributes:
+        overall: of all items that were scored.
+        groups: accuracies by a property of the items and its value, such as groups["attractors"][2].
+        n_items: all items, scored or not.
+        n_identical: items whose alternatives are the same; never scored.
+        n_unpredicted: items that the model gives no probability, such as a verb that begins a sentence; never scored.
+        n_oov: items whose alternatives differ in a word outside the vocabulary.
+        oov: what became of those: "skip" leaves them out, "wrong" counts them as not correct.
+        n_ties: items whose alternatives were equally probable; a tie is not correct.
+        properties: of each item, in order, what it can be grouped by: a value, or None.
+        outcomes: of each item, in order; "oov" whatever became of it.
+        logprobs: of each item's right and wrong alternative [items, 2], in nats; NaN where they were not computed.
+    """
+
+    overall: Accuracy
+    groups: dict[str, dict[str | int, Accuracy]]
+    n_items: int
+    n_identical: int
+    n_unpredicted: int
+    n_oov: int
+    oov: OutOfVocabulary
+    n_ties: int
+    properties: dict[str, Sequence[str | int | None]]
+    outcomes: tuple[Outcome, ...]
+    logprobs: np.ndarray
+
+    @property
+    def accuracy(self) -> float:
+        """Of all items that were scored, in percent."""
+        return self.overall.accuracy
+
+    @property
+    def n(self) -> int:
+        """Items scored."""
+        return self.overall.n
+
+    @property
+    def n_skipped(self) -> int:
+        """Items left out."""
+        return self.n_items - self.n
+
+    @property
+    def correct(self) -> np.ndarray:
+        """Of each item, in order: 1 correct, 0 not, -1 left out."""
+        return correct_codes(self.outcomes, self.oov)
+
+    def record(self) -> dict[str, Any]:
+        """The result without its items, for JSON."""
+
+        def of(accuracy: Accuracy) -> dict[str, Any]:
+            values: dict[str, Any] = {
+                "accuracy": accuracy.accuracy,
+                "interval": [accuracy.low, accuracy.high],
+                "n": accuracy.n,
+            }
+            return values if accuracy.majority is None else values | {"majority": accuracy.majority}
+
+        counts = ("n_items", "n_skipped", "n_identical", "n_unpredicted", "n_oov", "oov", "n_ties")
+        return (
+            of(self.overall)
+            | {name: getattr(self, name) for name in counts}
+            | {"by": {name: {str(k): of(v) for k, v in group.items()} for name, group in self.groups.items()}}
+        )
+
+
+def correct_codes(outcomes: Sequence[str], oov: OutOfVocabulary) -> np.ndarray:
+    """Of each outcome: 1 correct, 0 not, -1 left out.
+
+    Raises:
+        InputError: for what is no outcome.
+    """
+    codes = {"correct": 1, "wrong": 0, "tie": 0, "oov": 0 if oov == "wrong" else -1, "identical": -1, "unpredicted": -1}
+    for outcome in outcomes:
+        if outcome not in codes:
+            raise InputError(f"an outcome must be one of {', '.join(codes)}; got {outcome!r}")
+    return np.array([codes[outcome] for outcome in outcomes], dtype=np.int64)
+
+
+def score_choices(
+    logprobs: np.ndarray,
+    groups: Mapping[str, Sequence[str | int | None]],
+    *,
+    identical: Sequence[bool] | np.ndarray | None = None,
+    unknown: Sequence[bool] | np.ndarray | None = None,
+    oov: OutOfVocabulary = "skip",
+) -> ChoiceResult:
+    """Count choices: correct means that the right alternative is strictly more probable than the wrong one.
+
+    Args:
+        logprobs: of each item's right and wrong alternative [items, 2], in nats; NaN where the model gives none.
+        groups: properties of the items by name, each with a value for every item, or None for those that have none.
+            Of a property "number" the majority baselines are taken.
+        identical: whether an item's alternatives are the same; those are left out.
+        unknown: whether an item's alternatives differ in a word outside the vocabulary.
+        oov: what becomes of those: "skip" leaves them out, "wrong" counts them as not correct.
+
+    Raises:
+        InputError: if no item is left to score, or a property has not one value for each item.
+    """
+    if oov not in get_args(OutOfVocabulary):
+        raise InputError(f"oov must be one of {', '.join(get_args(OutOfVocabulary))}; got {oov!r}")
+    logprobs = np.asarray(logprobs, dtype=np.float64).reshape(-1, 2)
+    n = len(logprobs)
+    for name, values in groups.items():
+        if len(values) != n:
+            raise InputError(f"there are {n} items, but {len(values)} values of {name}")
+    same = np.zeros(n, dtype=bool) if identical is None else np.asarray(identical, dtype=bool)
+    rare = (np.zeros(n, dtype=bool) if unknown is None else np.asarray(unknown, dtype=bool)) & ~same
+    right, wrong = logprobs.T
+    predicted = ~np.isnan(logprobs).any(axis=1)
+    conditions = [same, rare, ~predicted, right > wrong, right == wrong]
+    outcomes = np.select(conditions, ["identical", "oov", "unpredicted", "correct", "tie"], default="wrong")
+    counted = ~same & (predicted | rare) & ~(rare & (oov == "skip"))
+    if not counted.any():
+        raise InputError(
+            f"none of the {n} items can be scored: {int(rare.sum())} differ in a word outside the model's vocabulary, "
+            f"{int(same.sum())} do not differ, {int((~predicted & ~same & ~rare).sum())} get no probability"
+        )
+    correct = outcomes == "correct"
+    numbers = groups.get("number")
+
+    def accuracy(among: list[int], *, with_majority: bool = True) -> Accuracy:
+        n_among, n_correct = len(among), int(correct[among].sum())
+        majority = None
+        if numbers is not None and with_majority:
+            counts = Counter(numbers[i] for i in among)
+            if None not in counts:
+                majority = 100 * max(counts.values()) / n_among
+        return Accuracy(100 * n_correct / n_among, *binomial_interval(n_correct, n_among), n_among, majority)
+
+    everything = np.flatnonzero(counted).tolist()
+    by: dict[str, dict[str | int, Accuracy]] = {}
+    for name, values in groups.items():
+        places: dict[str | int, list[int]] = {}
+        for i in everything:
+            value = values[i]
+            if value is not None:
+                places.setdefault(value, []).append(i)
+        if places:
+            # Within one number the baseline knows the answer.
+            by[name] = {
+                value: accuracy(places[value], with_majority=name != "number")
+                for value in sorted(places, key=_in_order)
+            }
+    return ChoiceResult(
+        overall=accuracy(everything),
+        groups=by,
+        n_items=n,
+        n_identical=int(same.sum()),
+        n_unpredicted=int((outcomes == "unpredicted").sum()),
+        n_oov=int(rare.sum()),
+        oov=oov,
+        n_ties=int((outcomes == "tie").sum()),
+        properties={name: values for name, values in groups.items() if any(value is not None for value in values)},
+        outcomes=tuple(outcomes.tolist()),
+        logprobs=logprobs,
+    )
+
+
+def _in_order(value: str | int) -> tuple[bool, int, str]:
+    return (isinstance(value, str), value if isinstance(value, int) else 0, str(value))

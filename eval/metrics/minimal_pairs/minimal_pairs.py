@@ -1,0 +1,64 @@
+"""The metric for `evaluate`: `evaluate.load(stack_lm.eval.metric_path("minimal_pairs"))`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import datasets
+import evaluate
+import numpy as np
+
+from stack_lm.eval import score_choices
+
+_DESCRIPTION = """\
+How often a language model gives the acceptable sentence of a minimal pair a higher probability than the unacceptable
+one (Marvin and Linzen 2018; Warstadt et al. 2020), by construction.
+"""
+
+_INPUTS = """\
+Args:
+    predictions: for each item the log-probabilities of the right and of the wrong alternative.
+    references: for each pair the name of its construction; "" where it has none.
+    oov: what becomes of items with a NaN: "skip" leaves them out, "wrong" counts them as not correct.
+Returns:
+    accuracy in percent with its exact interval, counts, and the same for each group, under "by".
+"""
+
+_CITATION = """\
+@article{warstadt2020blimp,
+    title = {{BLiMP}: The Benchmark of Linguistic Minimal Pairs for {English}},
+    author = {Warstadt, Alex and Parrish, Alicia and Liu, Haokun and Mohananey, Anhad and Peng, Wei and
+              Wang, Sheng-Fu and Bowman, Samuel R.},
+    journal = {Transactions of the Association for Computational Linguistics},
+    volume = {8},
+    pages = {377--392},
+    year = {2020}
+}
+"""
+
+
+class MinimalPairs(evaluate.Metric):
+    """Accuracy of choices between two sentences, by construction."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features(
+                {
+                    "predictions": datasets.Sequence(datasets.Value("float64")),
+                    "references": datasets.Value("string"),
+                }
+            ),
+        )
+
+    def _compute(self, predictions: Any, references: Any, oov: Any = "skip") -> dict[str, Any]:
+        logprobs = np.array([list(pair) for pair in predictions], dtype=np.float64)
+        if logprobs.ndim != 2 or logprobs.shape[1] != 2:
+            raise ValueError("each prediction must be two log-probabilities: of the right and of the wrong alternative")
+        unknown = np.isnan(logprobs).any(axis=1)
+        groups = {"construction": [name or None for name in references]}
+        record = score_choices(logprobs, groups, unknown=unknown, oov=oov).record()
+        # Which alternatives were the same, or could not be predicted, is not known here.
+        return {key: value for key, value in record.items() if key not in ("n_identical", "n_unpredicted")}

@@ -1,0 +1,91 @@
+"""Minimal pairs: does a model prefer the acceptable sentence to the unacceptable one?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stack_lm.trace import SentenceModel
+
+from .choices import ChoiceResult, OutOfVocabulary, score_choices
+
+# Pairs that a model is asked about at a time.
+BLOCK = 2000
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """An acceptable and an unacceptable sentence, or two ends of sentences.
+
+    Attributes:
+        good, bad: the words that are compared.
+        prefix_good, prefix_bad: the words before them, which are given. Without any, whole sentences are compared.
+        properties: what to group by, such as {"construction": "simple_agrmt", "distance": 5}.
+    """
+
+    good: tuple[str, ...]
+    bad: tuple[str, ...]
+    prefix_good: tuple[str, ...] = ()
+    prefix_bad: tuple[str, ...] = ()
+    properties: Mapping[str, str | int] = field(default_factory=dict)
+
+    @property
+    def differing_words(self) -> list[str]:
+        """The words that are on one side only, or more often there; none if the sides differ in their order alone."""
+        good, bad = Counter(self.prefix_good + self.good), Counter(self.prefix_bad + self.bad)
+        return [*(good - bad), *(bad - good)]
+
+    @property
+    def begins_differently(self) -> bool:
+        """Whether the sides differ in their first word."""
+        return (self.prefix_good + self.good)[:1] != (self.prefix_bad + self.bad)[:1]
+
+
+def evaluate_minimal_pairs(
+    model: SentenceModel,
+    pairs: Sequence[MinimalPair],
+    *,
+    oov: OutOfVocabulary = "skip",
+    groups: Mapping[str, Sequence[str | int | None]] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ChoiceResult:
+    """Score pairs: correct means that the good side's log-probability is strictly greater.
+
+    A sentence's log-probability is the sum over its tokens, with the end if the tokenizer marks it. If the tokenizer
+    does not mark beginnings, the first token is given; sides that begin differently are then compared by the rest.
+
+    Args:
+        model: a `SentenceModel`.
+        pairs: see `read_minimal_pairs`.
+        oov: what becomes of a pair whose sides differ in a word outside the model's vocabulary: "skip" leaves it out,
+            "wrong" counts it as not correct.
+        groups: further properties of the pairs to group by, beside their own.
+        progress: called with the number of pairs done, block by block.
+
+    Raises:
+        InputError: if no pair is left to score.
+    """
+    identical = np.array([p.good == p.bad and p.prefix_good == p.prefix_bad for p in pairs], dtype=bool)
+    differing = [pair.differing_words for pair in pairs]
+    known = {word: model.knows(word) for word in {word for words in differing for word in words}}
+    unknown = np.array([not all(known[word] for word in words) for words in differing], dtype=bool)
+    logprobs = np.full((len(pairs), 2), np.nan)
+    wanted = np.flatnonzero(~identical & ~unknown)
+    for start in range(0, len(wanted), BLOCK):
+        block = wanted[start : start + BLOCK]
+        whole = [i for i in block if not pairs[i].prefix_good and not pairs[i].prefix_bad]
+        if whole:
+            logprobs[whole] = model.sentence_logprobs([(pairs[i].good, pairs[i].bad) for i in whole])
+        ends = [i for i in block if pairs[i].prefix_good or pairs[i].prefix_bad]
+        if ends:
+            prefixes = [prefix for i in ends for prefix in (pairs[i].prefix_good, pairs[i].prefix_bad)]
+            words = [[" ".join(side)] for i in ends for side in (pairs[i].good, pairs[i].bad)]
+            logprobs[ends] = np.reshape(model.continuation_logprobs(prefixes, words), (-1, 2))
+        if progress is not None:
+            progress(len(block))
+    names = dict.fromkeys(name for pair in pairs for name in pair.properties)
+    properties = {name: [pair.properties.get(name) for pair in pairs] for name in names}
+    return score_choices(logprobs, properties | dict(groups or {}), identical=identical, unknown=unknown, oov=oov)

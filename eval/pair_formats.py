@@ -1,0 +1,196 @@
+"""The files that minimal pairs come in."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, NoReturn, get_args
+
+from nltk.tokenize import NLTKWordTokenizer
+
+from stack_lm.data.text import read_lines
+from stack_lm.errors import InputError
+
+from .minimal_pairs import MinimalPair
+
+Words = Literal["given", "split"]
+Method = Literal["sentence", "prefix"]
+ToWords = Callable[[str], tuple[str, ...]]
+
+# Sentences of the templates with a negative polarity item come in threes.
+_NPI = ("grammatical", "intrusive", "ungrammatical")
+_PAIR_KEYS = ("good", "bad", "prefix", "prefix_good", "prefix_bad")
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Words as in the Penn Treebank, by NLTK's tokenizer: punctuation and "n't" are words of their own."""
+    return tuple(NLTKWordTokenizer().tokenize(text))
+
+
+def _given_words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads dictionaries, lists, tuples and strings. A pickle can name any function to be called; none is."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise InputError(f"it wants to import {module}.{name}, which is refused: templates are plain lists of strings")
+
+
+def _read_marvin_linzen(path: Path, method: Method, words: ToWords) -> Iterator[MinimalPair]:
+    if method != "sentence":
+        raise InputError(f"the templates of Marvin and Linzen have no prefixes; method must be sentence, got {method}")
+    try:
+        with open(path, "rb") as file:
+            cases = _PlainUnpickler(file, encoding="utf-8").load()
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except Exception as error:  # a damaged pickle may fail in any way
+        raise InputError(f"{path} is not a pickle of templates: {str(error) or type(error).__name__}") from error
+    if not isinstance(cases, dict) or not all(isinstance(some, list) for some in cases.values()):
+        raise InputError(f"{path} must be a dictionary from cases to lists of sentences")
+    for case, some in cases.items():
+        for number, sentences in enumerate(some, start=1):
+            texts = sentences if isinstance(sentences, (tuple, list)) else ()
+            if len(texts) not in (2, 3) or not all(isinstance(text, str) and text.strip() for text in texts):
+                raise InputError(f"{path}, case {case!r}, item {number}: two or three sentences are needed")
+            properties = {"construction": path.stem, "case": str(case)}
+            if len(texts) == 2:
+                yield MinimalPair(words(texts[0]), words(texts[1]), properties=properties)
+                continue
+            for (better, good), (worse, bad) in combinations(zip(_NPI, texts, strict=True), 2):
+                compared = {"comparison": f"{better}, {worse}"}
+                yield MinimalPair(words(good), words(bad), properties=properties | compared)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in read_lines(path):
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{where}: not JSON ({error.msg})") from error
+        if not isinstance(row, dict):
+            raise InputError(f"{where}: a JSON object is needed; got {line[:60]!r}")
+        yield where, row
+
+
+def _read_blimp(path: Path, method: Method, words: ToWords) -> Iterator[MinimalPair]:
+    for where, row in _json_lines(path):
+        properties: dict[str, str | int] = {"construction": str(row.get("UID", path.stem))}
+        for name, key in (("phenomenon", "linguistics_term"), ("field", "field")):
+            if key in row:
+                properties[name] = str(row[key])
+        if isinstance(row.get("dependency_length"), int):
+            properties["distance"] = row["dependency_length"]
+
+        def text(key: str, row: dict[str, Any] = row, where: str = where) -> tuple[str, ...]:
+            return _text(row, key, where, words)
+
+        if method == "sentence":
+            yield MinimalPair(text("sentence_good"), text("sentence_bad"), properties=properties)
+        elif row.get("one_prefix_method"):
+            prefix = text("one_prefix_prefix")
+            good, bad = text("one_prefix_word_good"), text("one_prefix_word_bad")
+            yield MinimalPair(good, bad, prefix, prefix, properties)
+        elif row.get("two_prefix_method"):
+            # The sentences differ before the word that is compared, which is the same in both.
+            word = text("two_prefix_word")
+            yield MinimalPair(word, word, text("two_prefix_prefix_good"), text("two_prefix_prefix_bad"), properties)
+        else:
+            raise InputError(f"{where}: this pair can be compared by whole sentences only; use the method sentence")
+
+
+def _read_pairs(path: Path, method: Method, words: ToWords) -> Iterator[MinimalPair]:
+    for where, row in _json_lines(path):
+        good, bad = (_text(row, key, where, words) for key in ("good", "bad"))
+        sides = [
+            _text(row, key, where, words)
+            if key in row
+            else _text(row, "prefix", where, words)
+            if "prefix" in row
+            else ()
+            for key in ("prefix_good", "prefix_bad")
+        ]
+        if method == "prefix" and not any(sides):
+            raise InputError(f'{where}: the method prefix needs "prefix", or "prefix_good" and "prefix_bad"')
+        if method == "sentence":
+            good, bad, sides = sides[0] + good, sides[1] + bad, [(), ()]
+        properties = {
+            key: value for key, value in row.items() if key not in _PAIR_KEYS and isinstance(value, (str, int))
+        }
+        yield MinimalPair(good, bad, sides[0], sides[1], properties)
+
+
+def _text(row: dict[str, Any], key: str, where: str, words: ToWords) -> tuple[str, ...]:
+    value = row.get(key)
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return tuple(value)
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{where}: {key!r} must be a sentence or a list of words; got {value!r}")
+    return words(value)
+
+
+# Readers by the format's name, and how their files' names end.
+PAIR_FORMATS: dict[str, tuple[Callable[[Path, Method, ToWords], Iterator[MinimalPair]], str]] = {
+    "blimp": (_read_blimp, ".jsonl"),
+    "marvin-linzen": (_read_marvin_linzen, ".pickle"),
+    "pairs": (_read_pairs, ".jsonl"),
+}
+
+
+def pair_files(source: str, format_name: str) -> list[str]:
+    """The file itself, or a directory's files of a format, in order of their names.
+
+    Raises:
+        InputError: for an unknown format, or if there is no such file.
+    """
+    if format_name not in PAIR_FORMATS:
+        raise InputError(f"format must be one of {', '.join(PAIR_FORMATS)}; got {format_name!r}")
+    path, ending = Path(source), PAIR_FORMATS[format_name][1]
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    if not path.is_dir():
+        return [source]
+    files = sorted(str(file) for file in path.glob(f"*{ending}"))
+    if not files:
+        raise InputError(f"the directory {path} has no {ending} files")
+    return files
+
+
+def read_minimal_pairs(
+    source: str, format_name: str, *, method: Method = "sentence", words: Words = "given"
+) -> list[MinimalPair]:
+    """Read minimal pairs.
+
+    Args:
+        source: a file, or a directory of them.
+        format_name: "blimp" (Warstadt et al. 2020), "marvin-linzen" (the pickled templates of Marvin and Linzen 2018),
+            or "pairs": JSON lines with "good" and "bad", optionally "prefix" or "prefix_good" and "prefix_bad", and
+            whatever else to group by ("construction", "number", "attractors", "distance", ...).
+        method: what is compared. "sentence" takes whole sentences; "prefix" takes the words after given prefixes: one
+            prefix and two words, or, where the sentences differ earlier, two prefixes and one word.
+        words: "given" takes the words that white space separates, which is right for models that read raw text;
+            "split" splits punctuation and contractions off, as texts for word-level models have them.
+
+    Raises:
+        InputError: for an unknown name, for a missing or malformed file, by line, and for a pickle that imports
+            anything.
+    """
+    for name, value, allowed in (("method", method, get_args(Method)), ("words", words, get_args(Words))):
+        if value not in allowed:
+            raise InputError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+    to_words = split_words if words == "split" else _given_words
+    pairs = []
+    for file in pair_files(source, format_name):
+        some = list(PAIR_FORMATS[format_name][0](Path(file), method, to_words))
+        if not some:
+            raise InputError(f"{file} has no pairs")
+        pairs += some
+    return pairs

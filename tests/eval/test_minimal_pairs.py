@@ -1,0 +1,235 @@
+"""Minimal pairs: the rule, the formats, and pickles that must not run."""
+
+import json
+import pickle
+from collections import Counter
+
+import numpy as np
+import pytest
+from conftest import REAL_DATA, needs_real_data
+
+from stack_lm.errors import InputError
+from stack_lm.eval import MinimalPair, evaluate_minimal_pairs, pair_files, read_minimal_pairs, split_words
+
+
+class Lengths:
+    """A model that finds long words improbable, and predicts no first word."""
+
+    predicts_first_word = False
+
+    def __init__(self, unknown=()):
+        self.unknown = unknown
+
+    def knows(self, text):
+        return text not in self.unknown
+
+    def sentence_logprobs(self, groups):
+        return [np.array([-float(len("".join(words[1:]))) for words in group]) for group in groups]
+
+    def continuation_logprobs(self, prefixes, candidates):
+        return [
+            np.array([-float(len(text)) - len(prefix) / 10 for text in some])
+            for prefix, some in zip(prefixes, candidates, strict=True)
+        ]
+
+
+def pair(good, bad, before="", before_bad=None, **properties):
+    before_bad = before if before_bad is None else before_bad
+    return MinimalPair(*(tuple(text.split()) for text in (good, bad, before, before_bad)), properties)
+
+
+PAIRS = [
+    pair("a cat runs", "a cat running", construction="x", distance=1),  # right
+    pair("a cat running", "a cat runs", construction="x", distance=2),  # wrong
+    pair("a cat runs", "a dog runs", construction="y"),  # a tie
+    pair("a b", "a b", construction="y"),  # identical
+    pair("is", "are here", before="the keys", construction="z"),  # right
+    pair("run", "run", before="they", before_bad="a man", construction="z"),  # two prefixes, one word: right
+    pair("the end", "an zzz", construction="z"),  # unknown
+]
+
+
+def test_pairs():
+    result = evaluate_minimal_pairs(Lengths(unknown=("zzz",)), PAIRS)
+    assert result.outcomes == ("correct", "wrong", "tie", "identical", "correct", "correct", "oov")
+    assert (result.n, result.accuracy, result.overall.majority) == (5, 60, None)
+    assert {name: accuracy.n for name, accuracy in result.groups["construction"].items()} == {"x": 2, "y": 1, "z": 2}
+    assert set(result.groups["distance"]) == {1, 2}
+    wrong = evaluate_minimal_pairs(Lengths(unknown=("zzz",)), PAIRS, oov="wrong")
+    assert (wrong.n, wrong.accuracy, wrong.n_oov) == (6, 50, 1)
+    # A word that both sides have may be unknown: it does not tell them apart.
+    assert evaluate_minimal_pairs(Lengths(unknown=("cat",)), PAIRS[:2]).n_oov == 0
+
+
+def test_differing_words():
+    assert PAIRS[0].differing_words == ["runs", "running"]
+    assert pair("b a", "a b").differing_words == []
+    assert PAIRS[5].differing_words == ["they", "a", "man"]
+    assert [p.begins_differently for p in PAIRS[4:]] == [False, True, True]
+
+
+BLIMP = {
+    "sentence_good": "The dogs haven't barked.",
+    "sentence_bad": "The dogs hasn't barked.",
+    "field": "morphology",
+    "linguistics_term": "agreement",
+    "UID": "regular",
+    "one_prefix_method": True,
+    "two_prefix_method": False,
+    "one_prefix_prefix": "The dogs",
+    "one_prefix_word_good": "haven't",
+    "one_prefix_word_bad": "hasn't",
+    "dependency_length": 2,
+}
+TWO = {
+    **BLIMP,
+    "one_prefix_method": False,
+    "two_prefix_method": True,
+    "two_prefix_prefix_good": "The dogs",
+    "two_prefix_prefix_bad": "The dog",
+    "two_prefix_word": "bark",
+}
+
+
+def write_lines(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_blimp(tmp_path):
+    source = write_lines(tmp_path / "a.jsonl", BLIMP)
+    (given,) = read_minimal_pairs(source, "blimp")
+    assert given.good == ("The", "dogs", "haven't", "barked.")
+    assert given.properties == {
+        "construction": "regular", "phenomenon": "agreement", "field": "morphology", "distance": 2,
+    }  # fmt: skip
+    (split,) = read_minimal_pairs(source, "blimp", words="split")
+    assert split.good == split_words("The dogs haven't barked.") == ("The", "dogs", "have", "n't", "barked", ".")
+    (prefix,) = read_minimal_pairs(source, "blimp", method="prefix")
+    assert (prefix.prefix_good, prefix.prefix_bad) == (("The", "dogs"),) * 2
+    assert (prefix.good, prefix.bad) == (("haven't",), ("hasn't",))
+    (two,) = read_minimal_pairs(write_lines(tmp_path / "b.jsonl", TWO), "blimp", method="prefix")
+    assert (two.prefix_good, two.prefix_bad, two.good, two.bad) == (
+        ("The", "dogs"),
+        ("The", "dog"),
+        ("bark",),
+        ("bark",),
+    )
+    assert pair_files(str(tmp_path), "blimp") == [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
+    assert len(read_minimal_pairs(str(tmp_path), "blimp")) == 2
+    neither = write_lines(tmp_path / "c.jsonl", {**BLIMP, "one_prefix_method": False})
+    with pytest.raises(InputError, match="c.jsonl, line 1: this pair can be compared by whole sentences only"):
+        read_minimal_pairs(neither, "blimp", method="prefix")
+
+
+def test_json_lines_of_pairs(tmp_path):
+    rows = [
+        {"good": "a dog barks", "bad": ["a", "dog", "bark"], "number": "singular", "attractors": 0},
+        {"prefix": "the keys", "good": "are", "bad": "is", "weight": 0.5},
+    ]
+    first, second = read_minimal_pairs(write_lines(tmp_path / "p.jsonl", *rows), "pairs")
+    assert first.properties == {"number": "singular", "attractors": 0}
+    assert (second.good, second.bad, second.prefix_good) == (("the", "keys", "are"), ("the", "keys", "is"), ())
+    source = write_lines(tmp_path / "q.jsonl", rows[1])
+    (only,) = read_minimal_pairs(source, "pairs", method="prefix")
+    assert (only.prefix_good, only.good) == (("the", "keys"), ("are",))
+    with pytest.raises(InputError, match='p.jsonl, line 1: the method prefix needs "prefix"'):
+        read_minimal_pairs(str(tmp_path / "p.jsonl"), "pairs", method="prefix")
+
+
+def write_pickle(path, content, protocol=2):
+    path.write_bytes(pickle.dumps(content, protocol=protocol))
+    return str(path)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_templates(tmp_path, protocol):
+    cases = {
+        "sing": [("the author laughs", "the author laugh")],
+        "npi": [("no a ever", "most a no ever", "the a ever")],
+    }
+    pairs = read_minimal_pairs(write_pickle(tmp_path / "simple.pickle", cases, protocol), "marvin-linzen")
+    assert [p.properties.get("comparison") for p in pairs] == [
+        None, "grammatical, intrusive", "grammatical, ungrammatical", "intrusive, ungrammatical",
+    ]  # fmt: skip
+    assert pairs[0].properties == {"construction": "simple", "case": "sing"}
+    assert pairs[0].bad == ("the", "author", "laugh")
+    assert pairs[3].good == ("most", "a", "no", "ever")
+
+
+def test_a_pickle_that_imports_is_refused_and_does_not_run(tmp_path):
+    class Attack:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "written"), "w"))
+
+    for protocol in (0, 2, 4):
+        path = write_pickle(tmp_path / "evil.pickle", {"case": [("a b", "a c")], "x": Attack()}, protocol)
+        with pytest.raises(InputError, match=r"evil.pickle: it wants to import \w+.open, which is refused"):
+            read_minimal_pairs(path, "marvin-linzen")
+    assert not (tmp_path / "written").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"nonsense", "bad.pickle is not a pickle of templates"),
+        (b"", "bad.pickle is not a pickle of templates"),
+        (pickle.dumps([1]), "must be a dictionary from cases to lists of sentences"),
+        (pickle.dumps({"a": "b"}), "must be a dictionary from cases to lists of sentences"),
+        (pickle.dumps({"a": [("one",)]}), "case 'a', item 1: two or three sentences are needed"),
+        (pickle.dumps({"a": [("one", 2)]}), "case 'a', item 1: two or three sentences are needed"),
+        (pickle.dumps({}), "bad.pickle has no pairs"),
+    ],
+)
+def test_bad_templates(tmp_path, content, message):
+    path = tmp_path / "bad.pickle"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_minimal_pairs(str(path), "marvin-linzen")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "bad.jsonl, line 1: not JSON"),
+        ("[]", "line 1: a JSON object is needed"),
+        ('{"good": "a"}', "line 1: 'bad' must be a sentence or a list of words; got None"),
+        ('{"good": "a", "bad": []}', "'bad' must be a sentence"),
+        ("", "is empty"),
+    ],
+)
+def test_bad_lines(tmp_path, text, message):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_minimal_pairs(str(path), "pairs")
+
+
+def test_bad_names(tmp_path):
+    with pytest.raises(InputError, match="format must be one of blimp, marvin-linzen, pairs; got 'csv'"):
+        read_minimal_pairs("x", "csv")
+    with pytest.raises(InputError, match="method must be one of sentence, prefix; got 'verb'"):
+        read_minimal_pairs("x", "pairs", method="verb")
+    with pytest.raises(InputError, match="words must be one of given, split"):
+        read_minimal_pairs("x", "pairs", words="all")
+    with pytest.raises(InputError, match="has no .pickle files"):
+        pair_files(str(tmp_path), "marvin-linzen")
+    with pytest.raises(InputError, match="none does not exist"):
+        pair_files(str(tmp_path / "none"), "pairs")
+    with pytest.raises(InputError, match="templates of Marvin and Linzen have no prefixes"):
+        read_minimal_pairs(write_pickle(tmp_path / "a.pickle", {}), "marvin-linzen", method="prefix")
+
+
+@needs_real_data
+def test_the_real_files():
+    directory = REAL_DATA / "agreement"
+    pairs = read_minimal_pairs(str(directory / "marvin_linzen"), "marvin-linzen")
+    counts = Counter(pair.properties["construction"] for pair in pairs)
+    assert counts == {"obj_rel_across_anim": 11200, "simple_agrmt": 140}
+    assert all(len(pair.differing_words) == 2 for pair in pairs)
+    for method in ("sentence", "prefix"):
+        blimp = read_minimal_pairs(str(directory / "blimp"), "blimp", method=method)
+        assert Counter(pair.properties["construction"] for pair in blimp) == {
+            "distractor_agreement_relational_noun": 1000,
+            "regular_plural_subject_verb_agreement_1": 1000,
+        }
