@@ -104,6 +104,11 @@ class ChoiceResult:
         return (
             of(self.overall)
             | {name: getattr(self, name) for name in counts}
+            | {
+                # Accuracies alone, as tables show them; "by" has the rest.
+                f"by_{name}": {str(k): v.accuracy for k, v in group.items()}
+                for name, group in self.groups.items()
+            }
             | {"by": {name: {str(k): of(v) for k, v in group.items()} for name, group in self.groups.items()}}
         )
 

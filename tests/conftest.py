@@ -1,5 +1,6 @@
 """Shared fixtures. All tests run offline."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -8,6 +9,14 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 import torch
+
+# Triton decides when it is imported whether kernels are interpreted, which on a CPU is the only way to run them; and
+# transformers imports it.
+if not torch.cuda.is_available():
+    with pytest.MonkeyPatch.context() as _patch, contextlib.suppress(ImportError):
+        _patch.setenv("TRITON_INTERPRET", "1")
+        import triton  # noqa: F401
+
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 

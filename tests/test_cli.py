@@ -94,6 +94,7 @@ def test_parse_f1(capsys, models, treebank, tmp_path):
     command = ("parse-f1", models / "stack", "--treebank", treebank, "--convention", "prpn", "--baselines")
     result = run_json(capsys, *command)
     (system,) = result["systems"]
+    assert {key: result[key] for key in system} == system
     assert (result["convention"], system["n_sentences"]) == ("prpn", 40)
     assert 0 < system["f1"] < result["baselines"]["best binary trees"]["f1"]
     assert {"left", "right", "balanced", "random distances", "random merges"} <= set(result["baselines"])
@@ -131,6 +132,7 @@ def test_agreement(capsys, models, tmp_path):
     assert (result["n"], result["n_skipped"], result["n_oov"], result["oov"]) == (2, 1, 1, "skip")
     assert result["accuracy"] in (0, 50, 100)
     assert {k: v["n"] for k, v in result["by"]["attractors"].items()} == {"0": 1, "1": 1}
+    assert result["by_attractors"] == {k: v["accuracy"] for k, v in result["by"]["attractors"].items()}
     assert result["by"]["number"]["plural"]["n"] == 1
     assert result["interval"][0] <= result["accuracy"] <= result["interval"][1]
     wrong = run_json(capsys, "agreement", models / "lstm", *data, "--oov", "wrong")

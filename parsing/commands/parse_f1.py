@@ -179,7 +179,8 @@ def run_f1(options: argparse.Namespace) -> None:
     if options.baselines:
         result["baselines"] = _baselines([gold[i] for i in wanted], convention, options.decoder)
     if options.json:
-        print_json(result)
+        # The figures of the first system, which most often is the only one, also stand at the top.
+        print_json({"convention": result["convention"]} | result["systems"][0] | result)
     else:
         print_f1(result, convention)
     problems.finish()

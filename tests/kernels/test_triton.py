@@ -21,10 +21,10 @@ from stack_lm.memory import StackState
 
 ON_GPU = torch.cuda.is_available()
 INTERPRETED = not ON_GPU or os.environ.get("TRITON_INTERPRET") == "1"
-with pytest.MonkeyPatch.context() as patch:  # Triton looks at it when it is imported
+pytest.importorskip("triton", reason="triton is not installed")
+with pytest.MonkeyPatch.context() as patch:  # of these kernels it looks when they are imported; see also conftest.py
     if INTERPRETED:
         patch.setenv("TRITON_INTERPRET", "1")
-    pytest.importorskip("triton", reason="triton is not installed")
     from stack_lm.kernels import triton_graphs
 
 CONTROLLERS = ("linear", "rnn", "rnn_sigmoid", "gru", "lstm")
