@@ -12,6 +12,7 @@ that is loaded when it is first needed. Nothing about the backend is part of a m
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
@@ -105,8 +106,13 @@ def choose(
     return Choice("reference", f"{name} cannot run this: {reason}")
 
 
+@cache
+def _installed(name: str) -> bool:
+    return find_spec(name) is not None
+
+
 def _obstacle(name: str, cell: StackRNNCell, device: torch.device, dtype: torch.dtype, all_layers: bool) -> str | None:
-    if find_spec(name) is None:
+    if not _installed(name):
         return f"{name} is not installed (pip install {name})"
     if all_layers and cell.controller.num_layers > 1:
         return "it keeps the outputs of the last controller layer only, and those of all layers were asked for"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +19,8 @@ from ..controllers import ElmanController, GRUController, LinearController, LSTM
 from ..controls import ExpectedValue, Fixed
 from ..memory import NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState
 from .numba_cache import compiled_code
+
+from .numba_threads import available, run_parts
 
 with compiled_code():
     from . import numba_scan
@@ -72,35 +71,20 @@ class _Settings(NamedTuple):
     value_kind: int
 
 
-# Multiply-adds that keep a thread busy for about as long as it takes to wake it, 50 microseconds.
-_WORK_OF_A_THREAD = 5_000_000
-
-_pool: tuple[int, ThreadPoolExecutor] | None = None
+# Multiply-adds that keep a thread busy for much longer than it takes to wake it.
+_WORK_OF_A_THREAD = 3_000_000
 
 
-def _threads() -> ThreadPoolExecutor:
-    """Our own threads: the compiled code holds no lock. A forked process starts its own."""
-    global _pool
-    if _pool is None or _pool[0] != os.getpid():
-        _pool = (
-            os.getpid(),
-            ThreadPoolExecutor(max_workers=max(1, (os.cpu_count() or 1)), thread_name_prefix="stack-lm"),
-        )
-    return _pool[1]
+def _over_rows(run: Callable[[int, slice], Any], batch_size: int, parts: int) -> list[Any]:
+    """Share the rows of a batch out over threads.
 
+    Args:
+        run: given the number of a block and its rows.
 
-def _row_blocks(batch_size: int, parts: int) -> list[tuple[int, int]]:
-    """The rows of a batch in so many blocks."""
-    bounds = [batch_size * i // parts for i in range(parts + 1)]
-    return list(pairwise(bounds))
-
-
-def _over_rows(run: Callable[[slice], Any], batch_size: int, parts: int) -> list[Any]:
-    """Share the rows of a batch out over threads, this one among them; returns what `run` returns for each block."""
-    *others, last = (slice(*bounds) for bounds in _row_blocks(batch_size, parts))
-    futures = [_threads().submit(run, rows) for rows in others]
-    of_last = run(last)
-    return [*(future.result() for future in futures), of_last]
+    Returns:
+        What `run` returned for each block.
+    """
+    return run_parts(lambda i: run(i, slice(batch_size * i // parts, batch_size * (i + 1) // parts)), parts)
 
 
 _called: set[tuple[str, np.dtype]] = set()
@@ -282,7 +266,7 @@ class _Scan(torch.autograd.Function):
         stored = [np.empty((batch_size, n_last, depth), dtype), np.empty((batch_size, n_last), dtype)]
         stored[0][:, first], stored[1][:, first] = _array(values), _array(strengths)
 
-        def run(rows: slice) -> tuple[np.ndarray, ...]:
+        def run(block: int, rows: slice) -> tuple[np.ndarray, ...]:
             n = rows.stop - rows.start
             kept = (
                 np.empty((length, n, matrix_first.shape[0]), dtype),
@@ -305,7 +289,7 @@ class _Scan(torch.autograd.Function):
             return kept
 
         work = batch_size * length * (matrix_first.numel() + matrix_rest.numel() + weight_controls.numel())
-        parts = max(1, min(torch.get_num_threads(), batch_size, work // _WORK_OF_A_THREAD))
+        parts = max(1, min(available(), batch_size, work // _WORK_OF_A_THREAD))
         with _first_call("forward pass", dtype):
             kept_of_blocks = _over_rows(run, batch_size, parts)
         results = tuple(torch.from_numpy(array) for array in (outputs, *lasts, *stored))
@@ -334,13 +318,9 @@ class _Scan(torch.autograd.Function):
         grad_inputs = np.empty((batch_size, length, n_inputs), dtype)
         before = (ctx.active, ctx.drops, ctx.first_cell, _array(values))
         each = len(kept_of_all) // ctx.parts
-        kept_of = {
-            rows: [tensor.numpy() for tensor in kept_of_all[i * each : (i + 1) * each]]
-            for i, rows in enumerate(_row_blocks(batch_size, ctx.parts))
-        }
 
-        def run(rows: slice) -> tuple[np.ndarray, ...]:
-            kept = kept_of[rows.start, rows.stop]
+        def run(block: int, rows: slice) -> tuple[np.ndarray, ...]:
+            kept = [tensor.numpy() for tensor in kept_of_all[block * each :][:each]]
             own_weights = (
                 np.zeros((matrix_first.shape[0], kept[2].shape[3]), dtype),
                 np.zeros((len(matrix_rest), matrix_rest.shape[1], kept[2].shape[3]), dtype),

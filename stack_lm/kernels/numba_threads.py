@@ -1,0 +1,71 @@
+"""The rows of a batch over threads: torch's own.
+
+Compiled code holds no lock, so that any threads would do. But torch's go on looking for work for some milliseconds after
+each operation, each on its core, and others would have to wait for them. So the work is given to these: to the OpenMP
+library that torch has loaded. Where there is none, and in a forked process, which has lost these threads, it stays here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_REGION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_process = os.getpid()
+
+
+@cache
+def _openmp() -> Any:
+    """The function of torch's OpenMP library that runs one on all threads, or None."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or not torch.backends.openmp.is_available():
+        return None
+    names = {line.split(maxsplit=5)[-1] for line in maps.read_text().splitlines() if "omp" in line}
+    paths = [Path(name) for name in names if Path(name).name.startswith(("libgomp", "libiomp", "libomp"))]
+    # Others may have brought one of their own.
+    of_torch = Path(torch.__file__).parents[1]
+    for path in sorted(paths, key=lambda path: of_torch not in path.parents):
+        function = getattr(ctypes.CDLL(str(path)), "GOMP_parallel", None)  # LLVM's and Intel's have it too
+        if function is not None:
+            function.argtypes, function.restype = (_REGION, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None
+            return function
+    return None
+
+
+def available() -> int:
+    """How many threads there are to share work out to."""
+    return torch.get_num_threads() if os.getpid() == _process and _openmp() is not None else 1
+
+
+def run_parts(run: Callable[[int], Any], parts: int) -> list[Any]:
+    """Call `run(0)` .. `run(parts - 1)`, each on a thread if there are enough; returns what they return.
+
+    Raises:
+        BaseException: what the first of them that failed raised.
+    """
+    if parts == 1:
+        return [run(0)]
+    results: list[Any] = [None] * parts
+    errors: list[BaseException] = []
+    numbers = itertools.count()
+
+    def region(_: Any) -> None:
+        for part in numbers:  # a thread may come to more than one, if the library gave fewer threads
+            if part >= parts:
+                return
+            try:
+                results[part] = run(part)
+            except BaseException as error:  # not to be lost in a thread that is not Python's
+                errors.append(error)
+
+    _openmp()(_REGION(region), None, parts, 0)
+    if errors:
+        raise errors[0]
+    return results
