@@ -19,7 +19,6 @@ from ..controllers import ElmanController, GRUController, LinearController, LSTM
 from ..controls import ExpectedValue, Fixed
 from ..memory import NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState
 from .numba_cache import compiled_code
-
 from .numba_threads import available, run_parts
 
 with compiled_code():
@@ -285,7 +284,8 @@ class _Scan(torch.autograd.Function):
                 np.empty((n, 2), np.int64),
             )
             own = (part[rows] for part in (given, active, drops, *lasts, *stored, outputs))
-            numba_scan.forward(*settings, *weights, *own, *kept)
+            working = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+            numba_scan.forward(*settings, *weights, *own, *kept, *working)
             return kept
 
         work = batch_size * length * (matrix_first.numel() + matrix_rest.numel() + weight_controls.numel())
@@ -320,11 +320,24 @@ class _Scan(torch.autograd.Function):
         each = len(kept_of_all) // ctx.parts
 
         def run(block: int, rows: slice) -> tuple[np.ndarray, ...]:
+            n = rows.stop - rows.start
             kept = [tensor.numpy() for tensor in kept_of_all[block * each :][:each]]
+            gates, emitted, actions = kept[2], kept[5], kept[6]
+            widest = max(matrix_first.shape[0], matrix_rest.shape[1], size)
+            working = (
+                np.empty_like(gates),
+                np.zeros_like(emitted),
+                np.zeros((n, padded(widest, gates)), dtype),
+                np.zeros((n, size), dtype),
+                np.empty(actions.shape[2], dtype),
+                np.empty(values.shape[1], np.bool_),
+            )
+            # The living elements are worked in; one forward pass may be gone through backwards more than once.
+            kept[-3:] = (array.copy() for array in kept[-3:])
             own_weights = (
-                np.zeros((matrix_first.shape[0], kept[2].shape[3]), dtype),
-                np.zeros((len(matrix_rest), matrix_rest.shape[1], kept[2].shape[3]), dtype),
-                np.zeros((size, kept[5].shape[2]), dtype),
+                np.zeros((matrix_first.shape[0], gates.shape[3]), dtype),
+                np.zeros((len(matrix_rest), matrix_rest.shape[1], gates.shape[3]), dtype),
+                np.zeros((size, emitted.shape[2]), dtype),
                 np.zeros((len(matrix_rest) + 1, columns), dtype),
                 np.zeros(n_logits, dtype),
             )
@@ -338,6 +351,7 @@ class _Scan(torch.autograd.Function):
                 *kept,
                 *(part[rows] for part in (grad_outputs, *states, grad_inputs)),
                 *own_weights,
+                *working,
             )
             return own_weights
 

@@ -144,7 +144,7 @@ def padded(columns: int, like: Any) -> int:
     return (columns + width - 1) // width * width
 
 
-@njit(**COMPILE)
+@njit(**COMPILE | {"_nrt": True})  # it makes what it returns
 def pack(matrix: Any) -> Any:
     """A matrix [K, N] as panels [panels, K, width], filled up with zeros."""
     inner, columns = matrix.shape

@@ -16,7 +16,8 @@ from numba.extending import intrinsic, overload
 # How all kernels are compiled. Contraction to fused multiply-adds is welcome; reassociation is not, since it would undo
 # the rounding trick below. Python's own rules for division would put a branch into every loop.
 FAST = {"contract", "nsz"}
-COMPILE: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy"}
+# Without Numba's reference counts, which every view of an array would change twice. So nothing is allocated inside.
+COMPILE: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy", "_nrt": False}
 
 # exp(x) = 2^n exp(r) with |r| <= ln(2) / 2. The Taylor series of exp(r) - 1 is then exact to rounding after this many
 # terms.

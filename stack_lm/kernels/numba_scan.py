@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numba import njit
 
 from . import numba_stack
-from .numba_gemm import add_transposed_product, multiply_add, padded
+from .numba_gemm import add_transposed_product, multiply_add
 from .numba_math import COMPILE, exp, sigmoid, tanh
 
 LINEAR, ELMAN, GRU, LSTM = range(4)
@@ -309,6 +308,8 @@ def forward(
     line_index: Any,
     line_strength: Any,
     line_ends: Any,
+    logged: Any,
+    stepped: Any,
 ) -> None:
     """Run some sequences, R of them.
 
@@ -341,6 +342,7 @@ def forward(
         log_*: likewise, the log of pops: index and strength [R, N + 2 S / 3 T], and for each pop where it ends and
             whether an element was shortened or dropped [T, R, S / 3 (, 2)].
         line_*: likewise, the living elements at the end: index and strength [R, M], and their bounds [R, 2].
+        logged, stepped: zeros [R], to work in.
     """
     n_rows, length = outputs.shape[0], outputs.shape[1]
     n_layers, width, stride = biases.shape[0], biases.shape[1], gates.shape[3]
@@ -350,8 +352,6 @@ def forward(
     before_first = length * (n_ends - 1)
     behind_first = values.shape[1] - length
     masked = active.shape[1] > 0
-    logged = np.zeros(n_rows, np.int64)
-    stepped = np.zeros(n_rows, np.bool_)
     flat_first, flat_rest, flat_hidden = given_first.reshape(-1), given_rest.reshape(-1), hidden.reshape(-1)
     flat_gates, flat_emitted = gates.reshape(-1), emitted.reshape(-1)
     for row in range(n_rows):
@@ -486,6 +486,12 @@ def backward(
     grad_controls: Any,
     grad_biases: Any,
     grad_bias_controls: Any,
+    grad_gates: Any,
+    grad_logits: Any,
+    given: Any,
+    straight: Any,
+    grad_actions: Any,
+    living: Any,
 ) -> None:
     """Backwards through `forward`, whose arguments of the same names it was given or wrote.
 
@@ -499,6 +505,8 @@ def backward(
         grad_first, grad_rest, grad_controls: of the matrices in `forward`, their columns padded as in `gates` and
             `emitted`; added to.
         grad_biases, grad_bias_controls: [L, blocks * H] and [P]; added to.
+        grad_gates, grad_logits, given, straight, grad_actions, living: to work in: like `gates` and `emitted` (zeros),
+            [R, padded(largest of E + H + D and 2 H)], [R, H], [S], and M booleans. `line_*` are worked in, too.
     """
     n_rows, length = grad_outputs.shape[0], grad_outputs.shape[1]
     n_layers, width, stride = grad_biases.shape[0], grad_biases.shape[1], gates.shape[3]
@@ -508,19 +516,11 @@ def backward(
     behind_first, n_inputs = values.shape[1] - length, grad_inputs.shape[2]
     recurrent = given_first.shape[2] - n_inputs - grad_reading.shape[1]
     masked = active.shape[1] > 0
-    grad_gates, grad_logits = np.empty_like(gates), np.zeros_like(emitted)
-    given_stride = padded(max(given_first.shape[2], given_rest.shape[3], size), gates)
-    given = np.zeros((n_rows, given_stride), gates.dtype)
-    straight = np.zeros((n_rows, size), gates.dtype)
-    # Copies, so that one forward pass may be gone through backwards more than once.
-    all_index, all_strength, ends = line_index.copy(), line_strength.copy(), line_ends.copy()
-    grad_actions = np.empty(actions.shape[2], actions.dtype)
-    living = np.empty(grad_strengths.shape[1], np.bool_)
     flat_logits, flat_gates, flat_given = grad_logits.reshape(-1), grad_gates.reshape(-1), given.reshape(-1)
     for row in range(n_rows):
         living[:] = False
-        for i in range(ends[row, 0], ends[row, 1]):
-            living[all_index[row, i]] = True
+        for i in range(line_ends[row, 0], line_ends[row, 1]):
+            living[line_index[row, i]] = True
         for i in range(living.shape[0]):
             if not living[i]:
                 grad_strengths[row, i] = 0
@@ -530,7 +530,8 @@ def backward(
             if n_logits == 0 or (masked and not active[row, t]):
                 continue
             own, change = emitted[t, row], grad_logits[t, row]
-            index, strength, low, high = all_index[row], all_strength[row], ends[row, 0], ends[row, 1]
+            index, strength = line_index[row], line_strength[row]
+            low, high = line_ends[row, 0], line_ends[row, 1]
             for e in range(n_ends):
                 grad_actions[n_ends * READ + e] = numba_stack.read_backward(
                     actions[t, row, n_ends * READ + e],
@@ -567,7 +568,7 @@ def backward(
                     log_end[t, row, e],
                     grad_strengths[row],
                 )
-            ends[row, 0], ends[row, 1] = low, high
+            line_ends[row, 0], line_ends[row, 1] = low, high
             for which in range(3 * n_ends):
                 first, last = controls[which, 1], controls[which, 2]
                 emission = own[first:last]
@@ -576,7 +577,7 @@ def backward(
             _add(grad_bias_controls, change)
         _clear(flat_given)
         first = t * n_rows * logit_stride
-        multiply_add(flat_logits, first, logit_stride, n_rows, panels_controls, flat_given, 0, given_stride)
+        multiply_add(flat_logits, first, logit_stride, n_rows, panels_controls, flat_given, 0, given.shape[1])
         for row in range(n_rows):
             if not masked or active[row, t]:
                 _add(grad_hidden[row, n_layers - 1], grad_outputs[row, t])
@@ -604,7 +605,7 @@ def backward(
             _clear(flat_given)
             first = (layer * length + t) * n_rows * stride
             panels = panels_first if layer == 0 else panels_rest[layer - 1]
-            multiply_add(flat_gates, first, stride, n_rows, panels, flat_given, 0, given_stride)
+            multiply_add(flat_gates, first, stride, n_rows, panels, flat_given, 0, given.shape[1])
             for row in range(n_rows):
                 if layer == 0:
                     _copy(grad_inputs[row, t], given[row])

@@ -1,8 +1,9 @@
 """The rows of a batch over threads: torch's own.
 
-Compiled code holds no lock, so that any threads would do. But torch's go on looking for work for some milliseconds after
-each operation, each on its core, and others would have to wait for them. So the work is given to these: to the OpenMP
-library that torch has loaded. Where there is none, and in a forked process, which has lost these threads, it stays here.
+Compiled code holds no lock, so that any threads would do. But torch's go on looking for work for some milliseconds
+after each operation, each on its core, and others would have to wait for them. So the work is given to these: to the
+OpenMP library that torch has loaded. Where none can be found (Linux has one), and in a forked process, which
+has lost these threads, all work stays in the thread it is in.
 """
 
 from __future__ import annotations

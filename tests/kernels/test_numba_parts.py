@@ -5,11 +5,12 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from stack_lm.kernels import numba_gemm, numba_math
+from stack_lm.kernels import numba_gemm, numba_math, numba_threads
 
 
 def over(function):
@@ -73,6 +74,31 @@ def test_products_equal_numpys(rows, inner, columns, seed, dtype):
     a = generator.normal(size=(rows, max(inner, 1))).astype(dtype)
     numba_gemm.add_transposed_product(a, b, transposed)
     assert np.allclose(transposed, 1 + a.T @ b, atol=1e-4 if dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_parts_run_once_each_on_any_number_of_threads(parts):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert numba_threads.run_parts(lambda part: part * part, parts) == [part * part for part in range(parts)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_an_error_in_a_part_is_raised_here():
+    def run(part):
+        if part == 1:
+            raise ZeroDivisionError("in a part")
+        return part
+
+    with pytest.raises(ZeroDivisionError, match="in a part"):
+        numba_threads.run_parts(run, 3)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch's OpenMP library is looked for on Linux only")
+def test_torchs_threads_are_found():
+    assert numba_threads.available() == torch.get_num_threads()
 
 
 @pytest.mark.slow
