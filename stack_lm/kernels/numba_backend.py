@@ -72,6 +72,8 @@ class _Settings(NamedTuple):
 
 # Multiply-adds that keep a thread busy for much longer than it takes to wake it.
 _WORK_OF_A_THREAD = 3_000_000
+# Rows, of all steps, whose products with the gradients of the gates are taken at a time: as many as stay in the cache.
+_ROWS_OF_A_PRODUCT = 512
 
 
 def _over_rows(run: Callable[[int, slice], Any], batch_size: int, parts: int) -> list[Any]:
@@ -323,10 +325,11 @@ class _Scan(torch.autograd.Function):
             n = rows.stop - rows.start
             kept = [tensor.numpy() for tensor in kept_of_all[block * each :][:each]]
             gates, emitted, actions = kept[2], kept[5], kept[6]
+            steps = min(length, max(1, _ROWS_OF_A_PRODUCT // n))
             widest = max(matrix_first.shape[0], matrix_rest.shape[1], size)
             working = (
-                np.empty_like(gates),
-                np.zeros_like(emitted),
+                np.empty((len(gates), steps, *gates.shape[2:]), dtype),
+                np.zeros((steps, *emitted.shape[1:]), dtype),
                 np.zeros((n, padded(widest, gates)), dtype),
                 np.zeros((n, size), dtype),
                 np.empty(actions.shape[2], dtype),

@@ -2,7 +2,7 @@
 
 Each thread runs its own rows of the batch through all steps, so threads never wait for each other. A step is a product
 of `[x_t; h_{t-1}; r_{t-1}]` with the weights for each layer, a pointwise part, the controls and the stack. What a
-layer was given at each step is kept side by side, so that the gradient of its weights is one product at the end.
+layer was given at each step is kept side by side, so that the gradient of its weights is a product over many steps.
 
 A layer's gates are laid out in blocks of H: one for the linear and Elman controllers, (input, forget, cell, output) for
 an LSTM, and (reset, update, new from below, new from the state) for a GRU, whose last two are kept apart because the
@@ -506,6 +506,7 @@ def backward(
             `emitted`; added to.
         grad_biases, grad_bias_controls: [L, blocks * H] and [P]; added to.
         grad_gates, grad_logits, given, straight, grad_actions, living: to work in: like `gates` and `emitted` (zeros),
+            but for any number of steps, after which the gradients of the matrices are added to;
             [R, padded(largest of E + H + D and 2 H)], [R, H], [S], and M booleans. `line_*` are worked in, too.
     """
     n_rows, length = grad_outputs.shape[0], grad_outputs.shape[1]
@@ -516,6 +517,7 @@ def backward(
     behind_first, n_inputs = values.shape[1] - length, grad_inputs.shape[2]
     recurrent = given_first.shape[2] - n_inputs - grad_reading.shape[1]
     masked = active.shape[1] > 0
+    at_a_time = grad_logits.shape[0]
     flat_logits, flat_gates, flat_given = grad_logits.reshape(-1), grad_gates.reshape(-1), given.reshape(-1)
     for row in range(n_rows):
         living[:] = False
@@ -526,10 +528,12 @@ def backward(
                 grad_strengths[row, i] = 0
 
     for t in range(length - 1, -1, -1):
+        place = t % at_a_time
         for row in range(n_rows):
             if n_logits == 0 or (masked and not active[row, t]):
+                _clear(grad_logits[place, row])
                 continue
-            own, change = emitted[t, row], grad_logits[t, row]
+            own, change = emitted[t, row], grad_logits[place, row]
             index, strength = line_index[row], line_strength[row]
             low, high = line_ends[row, 0], line_ends[row, 1]
             for e in range(n_ends):
@@ -576,7 +580,7 @@ def backward(
                 _control_backward(controls[which, 0], emission, strength_then, grad_actions[which], change[first:last])
             _add(grad_bias_controls, change)
         _clear(flat_given)
-        first = t * n_rows * logit_stride
+        first = place * n_rows * logit_stride
         multiply_add(flat_logits, first, logit_stride, n_rows, panels_controls, flat_given, 0, given.shape[1])
         for row in range(n_rows):
             if not masked or active[row, t]:
@@ -585,9 +589,9 @@ def backward(
         for layer in range(n_layers - 1, -1, -1):
             before = n_inputs if layer == 0 else size  # where a layer's own state stands in what it was given
             for row in range(n_rows):
-                _clear(grad_gates[layer, t, row, width:])
+                _clear(grad_gates[layer, place, row, width:])
                 if masked and not active[row, t]:
-                    _clear(grad_gates[layer, t, row])
+                    _clear(grad_gates[layer, place, row])
                     continue
                 _copy(straight[row], grad_hidden[row, layer])
                 was_given = given_first[t, row] if layer == 0 else given_rest[layer - 1, t, row]
@@ -599,11 +603,11 @@ def backward(
                     was_given[before : before + recurrent],
                     straight[row],
                     grad_cell[row, layer],
-                    grad_gates[layer, t, row, :width],
+                    grad_gates[layer, place, row, :width],
                 )
-                _add(grad_biases[layer], grad_gates[layer, t, row])
+                _add(grad_biases[layer], grad_gates[layer, place, row])
             _clear(flat_given)
-            first = (layer * length + t) * n_rows * stride
+            first = (layer * at_a_time + place) * n_rows * stride
             panels = panels_first if layer == 0 else panels_rest[layer - 1]
             multiply_add(flat_gates, first, stride, n_rows, panels, flat_given, 0, given.shape[1])
             for row in range(n_rows):
@@ -620,9 +624,15 @@ def backward(
                 else:
                     _add(grad_hidden[row, layer - 1], given[row])
 
-    steps = length * n_rows
-    add_transposed_product(given_first.reshape(steps, -1), grad_gates[0].reshape(steps, stride), grad_first)
-    for layer in range(1, n_layers):
-        was_given = given_rest[layer - 1].reshape(steps, -1)
-        add_transposed_product(was_given, grad_gates[layer].reshape(steps, stride), grad_rest[layer - 1])
-    add_transposed_product(tops.reshape(steps, size), grad_logits.reshape(steps, logit_stride), grad_controls)
+        if place == 0:
+            last = min(t + at_a_time, length)
+            steps = (last - t) * n_rows
+            for layer in range(n_layers):
+                of_layer = grad_gates[layer, : last - t].reshape(steps, stride)
+                if layer == 0:
+                    add_transposed_product(given_first[t:last].reshape(steps, -1), of_layer, grad_first)
+                else:
+                    was_given = given_rest[layer - 1, t:last].reshape(steps, -1)
+                    add_transposed_product(was_given, of_layer, grad_rest[layer - 1])
+            of_logits = grad_logits[: last - t].reshape(steps, logit_stride)
+            add_transposed_product(tops[t:last].reshape(steps, size), of_logits, grad_controls)

@@ -9,7 +9,7 @@ from comparison import compare, leaves, make_cell, random_state
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack_lm.kernels import numba_threads
+from stack_lm.kernels import numba_backend, numba_threads
 
 CONTROLLERS = ("linear", "rnn", "gru", "lstm")
 MEMORIES = ("stack", "queue", "deque")
@@ -98,6 +98,14 @@ def test_sizes_beyond_one_tile_and_one_thread():
         check(cell, 30, 37, torch.float32, mask=some_mask(37, 30), tolerance=1e-5)
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 12])
+@pytest.mark.parametrize("controller", ["gru", "lstm"])
+def test_gradients_of_weights_are_added_up_piece_by_piece(controller, rows, monkeypatch):
+    monkeypatch.setattr(numba_backend, "_ROWS_OF_A_PRODUCT", rows)
+    cell = make_cell(controller=controller, num_layers=2, memory="deque")
+    check(cell, 11, 3, mask=some_mask(3, 11), state=random_state(cell, 3, torch.float64))
 
 
 @st.composite
