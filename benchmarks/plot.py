@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ def plot_ratios(axes: Axes, rows: Sequence[Row], column: str, label: str) -> Non
     """Time relative to the LSTM against another column."""
     places = range(len(rows))
     bars = axes.bar(places, [row["scan/lstm"] for row in rows], color=STYLES["scan"][1], width=0.6)
-    axes.bar_label(bars, fmt="%.2f", padding=2)
+    axes.bar_label(bars, fmt="%.2f", padding=2, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})
     axes.margins(y=0.12)
     axes.axhline(1, color="black", linewidth=1, linestyle=":")
     axes.set_xticks(places, [str(row[column]) for row in rows])
@@ -114,7 +115,7 @@ def plot(source: str, target: str) -> None:
     for i, name in enumerate(names):
         axes = figure.add_subplot(-(-len(names) // columns), columns, i + 1)
         PANELS[name](axes, tables[name]["rows"])
-        axes.set_title(tables[name]["title"], fontsize="small")
+        axes.set_title(textwrap.fill(tables[name]["title"], 44), fontsize="small")
         axes.spines[["top", "right"]].set_visible(False)
     with atomic_file(target) as path:
         try:

@@ -156,7 +156,12 @@ class StackRNNCell(nn.Module):
             _check_state(inputs, state)
             state = state._replace(memory=self.memory.compact(state.memory, inputs.shape[1]))
         backend, _ = kernels.choose(
-            self, inputs.device, inputs.dtype, has_mask=mask is not None, all_layers=output_layers
+            self,
+            inputs.device,
+            inputs.dtype,
+            has_mask=mask is not None,
+            all_layers=output_layers,
+            single_step=inputs.shape[1] == 1 and not torch.is_grad_enabled(),
         )
         if backend == "reference":
             return self._reference_scan(inputs, state, mask, output_actions, output_layers)

@@ -69,7 +69,13 @@ def check_name(name: str) -> str:
 
 
 def choose(
-    cell: StackRNNCell, device: torch.device, dtype: torch.dtype, *, has_mask: bool = False, all_layers: bool = False
+    cell: StackRNNCell,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    has_mask: bool = False,
+    all_layers: bool = False,
+    single_step: bool = False,
 ) -> Choice:
     """The backend for a cell: the one it is set to, or the environment names, or the fastest that can run.
 
@@ -77,6 +83,7 @@ def choose(
         device, dtype: of the inputs.
         has_mask: whether there is padding.
         all_layers: whether the outputs of every controller layer are wanted.
+        single_step: whether it is one step, without gradients, as in generation.
 
     Raises:
         ValueError: if a backend that was named cannot run.
@@ -96,6 +103,8 @@ def choose(
         return Choice(named, by)
     if not (cell.memory.actions or has_mask or all_layers or cell.controller.fused is None):
         return Choice("reference", f"without a memory it is torch's own {cell.controller.fused}")
+    if single_step:
+        return Choice("reference", "for a single step a compiled sequence is more to set up than to run")
     if device.type not in _FASTEST:
         ask = '; set_scan_backend("triton") has one that is new' if device.type == "cuda" else ""
         return Choice("reference", f"no compiled scan is the default on {device.type}{ask}")

@@ -51,6 +51,15 @@ def test_what_it_cannot_run_the_reference_runs_and_a_named_backend_refuses(field
     model(torch.ones(1, 2, dtype=torch.long))
 
 
+def test_single_steps_of_generation_are_the_references():
+    cell = make_model().model.cell
+    where = torch.device("cpu"), torch.float32
+    assert kernels.choose(cell, *where).name == "numba"
+    assert kernels.choose(cell, *where, single_step=True).name == "reference"
+    cell.scan_backend = "numba"
+    assert kernels.choose(cell, *where, single_step=True) == ("numba", "as set")
+
+
 def test_a_plain_lstm_is_torchs_own():
     assert explain_backend(make_model(memory="none")) == "reference: without a memory it is torch's own lstm"
 
