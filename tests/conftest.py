@@ -72,6 +72,16 @@ def byte_level_tokenizer(**special):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", **special)
 
 
+@pytest.fixture(scope="session")
+def evaluate_cache(tmp_path_factory):
+    """`evaluate` copies the modules that it loads; not to the user's cache, and to one place in a process."""
+    import evaluate
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)

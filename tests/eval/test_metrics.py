@@ -8,15 +8,8 @@ from stack_lm.errors import InputError
 from stack_lm.eval import metric_path
 
 evaluate = pytest.importorskip("evaluate")
+pytestmark = pytest.mark.usefixtures("evaluate_cache")
 PREDICTIONS = [[-1.0, -2.0], [-2.0, -1.0], [-3.0, -3.0], [math.nan, math.nan], [-5.0, -6.0]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory):
-    """`evaluate` copies the modules that it loads; not to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
-        yield
 
 
 def load(name, tmp_path):

@@ -22,7 +22,7 @@ PREDICTED = [
 
 
 @pytest.fixture(scope="module")
-def metric(tmp_path_factory):
+def metric(tmp_path_factory, evaluate_cache):
     return evaluate.load(str(FOLDER), cache_dir=str(tmp_path_factory.mktemp("cache")))
 
 
