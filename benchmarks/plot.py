@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 STYLES = {
     "lstm": ("nn.LSTM", "#000000", "o"),
     "scan": ("stack RNN", "#0072B2", "s"),
+    "scan_alone": ("stack RNN, measured alone", "#56b4e9", "D"),
     "reference": ("stack RNN, reference", "#D55E00", "^"),
 }
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
