@@ -18,7 +18,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="stack-lm",
         description="Stack RNN language models: parse with their push strengths, and score them.",
-        epilog="example:\n  stack-lm demo        trains a small model and shows all of it, in about three minutes",
+        epilog="example:\n  stack-lm demo        trains a small model and shows all of it, in a minute or two",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"stack-lm {__version__}")
