@@ -6,7 +6,7 @@ from stack_lm.errors import InputError
 
 from .agreement import AgreementItem, evaluate_agreement
 from .agreement_formats import AGREEMENT_FORMATS, read_agreement
-from .choices import Accuracy, ChoiceResult, score_choices
+from .choices import Accuracy, ChoiceResult, score_choices, score_pairs
 from .minimal_pairs import MinimalPair, evaluate_minimal_pairs
 from .pair_formats import PAIR_FORMATS, pair_files, read_minimal_pairs, split_words
 from .perplexity import Perplexity, evaluate_perplexity
@@ -31,6 +31,7 @@ __all__ = [
     "read_agreement",
     "read_minimal_pairs",
     "score_choices",
+    "score_pairs",
     "split_words",
 ]
 

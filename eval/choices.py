@@ -209,3 +209,27 @@ def score_choices(
 
 def _in_order(value: str | int) -> tuple[bool, int, str]:
     return (isinstance(value, str), value if isinstance(value, int) else 0, str(value))
+
+
+def score_pairs(
+    predictions: Any, groups: Mapping[str, Sequence[str | int | None]], oov: OutOfVocabulary
+) -> dict[str, Any]:
+    """Count choices of which only the log-probabilities are known, as the metrics for `evaluate` are given them.
+
+    Args:
+        predictions: of each item those of the right and of the wrong alternative; NaN where a word is unknown.
+        groups, oov: see `score_choices`.
+
+    Returns:
+        A `ChoiceResult.record`, without what cannot be known here: which alternatives were the same or unpredicted.
+
+    Raises:
+        ValueError: if predictions are no pairs.
+        InputError: as `score_choices`.
+    """
+    logprobs = np.array([list(pair) for pair in predictions], dtype=np.float64)
+    if logprobs.ndim != 2 or logprobs.shape[1] != 2:
+        raise ValueError("each prediction must be two log-probabilities: of the right and of the wrong alternative")
+    unknown = np.asarray(np.isnan(logprobs).any(axis=1))
+    record = score_choices(logprobs, groups, unknown=unknown, oov=oov).record()
+    return {key: value for key, value in record.items() if key not in ("n_identical", "n_unpredicted")}

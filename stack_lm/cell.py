@@ -125,8 +125,7 @@ class StackRNNCell(nn.Module):
             )
             memory = self.memory.hold(active, memory, state.memory)
             reading = torch.where(column, reading, state.reading)
-        emitted = {f.name: getattr(actions, f.name) for f in self.memory.actions if f.kind != "value"}
-        return outputs, emitted | distributions, CellState(controller, memory, reading)
+        return outputs, self.controls.report(actions, distributions), CellState(controller, memory, reading)
 
     def scan(
         self,
@@ -171,11 +170,9 @@ class StackRNNCell(nn.Module):
 
     def _actions_over(self, outputs: Tensor, state: CellState, mask: Tensor | None) -> Actions:
         """What the controller did at each step, from its outputs [B, T, H]."""
-        given, distributions = self.controls(outputs.flatten(0, 1))
-        emitted = {f.name: getattr(given, f.name) for f in self.memory.actions if f.kind != "value"} | distributions
-        actions = Actions({name: part.unflatten(0, outputs.shape[:2]) for name, part in emitted.items()})
-        actions = _blank(actions, mask)
-        return Actions(actions | self.memory.measure_over(state.memory, actions, mask))
+        told = self.controls.report(*self.controls(outputs.flatten(0, 1)))
+        actions = blank({name: part.unflatten(0, outputs.shape[:2]) for name, part in told.items()}, mask)
+        return Actions(actions | self.memory.measure_over(state.memory, actions))
 
     def _reference_scan(
         self, inputs: Tensor, state: CellState, mask: Tensor | None, output_actions: bool, output_layers: bool
@@ -202,17 +199,19 @@ class StackRNNCell(nn.Module):
         if mask is not None:
             stacked = tuple(layer.masked_fill(~mask.unsqueeze(-1), 0) for layer in stacked)
             measured = self.memory.measure(state.memory)
-            collected.update(_blank({name: part for name, part in collected.items() if name not in measured}, mask))
+            collected.update(blank({name: part for name, part in collected.items() if name not in measured}, mask))
         return Scan(stacked[-1], stacked if output_layers else None, collected, state)
 
 
-def _blank(actions: Mapping[str, Tensor], mask: Tensor | None) -> Actions:
-    """Actions [B, T, ...] with zeros at padding."""
+def blank(actions: Mapping[str, Tensor], mask: Tensor | None) -> dict[str, Tensor]:
+    """Actions with zeros where the mask, of their first dimensions, is False."""
     if mask is None:
-        return Actions(actions)
-    return Actions(
-        {name: part.masked_fill(~mask.view(*mask.shape, *[1] * (part.dim() - 2)), 0) for name, part in actions.items()}
-    )
+        return dict(actions)
+    padding = ~mask
+    return {
+        name: part.masked_fill(padding.view(*mask.shape, *[1] * (part.dim() - mask.dim())), 0)
+        for name, part in actions.items()
+    }
 
 
 def set_scan_backend(model: nn.Module, name: str) -> None:

@@ -246,3 +246,8 @@ class Controls(nn.Module):
             if distribution is not None:
                 distributions[field.name.replace("_strength", "_distribution")] = distribution
         return self.memory.action_type(**actions), distributions
+
+    def report(self, actions: Any, distributions: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What is told of emitted actions, by name: strengths, choices and distributions, not the values stored."""
+        told = {field.name: getattr(actions, field.name) for field in self.memory.actions if field.kind != "value"}
+        return told | dict(distributions)

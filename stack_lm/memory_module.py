@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .cell import Actions
+from .cell import Actions, blank
 from .configuration_stack_rnn import StackRNNConfig
 from .controls import Controls
 from .field_checks import FIELD_CHECKS
@@ -89,10 +89,8 @@ class MemoryModule(nn.Module):
             memory = self.memory.hold(active, memory, state.memory)
             reading = torch.where(active.unsqueeze(-1), reading, state.reading)
         self.memory.check_overflow(memory)
-        emitted = {f.name: getattr(actions, f.name) for f in self.memory.actions if f.kind != "value"} | distributions
-        if active is not None:
-            emitted = {k: v.masked_fill(~active.view(-1, *[1] * (v.dim() - 1)), 0) for k, v in emitted.items()}
-        return reading, MemoryState(memory, reading), Actions(emitted | self.memory.measure(memory))
+        told = blank(self.controls.report(actions, distributions), active)
+        return reading, MemoryState(memory, reading), Actions(told | self.memory.measure(memory))
 
     def scan(
         self, hidden: Tensor, mask: Tensor | None = None, state: MemoryState | None = None

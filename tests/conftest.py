@@ -1,6 +1,7 @@
 """Shared fixtures. All tests run offline."""
 
 import contextlib
+import json
 import os
 from pathlib import Path
 
@@ -70,6 +71,23 @@ def byte_level_tokenizer(**special):
     )
     tokenizer.train_from_iterator(["the dog that cats fear barks loudly near old bridges"] * 3, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", **special)
+
+
+def run(capsys, *arguments):
+    """Exit status, standard output and standard error of a command."""
+    from stack_lm.cli import main  # loads NLTK, which by now knows where its corpora are
+
+    capsys.readouterr()
+    status = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def run_json(capsys, *arguments):
+    status, out, err = run(capsys, *arguments, "--json")
+    assert status == 0, err
+    assert out.count("\n") == 1
+    return json.loads(out)
 
 
 @pytest.fixture(scope="session")

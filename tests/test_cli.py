@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import REAL_DATA, byte_level_tokenizer, needs_real_data
+from conftest import REAL_DATA, byte_level_tokenizer, needs_real_data, run, run_json
 from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
 from stack_lm import ModelScorer, __version__
@@ -43,21 +43,6 @@ def treebank(tmp_path_factory):
     trees = [" ".join(str(s.tree).split()) for s in generate_corpus(40, seed=8)]
     path.write_text("".join(f"( {tree} )\n" for tree in trees))
     return path
-
-
-def run(capsys, *arguments):
-    """Exit status, standard output and standard error of a command."""
-    capsys.readouterr()
-    status = main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
-def run_json(capsys, *arguments):
-    status, out, err = run(capsys, *arguments, "--json")
-    assert status == 0, err
-    assert out.count("\n") == 1
-    return json.loads(out)
 
 
 # --- each command, for machines and for people

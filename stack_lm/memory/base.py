@@ -124,7 +124,7 @@ class Memory(ABC):
         """What can be told of a state, by name, each [B]: reported beside the actions of the step."""
         return {}
 
-    def measure_over(self, state: Any, actions: Mapping[str, Tensor], mask: Tensor | None) -> dict[str, Tensor]:
+    def measure_over(self, state: Any, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`measure` after each step of a sequence, from the actions alone: [B, T] each.
 
         For memories that have a compiled scan, which keeps no states between the steps.
@@ -132,9 +132,8 @@ class Memory(ABC):
         Args:
             state: before the first step.
             actions: by name, [B, T]; zeros at padding.
-            mask: [B, T] bool, False at padding, or None.
         """
-        raise NotImplementedError(f"{type(self).__name__} tells nothing from its actions alone")
+        return {}
 
     def compact(self, state: Any, steps: int) -> Any:
         """A state that acts as this one does, perhaps smaller; the same one where gradients go to it.

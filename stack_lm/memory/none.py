@@ -51,6 +51,3 @@ class NoMemory(Memory):
 
     def hold(self, active: Tensor, new: NoState, old: NoState) -> NoState:
         return old
-
-    def measure_over(self, state: NoState, actions: Mapping[str, Tensor], mask: Tensor | None) -> dict[str, Tensor]:
-        return {}

@@ -163,7 +163,7 @@ class StrengthMemory(Memory):
         """`total_strength` [B]: the sum of all strengths in the memory, in elements."""
         return {"total_strength": state.strengths.sum(-1)}
 
-    def measure_over(self, state: StackState, actions: Mapping[str, Tensor], mask: Tensor | None) -> dict[str, Tensor]:
+    def measure_over(self, state: StackState, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`total_strength` [B, T]: a pop takes what it can, a push adds to it."""
         total = state.strengths.sum(-1)
         names = ("push_strength_top", "push_strength_bottom") if self.pushes_at_bottom else ("push_strength",)

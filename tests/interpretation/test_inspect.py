@@ -1,15 +1,13 @@
 """`stack-lm inspect` and `stack-lm strengths`, as a user types them."""
 
 import csv
-import json
 import re
 
 import numpy as np
 import pytest
-from conftest import tiny_config
+from conftest import run, run_json, tiny_config
 
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
-from stack_lm.cli import main
 from stack_lm.data import Sentence
 from stack_lm.data.generated import generate_corpus
 from stack_lm.parsing import read_treebank
@@ -40,21 +38,6 @@ def treebank(tmp_path_factory):
     trees = [" ".join(str(s.tree).split()) for s in generate_corpus(60, seed=8)]
     path.write_text("".join(f"( {tree} )\n" for tree in trees))
     return path
-
-
-def run(capsys, *arguments):
-    """Exit status, standard output and standard error of a command."""
-    capsys.readouterr()
-    status = main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
-def run_json(capsys, *arguments):
-    status, out, err = run(capsys, *arguments, "--json")
-    assert status == 0, err
-    assert out.count("\n") == 1
-    return json.loads(out)
 
 
 def test_inspect(capsys, models, tmp_path):

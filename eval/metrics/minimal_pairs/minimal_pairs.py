@@ -6,9 +6,8 @@ from typing import Any
 
 import datasets
 import evaluate
-import numpy as np
 
-from stack_lm.eval import score_choices
+from stack_lm.eval import score_pairs
 
 _DESCRIPTION = """\
 How often a language model gives the acceptable sentence of a minimal pair a higher probability than the unacceptable
@@ -54,11 +53,4 @@ class MinimalPairs(evaluate.Metric):
         )
 
     def _compute(self, predictions: Any, references: Any, oov: Any = "skip") -> dict[str, Any]:
-        logprobs = np.array([list(pair) for pair in predictions], dtype=np.float64)
-        if logprobs.ndim != 2 or logprobs.shape[1] != 2:
-            raise ValueError("each prediction must be two log-probabilities: of the right and of the wrong alternative")
-        unknown = np.isnan(logprobs).any(axis=1)
-        groups = {"construction": [name or None for name in references]}
-        record = score_choices(logprobs, groups, unknown=unknown, oov=oov).record()
-        # Which alternatives were the same, or could not be predicted, is not known here.
-        return {key: value for key, value in record.items() if key not in ("n_identical", "n_unpredicted")}
+        return score_pairs(predictions, {"construction": [name or None for name in references]}, oov)
