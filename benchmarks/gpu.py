@@ -22,7 +22,7 @@ from stack_lm import StackRNNConfig
 from stack_lm.cell import StackRNNCell
 from stack_lm.console import positive_int, print_json, print_note, print_table, run_command
 from stack_lm.errors import InputError
-from stack_lm.kernels import triton_backend
+from stack_lm.kernels.gpu import backend as triton_backend
 
 Run = Callable[[Tensor], Tensor]  # inputs [B, T, E] to outputs [B, T, H]
 GRAPHS = "STACK_LM_CUDA_GRAPHS"

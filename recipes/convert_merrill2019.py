@@ -21,7 +21,7 @@ from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceCla
 from stack_lm.atomic import atomic_directory
 from stack_lm.console import quiet_libraries, run_command
 from stack_lm.errors import InputError
-from stack_lm.state_dicts import load_state_dict, take
+from stack_lm.hub.state_dicts import load_state_dict, take
 from stack_lm.tokenization import word_tokenizer
 
 UNKNOWN, PADDING = "@@UNKNOWN@@", "@@PADDING@@"

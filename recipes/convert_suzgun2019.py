@@ -28,7 +28,7 @@ from stack_lm.atomic import atomic_directory
 from stack_lm.console import positive_int, print_json, progress, quiet_libraries, run_command
 from stack_lm.errors import InputError
 from stack_lm.field_checks import CHOICE_CONTROLS
-from stack_lm.state_dicts import load_state_dict, take
+from stack_lm.hub.state_dicts import load_state_dict, take
 from stack_lm.tokenization import word_tokenizer
 
 # The pairs of the released Dyck languages, in their order.

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown:
             raise InputError(f"unknown option {unknown[0]!r}; an override is written key.key=value")
         quiet_libraries()
-        from stack_lm.classification import ClassifierConfig, ClassifierTrainer
+        from stack_lm.training.number_prediction import ClassifierConfig, ClassifierTrainer
 
         values = read_yaml(Path(options.config))
         merge(values, parse_overrides([*options.overrides, *others]))

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown:
             raise InputError(f"unknown option {unknown[0]!r}; an override is written key.key=value")
         quiet_libraries()
-        from stack_lm.training import RunConfig, Trainer
+        from stack_lm.training.language_model import RunConfig, Trainer
 
         values = read_yaml(Path(options.config)) if options.config else {}
         merge(values, parse_overrides(overrides))

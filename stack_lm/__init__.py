@@ -16,19 +16,19 @@ from .configuration_stack_rnn import StackRNNConfig
 
 if TYPE_CHECKING:
     from .cell import StackRNNCell, explain_backend
-    from .memory_module import MemoryModule
+    from .memory.module import MemoryModule
     from .modeling_buffered import BufferedStackRNNForTransduction
-    from .modeling_per_step import StackRNNForKHotPrediction, StackRNNForTokenClassification
+    from .modeling_heads import StackRNNForKHotPrediction, StackRNNForTokenClassification
     from .modeling_stack_rnn import (
         StackRNNCache,
         StackRNNForCausalLM,
         StackRNNForSequenceClassification,
         StackRNNModel,
     )
-    from .scoring import ModelScorer
-    from .temperature import TemperatureSchedule
+    from .scoring.sentences import ModelScorer
     from .tokenization import train_word_tokenizer
     from .trace import SentenceModel, Trace
+    from .training.temperature import TemperatureSchedule
 
 __version__ = "0.1.0"
 
@@ -36,18 +36,18 @@ AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
 AutoConfig.register(BufferedStackRNNConfig.model_type, BufferedStackRNNConfig, exist_ok=True)
 
 _HOMES = {
-    "MemoryModule": "memory_module",
+    "MemoryModule": "memory.module",
     "BufferedStackRNNForTransduction": "modeling_buffered",
     "StackRNNCell": "cell",
     "StackRNNCache": "modeling_stack_rnn",
     "StackRNNForCausalLM": "modeling_stack_rnn",
-    "StackRNNForKHotPrediction": "modeling_per_step",
+    "StackRNNForKHotPrediction": "modeling_heads",
     "StackRNNForSequenceClassification": "modeling_stack_rnn",
-    "StackRNNForTokenClassification": "modeling_per_step",
+    "StackRNNForTokenClassification": "modeling_heads",
     "StackRNNModel": "modeling_stack_rnn",
-    "ModelScorer": "scoring",
+    "ModelScorer": "scoring.sentences",
     "SentenceModel": "trace",
-    "TemperatureSchedule": "temperature",
+    "TemperatureSchedule": "training.temperature",
     "Trace": "trace",
     "explain_backend": "cell",
     "train_word_tokenizer": "tokenization",

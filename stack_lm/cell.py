@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from . import kernels
 from .controllers import ControllerState, make_controller
 from .controls import Controls
+from .kernels import dispatch
 from .memory import make_memory, map_tensors
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class StackRNNCell(nn.Module):
         else:
             _check_state(inputs, state)
             state = state._replace(memory=self.memory.compact(state.memory, inputs.shape[1]))
-        backend, _ = kernels.choose(
+        backend, _ = dispatch.choose(
             self,
             inputs.device,
             inputs.dtype,
@@ -164,7 +164,7 @@ class StackRNNCell(nn.Module):
         )
         if backend == "reference":
             return self._reference_scan(inputs, state, mask, output_actions, output_layers)
-        outputs, last = kernels.load(backend).scan(self, inputs, state, mask)
+        outputs, last = dispatch.load(backend).scan(self, inputs, state, mask)
         actions = self._actions_over(outputs, state, mask) if output_actions else Actions()
         return Scan(outputs, (outputs,) if output_layers else None, actions, last)
 
@@ -220,7 +220,7 @@ def set_scan_backend(model: nn.Module, name: str) -> None:
     Raises:
         ValueError: for another name. Whether the backend can run is found out by the scan.
     """
-    kernels.check_name(name)
+    dispatch.check_name(name)
     for module in model.modules():
         if isinstance(module, StackRNNCell):
             module.scan_backend = name
@@ -236,7 +236,7 @@ def explain_backend(model: nn.Module) -> str:
     for module in model.modules():
         if isinstance(module, StackRNNCell):
             weight = next(module.parameters(), torch.empty(0))
-            name, reason = kernels.choose(module, weight.device, weight.dtype)
+            name, reason = dispatch.choose(module, weight.device, weight.dtype)
             lines[f"{name}: {reason}"] = None
     if not lines:
         raise ValueError(f"a {type(model).__name__} has no StackRNNCell, and so no scan")

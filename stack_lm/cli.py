@@ -6,11 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import __version__, demo, warmup
+from . import __version__
+from .commands import agreement, demo, inspect, minimal_pairs, parse, parse_f1, perplexity, strengths, warmup
 from .console import quiet_libraries, run_command
-from .eval import commands as eval_commands
-from .interpretation import commands as interpretation_commands
-from .parsing import commands as parsing_commands
+
+COMMANDS = (demo, parse, parse_f1, agreement, minimal_pairs, perplexity, warmup, inspect, strengths)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -23,11 +23,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"stack-lm {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    demo.add_commands(subparsers)
-    parsing_commands.add_commands(subparsers)
-    eval_commands.add_commands(subparsers)
-    warmup.add_commands(subparsers)
-    interpretation_commands.add_commands(subparsers)
+    for command in COMMANDS:
+        command.add(subparsers)
     return parser
 
 

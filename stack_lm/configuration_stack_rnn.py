@@ -151,7 +151,7 @@ class StackRNNConfig(PreTrainedConfig):
         # The Auto classes find a model by the class of its config, so registering the models when the first config
         # is made is early enough. It keeps `import stack_lm` from loading transformers' modelling code (1.2 s).
         import_module("stack_lm.modeling_stack_rnn")
-        import_module("stack_lm.modeling_per_step")
+        import_module("stack_lm.modeling_heads")
 
     def complete(self) -> None:
         """Decide the fields that were left open, and refuse values that do not go together.

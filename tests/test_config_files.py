@@ -100,8 +100,8 @@ def all_recipes():
 @pytest.mark.parametrize("path", all_recipes(), ids=lambda path: path.stem)
 def test_every_recipe_is_valid(path):
     import stack_lm
-    from stack_lm.classification import ClassifierConfig
-    from stack_lm.training import RunConfig
+    from stack_lm.training.language_model import RunConfig
+    from stack_lm.training.number_prediction import ClassifierConfig
 
     kind = ClassifierConfig if path.stem.startswith("numpred") else RunConfig
     config = build(kind, read_yaml(path))
@@ -114,7 +114,7 @@ def test_every_recipe_is_valid(path):
 
 
 def test_the_variants_of_the_paper_share_everything_else():
-    from stack_lm.training import RunConfig
+    from stack_lm.training.language_model import RunConfig
 
     for data in ("wikipedia", "brown", "linzen"):
         configs = [build(RunConfig, read_yaml(RECIPES / "merrill2019" / f"{data}_{v}.yaml")) for v in VARIANTS]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from stack_lm import BufferedStackRNNConfig, BufferedStackRNNForTransduction, StackRNNConfig, StackRNNForCausalLM
-from stack_lm.transduction import BufferedFormat, Transduction, evaluate_transduction
+from stack_lm.tasks.formats import BufferedFormat, Transduction, evaluate_transduction
 
 HAO = {
     "memory": "stack",

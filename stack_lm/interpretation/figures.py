@@ -11,8 +11,8 @@ import numpy as np
 
 from ..atomic import atomic_file
 from ..errors import InputError
-from ..plots import COLORS
 from ..trace import Trace
+from .plots import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,14 +4,15 @@ import json
 
 import pytest
 import torch
-from comparison import make_cell
 from conftest import tiny_config
+from kernels.comparison import make_cell
 
 import stack_lm
-from stack_lm import StackRNNForCausalLM, kernels
+from stack_lm import StackRNNForCausalLM
 from stack_lm.cell import explain_backend
 from stack_lm.cli import main
 from stack_lm.errors import InputError
+from stack_lm.kernels import dispatch as kernels
 from stack_lm.memory import StackState
 
 

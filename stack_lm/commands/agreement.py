@@ -1,0 +1,53 @@
+"""`stack-lm agreement`: subject-verb agreement, by attractors, number, construction and distance."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..console import Problems, Subparsers, add_command
+from ..errors import InputError
+from ..eval.agreement import AgreementItem, evaluate_agreement
+from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
+from .choices import ChoiceTask, add_choice_options, load_language_model, score_task
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add `stack-lm agreement`."""
+    parser = add_command(
+        subparsers,
+        "agreement",
+        run_agreement,
+        summary="score subject-verb agreement, by attractors, number, construction and distance",
+        example="stack-lm agreement runs/brown-u1 --data linzen_sentences/ --format linzen-gulordava --items items.tsv",
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", help="a model directory, or a model on the hub; for linzen-numpred, a classifier"
+    )
+    add_choice_options(parser, list(AGREEMENT_FORMATS), "files or directories; seeds for the format generated")
+
+
+def run_agreement(options: argparse.Namespace) -> None:
+    """Score agreement and print it."""
+    problems = Problems(options.keep_going)
+    if options.format not in AGREEMENT_FORMATS:
+        raise InputError(f"format must be one of {', '.join(AGREEMENT_FORMATS)}; got {options.format!r}")
+    items: list[AgreementItem] = []
+    files: list[str] = []
+    for source in options.data:
+        with problems.of(source):
+            some = read_agreement(source, options.format)
+            items += some
+            files += [source] * len(some)
+
+    def load(path: str) -> Any:
+        if options.format == "linzen-numpred":
+            from ..scoring.number_classifier import ClassifierScorer
+
+            return ClassifierScorer.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
+        return load_language_model(path, options)
+
+    def texts(item: AgreementItem) -> dict[str, str]:
+        return {"prefix": " ".join(item.prefix), "correct": item.correct, "wrong": item.wrong}
+
+    score_task(options, problems, ChoiceTask(items, files, evaluate_agreement, load, texts, ("correct", "wrong")))

@@ -1,0 +1,174 @@
+"""What `agreement` and `minimal-pairs` share: a model's choices by group, item by item, and against another model's."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+
+from ..console import (
+    Problems,
+    add_model_options,
+    print_json,
+    print_table,
+    progress,
+    write_table,
+)
+from ..data.text import read_table
+from ..errors import InputError
+from ..eval.choices import Accuracy, ChoiceResult, OutOfVocabulary, correct_codes
+from ..eval.significance import mcnemar
+
+# Longer groups are not shown unless asked for.
+SHOWN_VALUES = 20
+
+
+class ChoiceTask(NamedTuple):
+    """What the two commands differ in: the items and their files, how a model scores them, and their texts."""
+
+    items: Sequence[Any]
+    files: list[str]
+    evaluate: Callable[..., ChoiceResult]
+    load: Callable[[str], Any]
+    texts: Callable[[Any], dict[str, str]]
+    names: tuple[str, str]
+
+
+def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], data: str) -> None:
+    """Add the options that both commands have."""
+    parser.add_argument("--data", metavar="PATH", required=True, nargs="+", help=data)
+    parser.add_argument("--format", metavar="NAME", required=True, help=f"one of {', '.join(formats)}")
+    parser.add_argument(
+        "--oov",
+        choices=get_args(OutOfVocabulary),
+        default="skip",
+        help="items that differ in a word outside the vocabulary: leave them out (default), or count them as wrong",
+    )
+    parser.add_argument(
+        "--by",
+        metavar="NAME",
+        nargs="+",
+        help=f"properties to show; by default those of 2 to {SHOWN_VALUES} values. With --json all are there",
+    )
+    parser.add_argument("--items", metavar="FILE", help="write a table of all items, from which the score follows")
+    parser.add_argument(
+        "--against",
+        metavar="MODEL",
+        help="another model, or its --items table: McNemar's test of the two on the same items",
+    )
+    parser.add_argument(
+        "--keep-going", action="store_true", help="leave out files that cannot be read, and fail at the end"
+    )
+    add_model_options(parser)
+
+
+def load_language_model(path: str, options: argparse.Namespace) -> Any:
+    """The language model at a path, as the options say."""
+    from ..scoring.sentences import ModelScorer
+
+    return ModelScorer.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
+
+
+def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask, **settings: str) -> None:
+    """Score the items that could be read, and print, write and compare what came out."""
+    if not task.items:
+        problems.finish()
+    files = {"file": [Path(file).name for file in task.files]} if len(set(task.files)) > 1 else {}
+
+    def score(path: str) -> ChoiceResult:
+        model = task.load(path)
+        with progress(f"scoring {options.command}", len(task.items)) as advance:
+            return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
+
+    other = None
+    if options.against is not None and Path(options.against).is_file():
+        other = _read_outcomes(options.against, task, options.oov)
+    result = score(options.model)
+    unknown = [name for name in options.by or () if name not in result.groups]
+    if unknown:
+        raise InputError(f"--by must name properties of the items, {', '.join(result.groups)}; got {unknown[0]!r}")
+    comparison = None
+    if options.against is not None:
+        comparison = mcnemar(result.correct, score(options.against).correct if other is None else other)
+    if options.items is not None:
+        write_table(options.items, *_items_table(task, result))
+    if options.json:
+        record = {"model": options.model, "data": options.data, "format": options.format} | settings | result.record()
+        if comparison is not None:
+            record["against"] = {"model": options.against} | dataclasses.asdict(comparison)
+        print_json(record)
+    else:
+        print_result(options, result)
+        if comparison is not None:
+            print(
+                f"McNemar against {options.against}, {comparison.n:,} items: right alone {comparison.only_first:,} and "
+                f"{comparison.only_second:,}, statistic {comparison.statistic:.2f}, p {comparison.p_value:.3g} "
+                f"(exact {comparison.exact_p_value:.3g})"
+            )
+    problems.finish()
+
+
+def _items_table(task: ChoiceTask, result: ChoiceResult) -> tuple[list[str], list[list[Any]]]:
+    """A row for each item: its texts, its properties, both log-probabilities and the outcome."""
+    first, second = task.names
+    properties = result.properties
+    columns = [
+        "item", *task.texts(task.items[0]), *properties, f"logprob_{first}", f"logprob_{second}", "outcome",
+    ]  # fmt: skip
+    rows = [
+        [
+            i + 1,
+            *task.texts(item).values(),
+            *(values[i] for values in properties.values()),
+            *result.logprobs[i].tolist(),
+            result.outcomes[i],
+        ]
+        for i, item in enumerate(task.items)
+    ]
+    return columns, rows
+
+
+def _read_outcomes(path: str, task: ChoiceTask, oov: OutOfVocabulary) -> np.ndarray:
+    """The outcomes of another model, from its table of the same items."""
+    rows = list(read_table(path))
+    if len(rows) != len(task.items):
+        raise InputError(f"{path} has {len(rows)} items; this model was scored on {len(task.items)}")
+    for (number, row), item in zip(rows, task.items, strict=True):
+        for name, text in task.texts(item).items():
+            if row.get(name) != text:
+                raise InputError(f"{path}, line {number}: another item: {name} is {row.get(name)!r}, here {text!r}")
+    return correct_codes([row.get("outcome", "") for _, row in rows], oov)
+
+
+def print_result(options: argparse.Namespace, result: ChoiceResult) -> None:
+    """Print the accuracies as a table."""
+    names = options.by or [name for name, group in result.groups.items() if 1 < len(group) <= SHOWN_VALUES]
+    rows = [_row("all", result.overall)]
+    for name in names:
+        rows += [_row(f"{name}: {value}", accuracy) for value, accuracy in result.groups[name].items()]
+    columns = ["items", "accuracy", "95% interval", "n", "always the more frequent number"]
+    if result.overall.majority is None:
+        columns.pop()
+        rows = [row[:-1] for row in rows]
+    left_out = [
+        f"{result.n_identical} identical pairs",
+        f"{result.n_unpredicted} without a probability",
+        f"of {result.n_oov} out of vocabulary " + ("all" if result.oov == "skip" else "none: they count as wrong"),
+    ]
+    hidden = [name for name, group in result.groups.items() if name not in names and len(group) > 1]
+    print_table(
+        f"{options.command} accuracy in %, {', '.join(options.data)}",
+        columns,
+        rows,
+        caption=f"left out: {result.n_skipped:,} of {result.n_items:,} ({', '.join(left_out)}); "
+        f"ties (not correct): {result.n_ties}" + (f"; not shown: --by {' '.join(hidden)}" if hidden else ""),
+    )
+
+
+def _row(name: str, accuracy: Accuracy) -> tuple[object, ...]:
+    interval = f"{accuracy.low:.2f} - {accuracy.high:.2f}"
+    return (name, accuracy.accuracy, interval, accuracy.n, accuracy.majority)

@@ -1,0 +1,136 @@
+"""What `stack-lm parse-f1` reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..console import print_note, print_table, write_table
+from ..parsing.averages import Score
+from ..parsing.conventions import Convention
+from ..parsing.f1 import F1Score, GoldTree
+
+SHOWN_LABELS = 12
+
+
+def describe(score: F1Score) -> dict[str, Any]:
+    """A system's score for JSON."""
+    described: dict[str, Any] = {
+        "f1": score.f1,
+        "precision": score.precision,
+        "recall": score.recall,
+        "n_sentences": score.n_sentences,
+        "n_left_out": len(score.errors),
+        "labels": score.convention.labels,
+        "by_length": {name: part._asdict() for name, part in score.by_length.items()},
+        "at_most_10_words": score.of_lengths(0, 10)._asdict(),
+        "at_most_40_words": score.of_lengths(0, 40)._asdict(),
+    }
+    if score.convention.brackets == "set":
+        return described | {"label_recall": score.label_recall, "label_counts": score.label_counts}
+    described["evalb"] = {
+        "complete_match": score.complete_match,
+        "average_crossing": float(score.crossing.mean()),
+        "no_crossing": 100 * float((score.crossing == 0).mean()),
+        "two_or_less_crossing": 100 * float((score.crossing <= 2).mean()),
+        "tagging_accuracy": score.tagging_accuracy,
+    }
+    if score.convention.cutoff is not None:
+        described["evalb"]["at_most_cutoff_words"] = score.of_lengths(0, score.convention.cutoff)._asdict()
+    return described
+
+
+def write_items(path: str, gold: Sequence[GoldTree], score: F1Score) -> None:
+    """Write a table of all sentences, from which the score can be recomputed."""
+    rows = []
+    for number, counts, values in zip(
+        score.numbers.tolist(), score.counts.tolist(), score.per_sentence.tolist(), strict=True
+    ):
+        item = gold[number]
+        rows.append((item.annotated.origin, item.length, *counts, *values, " ".join(item.kept_words)))
+    columns = [
+        "sentence",
+        "length",
+        "spans right",
+        "spans predicted",
+        "spans in gold",
+        "precision",
+        "recall",
+        "F1",
+        "words",
+    ]
+    write_table(path, columns, rows)
+
+
+def print_f1(result: dict[str, Any], convention: Convention) -> None:
+    """Print all scores as tables."""
+    rows = [(s["system"], s["f1"], s["precision"], s["recall"], s["n_sentences"]) for s in result["systems"]]
+    for name, score in result.get("baselines", {}).items():
+        rows.append((name, score["f1"], score["precision"], score["recall"], None))
+    print_table(
+        f"F1 in %, convention {convention.name} ({convention.source})"
+        + "".join(f", but {name.replace('_', ' ')}: {value}" for name, value in result["changes"].items()),
+        ["trees", "F1", "precision", "recall", "sentences"],
+        rows,
+        caption=_rules(convention, result),
+    )
+    for system in result["systems"]:
+        _print_system(system, alone=len(result["systems"]) == 1)
+    if "comparisons" in result:
+        _print_comparisons(result["comparisons"])
+
+
+def _print_comparisons(comparisons: Sequence[dict[str, Any]]) -> None:
+    one = comparisons[0]
+    least = 2 / one["n_resamples"]
+    print_table(
+        f"differences in F1 to {one['first']}, paired bootstrap",
+        ["trees", "lower by", f"{one['level']:g}% from", "to", "p"],
+        [
+            (
+                c["second"],
+                c["difference"],
+                c["low"],
+                c["high"],
+                f"{c['p_value']:.4f}" if c["p_value"] else f"< {least:g}",
+            )
+            for c in comparisons
+        ],
+        caption=f"{one['n_resamples']:,} resamples of {one['n_sentences']:,} sentences",
+    )
+
+
+def _rules(convention: Convention, result: dict[str, Any]) -> str:
+    rules = {
+        "removed": convention.removed
+        if convention.removed == "nothing"
+        else f"{convention.removed}, by {convention.removed_by} ({result['words_removed']:.1f}% of the tokens)",
+        "gold trees": convention.gold,
+        "whole sentence": convention.whole_sentence,
+        "average": convention.average,
+        "brackets": convention.brackets,
+    }
+    if convention.brackets == "multiset":
+        rules["labels"] = result["systems"][0]["labels"]
+    return "; ".join(f"{name}: {value}" for name, value in rules.items())
+
+
+def _print_system(system: dict[str, Any], alone: bool) -> None:
+    title = "" if alone else f" of {system['system']}"
+    parts = {name: Score(**part) for name, part in system["by_length"].items()}
+    print_table(
+        f"F1 in %{title} by words in a sentence",
+        ["", *parts],
+        [("F1", *(part.f1 for part in parts.values())), ("sentences", *(part.n_sentences for part in parts.values()))],
+    )
+    if system.get("label_recall"):
+        recalls = dict(list(system["label_recall"].items())[:SHOWN_LABELS])
+        print_table(f"recall of gold phrases{title} by label, in %", list(recalls), [list(recalls.values())])
+    if "evalb" in system:
+        shown = {name.replace("_", " "): value for name, value in system["evalb"].items() if isinstance(value, float)}
+        print_table(f"as EVALB reports{title}", list(shown), [list(shown.values())])
+    if "signal" in system:
+        print_note(
+            f"{system['system']}: signal {system['signal']}, decoder {system['decoder']}, punctuation "
+            f"{system['punctuation']}, {system['unknown_words']:.1f}% of the words unknown to the model"
+        )

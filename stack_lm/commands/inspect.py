@@ -1,0 +1,150 @@
+"""`stack-lm inspect`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..atomic import atomic_file
+from ..console import Subparsers, add_command, positive_int, print_json, print_table
+from ..errors import InputError
+from ..interpretation.figures import check_figure_names, plot_distributions, save_figure
+from ..parsing.distances import distances_from_trace, tree_from_distances
+from ..parsing.export import tree_record
+from ..parsing.treebank import read_treebank
+from ..parsing.trees import ConstituencyTree
+from .parse import add_parsing_options, check_parsing_options
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..scoring.sentences import ModelScorer
+    from ..trace import Trace
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add `stack-lm inspect`."""
+    inspect = add_command(
+        subparsers,
+        "inspect",
+        run_inspect,
+        summary="show what a model does with its stack over one sentence, as an HTML page",
+        example='stack-lm inspect runs/brown-u1 "the dog that the cats fear barks loudly" --output dog.html\n'
+        "  stack-lm inspect runs/brown-u1 --treebank nltk:treebank --sentence 8 --output page.html",
+    )
+    inspect.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
+    inspect.add_argument("words", metavar="SENTENCE", nargs="?", help="words separated by spaces")
+    inspect.add_argument("--treebank", metavar="PATH", help="take a sentence from here, and show its gold tree beside")
+    inspect.add_argument("--sentence", type=positive_int, metavar="N", help="with --treebank: which, counted from 1")
+    inspect.add_argument("--output", metavar="F", default="inspect.html", help="the page (default: inspect.html)")
+    inspect.add_argument("--figure", metavar="F", help="also draw strengths and tree: .png, .pdf or .svg")
+    inspect.add_argument("--distributions", metavar="F", help="also draw the distributions at each word, likewise")
+    add_parsing_options(inspect)
+
+
+def run_inspect(options: argparse.Namespace) -> None:
+    """Write the page, and the figures that were asked for."""
+    check_parsing_options(options)
+    check_figure_names(options.figure, options.distributions)
+    targets = [path for path in (options.output, options.figure, options.distributions) if path]
+    if len(set(targets)) < len(targets):
+        raise InputError(f"--output, --figure and --distributions must be different files; got {', '.join(targets)}")
+    gold = _gold_tree(options)
+    words = _words(options.words or "") if gold is None else gold.words
+    if not words:
+        raise InputError("no sentence to inspect: give one, or --treebank PATH and --sentence N")
+    from ..interpretation.page import render_page
+    from ..scoring.sentences import ModelScorer
+
+    scorer = ModelScorer.from_pretrained(options.model, device=options.device, batch_tokens=options.batch_tokens)
+    signal = options.signal or scorer.parsing_signal
+    tags = None if gold is None else gold.word_tags
+    contents = scorer.memory_contents(words, tags)
+    (trace,) = scorer.trace([words], None if tags is None else [tags])
+    if trace.unknown.all():
+        raise InputError(f"the sentence has no word that the model knows: {' '.join(words)!r}")
+    distances = distances_from_trace(trace, signal)
+    tree = tree_from_distances(words, distances, options.decoder)
+    memory, controls = scorer.model.config.memory, _controls(scorer)
+    about = {"model": options.model, **controls, "tree": f"{signal.replace('_', ' ')}, {options.decoder}"}
+    page = render_page(trace, tree, contents, distances, memory=memory, about=about, gold=gold)
+    figures = _sentence_figures(options, trace, tree)
+    with atomic_file(options.output) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    for path, figure in figures.items():
+        save_figure(path, figure)
+    if options.json:
+        how = {"model": options.model, "memory": memory, "controls": controls}
+        how |= {"signal": signal, "decoder": options.decoder}
+        print_json(how | _describe_sentence(trace, tree, contents, distances) | {"written": targets})
+        return
+    print(tree)
+    names = list(trace.signals)
+    rows = [
+        (f"{word} (unknown)" if trace.unknown[i] else word, *(float(trace.signals[name][i]) for name in names))
+        for i, word in enumerate(words)
+    ]
+    print_table("", ["word", *(name.replace("_", " ") for name in names)], rows)
+    print("written: " + ", ".join(targets))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:  # the bytes of an argument that is not UTF-8 arrive as lone surrogates
+        raise InputError(f"the sentence is not UTF-8 text (character {error.start + 1})") from error
+    return tuple(text.split())
+
+
+def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
+    if options.treebank is None:
+        if options.sentence is not None:
+            raise InputError("--sentence says which sentence of --treebank is shown; give both")
+        return None
+    if options.words is not None or options.sentence is None:
+        raise InputError("--treebank needs --sentence N, and no sentence besides")
+    trees = read_treebank(options.treebank, decoder=options.decoder)
+    if options.sentence > len(trees):
+        raise InputError(
+            f"--sentence must be at most {len(trees)}, as {options.treebank} has no more; got {options.sentence}"
+        )
+    return trees[options.sentence - 1]
+
+
+def _controls(scorer: ModelScorer) -> dict[str, str]:
+    """How the model's strengths are made."""
+    config = scorer.model.config
+    found = {name: getattr(config, f"{name}_control", None) for name in ("push", "pop", "read")}
+    return {
+        name: value.replace("_", " ") if isinstance(value, str) else f"fixed to {value:g}"
+        for name, value in found.items()
+        if value is not None
+    }
+
+
+def _sentence_figures(options: argparse.Namespace, trace: Trace, tree: ConstituencyTree) -> dict[str, Figure]:
+    """The figures that were asked for, by path."""
+    from ..interpretation.plots import plot_strengths
+
+    figures = {}
+    if options.figure:
+        figures[options.figure] = plot_strengths(trace, tree, title=options.model)
+    if options.distributions:
+        figures[options.distributions] = plot_distributions(trace, title=options.model)
+    return figures
+
+
+def _describe_sentence(
+    trace: Trace, tree: ConstituencyTree, contents: np.ndarray, distances: np.ndarray
+) -> dict[str, Any]:
+    return {
+        **tree_record(tree, distances),
+        "tree": str(tree),
+        "unknown": trace.unknown.tolist(),
+        "logprobs": trace.logprobs.tolist(),
+        **{name: values.tolist() for name, values in trace.signals.items()},
+        **{name: values.tolist() for name, values in trace.distributions.items()},
+        "contents": contents.tolist(),
+    }

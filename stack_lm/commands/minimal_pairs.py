@@ -1,0 +1,74 @@
+"""`stack-lm minimal-pairs`: acceptable against unacceptable sentences, by construction."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, get_args
+
+from ..console import Problems, Subparsers, add_command, print_note
+from ..eval.minimal_pairs import MinimalPair, evaluate_minimal_pairs
+from ..eval.pair_formats import PAIR_FORMATS, Method, pair_files, read_minimal_pairs
+from .choices import ChoiceTask, add_choice_options, load_language_model, score_task
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add `stack-lm minimal-pairs`."""
+    parser = add_command(
+        subparsers,
+        "minimal-pairs",
+        run_minimal_pairs,
+        summary="compare acceptable with unacceptable sentences, by construction",
+        example="stack-lm minimal-pairs gpt2 --data blimp/data/ --format blimp --items items.tsv",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
+    add_choice_options(parser, list(PAIR_FORMATS), "files, or directories of .jsonl or .pickle files")
+    parser.add_argument(
+        "--method",
+        choices=get_args(Method),
+        default="sentence",
+        help="compare whole sentences (default), or what follows given prefixes",
+    )
+    parser.add_argument(
+        "--words",
+        choices=("auto", "given", "split"),
+        default="auto",
+        help="words as given, or punctuation and contractions split off; auto (default) splits for word-level models",
+    )
+
+
+def run_minimal_pairs(options: argparse.Namespace) -> None:
+    """Score minimal pairs and print them."""
+    problems = Problems(options.keep_going)
+    sources: list[str] = []
+    for source in options.data:
+        with problems.of(source):
+            sources += pair_files(source, options.format)
+    model = load_language_model(options.model, options)
+    words = options.words
+    if words == "auto":
+        words = "split" if model.is_word_level else "given"
+        print_note(f"words: {words}")
+    pairs: list[MinimalPair] = []
+    files: list[str] = []
+    for source in sources:
+        with problems.of(source):
+            some = read_minimal_pairs(source, options.format, method=options.method, words=words)
+            pairs += some
+            files += [source] * len(some)
+
+    def load(path: str) -> Any:
+        return model if path == options.model else load_language_model(path, options)
+
+    def texts(pair: MinimalPair) -> dict[str, str]:
+        sides = ("prefix_good", "good", "prefix_bad", "bad")
+        return {side: " ".join(getattr(pair, side)) for side in sides}
+
+    if not model.predicts_first_word:
+        n = sum(pair.begins_differently for pair in pairs)
+        if n and options.method == "sentence":
+            print_note(
+                f"{n} pairs begin differently: the model does not predict the first token, so they go by the rest"
+            )
+    score_task(
+        options, problems, ChoiceTask(pairs, files, evaluate_minimal_pairs, load, texts, ("good", "bad")), words=words
+    )

@@ -1,0 +1,136 @@
+"""`stack-lm parse`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from ..console import Subparsers, add_command, add_model_options, print_json, print_table, progress
+from ..data.text import read_lines
+from ..errors import InputError
+from ..parsing.distances import DECODERS, SHIFTS, distances_from_trace, tree_from_distances
+from ..parsing.export import tree_record, write_trees
+from ..parsing.trees import ConstituencyTree
+from ..trace import Trace
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add `stack-lm parse`."""
+    parse = add_command(
+        subparsers,
+        "parse",
+        run_parse,
+        summary="parse sentences with a model's push strengths",
+        example='stack-lm parse runs/brown-u1 "the dog that the cats fear barks loudly"',
+    )
+    parse.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
+    parse.add_argument("sentences", metavar="SENTENCE", nargs="*", help="words separated by spaces; - reads stdin")
+    parse.add_argument("--file", metavar="F", help="a text file with one sentence a line, or - for standard input")
+    parse.add_argument(
+        "--output",
+        metavar="F",
+        help="also write the trees to this file, by its ending: .jsonl with distances, .tex for LaTeX (forest), .svg; "
+        "otherwise one (X (X the) ...) a line",
+    )
+    add_parsing_options(parse)
+
+
+def add_parsing_options(parser: argparse.ArgumentParser) -> None:
+    """How a model's strengths become trees."""
+    parser.add_argument(
+        "--signal",
+        metavar="NAME",
+        help=f"distances come from one of {', '.join(SHIFTS)}; by default the push strength, or the pop strength "
+        "where the push is fixed",
+    )
+    parser.add_argument(
+        "--decoder",
+        metavar="NAME",
+        default="algorithm1",
+        help=f"one of {', '.join(DECODERS)} (default: algorithm1)",
+    )
+    add_model_options(parser)
+
+
+def check_parsing_options(options: argparse.Namespace) -> None:
+    """Find mistakes before a model is loaded."""
+    if options.decoder not in DECODERS:
+        raise InputError(f"--decoder must be one of {', '.join(DECODERS)}; got {options.decoder!r}")
+    if options.signal is not None and options.signal not in SHIFTS:
+        raise InputError(f"--signal must be one of {', '.join(SHIFTS)}; got {options.signal!r}")
+
+
+def trace_sentences(
+    model: str,
+    options: argparse.Namespace,
+    sentences: Sequence[Sequence[str]],
+    tags: Sequence[Sequence[str]] | None,
+    say: str,
+) -> tuple[list[Trace], str]:
+    """Traces of all sentences, and the name of the signal to parse with."""
+    from ..scoring.sentences import ModelScorer
+
+    scorer = ModelScorer.from_pretrained(model, device=options.device, batch_tokens=options.batch_tokens)
+    signal = options.signal or scorer.parsing_signal
+    with progress(say, len(sentences)) as advance:
+        traces = scorer.trace(sentences, tags, logprobs=False, progress=advance)
+    return traces, signal
+
+
+def run_parse(options: argparse.Namespace) -> None:
+    """Parse the sentences and print their trees."""
+    check_parsing_options(options)
+    sentences = _sentences_to_parse(options)
+    traces, signal = trace_sentences(options.model, options, sentences, None, "parsing")
+    for number, trace in enumerate(traces, start=1):
+        if trace.unknown.all():
+            raise InputError(f"sentence {number} has no word that the model knows: {' '.join(trace.words)!r}")
+    distances = [distances_from_trace(trace, signal) for trace in traces]
+    trees = [tree_from_distances(t.words, d, options.decoder) for t, d in zip(traces, distances, strict=True)]
+    if options.output:
+        write_trees(options.output, trees, distances=distances)
+    if options.json:
+        parses = [
+            {
+                **tree_record(tree, distance),
+                "tree": str(tree),
+                "unknown": [word for word, unknown in zip(trace.words, trace.unknown, strict=True) if unknown],
+                **{name: values.tolist() for name, values in trace.signals.items()},
+            }
+            for trace, tree, distance in zip(traces, trees, distances, strict=True)
+        ]
+        print_json({"model": options.model, "signal": signal, "decoder": options.decoder, "parses": parses})
+    elif len(trees) > 3:
+        for tree in trees:
+            print(tree)
+    else:
+        for trace, tree in zip(traces, trees, strict=True):
+            _print_parse(trace, tree)
+
+
+def _sentences_to_parse(options: argparse.Namespace) -> list[list[str]]:
+    lines: list[str] = []
+    if options.file and options.sentences:
+        raise InputError("give sentences or --file, not both")
+    source = options.file or ("-" if options.sentences == ["-"] else None)
+    if source:
+        lines = [line for _, line in read_lines(source)]
+    elif options.sentences:
+        lines = options.sentences
+    else:
+        raise InputError("no sentence to parse: give one or more, or --file F, or - for standard input")
+    sentences = [line.split() for line in lines]
+    for number, words in enumerate(sentences, start=1):
+        if not words:
+            raise InputError(f"sentence {number} is empty")
+    return sentences
+
+
+def _print_parse(trace: Trace, tree: ConstituencyTree) -> None:
+    print(tree)
+    names = list(trace.signals)
+    rows = [
+        (f"{word} (unknown)" if unknown else word, *(float(trace.signals[name][i]) for name in names))
+        for i, (word, unknown) in enumerate(zip(trace.words, trace.unknown, strict=True))
+    ]
+    print_table("", ["word", *(name.replace("_", " ") for name in names)], rows)

@@ -1,0 +1,273 @@
+"""`stack-lm parse-f1`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import random
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import numpy as np
+
+from ..console import Problems, Subparsers, add_command, positive_int, print_json, progress
+from ..errors import InputError
+from ..parsing.baselines import FIXED_BASELINES, RANDOM_BASELINES, random_distances
+from ..parsing.conventions import CONVENTIONS, Convention, GoldForm, Removed, WholeSentence, WordRule, get_convention
+from ..parsing.distances import distances_from_trace, tree_from_distances
+from ..parsing.evalb import read_parameters
+from ..parsing.export import write_trees
+from ..parsing.f1 import F1Score, GoldTree, prepare_gold, score_trees
+from ..parsing.heads import last_child
+from ..parsing.significance import compare_f1
+from ..parsing.treebank import read_predictions, read_treebank
+from ..parsing.trees import ConstituencyTree
+from .f1_report import describe, print_f1, write_items
+from .parse import add_parsing_options, check_parsing_options, trace_sentences
+
+RANDOM_SEEDS = 5
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add `stack-lm parse-f1`."""
+    f1 = add_command(
+        subparsers,
+        "parse-f1",
+        run_f1,
+        summary="score models' trees, or trees from files, against a treebank",
+        example="stack-lm parse-f1 runs/brown-u1 --treebank nltk:treebank --convention prpn --baselines\n"
+        "  stack-lm parse-f1 --predictions a.mrg b.jsonl --treebank gold.mrg --convention evalb --compare",
+    )
+    f1.add_argument("models", metavar="MODEL", nargs="*", help="model directories, or models on the hub")
+    f1.add_argument(
+        "--predictions",
+        metavar="FILE",
+        nargs="+",
+        default=[],
+        help="score these files: bracketed trees, or JSON lines with trees or with words and distances",
+    )
+    f1.add_argument(
+        "--treebank",
+        metavar="PATH",
+        required=True,
+        help="a .mrg file or a directory of them, a file of bracketed trees, JSON lines with parses, nltk:treebank, "
+        "nltk:conll2000, chunks:FILE, or - for standard input",
+    )
+    f1.add_argument("--convention", metavar="NAME", required=True, help=f"one of {', '.join(CONVENTIONS)}")
+    f1.add_argument("--baselines", action="store_true", help="score trees that know nothing, and the best binary ones")
+    f1.add_argument(
+        "--compare", action="store_true", help="compare the first system with each other one, by the paired bootstrap"
+    )
+    f1.add_argument("--trees", metavar="FILE", help="write the trees that count: .svg and .jsonl with gold, .tex, .mrg")
+    f1.add_argument("--only", metavar="LIST", help="with --trees: these sentences of the treebank, such as 1,5-8")
+    f1.add_argument("--items", metavar="FILE", help="write a table of all sentences, from which F1 can be recomputed")
+    f1.add_argument("--max-length", type=positive_int, metavar="N", help="only sentences of at most N words")
+    f1.add_argument("--keep-going", action="store_true", help="leave out what cannot be read, and score the rest")
+    _add_rules(f1)
+    add_parsing_options(f1)
+
+
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    rules = parser.add_argument_group("rules", "changes to the convention; see docs/evaluation.md")
+    rules.add_argument("--parameters", metavar="FILE", help="with evalb: EVALB's parameter file, such as COLLINS.prm")
+    rules.add_argument(
+        "--punctuation",
+        choices=("kept", "before", "after"),
+        help="keep it; or remove it before a model parses; or after, from the trees (default where it is removed)",
+    )
+    rules.add_argument("--removed", choices=get_args(Removed)[1:], help="what counts as punctuation")
+    rules.add_argument(
+        "--removed-by", choices=get_args(WordRule), help="tell punctuation by tags, where trees have them, or by token"
+    )
+    rules.add_argument("--gold", choices=get_args(GoldForm), help="form of the gold trees")
+    rules.add_argument("--whole-sentence", choices=get_args(WholeSentence), help="whether its span counts")
+    rules.add_argument("--average", choices=("sentence", "corpus"), help="mean over sentences, or one F1 of all spans")
+    rules.add_argument("--min-words", type=positive_int, metavar="N", help="sentences of fewer words are not scored")
+    rules.add_argument(
+        "--without-spans", choices=("scored", "skipped"), help="sentences whose gold trees have no span that counts"
+    )
+    rules.add_argument("--ignore-labels", action="store_true", help="with evalb: compare brackets without labels")
+
+
+def _convention(options: argparse.Namespace) -> tuple[Convention, dict[str, Any]]:
+    """The convention with the changes that were asked for, and those changes."""
+    base = get_convention(options.convention)
+    if options.parameters:
+        if base.name != "evalb":
+            raise InputError(f"--parameters needs --convention evalb; got {base.name}")
+        base = read_parameters(options.parameters)
+    names = ("removed", "removed_by", "gold", "whole_sentence", "average", "min_words", "without_spans")
+    changes = {name: value for name in names if (value := getattr(options, name)) is not None}
+    if options.punctuation == "kept":
+        if options.removed:
+            raise InputError(f"--punctuation kept and --removed {options.removed} contradict each other")
+        changes["removed"] = "nothing"
+    elif options.punctuation and not options.removed and base.removed == "nothing":
+        changes["removed"] = "punctuation+currency"
+    if options.ignore_labels:
+        changes["labels"] = "ignored"
+    changes = {name: value for name, value in changes.items() if value != getattr(base, name)}
+    return dataclasses.replace(base, **changes), changes
+
+
+def run_f1(options: argparse.Namespace) -> None:
+    """Score trees and print the scores beside the baselines."""
+    convention, changes = _convention(options)
+    check_parsing_options(options)
+    systems = [*options.models, *options.predictions]
+    if not systems:
+        raise InputError("give a MODEL, or --predictions FILE, or several")
+    if options.treebank == "-" and "-" in options.predictions:
+        raise InputError("only one of --treebank and --predictions can be standard input")
+    if options.compare and len(systems) < 2:
+        raise InputError(f"--compare needs two systems or more; got {systems[0]}")
+    only = _numbers(options.only) if options.only else None
+    if only is not None and not options.trees:
+        raise InputError("--only says which sentences --trees writes; give both")
+    if len(systems) > 1 and (options.trees or options.items):
+        raise InputError(f"--trees and --items write what one system made; got {len(systems)}: {', '.join(systems)}")
+    problems = Problems(options.keep_going)
+    trees = read_treebank(options.treebank, decoder=options.decoder, on_error=problems.on_error)
+    gold = [prepare_gold(tree, convention) for tree in trees]
+    wanted = [i for i, item in enumerate(gold) if options.max_length is None or item.length <= options.max_length]
+    if not wanted:
+        raise InputError(f"no sentence has at most {options.max_length} words that count")
+    result: dict[str, Any] = {
+        "convention": convention.name,
+        "changes": changes,
+        "treebank": options.treebank,
+        "max_length": options.max_length,
+        "words_removed": 100 * (1 - np.mean(np.concatenate([item.kept for item in gold]))),
+        "systems": [],
+    }
+    scores: list[F1Score] = []
+    for place, system in enumerate(systems):
+        with problems.of(system):
+            described: dict[str, Any] = {"system": system}
+            predictions: Sequence[ConstituencyTree | None]
+            if place < len(options.models):
+                predictions, how = _parse_gold_sentences(system, options, convention, gold)
+                described |= how
+            else:
+                predictions = _read_system(system, options, len(gold), problems)
+            chosen = [gold[i] for i in wanted]
+            score = score_trees(chosen, [predictions[i] for i in wanted], convention, keep_going=options.keep_going)
+            problems.add(score.errors)
+            scores.append(score)
+            result["systems"].append(described | describe(score))
+            if options.trees:
+                shown = [i for i in score.numbers.tolist() if only is None or wanted[i] + 1 in only]
+                _write_trees(options.trees, [(gold[wanted[i]], predictions[wanted[i]]) for i in shown])
+            if options.items:
+                write_items(options.items, chosen, score)
+    if not scores:
+        problems.finish()
+    if options.compare and len(scores) > 1:
+        result["comparisons"] = [
+            {"first": result["systems"][0]["system"], "second": other["system"]}
+            | dataclasses.asdict(compare_f1(scores[0], score))
+            for score, other in zip(scores[1:], result["systems"][1:], strict=True)
+        ]
+    if options.baselines:
+        result["baselines"] = _baselines([gold[i] for i in wanted], convention, options.decoder)
+    if options.json:
+        # The figures of the first system, which most often is the only one, also stand at the top.
+        print_json({"convention": result["convention"]} | result["systems"][0] | result)
+    else:
+        print_f1(result, convention)
+    problems.finish()
+
+
+def _read_system(
+    path: str, options: argparse.Namespace, n_gold: int, problems: Problems
+) -> list[ConstituencyTree | None]:
+    predictions = read_predictions(path, decoder=options.decoder, on_error=problems.on_error)
+    if len(predictions) != n_gold:
+        raise InputError(f"{path} has {len(predictions)} trees, but {options.treebank} has {n_gold}")
+    return predictions
+
+
+def _parse_gold_sentences(
+    model: str, options: argparse.Namespace, convention: Convention, gold: Sequence[GoldTree]
+) -> tuple[list[ConstituencyTree], dict[str, Any]]:
+    """The model's parses of the gold trees' sentences, and how they were made."""
+    # Where a sentence loses all its words, the model parses all of them.
+    before = options.punctuation == "before"
+    seen = [item.tree if before and item.tree is not None else item.annotated for item in gold]
+    tags = [tree.word_tags for tree in seen]
+    all_tags = [of_sentence for of_sentence in tags if of_sentence is not None]
+    words = [tree.words for tree in seen]
+    try:
+        traces, signal = trace_sentences(
+            model, options, words, all_tags if len(all_tags) == len(tags) else None, f"parsing with {model}"
+        )
+    except InputError as error:
+        raise InputError(str(error) if model in str(error) else f"{model}: {error}") from error
+    if all(trace.unknown.all() for trace in traces):
+        raise InputError(f"{model} knows no word of {options.treebank}: {' '.join(traces[0].words)[:80]!r} ...")
+    trees = [tree_from_distances(trace.words, distances_from_trace(trace, signal), options.decoder) for trace in traces]
+    described = {
+        "signal": signal,
+        "decoder": options.decoder,
+        "punctuation": "kept"
+        if convention.removed == "nothing"
+        else f"removed {'before' if before else 'after'} parsing",
+        "unknown_words": 100 * float(np.mean(np.concatenate([trace.unknown for trace in traces]))),
+        "n_unknown_sentences": sum(bool(trace.unknown.all()) for trace in traces),
+    }
+    return trees, described
+
+
+def _baselines(gold: Sequence[GoldTree], convention: Convention, decoder: str) -> dict[str, dict[str, float]]:
+    """Scores of trees that know nothing, the random ones as means over seeds; and the most a binary tree can reach."""
+    # Where a sentence loses all its words, any tree of all of them will do.
+    sentences = [item.kept_words or item.annotated.words for item in gold]
+    results: dict[str, dict[str, float]] = {}
+    with progress("scoring baselines", 1 + len(FIXED_BASELINES) + RANDOM_SEEDS * len(RANDOM_BASELINES)) as advance:
+
+        def score(trees: Sequence[ConstituencyTree]) -> F1Score:
+            advance(1)
+            return score_trees(gold, trees, convention)
+
+        for name, make in FIXED_BASELINES.items():
+            results[name] = _means([score([make(words) for words in sentences])])
+        for name, draw in RANDOM_BASELINES.items():
+            scores = []
+            for seed in range(RANDOM_SEEDS):
+                rng = random.Random(seed)
+                if draw is random_distances:
+                    scores.append(score([random_distances(words, rng, decoder) for words in sentences]))
+                else:
+                    scores.append(score([draw(words, rng) for words in sentences]))
+            results[name] = _means(scores)
+        # Any binarisation has all spans of the gold tree, and no binary tree can have more.
+        best = [(item.tree or item.annotated).binarize(last_child) for item in gold]
+        results["best binary trees"] = _means(
+            [score([ConstituencyTree.unlabelled(t.words, [s[:2] for s in t.spans]) for t in best])]
+        )
+    return results
+
+
+def _means(scores: Sequence[F1Score]) -> dict[str, float]:
+    means = {key: float(np.mean([getattr(score, key) for score in scores])) for key in ("f1", "precision", "recall")}
+    return means | ({"f1_std": float(np.std([score.f1 for score in scores]))} if len(scores) > 1 else {})
+
+
+def _numbers(text: str) -> set[int]:
+    """The numbers of a list such as 1,5-8."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            raise InputError(f"--only takes numbers of sentences such as 1,5-8; got {text!r}")
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
+
+
+def _write_trees(path: str, pairs: Sequence[tuple[GoldTree, ConstituencyTree | None]]) -> None:
+    """Predicted trees over the words that count, beside the gold trees as they count."""
+    shown = [(item.align(tree), item.tree) for item, tree in pairs if tree is not None]
+    both = [(tree.collapse_unaries(), golden) for tree, golden in shown if tree is not None and golden is not None]
+    if not both:
+        raise InputError("no sentence that was scored is among those that --only names")
+    write_trees(path, [tree for tree, _ in both], gold=[golden for _, golden in both])

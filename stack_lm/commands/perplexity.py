@@ -1,0 +1,95 @@
+"""`stack-lm perplexity`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from ..console import Subparsers, add_command, add_model_options, positive_int, print_json, print_table, progress
+from ..data import hold_out, open_corpus
+from ..data.text import Segmenter
+from ..errors import InputError
+from ..eval.perplexity import evaluate_perplexity
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add `stack-lm perplexity`."""
+    parser = add_command(
+        subparsers,
+        "perplexity",
+        run_perplexity,
+        summary="measure perplexity on a text",
+        example="stack-lm perplexity runs/brown-u1 --data nltk:brown --held-out 3000",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        required=True,
+        help="a text file or directory, nltk:NAME, generated:N:SEED, wikitext, hf:DATASET, or - for standard input",
+    )
+    parser.add_argument("--split", default="test", help="split of a dataset of the hub (default: test)")
+    parser.add_argument(
+        "--segmentation", choices=Segmenter.MODES, help="how the text comes; by default what fits the source"
+    )
+    parser.add_argument(
+        "--held-out",
+        type=float,
+        metavar="N",
+        help="only the sentences that a training run with this data.held_out leaves out: a number, or a share below 1",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of that choice, the run's seed (default: 0)")
+    parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N sentences")
+    add_model_options(parser)
+
+
+def run_perplexity(options: argparse.Namespace) -> None:
+    """Measure perplexity and print it."""
+    corpus = open_corpus(options.data, split=options.split, segmentation=options.segmentation)
+    sentences = []
+    for sentence in corpus:
+        sentences.append(sentence)
+        if len(sentences) == options.limit:
+            break
+    if options.held_out is not None:
+        if options.held_out <= 0:
+            raise InputError(f"--held-out must be more than 0; got {options.held_out:g}")
+        _, sentences = hold_out(sentences, options.held_out, options.seed)
+    from ..scoring.sentences import ModelScorer
+
+    scorer = ModelScorer.from_pretrained(options.model, device=options.device, batch_tokens=options.batch_tokens)
+    tags = [sentence.tags for sentence in sentences]
+    all_tags = [tag for tag in tags if tag is not None]
+    with progress("scoring sentences", len(sentences)) as advance:
+        traces = scorer.trace(
+            [sentence.words for sentence in sentences],
+            all_tags if len(all_tags) == len(tags) else None,
+            progress=advance,
+        )
+    result = dataclasses.asdict(evaluate_perplexity(traces))
+    if options.json:
+        print_json({"model": options.model, "data": options.data} | result)
+        return
+    rows = [
+        (
+            "token",
+            result["perplexity"],
+            result["nats_per_token"],
+            result["bits_per_token"],
+            result["n_tokens"],
+        ),
+        (
+            "word",
+            result["word_perplexity"],
+            result["nats_per_word"],
+            result["bits_per_word"],
+            result["n_words"],
+        ),
+    ]
+    unknown = 100 * result["n_unknown"] / result["n_all_words"]
+    print_table(
+        f"perplexity, {options.data}",
+        ["per", "perplexity", "nats", "bits", "predicted"],
+        rows,
+        caption=f"{result['n_sentences']:,} sentences, {result['n_all_words']:,} words, {unknown:.1f}% of them unknown",
+    )

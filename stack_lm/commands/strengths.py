@@ -1,0 +1,226 @@
+"""`stack-lm strengths`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..console import (
+    Subparsers,
+    add_command,
+    add_model_options,
+    positive_int,
+    print_json,
+    print_note,
+    print_table,
+    write_table,
+)
+from ..errors import InputError
+from ..interpretation.figures import check_figure_names, plot_groups, save_figure
+from ..interpretation.strengths import ALL_WORDS, Occurrences, Summary, contrast
+from ..interpretation.verbs import VERB_FRAMES, verb_frames
+from ..parsing.distances import SHIFTS, distances_from_trace
+from ..parsing.treebank import read_treebank
+from .parse import trace_sentences
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AT_LEAST = 20  # occurrences with a frame of a verb form that is listed by itself
+SHOWN_VERBS = 8
+_EXAMPLES = {"transitive": "took,made", "intransitive": "went,came"}
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add `stack-lm strengths`."""
+    strengths = add_command(
+        subparsers,
+        "strengths",
+        run_strengths,
+        summary="summarise a model's strengths by part of speech, and of verbs with and without an object",
+        example="stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png",
+    )
+    strengths.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
+    strengths.add_argument(
+        "--data",
+        metavar="SOURCE",
+        required=True,
+        help="a treebank (as for parse-f1), of which the verbs' objects can be told, or a corpus with tags, such as "
+        "nltk:brown or generated",
+    )
+    strengths.add_argument("--limit", type=positive_int, metavar="N", help="the first N sentences only")
+    for name in ("transitive", "intransitive"):
+        strengths.add_argument(
+            f"--{name}", metavar="VERBS", help=f"compare these verbs, as in {_EXAMPLES[name]}, whatever the trees say"
+        )
+    strengths.add_argument("--figure", metavar="F", help="draw the distributions: .png, .pdf or .svg")
+    strengths.add_argument("--items", metavar="F", help="write a table of all words with their strengths")
+    strengths.add_argument(
+        "--signal", metavar="NAME", help=f"one of {', '.join(SHIFTS)}; by default the one that parses come from"
+    )
+    add_model_options(strengths)
+
+
+def run_strengths(options: argparse.Namespace) -> None:
+    """Trace the corpus and print the groups' strengths."""
+    if options.signal is not None and options.signal not in SHIFTS:
+        raise InputError(f"--signal must be one of {', '.join(SHIFTS)}; got {options.signal!r}")
+    check_figure_names(options.figure)
+    listed = {name: _verbs(name, getattr(options, name)) for name in ("transitive", "intransitive")}
+    if (listed["transitive"] is None) != (listed["intransitive"] is None):
+        raise InputError("--transitive and --intransitive are compared with each other; give both")
+    sentences, tags, frames = _read_tagged(options)
+    traces, signal = trace_sentences(options.model, options, sentences, tags, "tracing")
+    if signal not in traces[0].signals:
+        distances_from_trace(traces[0], signal)  # tells which there are
+    words = Occurrences.of_traces(traces, signal, tags, frames)
+    if not words.words:
+        raise InputError(f"{options.model} knows no word of {options.data}: {' '.join(sentences[0])[:80]!r} ...")
+    classes = words.classes()
+    verbs: dict[str, np.ndarray] = {}
+    if listed["transitive"] is not None:
+        verbs = {f"listed {name} verbs": words.listed_verbs(forms or ()) for name, forms in listed.items()}
+        for (name, found), forms in zip(verbs.items(), listed.values(), strict=True):
+            if not found.any():
+                raise InputError(
+                    f"{options.data} has none of the {name} that the model knows: {', '.join(forms or ())}"
+                )
+    elif frames is not None:
+        verbs = {f"{frame} verbs": words.verbs(frame) for frame in VERB_FRAMES}
+        verbs = {name: found for name, found in verbs.items() if found.any()}
+    groups = classes | verbs
+    pairs = [("verbs", "nouns"), *((name, list(verbs)[-1]) for name in list(verbs)[:-1])]
+    contrasts = [
+        contrast(a, b, words.values, words.sentences, groups[a], groups[b])
+        for a, b in pairs
+        if a in groups and b in groups
+    ]
+    result = {
+        "model": options.model,
+        "data": options.data,
+        "signal": signal,
+        "n_sentences": len(sentences),
+        "n_words": len(words.words),
+        "n_unknown": words.n_unknown,
+        "groups": {name: Summary.of(words.values[found]).as_dict() for name, found in groups.items()},
+        "contrasts": [found.as_dict() for found in contrasts if found is not None],
+        "by_tag": {tag: summary.as_dict() for tag, summary in words.by_tag().items()},
+        "frames_by_tag": {
+            tag: {frame: summary.as_dict() for frame, summary in of_tag.items()}
+            for tag, of_tag in words.frames_by_tag().items()
+        },
+        "by_verb": words.by_verb(AT_LEAST),
+    }
+    if options.figure:
+        save_figure(options.figure, _corpus_figure(words, groups, verbs, signal, options))
+    if options.items:
+        columns = ("sentence", "word", "tag", "frame", signal)
+        rows = zip(words.sentences + 1, words.words, words.tags, words.frames, words.values.tolist(), strict=True)
+        write_table(options.items, columns, list(rows))
+    if options.json:
+        print_json(result)
+        return
+    _print_strengths(result)
+    if frames is None and not verbs:
+        print_note(f"{options.data} has no trees that tell which verbs have an object; see --transitive")
+
+
+def _verbs(name: str, text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    forms = [form.strip() for form in text.split(",") if form.strip()]
+    if not forms:
+        raise InputError(f"--{name} takes verbs separated by commas, such as {_EXAMPLES[name]}; got {text!r}")
+    return forms
+
+
+Tagged = tuple[list[Sequence[str]], list[Sequence[str]], "list[list[str | None]] | None"]
+
+
+def _read_tagged(options: argparse.Namespace) -> Tagged:
+    """Words, tags and, where there are full trees, the verbs' frames of each sentence."""
+    source = options.data
+    kind, _, rest = source.partition(":")
+    tags: list[Sequence[str]] = []
+    if kind == "generated" or (kind == "nltk" and rest != "treebank"):
+        from ..data import open_corpus
+
+        words: list[Sequence[str]] = []
+        for sentence in islice(open_corpus(source), options.limit):
+            if sentence.tags is None:
+                raise InputError(f"{source} has no part-of-speech tags")
+            words.append(sentence.words)
+            tags.append(sentence.tags)
+        return words, tags, None
+    trees = read_treebank(source)[: options.limit]
+    for tree in trees:
+        if tree.word_tags is None:
+            raise InputError(f"{tree.origin}: the tree has no part-of-speech tags")
+        tags.append(tree.word_tags)
+    # Chunks are no trees: what stands to the right of a verb is not in its phrase.
+    frames = None if kind == "chunks" else [verb_frames(tree) for tree in trees]
+    return [tree.words for tree in trees], tags, frames
+
+
+def _corpus_figure(
+    words: Occurrences,
+    groups: Mapping[str, np.ndarray],
+    verbs: Mapping[str, np.ndarray],
+    signal: str,
+    options: argparse.Namespace,
+) -> Figure:
+    panels = [
+        ("all words", {ALL_WORDS: words.values}),
+        ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups}),
+        ("verbs with and without an object", {name: words.values[found] for name, found in verbs.items()}),
+    ]
+    return plot_groups([panel for panel in panels if panel[1]], signal, title=f"{options.model} on {options.data}")
+
+
+def _print_strengths(result: dict[str, Any]) -> None:
+    signal = result["signal"].replace("_", " ")
+    share = 100 * result["n_unknown"] / (result["n_unknown"] + result["n_words"])
+    quantiles = list(next(iter(result["groups"].values())))[3:]
+    print_table(
+        f"{signal} in elements, {result['n_sentences']:,} sentences of {result['data']}",
+        ["words", "n", "mean", "sd", *quantiles],
+        [(name, *summary.values()) for name, summary in result["groups"].items()],
+        caption=f"words that the model does not know ({share:.1f}%) are left out",
+    )
+    if result["contrasts"]:
+        print_table(
+            "differences",
+            ["first", "second", "difference of means", "95% interval", "first is greater, %"],
+            [
+                (
+                    c["first"],
+                    c["second"],
+                    f"{c['difference']:.3f}",
+                    f"{c['low']:.3f} to {c['high']:.3f}",
+                    100 * c["superiority"],
+                )
+                for c in result["contrasts"]
+            ],
+            caption="interval: bootstrap over sentences; the last column: of pairs of words, one of each group",
+        )
+    if result["frames_by_tag"]:
+        print_table(
+            "verbs by form: mean, and in brackets how many",
+            ["tag", *VERB_FRAMES],
+            [
+                (tag, *(f"{of[f]['mean']:.3f} ({of[f]['n']:,})" if f in of else None for f in VERB_FRAMES))
+                for tag, of in result["frames_by_tag"].items()
+            ],
+        )
+    if result["by_verb"]:
+        rows = result["by_verb"]
+        shown = rows if len(rows) <= 2 * SHOWN_VERBS else [*rows[:SHOWN_VERBS], *rows[-SHOWN_VERBS:]]
+        print_table(
+            f"verb forms by how often they have an object; {len(shown)} of {len(rows)} that occur {AT_LEAST} times",
+            ["verb", "with an object, %", "n", "mean", "sd"],
+            [(row["verb"], row["transitive"], row["n"], row["mean"], row["std"]) for row in shown],
+        )

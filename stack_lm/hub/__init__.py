@@ -1,0 +1,1 @@
+"""Models from and for the Hugging Face hub."""

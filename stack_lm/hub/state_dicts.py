@@ -1,0 +1,43 @@
+"""Reading the state_dicts that papers released."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+
+
+def load_state_dict(path: Path) -> dict[str, Tensor]:
+    """Read a state_dict, in float32, without running any code a pickle may carry.
+
+    Raises:
+        InputError: if the file is missing, truncated, or holds anything but named tensors.
+    """
+    if not path.is_file():
+        raise InputError(f"no such checkpoint: {path}")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds here: of zip files, pickles and sizes
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"{path} is no readable checkpoint (truncated, or not a state_dict of tensors): {reason[:150]}"
+        ) from error
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(f"{path} holds a {type(state).__name__}, not a state_dict of named tensors")
+    return {str(name): value.float() for name, value in state.items()}
+
+
+def take(state: dict[str, Tensor], path: Path, *names: str) -> Tensor:
+    """The tensor under the first of the names that is there.
+
+    Raises:
+        InputError: if none of them is.
+    """
+    for name in names:
+        if name in state:
+            return state[name]
+    raise InputError(f"{path} has no {names[0]}; it has {', '.join(state) or 'nothing'}")

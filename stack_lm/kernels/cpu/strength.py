@@ -1,0 +1,242 @@
+"""One step of a stack, queue or deque for one sequence, forwards and backwards, on its living elements only.
+
+An element whose strength has reached zero can never come back, so a real line of the living ones is enough: `index` and
+`strength` at the places [low, high), from bottom to top. A pop takes whole elements off one end and then shortens one;
+what it touched is logged. Backwards, the log is replayed from its end. Over a sequence each element is taken off once,
+so the pops cost O(T) in all and the log holds a place for each element and one for each pop; a read costs the
+elements it covers.
+
+These functions equal the dense definition in memory/strength.py in results and gradients, ties included: an element
+whose strength is exactly what is left of a pop or a read counts as taken whole. An element of strength zero (just
+pushed, or from an initial state) is still seen by the next pop and its gradient, and is gone behind it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from .math import COMPILE
+
+TOP, BOTTOM = range(2)
+
+
+@njit(**COMPILE)
+def pop(
+    amount: Any,
+    end: int,
+    index: Any,
+    strength: Any,
+    low: int,
+    high: int,
+    log_index: Any,
+    log_strength: Any,
+    logged: int,
+) -> tuple[int, int, int, bool, bool]:
+    """Take `amount` off one end.
+
+    Args:
+        amount: the pop strength.
+        end: TOP or BOTTOM.
+        index, strength: the living elements are at the places [low, high).
+        log_index, log_strength: what is touched is written here, from place `logged` on: each element's index and its
+            strength before.
+
+    Returns:
+        `low` and `high` after it, how many places of the log are filled, whether the last of them is an element that
+        was shortened and is still there, and whether the first of them is an element that was dropped at the other end.
+    """
+    dropped = False
+    if high - low > 1:
+        # Pushed with strength zero at the other end: no part of this pop, and gone behind it.
+        other = low if end == TOP else high - 1
+        if strength[other] == 0:
+            log_index[logged] = index[other]
+            log_strength[logged] = strength[other]
+            logged += 1
+            dropped = True
+            if end == TOP:
+                low += 1
+            else:
+                high -= 1
+    above = 0.0  # in float64, as torch sums
+    shortened = False
+    while low < high:
+        place = high - 1 if end == TOP else low
+        nearest = strength[place]
+        # In the precision of the strengths, so that a tie is one here too.
+        rest = amount - type(amount)(above)
+        # Elements with strength zero go even where nothing was popped. NaN goes on to make NaNs.
+        if rest <= 0 and nearest != 0:
+            break
+        log_index[logged] = index[place]
+        log_strength[logged] = nearest
+        logged += 1
+        if nearest <= rest or nearest == 0:
+            above += nearest
+            if end == TOP:
+                high -= 1
+            else:
+                low += 1
+        else:
+            strength[place] = nearest - rest
+            shortened = True
+            break
+    return low, high, logged, shortened, dropped
+
+
+@njit(**COMPILE)
+def drop_empty(index: Any, strength: Any, low: int, high: int) -> int:
+    """Close the gaps that elements of strength zero leave in an initial state; returns `high` after it."""
+    kept = low
+    for i in range(low, high):
+        if strength[i] != 0:  # NaN stays
+            index[kept] = index[i]
+            strength[kept] = strength[i]
+            kept += 1
+    return kept
+
+
+@njit(**COMPILE)
+def read(amount: Any, end: int, index: Any, strength: Any, low: int, high: int, values: Any, reading: Any) -> None:
+    """Read the elements at one end whose strengths add up to `amount`: reading[:] = sum_i w_i values[i]."""
+    size = reading.shape[0]
+    for j in range(size):
+        reading[j] = 0
+    above = 0.0
+    step = -1 if end == TOP else 1
+    place = high - 1 if end == TOP else low
+    for _ in range(high - low):
+        rest = amount - type(amount)(above)
+        if rest <= 0:
+            break
+        weight = strength[place]
+        element = values[index[place]]
+        partly = weight > rest  # False for NaN, which is read
+        if partly:
+            weight = rest
+        for j in range(size):
+            reading[j] += weight * element[j]
+        if partly:
+            break
+        above += weight
+        place += step
+
+
+@njit(**COMPILE)
+def read_backward(
+    amount: Any,
+    end: int,
+    index: Any,
+    strength: Any,
+    low: int,
+    high: int,
+    values: Any,
+    grad: Any,
+    grad_strength: Any,
+    grad_values: Any,
+) -> Any:
+    """Backwards through `read`.
+
+    Args:
+        grad: of the reading.
+        grad_strength, grad_values: of each element by its index; added to.
+
+    Returns:
+        The gradient of `amount`.
+    """
+    size = grad.shape[0]
+    zero = type(amount)(0)
+    above = 0.0
+    step = -1 if end == TOP else 1
+    first = high - 1 if end == TOP else low
+    taken = 0  # elements taken whole
+    boundary = False
+    while taken < high - low:
+        rest = amount - type(amount)(above)
+        place = first + taken * step
+        whole = strength[place]
+        if not (whole <= rest or (whole == 0 and rest <= 0)):
+            boundary = not rest <= 0
+            break
+        element, element_grad = values[index[place]], grad_values[index[place]]
+        change = zero
+        for j in range(size):
+            element_grad[j] += whole * grad[j]
+            change += grad[j] * element[j]
+        grad_strength[index[place]] += change
+        above += whole
+        taken += 1
+    if high > low:
+        # Pushed with strength zero at the other end: the read takes all of it, however much lies before it.
+        other = low if end == TOP else high - 1
+        if strength[other] == 0 and taken < high - low:
+            element = values[index[other]]
+            change = zero
+            for j in range(size):
+                change += grad[j] * element[j]
+            grad_strength[index[other]] += change
+    if not boundary:
+        return zero
+    rest = amount - type(amount)(above)
+    place = first + taken * step
+    element, element_grad = values[index[place]], grad_values[index[place]]
+    change = zero
+    for j in range(size):
+        element_grad[j] += rest * grad[j]
+        change += grad[j] * element[j]
+    for nearer in range(taken):
+        grad_strength[index[first + nearer * step]] -= change
+    return change
+
+
+@njit(**COMPILE)
+def pop_backward(
+    end: int,
+    shortened: bool,
+    dropped: bool,
+    index: Any,
+    strength: Any,
+    low: int,
+    high: int,
+    log_index: Any,
+    log_strength: Any,
+    first: int,
+    last: int,
+    grad_strength: Any,
+) -> tuple[int, int, Any]:
+    """Backwards through `pop`: the log's places [first, last) are put back.
+
+    Returns:
+        `low` and `high` before the pop, and the gradient of the popped amount.
+    """
+    shared = type(grad_strength[0])(0)
+    place = last - 1
+    if shortened:
+        shared = grad_strength[log_index[place]]
+        strength[high - 1 if end == TOP else low] = log_strength[place]
+        place -= 1
+    while place >= first + dropped:
+        if end == TOP:
+            back = high
+            high += 1
+        else:
+            low -= 1
+            back = low
+        index[back] = log_index[place]
+        strength[back] = log_strength[place]
+        # A removed element is gone behind the pop; it counts only in what it left of the pop for the boundary.
+        grad_strength[index[back]] = shared
+        place -= 1
+    if dropped:
+        if end == TOP:
+            low -= 1
+            back = low
+        else:
+            back = high
+            high += 1
+        index[back] = log_index[first]
+        strength[back] = log_strength[first]
+        grad_strength[index[back]] = 0
+    return low, high, -shared

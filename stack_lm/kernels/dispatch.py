@@ -1,0 +1,130 @@
+"""Backends of the cell's scan: which there are, which one runs, and why.
+
+"reference" is the definition in `stack_lm.cell`, step by step in torch. "numba" (CPU) and "triton" (GPU) compute the
+same in one differentiable function per sequence. Each of the two is a module with
+
+    obstacle(cell, device, dtype) -> str | None     why it cannot run this cell, in a few words, or None
+    scan(cell, inputs, state, mask) -> (outputs [B, T, H], last state)
+
+that is loaded when it is first needed. Nothing about the backend is part of a model's configuration.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..cell import CellState, StackRNNCell
+
+VARIABLE = "STACK_LM_SCAN_BACKEND"
+_MODULES = {"numba": "cpu.backend", "triton": "gpu.backend"}
+BACKENDS = ("auto", "reference", *_MODULES)
+# NOTE: the Triton scan has been run in Triton's interpreter and compiled for GPUs, but not run on one; until its tests
+# have passed there it has to be named.
+_FASTEST = {"cpu": "numba"}
+
+
+class Choice(NamedTuple):
+    """A backend's name, and why it is the one that runs."""
+
+    name: str
+    reason: str
+
+
+class Backend(Protocol):
+    """A compiled scan."""
+
+    def obstacle(self, cell: StackRNNCell, device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why it cannot run this cell, or None."""
+
+    def scan(
+        self, cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None
+    ) -> tuple[Tensor, CellState]:
+        """Equals the reference in outputs, states and every gradient."""
+
+
+def load(name: str) -> Backend:
+    """The module of a compiled backend."""
+    return cast(Backend, import_module(f"{__package__}.{_MODULES[name]}"))
+
+
+def check_name(name: str) -> str:
+    """Find names that are no backend.
+
+    Raises:
+        ValueError: naming those that there are.
+    """
+    if name not in BACKENDS:
+        raise ValueError(f"scan_backend must be one of {', '.join(BACKENDS)}; got {name!r}")
+    return name
+
+
+def choose(
+    cell: StackRNNCell,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    has_mask: bool = False,
+    all_layers: bool = False,
+    single_step: bool = False,
+) -> Choice:
+    """The backend for a cell: the one it is set to, or the environment names, or the fastest that can run.
+
+    Args:
+        device, dtype: of the inputs.
+        has_mask: whether there is padding.
+        all_layers: whether the outputs of every controller layer are wanted.
+        single_step: whether it is one step, without gradients, as in generation.
+
+    Raises:
+        ValueError: if a backend that was named cannot run.
+        InputError: if the environment names one that there is not.
+    """
+    named, by = cell.scan_backend, "as set"
+    if named is None:
+        named, by = os.environ.get(VARIABLE, "auto"), f"as {VARIABLE} says"
+        if named not in BACKENDS:
+            raise InputError(f"{VARIABLE}={named!r} is no backend; there are {', '.join(BACKENDS)}")
+    if named == "reference":
+        return Choice(named, by)
+    if named != "auto":
+        reason = _obstacle(named, cell, device, dtype, all_layers)
+        if reason is not None:
+            raise ValueError(f"scan_backend={named!r}, {by}, cannot run this: {reason}")
+        return Choice(named, by)
+    if not (cell.memory.actions or has_mask or all_layers or cell.controller.fused is None):
+        return Choice("reference", f"without a memory it is torch's own {cell.controller.fused}")
+    if single_step:
+        return Choice("reference", "for a single step a compiled sequence is more to set up than to run")
+    if device.type not in _FASTEST:
+        ask = '; set_scan_backend("triton") has one that is new' if device.type == "cuda" else ""
+        return Choice("reference", f"no compiled scan is the default on {device.type}{ask}")
+    name = _FASTEST[device.type]
+    reason = _obstacle(name, cell, device, dtype, all_layers)
+    if reason is None:
+        return Choice(name, f"the fastest on {device.type}")
+    return Choice("reference", f"{name} cannot run this: {reason}")
+
+
+@cache
+def _installed(name: str) -> bool:
+    return find_spec(name) is not None
+
+
+def _obstacle(name: str, cell: StackRNNCell, device: torch.device, dtype: torch.dtype, all_layers: bool) -> str | None:
+    if not _installed(name):
+        return f"{name} is not installed (pip install {name})"
+    if all_layers and cell.controller.num_layers > 1:
+        return "it keeps the outputs of the last controller layer only, and those of all layers were asked for"
+    if torch.compiler.is_compiling():
+        return "torch.compile cannot look into it"
+    return load(name).obstacle(cell, device, dtype)

@@ -1,0 +1,117 @@
+"""Whole scans as CUDA graphs: a thousand small launches become one.
+
+A graph works on memory of its own and on one shape. A scan leases one from its forward to the end of its backward, so
+that two scans in flight never share; what it returns is copied out. The first scan of a shape is not captured, because
+many shapes come once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from . import scan as triton_scan
+from .scan import Given, Results, Settings
+
+Recorded = TypeVar("Recorded")
+
+CAPACITY = 8  # graphs that are kept; a scan that finds no place goes launch by launch
+_seen: set[Any] = set()
+_free: dict[Any, list[Captured]] = {}  # the key used last is the last
+_count = 0
+
+
+def wanted(device: torch.device) -> bool:
+    """Whether scans are to be captured: if STACK_LM_CUDA_GRAPHS=1, and nobody else is capturing."""
+    on = os.environ.get("STACK_LM_CUDA_GRAPHS") == "1" and device.type == "cuda"
+    return on and not torch.cuda.is_current_stream_capturing()
+
+
+def record(function: Callable[[], Recorded]) -> tuple[Callable[[], None], Recorded]:
+    """Capture what a function does to the memory it works on.
+
+    Returns:
+        What does it again, and the function's result, which is filled when it is done again.
+    """
+    stream, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(stream)
+    with torch.cuda.stream(side):
+        function()  # compiles the kernels, and sets up what libraries set up once
+    stream.wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # loaders' threads may go on
+        result = function()
+    return graph.replay, result
+
+
+class Captured:
+    """A scan, and if wanted its backward, on memory of their own.
+
+    Args:
+        settings: of the cell.
+        given: what the first scan starts from; its shapes are those of all.
+        differentiable: whether a backward may follow.
+    """
+
+    def __init__(self, settings: Settings, given: Given, differentiable: bool) -> None:
+        self.given = Given(*(tensor.clone() for tensor in given))
+        self.run, (self.results, kept) = record(lambda: triton_scan.forward(settings, self.given))
+        if differentiable:
+            self.run()  # the backward is tried out before it is captured, and walks over the log
+            self.grads = Results(*(torch.zeros_like(result) for result in self.results))
+            self.run_back, self.grad_given = record(
+                lambda: triton_scan.backward(settings, self.given, kept, self.grads)
+            )
+
+    def forward(self, given: Given) -> Results:
+        """`triton_scan.forward`."""
+        for own, tensor in zip(self.given, given, strict=True):
+            own.copy_(tensor)
+        self.run()
+        return Results(*(result.clone() for result in self.results))
+
+    def backward(self, grads: Results) -> list[torch.Tensor | None]:
+        """`triton_scan.backward` of the last `forward`."""
+        for own, tensor in zip(self.grads, grads, strict=True):
+            own.copy_(tensor)
+        self.run_back()
+        return [None if grad is None else grad.clone() for grad in self.grad_given]
+
+
+class Lease:
+    """A captured scan that nobody else uses until this object is gone."""
+
+    def __init__(self, key: Any, captured: Captured) -> None:
+        self.key, self.captured = key, captured
+
+    def __del__(self) -> None:
+        _free.setdefault(self.key, []).append(self.captured)
+
+
+def lease(settings: Settings, given: Given, differentiable: bool) -> Lease | None:
+    """A captured scan for a cell and these shapes, or None where the scan is to go launch by launch."""
+    global _count
+    first = given.projected
+    stream = torch.cuda.current_stream(first.device).cuda_stream if first.is_cuda else 0
+    shapes = tuple((tensor.shape, tensor.dtype) for tensor in given)
+    key = (repr(settings), shapes, first.device, stream, differentiable)
+    if key not in _seen:
+        _seen.add(key)
+        return None
+    free = _free.pop(key, [])
+    if free:
+        captured = free.pop()
+        _free[key] = free
+        return Lease(key, captured)
+    if _count >= CAPACITY:
+        oldest = next((other for other, captures in _free.items() if captures), None)
+        if oldest is None:
+            return None
+        _free[oldest].pop()
+        _count -= 1
+    captured = Captured(settings, given, differentiable)
+    _count += 1
+    return Lease(key, captured)

@@ -1,0 +1,1 @@
+"""Models and tokenizers as scorers of sentences."""

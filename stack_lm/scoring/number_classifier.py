@@ -1,0 +1,70 @@
+"""Number classifiers as agreement asks a model: what may come next is one of their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+
+from ..errors import InputError
+from ..hub.loading import load_pretrained
+from ..tokenization import WordPreparation
+from .sentences import length_batches
+
+LABELS = ("VBP", "VBZ")
+
+
+class ClassifierScorer:
+    """A number classifier as evaluation sees a model: what may come next is one of its labels.
+
+    Args:
+        model: any sequence classifier whose labels are VBP and VBZ.
+        tokenizer: its tokenizer.
+        batch_tokens: tokens in a batch, padding included.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, batch_tokens: int = 8192) -> None:
+        self.label_ids = {str(label): int(i) for label, i in (model.config.label2id or {}).items()}
+        if not set(LABELS) <= self.label_ids.keys():
+            raise InputError(
+                f"a number classifier has the labels {' and '.join(LABELS)}; this has {', '.join(self.label_ids)}"
+            )
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.batch_tokens = batch_tokens
+        self._prepare = WordPreparation(tokenizer)
+
+    @classmethod
+    def from_pretrained(cls, path: str, *, device: str | None = None, batch_tokens: int = 8192) -> ClassifierScorer:
+        """Load a classifier and its tokenizer from a directory or the hub.
+
+        Raises:
+            InputError: if it cannot be loaded, or is no number classifier.
+        """
+        model, tokenizer = load_pretrained(AutoModelForSequenceClassification, path, device, what="classifier")
+        return cls(model, tokenizer, batch_tokens=batch_tokens)
+
+    def knows(self, text: str) -> bool:
+        """Whether a text is one of the labels."""
+        return text in self.label_ids
+
+    @torch.inference_mode()
+    def continuation_logprobs(
+        self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
+    ) -> list[np.ndarray]:
+        """Log-probabilities of labels after each prefix, in nats; see `SentenceModel.continuation_logprobs`."""
+        results = [np.full(len(labels), np.nan) for labels in candidates]
+        texts = [" ".join(self._prepare(words)) for words in prefixes]
+        encoded: list[list[int]] = self.tokenizer(texts, return_attention_mask=False).input_ids if texts else []
+        for batch in length_batches([len(ids) for ids in encoded], self.batch_tokens):
+            batch = [i for i in batch if encoded[i]]
+            if not batch:
+                continue
+            inputs = self.tokenizer.pad({"input_ids": [encoded[i] for i in batch]}, return_tensors="pt")
+            logits = self.model(**inputs.to(self.model.device)).logits
+            scores = logits.double().log_softmax(-1).cpu().numpy()
+            for row, i in enumerate(batch):
+                results[i][:] = scores[row, [self.label_ids[label] for label in candidates[i]]]
+        return results

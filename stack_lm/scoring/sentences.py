@@ -1,0 +1,405 @@
+"""A model and its tokenizer as a `SentenceModel`: batching, and computing what sentences share once.
+
+Any `AutoModelForCausalLM` with a fast tokenizer works; a stack RNN also gives the strengths of its memory.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+
+from ..configuration_stack_rnn import StackRNNConfig
+from ..errors import InputError
+from ..hub.loading import load_pretrained
+from ..memory import make_memory
+from ..modeling_stack_rnn import StackRNNCache
+from ..trace import Trace
+from .encoding import Encoding, SentenceEncoder
+
+Progress = Callable[[int], None]
+
+
+class _Scored(NamedTuple):
+    """Tokens whose log-probabilities are to be summed, from `start` on."""
+
+    ids: list[int]
+    start: int
+
+
+class _Tail(NamedTuple):
+    """What follows a prefix in a sequence: the sequence's group, its place there, the tokens, and `_Scored.start`."""
+
+    group: int
+    place: int
+    ids: list[int]
+    start: int
+
+
+class ModelScorer:
+    """Scores sentences with a language model (a `SentenceModel`).
+
+    A word's log-probability is the sum over its tokens; a strength is that after the word's last token. Sentences are
+    padded on the right and no mask is needed, since a causal model does not look ahead.
+
+    Args:
+        model: any causal language model.
+        tokenizer: its fast tokenizer.
+        batch_tokens: tokens in a batch, padding included; bounds the memory for the logits.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, batch_tokens: int = 2048) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.batch_tokens = batch_tokens
+        self.has_memory = isinstance(model.config, StackRNNConfig) and model.config.memory != "none"
+        self._encoder = SentenceEncoder(tokenizer)
+
+    @classmethod
+    def from_pretrained(cls, path: str, *, device: str | None = None, batch_tokens: int = 2048) -> ModelScorer:
+        """Load a model and its tokenizer from a directory or the hub.
+
+        Args:
+            path: what `AutoModelForCausalLM.from_pretrained` takes.
+            device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
+            batch_tokens: see the class.
+
+        Raises:
+            InputError: if it cannot be loaded.
+        """
+        model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device)
+        return cls(model, tokenizer, batch_tokens=batch_tokens)
+
+    @property
+    def parsing_signal(self) -> str:
+        """The signal that syntactic distances come from: the push strength, or the pop strength if the push is fixed
+        (Merrill et al. 2019, section 5).
+
+        Raises:
+            InputError: if the model has no memory, one of another kind, or fixes both strengths.
+        """
+        config = self.model.config
+        if not self.has_memory:
+            memory = getattr(config, "memory", None)
+            what = f"a {type(config).__name__}" if memory is None else f"memory={memory!r}"
+            raise InputError(f"the model has no memory ({what}), so it has no push or pop strengths to parse with")
+        if {"push_strength", "pop_strength"} - {field.name for field in make_memory(config).actions}:
+            raise InputError(
+                f"memory={config.memory!r} has no one push and pop strength that distances could come from"
+            )
+        free = [name for name in ("push", "pop") if isinstance(getattr(config, f"{name}_control"), str)]
+        if not free:
+            raise InputError("the model's push and pop strengths are both fixed: they say nothing about structure")
+        return f"{free[0]}_strength"
+
+    @property
+    def predicts_first_word(self) -> bool:
+        """Whether the tokenizer begins sentences with a token of its own."""
+        return bool(self._encoder.begin)
+
+    @property
+    def is_word_level(self) -> bool:
+        """Whether words are what white space separates, so that text must come with its punctuation split off."""
+        return self._encoder.is_word_level
+
+    def knows(self, text: str) -> bool:
+        """Whether no token of a text is the unknown token."""
+        return self._encoder.knows(text)
+
+    @torch.inference_mode()
+    def trace(
+        self,
+        sentences: Sequence[Sequence[str]],
+        tags: Sequence[Sequence[str]] | None = None,
+        *,
+        logprobs: bool = True,
+        progress: Progress | None = None,
+    ) -> list[Trace]:
+        """Trace sentences.
+
+        Args:
+            sentences: each a sequence of words.
+            tags: their part-of-speech tags, for tokenizers that put tags in the place of rare words.
+            logprobs: compute the log-probabilities; without, the output layer is left out and they are NaN.
+            progress: called with the number of sentences done, batch by batch.
+
+        Raises:
+            InputError: for a sentence without words, or a word that the tokenizer makes no token of.
+        """
+        encodings = list(self._encoder.encode(sentences, tags))
+        self._check_lengths(len(encoding.ids) for encoding in encodings)
+        traces: list[Trace | None] = [None] * len(sentences)
+        for batch, ids in self._batches([encoding.ids for encoding in encodings]):
+            outputs = self._run(ids, head=logprobs)
+            signals, distributions = {}, {}
+            if self.has_memory:
+                for name, values in outputs.actions.items():
+                    if values.dim() == 2:
+                        signals[name] = values.double().cpu().numpy()
+                    elif values.dim() == 3:
+                        distributions[name] = values.double().cpu().numpy()
+            scores = _next_token_logprobs(outputs.logits, ids) if logprobs else None
+            for row, i in enumerate(batch):
+                score = None if scores is None else scores[row]
+                traces[i] = self._align(
+                    sentences[i],
+                    encodings[i],
+                    score,
+                    {name: values[row] for name, values in signals.items()},
+                    {name: values[row] for name, values in distributions.items()},
+                )
+            if progress is not None:
+                progress(len(batch))
+        return [trace for trace in traces if trace is not None]
+
+    @torch.inference_mode()
+    def memory_contents(self, words: Sequence[str], tags: Sequence[str] | None = None) -> np.ndarray:
+        """What is left of each element of the memory after each word of a sentence.
+
+        Args:
+            words: of one sentence, n of them.
+            tags: their part-of-speech tags; see `trace`.
+
+        Returns:
+            [n, n + 1], in elements. Row t is after word t (after its last token): column i + 1 is what is left of what
+            word i pushed, over all its tokens, and column 0 of what tokens of no word pushed, such as one that begins
+            sentences. A row sums to the total strength.
+
+        Raises:
+            InputError: for a memory that does not keep one strength for each step, and as `trace`.
+        """
+        memory = getattr(self.model.config, "memory", "none")
+        (encoding,) = self._encoder.encode([words], None if tags is None else [tags])
+        contents = np.zeros((len(words), len(words) + 1))
+        cell = self.model.base_model.cell if self.has_memory else None
+        state = cell.initial_state(1) if cell else None
+        for step, (token, word) in enumerate(zip(encoding.ids, encoding.word_of, strict=True), start=1):
+            strengths = None
+            if cell:
+                # The cell's own step: a scan would drop the dead elements of the state it is given.
+                embedded = self.model.get_input_embeddings()(torch.tensor([token], device=self.model.device))
+                _, _, state = cell.step(embedded, state)
+                strengths = getattr(state.memory, "strengths", None)
+            if strengths is None or strengths.shape != (1, step):
+                raise InputError(
+                    f"what is on the memory cannot be told for memory={memory!r}: it does not keep one strength for "
+                    "each step"
+                )
+            if word >= 0:
+                of_words = np.bincount(
+                    encoding.word_of[:step] + 1, weights=strengths[0].double().cpu(), minlength=len(words) + 1
+                )
+                contents[word] = of_words  # of several tokens, the last stays
+        return contents
+
+    @torch.inference_mode()
+    def continuation_logprobs(
+        self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
+    ) -> list[np.ndarray]:
+        """Compare what may come next; see `SentenceModel.continuation_logprobs`.
+
+        What prefixes and candidates have in common runs through the model once.
+        """
+        full = [[*prefix, candidate] for prefix, some in zip(prefixes, candidates, strict=True) for candidate in some]
+        encoded = iter(self._encoder.encode_texts(full))
+        groups = []
+        for head, some in zip(self._encoder.encode_texts(prefixes), candidates, strict=True):
+            group = []
+            for _ in some:
+                ids = next(encoded)
+                # Subwords may be cut otherwise where a word follows: what is the same counts as the prefix.
+                group.append(_Scored(self._encoder.begin + ids, len(self._encoder.begin) + _common([head, ids])))
+            groups.append(group)
+        return self._sums(groups)
+
+    def sentence_logprobs(self, groups: Sequence[Sequence[Sequence[str]]]) -> list[np.ndarray]:
+        """Compare whole sentences; see `SentenceModel.sentence_logprobs`.
+
+        Without a token that begins sentences, the first token is given and not predicted.
+        """
+        begin, end = self._encoder.begin, self._encoder.end
+        encoded = iter(self._encoder.encode_texts([words for group in groups for words in group]))
+        start = len(begin) or 1
+        return self._sums([[_Scored(begin + next(encoded) + end, start) for _ in group] for group in groups])
+
+    @torch.inference_mode()
+    def _sums(self, groups: Sequence[Sequence[_Scored]]) -> list[np.ndarray]:
+        """For each group of sequences the sums of log-probabilities, in nats; NaN where nothing comes before.
+
+        Each distinct prefix that a group has in common runs through the model once, for all groups that have it; what
+        follows it continues from its state.
+        """
+        self._check_lengths(len(scored.ids) - 1 for group in groups for scored in group)
+        results = [np.full(len(group), np.nan) for group in groups]
+        tails: dict[tuple[int, ...], list[_Tail]] = {}
+        for g, group in enumerate(groups):
+            wanted = [(place, scored) for place, scored in enumerate(group) if 0 < scored.start < len(scored.ids)]
+            # The last token is only predicted, never read.
+            shared = _common([scored.ids[:-1] for _, scored in wanted]) if self._continues else 0
+            for place, (tokens, start) in wanted:
+                n = shared or len(tokens) - 1
+                tails.setdefault(tuple(tokens[:n]), []).append(_Tail(g, place, tokens[n:], start))
+        last_only: list[tuple[int, ...]] = []
+        by_length: dict[int, list[tuple[int, ...]]] = {}
+        for prefix, some in tails.items():
+            if all(len(tail.ids) == 1 and tail.start == len(prefix) for tail in some):
+                last_only.append(prefix)
+            else:
+                by_length.setdefault(len(prefix), []).append(prefix)
+        for batch, ids in self._batches(last_only):
+            lengths = torch.tensor([len(last_only[i]) for i in batch], device=ids.device)
+            logits = self._run(ids, last=lengths).float()
+            of_row = [(row, tail) for row, i in enumerate(batch) for tail in tails[last_only[i]]]
+            for (_, tail), score in zip(of_row, _first_logprobs(logits, of_row), strict=True):
+                results[tail.group][tail.place] = score
+        # A state is that after the last token, padding included, so only prefixes of one length share a batch.
+        for prefixes in by_length.values():
+            for batch, ids in self._batches(prefixes):
+                of_row = [(row, tail) for row, i in enumerate(batch) for tail in tails[prefixes[i]]]
+                for (_, tail), score in zip(of_row, self._continue(ids, of_row), strict=True):
+                    results[tail.group][tail.place] = score
+        return results
+
+    def _continue(self, prefixes: Tensor, tails: Sequence[tuple[int, _Tail]]) -> np.ndarray:
+        """Sums of log-probabilities of prefixes [B, T] and their tails, each with its row in the prefixes."""
+        outputs = self.model(prefixes, use_cache=self._continues)
+        inside = _next_token_logprobs(outputs.logits, prefixes)
+        sums = _first_logprobs(outputs.logits[:, -1].float(), tails)
+        n = prefixes.shape[1]
+        for i, (row, tail) in enumerate(tails):
+            # Where a group's sequences part before `start`, the first tokens of a tail are given.
+            sums[i] = (sums[i] if tail.start <= n else 0.0) + inside[row, tail.start :].sum()
+        longer = [i for i, (_, tail) in enumerate(tails) if len(tail.ids) > 1]
+        for batch, ids in self._batches([tails[i][1].ids for i in longer]):
+            state = outputs.past_key_values
+            state = state.clone() if isinstance(state, StackRNNCache) else copy.deepcopy(state)
+            state.reorder_cache(torch.tensor([tails[longer[i]][0] for i in batch], device=ids.device))
+            logits = self.model(ids[:, :-1], past_key_values=state, use_cache=True).logits
+            scores = _token_logprobs(logits, ids[:, 1:])
+            for row, i in enumerate(batch):
+                tail = tails[longer[i]][1]
+                skip = max(0, tail.start - n - 1)
+                sums[longer[i]] += scores[row, skip : len(tail.ids) - 1].sum()
+        return sums
+
+    @cached_property
+    def _continues(self) -> bool:
+        """Whether the model can go on from a state with several tokens at once, for several sequences."""
+        config = self.model.config
+        if isinstance(config, StackRNNConfig):
+            return True
+        if self.model._is_stateful:  # such as Mamba: after the first call, a token at a time
+            return False
+        probe = torch.zeros(1, 1, dtype=torch.int64, device=self.model.device)
+        return hasattr(getattr(self.model(probe, use_cache=True), "past_key_values", None), "reorder_cache")
+
+    def _check_lengths(self, lengths: Iterable[int]) -> None:
+        """Refuse what has more tokens than the model has positions."""
+        longest, most = max(lengths, default=0), getattr(self.model.config, "max_position_embeddings", None)
+        if most is not None and longest > most:
+            raise InputError(f"a sentence has {longest} tokens to read, but the model has positions for {most} only")
+
+    def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
+        """Batches of sequences of like length: their indices, and their ids padded on the right [B, T]."""
+        for batch in length_batches([len(ids) for ids in sequences], self.batch_tokens):
+            ids = np.zeros((len(batch), len(sequences[batch[-1]])), dtype=np.int64)
+            for row, i in enumerate(batch):
+                ids[row, : len(sequences[i])] = sequences[i]
+            yield batch, torch.from_numpy(ids).to(self.model.device)
+
+    def _run(self, ids: Tensor, *, head: bool = True, last: Tensor | None = None) -> Any:
+        """The model's outputs; with `last` (lengths [B]) only the logits [B, V] at each sequence's last token."""
+        arguments: dict[str, Any] = {"use_cache": False}
+        if last is None and self.has_memory:
+            arguments["output_actions"] = True
+        if last is not None and isinstance(self.model.config, StackRNNConfig):
+            rows = torch.arange(len(ids), device=ids.device)
+            hidden = self.model.base_model(ids, **arguments).last_hidden_state[rows, last - 1]
+            return self.model.get_output_embeddings()(hidden)
+        if not head and isinstance(self.model.config, StackRNNConfig):
+            return self.model.base_model(ids, **arguments)
+        outputs = self.model(ids, **arguments)
+        if last is None:
+            return outputs
+        return outputs.logits[torch.arange(len(ids), device=ids.device), last - 1]
+
+    def _align(
+        self,
+        words: Sequence[str],
+        encoding: Encoding,
+        scores: np.ndarray | None,
+        signals: dict[str, np.ndarray],
+        distributions: dict[str, np.ndarray],
+    ) -> Trace:
+        """Sum scores over each word's tokens, and take signals at its last."""
+        n, ids, word_of = len(words), np.array(encoding.ids), encoding.word_of
+        inside = word_of >= 0
+        logprobs, n_tokens, end = np.full(n, np.nan), np.zeros(n, dtype=np.int64), float("nan")
+        if scores is not None:
+            scores = scores[: len(ids)]
+            # Nothing predicts the first token; if it is a word's, that word has no score.
+            scored = inside & (word_of != word_of[0])
+            n_tokens = np.bincount(word_of[scored], minlength=n)
+            sums = np.bincount(word_of[scored], weights=scores[scored], minlength=n)
+            logprobs = np.where(n_tokens > 0, sums, np.nan)
+            if encoding.n_end:
+                end = float(scores[len(ids) - encoding.n_end :].sum())
+        unknown = np.zeros(n, dtype=bool)
+        if self.tokenizer.unk_token_id is not None:
+            unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
+        last = np.zeros(n, dtype=np.int64)
+        last[word_of[inside]] = np.flatnonzero(inside)  # of several tokens, the last stays
+        of_words = [{name: values[last] for name, values in group.items()} for group in (signals, distributions)]
+        return Trace(tuple(words), logprobs, n_tokens, unknown, end, *of_words)
+
+
+def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Indices of sequences in batches of like length, the shortest first.
+
+    Args:
+        lengths: of the sequences.
+        batch_tokens: most tokens in a batch, padding included; a longer sequence is a batch of its own.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= batch_tokens:
+            stop += 1
+        yield order[start:stop]
+        start = stop
+
+
+def _common(sequences: Sequence[list[int]]) -> int:
+    """How many tokens sequences begin with in common."""
+    if not sequences:
+        return 0
+    # What is between the least and the greatest begins as they do.
+    low, high = min(sequences), max(sequences)
+    return next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+
+
+def _token_logprobs(logits: Tensor, tokens: Tensor) -> np.ndarray:
+    """Log-probabilities of tokens [B, T] under the logits that predict them [B, T, V], in nats."""
+    logits = logits.float()
+    chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    return (chosen - logits.logsumexp(-1)).double().cpu().numpy()
+
+
+def _next_token_logprobs(logits: Tensor, ids: Tensor) -> np.ndarray:
+    """Log-probability of each token given those before it [B, T], in nats; NaN for the first."""
+    scores = _token_logprobs(logits[:, :-1], ids[:, 1:])
+    return np.concatenate((np.full((len(scores), 1), np.nan), scores), axis=1)
+
+
+def _first_logprobs(logits: Tensor, tails: Sequence[tuple[int, _Tail]]) -> np.ndarray:
+    """Log-probability of each tail's first token, given its row in the logits [B, V]; in nats."""
+    rows = torch.tensor([row for row, _ in tails], device=logits.device)
+    tokens = torch.tensor([tail.ids[0] for _, tail in tails], device=logits.device)
+    return (logits[rows, tokens] - logits.logsumexp(-1)[rows]).double().cpu().numpy()

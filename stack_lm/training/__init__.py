@@ -1,0 +1,1 @@
+"""Training: one run directory and one trainer for each kind of model."""

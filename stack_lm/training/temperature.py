@@ -1,0 +1,80 @@
+"""A schedule for the temperature of controls that choose operations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import TrainerCallback
+
+from ..controls import Choice
+
+
+def temperatures(model: nn.Module) -> list[Tensor]:
+    """The temperatures of a model's controls, which are buffers: changing them in place changes the model."""
+    choices = (module for module in model.modules() if isinstance(module, Choice))
+    return [choice.temperature for choice in choices if choice.temperature is not None]
+
+
+class TemperatureSchedule(TrainerCallback):
+    """T = max(T_0 exp(-decay n), minimum) while the model reads the n-th training sequence, from T_0.
+
+    T_0 is `config.temperature`. Schedule and defaults are those of the code released with Suzgun et al. (2019), whose
+    section 3.4 has the controls. The temperature is saved with the weights, so evaluation goes on with the last.
+
+    Give it to transformers' Trainer in `callbacks`, or call `step` in a loop of your own.
+    `stack_lm.training.language_model` has it as `training.temperature_decay`.
+
+    Args:
+        decay: the rate for each sequence, above 0.
+        minimum: the lowest temperature, above 0.
+
+    Raises:
+        ValueError: if a number is not above 0.
+
+    Example:
+        >>> Trainer(model, arguments, train_dataset=data, callbacks=[TemperatureSchedule()])
+    """
+
+    def __init__(self, decay: float = 1e-4, minimum: float = 0.5) -> None:
+        for name, value in (("decay", decay), ("minimum", minimum)):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be a number above 0; got {value}")
+        self.decay, self.minimum = decay, minimum
+
+    def check(self, model: nn.Module) -> None:
+        """Find out whether the model has a temperature.
+
+        Raises:
+            ValueError: if it has none.
+        """
+        if not temperatures(model):
+            raise ValueError(
+                "a temperature schedule needs a model whose operation_control is 'softmax_temperature' or "
+                "'gumbel_softmax'; this one has no temperature"
+            )
+
+    @torch.no_grad()
+    def step(self, model: Any, sequences: int) -> None:
+        """Set the model's temperatures, in place. Call it before the forward pass of an update.
+
+        Args:
+            model: one of this package; its `config.temperature` is where the schedule begins.
+            sequences: n, how many sequences training has read so far, those of the coming update included.
+        """
+        # Of the count and not of the temperature before: steps this small would be lost to rounding.
+        value = max(model.config.temperature * math.exp(-self.decay * sequences), self.minimum)
+        for temperature in temperatures(model):
+            temperature.fill_(value)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """transformers' Trainer calls it; see `check`."""
+        self.check(model)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """transformers' Trainer calls it before each update; see `step`."""
+        # The last batch of an epoch, which may be smaller, counts as a full one: the Trainer does not tell.
+        update = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+        self.step(model, (state.global_step + 1) * update)

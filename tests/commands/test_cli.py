@@ -1,0 +1,346 @@
+"""The command line, as a user types it."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from io import BytesIO
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import REAL_DATA, byte_level_tokenizer, needs_real_data, run, run_json
+from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
+
+from stack_lm import ModelScorer, __version__
+from stack_lm.cli import main
+from stack_lm.data.generated import generate_corpus
+from stack_lm.training.language_model import DataConfig, LoopConfig, RunConfig, TokenizerConfig, Trainer
+
+SENTENCE = "the dog that the cats fear chases a rabbit ."
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """A stack model and an LSTM, each trained for a second on generated English."""
+    directory = tmp_path_factory.mktemp("models")
+    for name, memory in (("stack", "stack"), ("lstm", "none")):
+        config = RunConfig(
+            output_dir=str(directory / name),
+            model={"memory": memory, "hidden_size": 20, "embedding_size": 10},
+            tokenizer=TokenizerConfig(lowercase="none"),
+            data=DataConfig(source="generated:600", held_out=60),
+            training=LoopConfig(epochs=1, learning_rate=1e-2),
+        )
+        Trainer(config, quiet=True).train()
+    return directory
+
+
+@pytest.fixture(scope="session")
+def treebank(tmp_path_factory):
+    path = tmp_path_factory.mktemp("treebank") / "generated.mrg"
+    trees = [" ".join(str(s.tree).split()) for s in generate_corpus(40, seed=8)]
+    path.write_text("".join(f"( {tree} )\n" for tree in trees))
+    return path
+
+
+# --- each command, for machines and for people
+
+
+def test_parse(capsys, models, tmp_path):
+    result = run_json(capsys, "parse", models / "stack", SENTENCE, "a cat sleeps .", "--output", tmp_path / "t.mrg")
+    assert (result["signal"], result["decoder"]) == ("push_strength", "algorithm1")
+    first, second = result["parses"]
+    assert first["words"] == SENTENCE.split()
+    assert re.sub("[()]", "", first["tree"]) == SENTENCE
+    scorer = ModelScorer.from_pretrained(str(models / "stack"), device="cpu")
+    (trace,) = scorer.trace([SENTENCE.split()])
+    np.testing.assert_allclose(first["push_strength"], trace.signals["push_strength"], atol=1e-5)
+    assert first["distances"] == first["push_strength"]
+    lines = (tmp_path / "t.mrg").read_text().splitlines()
+    assert lines == [first["brackets"], second["brackets"]]
+    status, out, _ = run(capsys, "parse", models / "stack", SENTENCE)
+    assert status == 0
+    assert out.splitlines()[0] == first["tree"]
+    assert "push strength" in out
+
+
+def test_parse_reads_files_and_standard_input(capsys, models, tmp_path, monkeypatch):
+    path = tmp_path / "s.txt"
+    path.write_text("the dog sleeps .\n\na cat waits .\n")
+    from_file = run_json(capsys, "parse", models / "stack", "--file", path)
+    assert [p["words"][1] for p in from_file["parses"]] == ["dog", "cat"]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(path.read_bytes())))
+    assert run_json(capsys, "parse", models / "stack", "-")["parses"] == from_file["parses"]
+
+
+def test_parse_f1(capsys, models, treebank, tmp_path):
+    command = ("parse-f1", models / "stack", "--treebank", treebank, "--convention", "prpn", "--baselines")
+    result = run_json(capsys, *command)
+    (system,) = result["systems"]
+    assert {key: result[key] for key in system} == system
+    assert (result["convention"], system["n_sentences"]) == ("prpn", 40)
+    assert 0 < system["f1"] < result["baselines"]["best binary trees"]["f1"]
+    assert {"left", "right", "balanced", "random distances", "random merges"} <= set(result["baselines"])
+    assert system["punctuation"] == "removed after parsing"
+    assert {"NP", "VP", "S"} <= set(system["label_recall"])
+    status, out, err = run(capsys, *command)
+    assert status == 0
+    assert f"{system['f1']:.2f}" in out
+    assert "convention prpn" in out
+    assert "signal push_strength" in err
+    # The model's trees through a file score the same.
+    sentences = tmp_path / "s.txt"
+    sentences.write_text("".join(" ".join(s.words) + "\n" for s in generate_corpus(40, seed=8)))
+    assert run(capsys, "parse", models / "stack", "--file", sentences, "--output", tmp_path / "p.mrg")[0] == 0
+    for convention in ("prpn", "merrill"):
+        one = run_json(capsys, "parse-f1", models / "stack", "--treebank", treebank, "--convention", convention)
+        two = run_json(
+            capsys, "parse-f1", "--predictions", tmp_path / "p.mrg", "--treebank", treebank, "--convention", convention
+        )
+        assert one["systems"][0]["f1"] == two["systems"][0]["f1"]
+    before = run_json(capsys, *command[:-1], "--punctuation", "before", "--decoder", "gap", "--max-length", 8)
+    assert before["systems"][0]["punctuation"] == "removed before parsing"
+    assert before["systems"][0]["n_sentences"] < 40
+
+
+def write_agreement(directory):
+    (directory / "a.text").write_text("the dogs near the cat sleep . <eos>\nthe cat xyzzes <eos>\na cat is . <eos>\n")
+    (directory / "a.gold").write_text("5\tare\tis\t1\n2\txyzzes\txyzz\t0\n2\tis\tare\t0\n")
+    return ("--data", directory, "--format", "linzen-gulordava")
+
+
+def test_agreement(capsys, models, tmp_path):
+    data = write_agreement(tmp_path)
+    result = run_json(capsys, "agreement", models / "lstm", *data)
+    assert (result["n"], result["n_skipped"], result["n_oov"], result["oov"]) == (2, 1, 1, "skip")
+    assert result["accuracy"] in (0, 50, 100)
+    assert {k: v["n"] for k, v in result["by"]["attractors"].items()} == {"0": 1, "1": 1}
+    assert result["by_attractors"] == {k: v["accuracy"] for k, v in result["by"]["attractors"].items()}
+    assert result["by"]["number"]["plural"]["n"] == 1
+    assert result["interval"][0] <= result["accuracy"] <= result["interval"][1]
+    wrong = run_json(capsys, "agreement", models / "lstm", *data, "--oov", "wrong")
+    assert (wrong["n"], wrong["accuracy"]) == (3, pytest.approx(result["accuracy"] * 2 / 3))
+    status, out, _ = run(capsys, "agreement", models / "stack", *data)
+    assert status == 0
+    assert "attractors: 1" in out
+    assert "out of vocabulary" in out
+
+
+def test_the_score_follows_from_the_table_of_items(capsys, models, tmp_path):
+    data = write_agreement(tmp_path)
+    table = tmp_path / "items.tsv"
+    result = run_json(capsys, "agreement", models / "lstm", *data, "--items", table)
+    rows = list(csv.DictReader(table.read_text().splitlines(), delimiter="\t"))
+    assert [row["prefix"] for row in rows] == ["the dogs near the cat", "the cat", "a cat"]
+    scored = [row for row in rows if row["outcome"] not in ("oov", "identical", "unpredicted")]
+    correct = [float(row["logprob_correct"]) > float(row["logprob_wrong"]) for row in scored]
+    assert 100 * sum(correct) / len(correct) == result["accuracy"]
+    # Another model's table stands for the model.
+    one = run_json(capsys, "agreement", models / "stack", *data, "--against", table)["against"]
+    two = run_json(capsys, "agreement", models / "stack", *data, "--against", models / "lstm")["against"]
+    assert {**one, "model": None} == {**two, "model": None}
+    assert one["n"] == 2
+    assert "McNemar against" in run(capsys, "agreement", models / "stack", *data, "--against", table)[1]
+    table.write_text(table.read_text().replace("a cat", "a dog"))
+    status, _, err = run(capsys, "agreement", models / "stack", *data, "--against", table)
+    assert (status, "line 4: another item: prefix is 'a dog', here 'a cat'" in err) == (2, True)
+
+
+def test_minimal_pairs(capsys, models, tmp_path):
+    lines = [{"good": f"the {a} sleeps.", "bad": f"the {a} sleep.", "construction": a} for a in ("dog", "cat")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "b.jsonl").write_text('{"good": 1}\n')
+    command = ("minimal-pairs", models / "stack", "--format", "pairs")
+    result = run_json(capsys, *command, "--data", tmp_path / "a.jsonl", "--items", tmp_path / "i.tsv")
+    assert (result["n"], result["words"], set(result["by"]["construction"])) == (2, "split", {"dog", "cat"})
+    assert "\tthe dog sleeps .\t" in (tmp_path / "i.tsv").read_text()
+    status, out, err = run(capsys, *command, "--data", tmp_path)
+    assert (status, out) == (2, "")
+    assert "b.jsonl, line 1: 'good' must be a sentence" in err
+    # What can be read is still scored, and the command fails.
+    status, out, err = run(capsys, *command, "--data", tmp_path, "--keep-going")
+    assert status == 2
+    assert "construction: dog" in out
+    assert "not everything could be scored: " in err
+    status, out, err = run(capsys, *command, "--data", tmp_path / "b.jsonl", "--keep-going")
+    assert (status, out) == (2, "")
+    status, _, err = run(capsys, *command, "--data", tmp_path / "a.jsonl", "--by", "size")
+    assert (status, "--by must name properties of the items, construction; got 'size'" in err) == (2, True)
+
+
+def small_model(kind, directory):
+    """A model of another architecture, with a byte-level tokenizer."""
+    tokenizer = byte_level_tokenizer()
+    if kind == "gpt2":
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=64))
+    else:
+        model = MambaForCausalLM(
+            MambaConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, state_size=4)
+        )
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "mamba"])
+def test_any_model(capsys, tmp_path, kind):
+    model = small_model(kind, tmp_path / "model")
+    data = tmp_path / "data"
+    data.mkdir()
+    result = run_json(capsys, "agreement", model, *write_agreement(data))
+    assert (result["n"], result["n_oov"]) == (3, 0)
+    (data / "p.jsonl").write_text('{"good": "the dog sleeps.", "bad": "the dog sleep."}\n')
+    pairs = run_json(capsys, "minimal-pairs", model, "--data", data, "--format", "pairs")
+    assert (pairs["n"], pairs["words"]) == (1, "given")
+    (data / "t.txt").write_text("the dog sleeps .\n")
+    assert run_json(capsys, "perplexity", model, "--data", data / "t.txt")["perplexity"] > 1
+
+
+def test_perplexity(capsys, models, tmp_path):
+    result = run_json(capsys, "perplexity", models / "stack", "--data", "generated:600", "--held-out", 60)
+    records = (models / "stack" / "metrics.jsonl").read_text().splitlines()
+    trained = json.loads(records[-1])
+    # The sentences that training held out, scored by the other path.
+    assert result["n_tokens"] == trained["eval_tokens"]
+    assert result["nats_per_token"] == pytest.approx(trained["eval_nats_per_token"], rel=1e-4)
+    assert result["perplexity"] == pytest.approx(np.exp(result["nats_per_token"]))
+    path = tmp_path / "t.txt"
+    path.write_text("the dog sleeps .\na cat waits .\n")
+    status, out, _ = run(capsys, "perplexity", models / "lstm", "--data", path)
+    assert status == 0
+    assert "2 sentences, 8 words" in out
+    assert run_json(capsys, "perplexity", models / "lstm", "--data", path, "--limit", 1)["n_tokens"] == 3
+
+
+@pytest.mark.slow
+def test_demo(capsys, tmp_path):
+    command = ("demo", "--output", tmp_path / "demo", "--sentences", 2500, "--epochs", 1)
+    result = run_json(capsys, *command)
+    assert {"stack", "lstm", "parsing", "figure", "seconds"} == set(result)
+    assert set(result["parsing"]["f1"]) >= {"stack RNN", "left branching", "right branching", "random distances"}
+    assert json.loads((tmp_path / "demo" / "metrics.json").read_text()) == result
+    assert (tmp_path / "demo" / "strengths.png").stat().st_size > 10_000
+    status, out, _ = run(capsys, *command)  # an earlier demo is replaced
+    assert status == 0
+    assert "agreement accuracy" in out
+    assert run(capsys, "parse", tmp_path / "demo" / "stack", SENTENCE)[0] == 0
+
+
+def test_version_and_help():
+    def shell(*arguments):
+        command = [sys.executable, "-m", "stack_lm.cli", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert shell("--version").stdout == f"stack-lm {__version__}\n"
+    top = shell("--help").stdout
+    for command in ("demo", "parse", "parse-f1", "agreement", "minimal-pairs", "perplexity"):
+        assert f"\n    {command}" in top
+    assert "example:\n  stack-lm parse-f1" in shell("parse-f1", "--help").stdout
+    wrong = shell("parse")
+    assert wrong.returncode == 2
+    assert "the following arguments are required: MODEL" in wrong.stderr
+
+
+@pytest.mark.parametrize("command", ["demo", "parse", "parse-f1", "agreement", "minimal-pairs", "perplexity"])
+def test_every_command_shows_an_example(capsys, command):
+    with pytest.raises(SystemExit) as exit_:
+        main([command, "--help"])
+    assert exit_.value.code == 0
+    assert f"example:\n  stack-lm {command}" in capsys.readouterr().out
+
+
+# --- bad input: one clear line, exit status 2, nothing written
+
+
+def bad_inputs(directory, models, treebank):
+    empty, malformed, words = directory / "empty.txt", directory / "bad.mrg", directory / "unknown.txt"
+    empty.write_text("")
+    malformed.write_text("(S (NP (DT the)\n")
+    words.write_text("qwx zzk\n")
+    short = directory / "short.mrg"
+    short.write_text("(X (X a) (X b))\n")
+    stack, lstm = models / "stack", models / "lstm"
+    f1 = ("parse-f1", stack, "--treebank")
+    linzen = ("--format", "linzen-gulordava")
+    return [
+        (("parse", directory / "none", "a"), "cannot load a language model from .*none"),
+        (("parse", stack), "no sentence to parse: give one or more, or --file F"),
+        (("parse", stack, "a b", "--file", empty), "give sentences or --file, not both"),
+        (("parse", stack, "--file", directory / "none.txt"), "none.txt does not exist"),
+        (("parse", stack, "--file", empty), "empty.txt is empty"),
+        (("parse", stack, " "), "sentence 1 is empty"),
+        (("parse", stack, "the dog", "qwx zzk"), "sentence 2 has no word that the model knows: 'qwx zzk'"),
+        (("parse", stack, "a b", "--decoder", "best"), "--decoder must be one of algorithm1, gap; got 'best'"),
+        (("parse", stack, "a b", "--signal", "peep"), "--signal must be one of push_strength.*; got 'peep'"),
+        (("parse", lstm, "the dog"), r"the model has no memory \(memory='none'\)"),
+        (("parse", stack, "the dog", "--output", directory), "is a directory; a file name is needed"),
+        (("parse", stack, "the dog", "--output", empty / "x"), "cannot make the directory"),
+        ((*f1, treebank, "--convention", "best"), "convention must be one of prpn, .*, evalb; got 'best'"),
+        ((*f1, directory / "none.mrg", "--convention", "prpn"), "none.mrg does not exist"),
+        ((*f1, empty, "--convention", "prpn"), "empty.txt is empty"),
+        ((*f1, malformed, "--convention", "prpn"), "bad.mrg: the tree that starts on line 1 lacks 2 closing brackets"),
+        (("parse-f1", "--treebank", treebank, "--convention", "prpn"), "give a MODEL, or --predictions FILE"),
+        (
+            ("parse-f1", "--predictions", short, "--treebank", treebank, "--convention", "prpn"),
+            "short.mrg has 1 trees, but .*generated.mrg has 40",
+        ),
+        ((*f1, treebank, "--convention", "prpn", "--max-length", "1"), "no sentence has at most 1 words that count"),
+        (("agreement", stack, "--data", directory / "none", *linzen), "none.text does not exist"),
+        (("agreement", stack, "--data", empty, "--format", "csv"), "format must be one of linzen.*; got 'csv'"),
+        (("perplexity", stack, "--data", directory / "none.txt"), "none.txt does not exist"),
+        (("perplexity", stack, "--data", empty), "empty.txt is empty"),
+        (("perplexity", stack, "--data", words), "every word of the text is unknown to the model.*'qwx zzk'"),
+        (("perplexity", stack, "--data", words, "--held-out", "-1"), "--held-out must be more than 0; got -1"),
+        (("perplexity", stack, "--data", words, "--device", "warp"), "cannot use the device 'warp'"),
+        (("demo", "--output", directory), "is not empty and no earlier demo"),
+        (("demo", "--output", empty), "is a file; a directory is needed"),
+        (("demo", "--output", directory / "new", "--sentences", "100"), "--sentences must be more than 2000; got 100"),
+    ]
+
+
+def test_bad_input(capsys, models, treebank, tmp_path):
+    for arguments, message in bad_inputs(tmp_path, models, treebank):
+        there = sorted(path.name for path in tmp_path.iterdir())
+        status, out, err = run(capsys, *arguments)
+        assert (status, out) == (2, ""), arguments
+        assert err.count("\n") == 1, err
+        assert re.search(f"^stack-lm: error: .*{message}", err), (arguments, err)
+        assert sorted(path.name for path in tmp_path.iterdir()) == there, arguments
+
+
+def test_a_treebank_of_unknown_words_only(capsys, models, tmp_path):
+    path = tmp_path / "t.mrg"
+    path.write_text("(S (NN qwx) (NN zzk))\n")
+    status, _, err = run(capsys, "parse-f1", models / "stack", "--treebank", path, "--convention", "merrill")
+    assert status == 2
+    assert "stack knows no word of" in err
+
+
+def test_a_truncated_model_is_one_line(capsys, models, tmp_path):
+    import shutil
+
+    shutil.copytree(models / "stack", tmp_path / "m")
+    weights = tmp_path / "m" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    status, _, err = run(capsys, "parse", tmp_path / "m", "the dog")
+    assert status == 2
+    assert re.fullmatch("stack-lm: error: cannot load a language model from .*\n", err)
+
+
+def test_a_closed_pipe_is_no_traceback(models):
+    command = f"{sys.executable} -m stack_lm.cli parse {models / 'stack'} {' '.join(['a'] * 2000)} | head -c 20"
+    run_ = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in run_.stderr
+
+
+@needs_real_data
+def test_evalb_on_the_authors_parses(capsys):
+    directory = REAL_DATA / "parsing" / "evalb_wsj_sample"
+    result = run_json(
+        capsys, "parse-f1", "--predictions", directory / "parses.tst", "--treebank", directory / "parses.gld",
+        "--convention", "evalb",
+    )  # fmt: skip
+    rounded = tuple(round(result["systems"][0][key], 2) for key in ("recall", "precision", "f1"))
+    assert rounded == (28.43, 32.93, 30.51)

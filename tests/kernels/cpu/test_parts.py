@@ -1,0 +1,116 @@
+"""The pieces of the compiled scan: functions, products, and where compiled code is kept."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from stack_lm.kernels.cpu import gemm as numba_gemm
+from stack_lm.kernels.cpu import math as numba_math
+from stack_lm.kernels.cpu import threads as numba_threads
+
+
+def over(function):
+    """A compiled scalar function, over an array."""
+
+    @njit(error_model="numpy", fastmath=numba_math.FAST)
+    def apply(values):
+        results = np.empty_like(values)
+        for i in range(values.shape[0]):
+            results[i] = function(values[i])
+        return results
+
+    return apply
+
+
+EXACT = {
+    "exp": np.exp,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_are_right_to_a_few_units_in_the_last_place(name, dtype):
+    generator = np.random.default_rng(0)
+    values = np.concatenate(
+        [generator.normal(size=4000) * scale for scale in (1e-6, 1e-2, 1, 10, 80)] + [[0.0, -0.0, 1.0, -1.0]]
+    ).astype(dtype)
+    values = values[np.abs(values) < 85]
+    found = over(getattr(numba_math, name))(values)
+    exact = EXACT[name](values.astype(np.longdouble))
+    unit = np.spacing(np.abs(exact).astype(dtype)).astype(np.longdouble)
+    assert found.dtype == dtype
+    assert np.max(np.abs(found - exact) / unit) < 6
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_at_the_ends(dtype):
+    ends = np.array([-np.inf, -1e30, 1e30, np.inf, np.nan], dtype)
+    assert np.allclose(over(numba_math.sigmoid)(ends), [0, 0, 1, 1, np.nan], atol=1e-30, equal_nan=True)
+    assert np.array_equal(over(numba_math.tanh)(ends), np.array([-1, -1, 1, 1, np.nan], dtype), equal_nan=True)
+    assert np.isnan(over(numba_math.exp)(ends)[-1])
+
+
+@given(rows=st.integers(1, 20), inner=st.integers(0, 12), columns=st.integers(1, 70), seed=st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_equal_numpys(rows, inner, columns, seed, dtype):
+    generator = np.random.default_rng(seed)
+    a, matrix = (generator.normal(size=shape).astype(dtype) for shape in ((rows, inner), (inner, columns)))
+    wide = numba_gemm.padded(columns, a)
+    result = np.ones((rows, wide), dtype)
+    numba_gemm.multiply_add(a.reshape(-1), 0, inner, rows, numba_gemm.pack(matrix), result.reshape(-1), 0, wide)
+    assert np.allclose(result[:, :columns], 1 + a @ matrix, atol=1e-4 if dtype == np.float32 else 1e-12)
+    assert (result[:, columns:] == 1).all()
+
+    b = np.zeros((rows, wide), dtype)
+    b[:, :columns] = generator.normal(size=(rows, columns))
+    transposed = np.ones((max(inner, 1), wide), dtype)
+    a = generator.normal(size=(rows, max(inner, 1))).astype(dtype)
+    numba_gemm.add_transposed_product(a, b, transposed)
+    assert np.allclose(transposed, 1 + a.T @ b, atol=1e-4 if dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_parts_run_once_each_on_any_number_of_threads(parts):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert numba_threads.run_parts(lambda part: part * part, parts) == [part * part for part in range(parts)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_an_error_in_a_part_is_raised_here():
+    def run(part):
+        if part == 1:
+            raise ZeroDivisionError("in a part")
+        return part
+
+    with pytest.raises(ZeroDivisionError, match="in a part"):
+        numba_threads.run_parts(run, 3)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch's OpenMP library is looked for on Linux only")
+def test_torchs_threads_are_found():
+    assert numba_threads.available() == torch.get_num_threads()
+
+
+@pytest.mark.slow
+def test_compiled_code_is_kept_for_the_next_process(tmp_path):
+    program = "import sys; from stack_lm.cli import main; sys.exit(main(['warmup', '--json']))"
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "HF_HUB_OFFLINE": "1", "PATH": ""}
+    first, second = (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+        for _ in range(2)
+    )
+    assert "compiling" in first.stderr
+    assert "compiling" not in second.stderr
+    assert list(tmp_path.rglob("*.nbc"))

@@ -1,0 +1,285 @@
+"""The scan compiled with Numba equals the reference: outputs, actions, states and every gradient."""
+
+import multiprocessing
+import threading
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernels.comparison import compare, leaves, make_cell, random_state
+
+from stack_lm.kernels.cpu import backend as numba_backend
+from stack_lm.kernels.cpu import threads as numba_threads
+
+CONTROLLERS = ("linear", "rnn", "gru", "lstm")
+MEMORIES = ("stack", "queue", "deque")
+# What ties and empty memories are made of: whole and half numbers, and none.
+FIXED = {"push_control": 1.0, "pop_control": 0.5, "read_control": 1.0}
+
+
+def check(cell, length=7, batch_size=3, dtype=torch.float64, state=None, mask=None, tolerance=1e-10):
+    torch.manual_seed(1)
+    inputs = torch.randn(batch_size, length, cell.controller.weight_ih_l0.shape[1], dtype=dtype)
+    off, off_gradient = compare(cell, inputs, "numba", state, mask)
+    assert off < tolerance
+    assert off_gradient < tolerance
+
+
+def some_mask(batch_size, length, seed=2):
+    mask = torch.rand(batch_size, length, generator=torch.Generator().manual_seed(seed)) > 0.3
+    mask[0] = False  # a sequence of padding alone
+    return mask
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("controller", CONTROLLERS)
+@pytest.mark.parametrize("masked", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("carried", [False, True], ids=["empty", "carried"])
+def test_every_controller_and_memory(controller, memory, masked, carried):
+    cell = make_cell(controller=controller, memory=memory)
+    state = random_state(cell, 3, torch.float64) if carried else None
+    check(cell, state=state, mask=some_mask(3, 7) if masked else None)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("push", ["sigmoid", "expected_value", 0.0, 1.0])
+@pytest.mark.parametrize("pop", ["sigmoid", "expected_value", 0.0, 1.0])
+def test_every_pair_of_controls(memory, push, pop):
+    for read in (0.0, 1.0, 2.0, "sigmoid"):
+        cell = make_cell(memory=memory, push_control=push, pop_control=pop, read_control=read)
+        check(cell, length=9, mask=some_mask(3, 9), state=random_state(cell, 3, torch.float64))
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize(
+    "strengths",
+    [(1.0, 0.5, 1.0), (0.5, 1.0, 1.0), (0.25, 0.75, 0.5), (1.0, 1.0, 2.0), (0.0, 1.0, 1.0), (3.0, 1.0, 1.0)],
+)
+def test_exact_ties(memory, strengths):
+    names = ("push_control", "pop_control", "read_control")
+    check(make_cell(memory=memory, **dict(zip(names, strengths, strict=True))), length=12)
+
+
+@pytest.mark.parametrize("memory", [*MEMORIES, "none"])
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_several_layers(controller, memory):
+    cell = make_cell(controller=controller, memory=memory, num_layers=3)
+    check(cell, mask=some_mask(3, 7), state=random_state(cell, 3, torch.float64))
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_no_biases_and_sigmoid_values(memory):
+    check(make_cell(memory=memory, bias=False, push_value_activation="sigmoid", controller="gru"))
+
+
+def test_learned_initial_state():
+    check(make_cell(learn_initial_state=True, num_layers=2))
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_saturated_strengths(memory):
+    check(make_cell(memory=memory, spread=60.0, push_control="sigmoid", pop_control="sigmoid"))
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_single_precision(controller, memory):
+    cell = make_cell(torch.float32, spread=1.0, controller=controller, memory=memory, hidden_size=33)
+    state = random_state(cell, 9, torch.float32)
+    check(cell, 40, 9, torch.float32, state=state, mask=some_mask(9, 40), tolerance=1e-5)
+
+
+def test_sizes_beyond_one_tile_and_one_thread():
+    """More rows than a tile has, more columns than a panel has, and enough work for several threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        cell = make_cell(torch.float32, spread=1.0, embedding_size=21, hidden_size=100, memory_size=17)
+        check(cell, 30, 37, torch.float32, mask=some_mask(37, 30), tolerance=1e-5)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 12])
+@pytest.mark.parametrize("controller", ["gru", "lstm"])
+def test_gradients_of_weights_are_added_up_piece_by_piece(controller, rows, monkeypatch):
+    monkeypatch.setattr(numba_backend, "_ROWS_OF_A_PRODUCT", rows)
+    cell = make_cell(controller=controller, num_layers=2, memory="deque")
+    check(cell, 11, 3, mask=some_mask(3, 11), state=random_state(cell, 3, torch.float64))
+
+
+@st.composite
+def cases(draw):
+    control = st.sampled_from(["sigmoid", "expected_value", 0.0, 0.5, 1.0, 2.0])
+    memory = draw(st.sampled_from([*MEMORIES, "none"]))
+    fields = {
+        "memory": memory,
+        "controller": draw(st.sampled_from(CONTROLLERS)),
+        "num_layers": draw(st.integers(1, 3)),
+        "embedding_size": draw(st.integers(1, 9)),
+        "hidden_size": draw(st.integers(1, 40)),
+        "bias": draw(st.booleans()),
+    }
+    if memory != "none":
+        fields |= {
+            "memory_size": draw(st.integers(1, 9)),
+            "push_control": draw(control),
+            "pop_control": draw(control),
+            "read_control": draw(control),
+            "max_push": draw(st.integers(1, 4)),
+            "push_value_activation": draw(st.sampled_from(["tanh", "sigmoid"])),
+        }
+    shape = draw(st.integers(1, 11)), draw(st.integers(1, 12))
+    return (
+        fields,
+        shape,
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(st.integers(0, 2**31)),
+        draw(st.floats(0.1, 2.5)),
+    )
+
+
+def fuzz(case):
+    # Weights are not larger: a chaotic network makes any rounding large, the reference's own too.
+    fields, (batch_size, length), masked, carried, seed, spread = case
+    cell = make_cell(seed=seed, spread=spread, **fields)
+    state = random_state(cell, batch_size, torch.float64) if carried else None
+    mask = some_mask(batch_size, length, seed) if masked else None
+    check(cell, length, batch_size, state=state, mask=mask)
+
+
+@given(case=cases())
+@settings(max_examples=60, deadline=None)
+def test_random_configurations(case):
+    fuzz(case)
+
+
+@pytest.mark.slow
+@given(case=cases())
+@settings(max_examples=2500, deadline=None)
+def test_many_random_configurations(case):
+    fuzz(case)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("controller", ["gru", "lstm"])
+def test_gradcheck(controller, memory):
+    cell = make_cell(controller=controller, memory=memory, hidden_size=3, embedding_size=2, memory_size=2)
+    state = random_state(cell, 2, torch.float64, steps=2)
+    with torch.no_grad():
+        state.memory.strengths.clamp_(min=0.3)  # at zero there is no derivative, only a convention
+    cell.scan_backend = "numba"
+    inputs = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
+    parameters = list(cell.parameters())
+
+    def run(*arguments):
+        scan = cell.scan(arguments[0], state, torch.tensor([[True] * 3, [True, False, True]]))
+        return (scan.outputs, *(leaf for leaf in leaves(scan.state) if leaf.numel()))
+
+    assert torch.autograd.gradcheck(run, (inputs, *parameters, *leaves(state)))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_what_is_not_finite_ends_as_nan(controller, memory, bad):
+    for push in ("expected_value", "sigmoid"):
+        cell = make_cell(controller=controller, memory=memory, push_control=push, pop_control="sigmoid", spread=0.5)
+        cell.scan_backend = "numba"
+        inputs = torch.randn(2, 8, 5, dtype=torch.float64)
+        inputs[0, 3, 1] = bad
+        inputs.requires_grad_()
+        scan = cell.scan(inputs)
+        scan.outputs.sum().backward()
+        assert torch.isfinite(scan.outputs[1]).all()  # the other sequence
+        assert torch.isfinite(inputs.grad[1]).all()
+        if bad != bad:
+            assert scan.outputs[0, 3:].isnan().all()
+            assert torch.isfinite(scan.outputs[0, :3]).all()
+
+
+def test_backwards_twice_through_one_forward_pass():
+    cell = make_cell(memory="deque")
+    cell.scan_backend = "numba"
+    inputs = torch.randn(2, 6, 5, dtype=torch.float64, requires_grad=True)
+    loss = cell.scan(inputs).outputs.square().sum()
+    first = torch.autograd.grad(loss, inputs, retain_graph=True)[0]
+    assert torch.equal(torch.autograd.grad(loss, inputs)[0], first)
+
+
+def test_second_derivatives_are_refused():
+    cell = make_cell()
+    cell.scan_backend = "numba"
+    inputs = torch.randn(2, 6, 5, dtype=torch.float64, requires_grad=True)
+    gradient = torch.autograd.grad(cell.scan(inputs).outputs.square().sum(), inputs, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_dropout_between_layers_is_drawn_and_has_gradients():
+    cell = make_cell(num_layers=2, hidden_dropout=0.5)
+    cell.scan_backend = "numba"
+    inputs = torch.randn(2, 6, 5, dtype=torch.float64)
+    first, second = (cell.scan(inputs).outputs for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.autograd.gradcheck(lambda x: (torch.manual_seed(3), cell.scan(x).outputs)[1], inputs.requires_grad_())
+    cell.eval()
+    check(cell)
+
+
+def test_dropout_draws_the_mean():
+    cell = make_cell(num_layers=2, hidden_dropout=0.3, controller="linear", memory="none")
+    cell.scan_backend = "numba"
+    inputs = torch.randn(1, 1, 5, dtype=torch.float64).expand(4000, 1, 5)
+    mean = cell.scan(inputs).outputs.mean(0)
+    cell.eval()
+    assert torch.allclose(mean, cell.scan(inputs[:1]).outputs[0], atol=0.5)
+
+
+def _outputs(cell, inputs, queue):
+    # torch's threads do not survive a fork: its own operations would wait for them, so a DataLoader's workers have one.
+    available = numba_threads.available()
+    torch.set_num_threads(1)
+    queue.put((cell.scan(inputs).outputs.detach().numpy(), available))
+
+
+def test_works_in_a_forked_process_after_it_ran_in_this_one():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        cell = make_cell(torch.float32, hidden_size=100, embedding_size=50)
+        cell.scan_backend = "numba"
+        inputs = torch.randn(64, 40, 50)
+        with torch.no_grad():
+            here = cell.scan(inputs).outputs
+            context = multiprocessing.get_context("fork")
+            queue = context.Queue()
+            child = context.Process(target=_outputs, args=(cell, inputs, queue))
+            child.start()
+            there, available = queue.get(timeout=60)
+            child.join(timeout=60)
+        assert child.exitcode == 0
+        assert torch.equal(here, torch.from_numpy(there))
+        assert available == 1
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_runs_in_several_python_threads_at_once():
+    cell = make_cell(torch.float32)
+    cell.scan_backend = "numba"
+    batches = [torch.randn(5, 20, 5) for _ in range(8)]
+    expected = [cell.scan(batch).outputs for batch in batches]
+    found = [None] * len(batches)
+
+    def run(i):
+        found[i] = cell.scan(batches[i]).outputs
+
+    workers = [threading.Thread(target=run, args=(i,)) for i in range(len(batches))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))

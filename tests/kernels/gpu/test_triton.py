@@ -1,0 +1,389 @@
+"""The Triton backend against the reference: on a CPU in Triton's interpreter, and on a GPU where there is one."""
+
+import itertools
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import tiny_config
+
+from stack_lm.cell import StackRNNCell
+from stack_lm.errors import InputError
+from stack_lm.kernels.gpu import backend as triton_backend
+from stack_lm.memory import StackState
+
+ON_GPU = torch.cuda.is_available()
+INTERPRETED = not ON_GPU or os.environ.get("TRITON_INTERPRET") == "1"
+pytest.importorskip("triton", reason="triton is not installed")
+with pytest.MonkeyPatch.context() as patch:  # of these kernels it looks when they are imported; see also conftest.py
+    if INTERPRETED:
+        patch.setenv("TRITON_INTERPRET", "1")
+    from stack_lm.kernels.gpu import graphs as triton_graphs
+
+CONTROLLERS = ("linear", "rnn", "rnn_sigmoid", "gru", "lstm")
+MEMORIES = ("stack", "queue", "deque", "none")
+# Pushes are stronger than pops and readings, so that boundaries fall inside elements.
+STRENGTHS = {"push_control": "expected_value", "pop_control": "sigmoid", "read_control": "sigmoid"}
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request, monkeypatch):
+    if request.param == "cuda" and (not ON_GPU or INTERPRETED):
+        pytest.skip("needs a CUDA device, and kernels that are compiled")
+    if request.param == "cpu":
+        if not INTERPRETED:
+            pytest.skip("kernels are compiled for the GPU here; TRITON_INTERPRET=1 runs them on the CPU")
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+    return torch.device(request.param)
+
+
+def make_cell(device, dtype=torch.float64, *, scale=3.0, **fields):
+    if fields.get("memory") != "none":
+        fields = STRENGTHS | fields
+    cell = StackRNNCell(tiny_config(**fields)).to(device, dtype)
+    with torch.no_grad():
+        for parameter in cell.parameters():
+            parameter.mul_(scale)
+    return cell
+
+
+def a_state(cell, batch_size, strengths):
+    """A state in the middle of a sequence, with these strengths of elements [N] in each sequence's memory."""
+    state = cell.initial_state(batch_size)
+    some = {"dtype": state.reading.dtype, "device": state.reading.device}
+    memory = state.memory
+    if isinstance(memory, StackState):
+        values = torch.randn(batch_size, len(strengths), 3, **some)
+        memory = StackState(values, torch.tensor(strengths, **some).repeat(batch_size, 1))
+    controller = tuple(torch.randn(part.shape, **some) for part in state.controller)
+    state = state._replace(controller=controller, memory=memory, reading=torch.randn(state.reading.shape, **some))
+    for tensor in tensors_of(state):
+        tensor.requires_grad_()
+    return state
+
+
+def tensors_of(state):
+    memory = state.memory if isinstance(state.memory, StackState) else ()
+    return [*state.controller, *memory, state.reading]
+
+
+def results_of(run, cell, inputs, state, mask):
+    """Outputs and last state, and the gradients of all that goes in for random gradients of all that comes out."""
+    outputs, last = run(cell, inputs, state, mask)
+    results = [outputs, *last.controller, last.reading]
+    if isinstance(last.memory, StackState):
+        living = last.memory.strengths.detach() != 0  # others' vectors are of no consequence
+        results += [last.memory.strengths, torch.where(living.unsqueeze(-1), last.memory.values, 0)]
+    generator = torch.Generator().manual_seed(1)
+    weights = [torch.randn(r.shape, generator=generator, dtype=torch.float64).to(r) for r in results]
+    loss = sum((w * r).sum() for w, r in zip(weights, results, strict=True))
+    leaves = [t for t in (inputs, *cell.parameters(), *tensors_of(state)) if t.requires_grad]
+    grads = torch.autograd.grad(loss, leaves, allow_unused=True)
+    zero = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, grads, strict=True)]
+    return [result.detach() for result in results], zero
+
+
+def reference(cell, inputs, state, mask):
+    """The definition: one step after the other."""
+    outputs = []
+    for t in range(inputs.shape[1]):
+        active = None if mask is None else mask[:, t]
+        layers, _, state = cell.step(inputs[:, t], state, active)
+        outputs.append(layers[-1] if mask is None else torch.where(active.unsqueeze(-1), layers[-1], 0))
+    return torch.stack(outputs, dim=1), state
+
+
+def assert_equal_to_reference(cell, inputs, state, mask=None, tolerance=1e-11):
+    expected = results_of(reference, cell, inputs, state, mask)
+    found = results_of(triton_backend.scan, cell, inputs, state, mask)
+    for of_reference, of_triton in zip(itertools.chain(*expected), itertools.chain(*found), strict=True):
+        assert of_triton.dtype == of_reference.dtype
+        size = max(1.0, float(of_reference.abs().max())) if of_reference.numel() else 1.0
+        torch.testing.assert_close(of_triton, of_reference, rtol=0, atol=tolerance * size)
+
+
+def some_inputs(cell, batch_size=2, length=3):
+    weight = next(cell.parameters())
+    return torch.randn(batch_size, length, 5, dtype=weight.dtype, device=weight.device, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("controller", "memory"),
+    [("lstm", "stack"), ("gru", "queue"), ("rnn", "deque"), ("linear", "stack"), ("rnn_sigmoid", "none")],
+)
+def test_equals_the_reference(device, controller, memory):
+    """With padding, a carried state, and elements of strength zero in it."""
+    cell = make_cell(device, controller=controller, memory=memory)
+    mask = torch.tensor([[True, False, True], [False, True, True]], device=device)
+    assert_equal_to_reference(cell, some_inputs(cell), a_state(cell, 2, [0.7, 0.0, 0.4]), mask)
+
+
+def test_equals_the_reference_in_float32(device):
+    cell = make_cell(device, torch.float32, controller="lstm", memory="stack")
+    assert_equal_to_reference(cell, some_inputs(cell), cell.initial_state(2), tolerance=1e-5)
+
+
+def test_layers_with_skips_and_dropout(device, monkeypatch):
+    keep = torch.tensor([0.0, 2, 0, 2, 2, 0, 2], dtype=torch.float64, device=device)
+    monkeypatch.setattr(F, "dropout", lambda given, *_: given * keep)
+    layers = {"num_layers": 3, "hidden_dropout": 0.5, "input_skip_connections": True, "bias": False}
+    cell = make_cell(device, controller="gru", memory="stack", **layers)
+    mask = torch.tensor([[True, True], [True, False]], device=device)
+    assert_equal_to_reference(cell, some_inputs(cell, length=2), a_state(cell, 2, [0.5]), mask)
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
+@pytest.mark.parametrize("strengths", [[1.0, 0.5, 0.5], [0.0, 1.0, 0.0]])
+def test_exact_ties(device, memory, strengths):
+    """What is exactly as strong as what is left of a pop or a read is taken whole."""
+    ones = {"push_control": 1.0, "pop_control": 1.0, "read_control": 1.0}
+    cell = make_cell(device, controller="rnn", memory=memory, **ones)
+    assert_equal_to_reference(cell, some_inputs(cell, 1), a_state(cell, 1, strengths))
+
+
+@pytest.mark.parametrize(
+    ("memory", "push", "pop", "read"),
+    [
+        ("stack", "saturated", "saturated", "saturated"),
+        ("stack", 1.0, 0.0, 0.0),
+        ("queue", 0.0, "sigmoid", "sigmoid"),
+        ("deque", 0.0, "sigmoid", "sigmoid"),
+        ("deque", "sigmoid", 3.0, "expected_value"),
+        ("queue", "sigmoid", 0.0, 2.0),
+    ],
+)
+def test_strengths_at_their_ends(device, memory, push, pop, read):
+    """Nothing pushed, popped or read; more popped than there is; controls that are exact numbers with no gradient."""
+    names = {"push_control": push, "pop_control": pop, "read_control": read}
+    saturated = "saturated" in names.values()
+    fields = {name: "expected_value" if value == "saturated" else value for name, value in names.items()}
+    cell = make_cell(device, controller="rnn", memory=memory, scale=300.0 if saturated else 3.0, **fields)
+    assert_equal_to_reference(cell, some_inputs(cell, 1), a_state(cell, 1, [0.25, 0.5]))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_not_finite_ends(device, bad):
+    cell = make_cell(device, controller="rnn", memory="deque")
+    inputs = some_inputs(cell, 2, 2).detach()
+    inputs[0, 0, 0] = bad
+    inputs.requires_grad_()
+    with np.errstate(all="ignore"):  # the interpreter computes in numpy, which warns
+        outputs, state = triton_backend.scan(cell, inputs, cell.initial_state(2), None)
+        (outputs.sum() + state.reading.sum()).backward()
+    assert bool(outputs[0].isnan().any()) == (bad != bad)
+    assert outputs[1].isfinite().all()
+    assert inputs.grad[1].isfinite().all()
+
+
+def test_a_second_backward(device):
+    cell = make_cell(device, controller="lstm", memory="stack")
+    inputs = some_inputs(cell, 1, 2)
+    outputs, _ = triton_backend.scan(cell, inputs, a_state(cell, 1, [0.5]), None)
+    first = torch.autograd.grad(outputs.sum(), inputs, retain_graph=True)[0]
+    assert torch.equal(torch.autograd.grad(outputs.sum(), inputs)[0], first)
+
+
+def test_strengths_stay_exact_under_autocast(device):
+    cell = make_cell(device, torch.float32, scale=1.0, controller="lstm", memory="stack")
+    inputs = some_inputs(cell, 1, 2)
+    exact, _ = triton_backend.scan(cell, inputs, cell.initial_state(1), None)
+    with torch.autocast(device.type, torch.bfloat16):
+        outputs, state = triton_backend.scan(cell, inputs, cell.initial_state(1), None)
+    assert outputs.dtype == state.memory.strengths.dtype == torch.float32
+    torch.testing.assert_close(outputs, exact, rtol=0, atol=0.02)
+    assert not torch.equal(outputs, exact)
+    outputs.sum().backward()
+    assert cell.controller.weight_hh_l0.grad.dtype == torch.float32
+
+
+def test_captured_scans_are_shared_one_at_a_time(device, monkeypatch):
+    """With graphs that only do again what they did; on a GPU the real ones are below."""
+
+    def record(function):
+        result = function()
+        flat = [t for part in (result[0], *result[1:]) for t in (part if isinstance(part, tuple) else [part])]
+
+        def again():
+            new = function()
+            for old, t in zip(flat, [t for p in new for t in (p if isinstance(p, tuple) else [p])], strict=True):
+                if old is not None:
+                    old.copy_(t)
+
+        return again, result
+
+    if device.type == "cpu":
+        monkeypatch.setattr(triton_graphs, "wanted", lambda device: True)
+        monkeypatch.setattr(triton_graphs, "record", record)
+    else:
+        monkeypatch.setenv("STACK_LM_CUDA_GRAPHS", "1")
+    monkeypatch.setattr(triton_graphs, "_seen", set())
+    monkeypatch.setattr(triton_graphs, "_free", {})
+    monkeypatch.setattr(triton_graphs, "_count", 0)
+    monkeypatch.setattr(triton_graphs, "CAPACITY", 2)
+    cell = make_cell(device, controller="rnn", memory="stack")
+
+    def grad_of(inputs):
+        outputs, _ = triton_backend.scan(cell, inputs, cell.initial_state(1), None)
+        return outputs
+
+    batches = [some_inputs(cell, 1, 2) for _ in range(3)]
+    expected = [torch.autograd.grad(grad_of(inputs).sum(), inputs)[0] for inputs in batches[:1]]
+    assert triton_graphs._count == 0  # the first of a shape
+    for inputs in batches[1:]:
+        expected += torch.autograd.grad(reference(cell, inputs, cell.initial_state(1), None)[0].sum(), inputs)
+    in_flight = [grad_of(inputs) for inputs in batches]  # the third finds no place
+    assert triton_graphs._count == 2
+    for outputs, inputs, grad in zip(in_flight, batches, expected, strict=True):
+        torch.testing.assert_close(torch.autograd.grad(outputs.sum(), inputs)[0], grad)
+    del in_flight, outputs
+    torch.testing.assert_close(torch.autograd.grad(grad_of(batches[1]).sum(), batches[1])[0], expected[1])
+    assert triton_graphs._count == 2
+    with torch.no_grad():  # another key: an old one makes room
+        grad_of(batches[0])
+        torch.testing.assert_close(grad_of(batches[0]), reference(cell, batches[0], cell.initial_state(1), None)[0])
+    assert triton_graphs._count == 2
+
+
+@pytest.mark.gpu
+def test_nothing_waits_for_the_device():
+    cell = make_cell(torch.device("cuda"), torch.float32, controller="lstm", memory="deque")
+    inputs, mask = some_inputs(cell), torch.ones(2, 3, dtype=torch.bool, device="cuda")
+    for mode in ("default", "error"):  # compiled first
+        torch.cuda.set_sync_debug_mode(mode)
+        try:
+            outputs, _ = triton_backend.scan(cell, inputs, cell.initial_state(2), mask)
+            outputs.sum().backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+COMPILES = """
+import types
+import torch, triton
+from torch._subclasses.fake_tensor import FakeTensorMode
+from triton.backends.compiler import GPUTarget
+from conftest import tiny_config
+from stack_lm.cell import StackRNNCell
+from stack_lm.kernels.gpu import backend as triton_backend, pointwise as triton_pointwise, strength as triton_stack
+
+target = GPUTarget("cuda", ARCHITECTURE, 32)
+triton.runtime.driver.set_active(types.SimpleNamespace(  # a GPU of which there is nothing but its name
+    get_current_target=lambda: target, get_current_device=lambda: 0, get_current_stream=lambda device: 0
+))
+compiled = {}
+
+class Compiled:
+    "A kernel whose launches compile it, as on a GPU, and do nothing else."
+    def __init__(self, kernel):
+        self.kernel = kernel
+    def __getitem__(self, grid):
+        def launch(*arguments, **constants):
+            given = [a.dtype if isinstance(a, torch.Tensor) else a for a in arguments]
+            result = self.kernel.warmup(*given, grid=grid, **constants)
+            compiled[result.hash] = result.asm["cubin"]
+        return launch
+
+for module in (triton_pointwise, triton_stack):
+    for name in ("forward", "backward"):
+        setattr(module, name, Compiled(getattr(module, name)))
+with FakeTensorMode():  # which fails where a program looks at a number
+    cell = StackRNNCell(tiny_config(controller=CONTROLLER, memory=MEMORY, pop_control="sigmoid", num_layers=LAYERS))
+    inputs, mask = torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3, dtype=torch.bool)
+    with torch.autocast("cpu", torch.bfloat16, enabled=AUTOCAST):
+        outputs, state = triton_backend.scan(cell, inputs, cell.initial_state(2), mask)
+    (outputs.sum() + state.reading.sum()).backward()
+print(len(compiled), min(map(len, compiled.values())) > 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("controller", "memory", "layers", "autocast", "architecture"),
+    [
+        ("lstm", "stack", 1, False, 90),
+        pytest.param("gru", "deque", 2, True, 80, marks=pytest.mark.slow),
+        pytest.param("rnn", "queue", 2, True, 90, marks=pytest.mark.slow),
+    ],
+)
+def test_kernels_compile_for_gpus(tmp_path, controller, memory, layers, autocast, architecture):
+    """To machine code, which needs no GPU, and once for all steps; the program around them never looks at a number that
+    is on one."""
+    values = {"CONTROLLER": controller, "MEMORY": memory, "LAYERS": layers, "AUTOCAST": autocast}
+    code = COMPILES
+    for name, value in (values | {"ARCHITECTURE": architecture}).items():
+        code = code.replace(name, repr(value))
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    tests = str(Path(__file__).parents[2])
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": tests},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout.split() == [str(2 + 2 * layers), "True"]
+
+
+def test_benchmark(device, monkeypatch, capsys):
+    """That it runs, and that the ways agree."""
+    for name in ("STACK_LM_SCAN_BACKEND", "STACK_LM_CUDA_GRAPHS"):
+        monkeypatch.setenv(name, "")  # it sets them
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)
+    path = Path(__file__).parents[3] / "benchmarks" / "gpu.py"
+    main = runpy.run_path(str(path))["main"]
+    sizes = "--batch-size 1 --length 2 --embedding-size 5 --hidden-size 7 --memory-size 3 --rounds 1"
+    ways = ["--ways", "lstm", "triton", "reference"] if device.type == "cpu" else []
+    main([*sizes.split(), "--precision", "fp32", "--device", device.type, "--json", *ways])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["way"] for row in rows[:2]] == ["lstm", "triton"]
+    assert rows[1]["difference"] < 1e-5
+    with pytest.raises(InputError, match="--pop-control must be sigmoid, expected_value or a number; got all"):
+        main(["--pop-control", "all"])
+
+
+def test_obstacles(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    cell = StackRNNCell(tiny_config(memory="stack"))
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert triton_backend.obstacle(cell, gpu, torch.float32) is None
+    assert "CUDA" in triton_backend.obstacle(cell, cpu, torch.float32)
+    assert "int64" in triton_backend.obstacle(cell, gpu, torch.int64)
+    for fields, name in (
+        ({"memory": "superposition"}, "SuperpositionStack"),
+        ({"memory": "stack", "controller": "direct"}, "DirectController"),
+        ({"memory": "stack", "reading_entry": "hidden_state", "controller": "rnn"}, "hidden_state"),
+    ):
+        other = StackRNNCell(tiny_config(**fields))
+        assert name in triton_backend.obstacle(other, gpu, torch.float32)
+    monkeypatch.setattr(triton_backend.importlib.util, "find_spec", lambda name: None)
+    assert triton_backend.obstacle(cell, gpu, torch.float32) == "triton is not installed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("controller", "memory"), list(itertools.product(CONTROLLERS, MEMORIES)))
+def test_random_configurations(device, controller, memory):
+    generator = torch.Generator().manual_seed(CONTROLLERS.index(controller) * 10 + MEMORIES.index(memory))
+
+    def one_of(*choices):
+        return choices[int(torch.randint(len(choices), (), generator=generator))]
+
+    for _ in range(5):
+        fields = {"num_layers": one_of(1, 1, 2), "bias": one_of(True, True, False)}
+        if memory != "none":
+            kinds = (0.0, 0.5, 1.0, 2.0, "sigmoid", "expected_value", "expected_value")
+            fields |= {name: one_of(*kinds) for name in ("push_control", "pop_control", "read_control")}
+            fields |= {"max_push": one_of(1, 3), "push_value_activation": one_of("tanh", "sigmoid")}
+        cell = make_cell(device, scale=one_of(1.0, 3.0, 30.0), controller=controller, memory=memory, **fields)
+        batch_size, length = one_of(1, 3), one_of(1, 5)
+        strengths = one_of([], [0.3, 0.0, 1.0], [0.0], [0.5, 0.5, 1.0, 2.0])
+        mask = one_of(None, torch.rand(batch_size, length, generator=generator).to(device) < 0.7)
+        state = a_state(cell, batch_size, strengths)
+        assert_equal_to_reference(cell, some_inputs(cell, batch_size, length), state, mask, tolerance=1e-10)

@@ -1,0 +1,73 @@
+"""recipes/train_lm.py, as a user types it."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TRAIN = load("train_lm")
+SMALL = ["data.source=generated:120", "training.epochs=1", "model.hidden_size=8"]
+
+
+def test_without_a_configuration(capsys, tmp_path):
+    assert TRAIN.main([*SMALL, f"output_dir={tmp_path / 'run'}", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["eval_perplexity"] > 1
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+
+
+def test_a_configuration_with_overrides_in_both_styles(capsys, tmp_path):
+    config = str(RECIPES / "configs" / "merrill2019" / "brown_d1.yaml")
+    arguments = [config, *SMALL, "--data.held_out=0.2", "--training.batch_size=4", f"--output_dir={tmp_path / 'run'}"]
+    assert TRAIN.main(arguments) == 0
+    assert "validation perplexity" in capsys.readouterr().out
+    saved = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (saved["push_control"], saved["pop_control"], saved["hidden_size"]) == (1.0, "expected_value", 8)
+    assert TRAIN.main(arguments) == 2  # the run is there already
+    assert TRAIN.main([*arguments, "--resume", "training.epochs=2"]) == 0
+    assert TRAIN.main([*arguments, "--overwrite"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.yaml"], "no such configuration file: missing.yaml"),
+        (["training.epoch=1"], "unknown key 'training.epoch'; the keys here are epochs,"),
+        (["training.epochs=two"], "training.epochs must be a whole number; got 'two'"),
+        (["training.learning_rate=1e-2"], "training.learning_rate must be a number; got '1e-2' .*as in 1.0e-2"),
+        (["model.memory=heap"], "model: memory must be one of"),
+        (["data.source=nonesuch.txt"], "nonesuch.txt does not exist"),
+        (["--fast"], "unknown option '--fast'; an override is written key.key=value"),
+    ],
+)
+def test_bad_input(capsys, tmp_path, arguments, message):
+    assert TRAIN.main([*arguments, f"output_dir={tmp_path / 'run'}"]) == 2
+    captured = capsys.readouterr()
+    assert re.fullmatch(f"train_lm: error: .*{message}.*\n", captured.err)
+    assert captured.out == ""
+
+
+def test_nan_is_one_line(capsys, tmp_path):
+    assert TRAIN.main([*SMALL, "training.learning_rate=3.0e+37", f"output_dir={tmp_path / 'run'}"]) == 2
+    assert re.search(r"train_lm: error: the loss is (nan|inf) at step \d+", capsys.readouterr().err)
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_help(capsys):
+    with pytest.raises(SystemExit):
+        TRAIN.main(["--help"])
+    assert (
+        "accelerate launch recipes/train_lm.py recipes/configs/merrill2019/wikipedia_u1.yaml" in capsys.readouterr().out
+    )

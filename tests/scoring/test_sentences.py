@@ -1,0 +1,314 @@
+"""ModelScorer: log-probabilities and strengths, aligned to words, for ours and for other models."""
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+from conftest import byte_level_tokenizer, tiny_config
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
+
+from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
+from stack_lm.errors import InputError
+from stack_lm.eval import evaluate_perplexity
+from stack_lm.scoring.encoding import words_of_tokens
+from stack_lm.scoring.sentences import _Scored
+
+WORDS = "the dog that cats fear barks loudly near old bridges".split()
+SENTENCES = ["the dog barks".split(), "the old dog that cats fear barks".split(), ["dog"], "the xyz barks".split()]
+
+
+def word_scorer(batch_tokens=2048, special=False, **fields):
+    tokenizer = train_word_tokenizer([(WORDS, None)], add_bos=special, add_eos=special)
+    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **fields))
+    for parameter in model.parameters():
+        parameter.data *= 3
+    return ModelScorer(model, tokenizer, batch_tokens=batch_tokens)
+
+
+def gpt2_scorer():
+    tokenizer = byte_level_tokenizer()
+    config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=64)
+    return ModelScorer(GPT2LMHeadModel(config), tokenizer)
+
+
+def mamba_scorer():
+    tokenizer = byte_level_tokenizer()
+    config = MambaConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, state_size=4)
+    return ModelScorer(MambaForCausalLM(config), tokenizer)
+
+
+def token_logprobs(scorer, ids):
+    logits = scorer.model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
+    return logits.gather(-1, torch.tensor(ids[1:]).unsqueeze(-1)).squeeze(-1).detach().numpy()
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 8, 2048])
+def test_word_level_trace(batch_tokens):
+    scorer = word_scorer(batch_tokens)
+    for words, trace in zip(SENTENCES, scorer.trace(SENTENCES), strict=True):
+        ids = scorer.tokenizer(" ".join(words)).input_ids
+        assert trace.words == tuple(words)
+        assert np.isnan(trace.logprobs[0])
+        assert trace.n_tokens.tolist() == [0] + [1] * (len(words) - 1)
+        np.testing.assert_allclose(trace.logprobs[1:], token_logprobs(scorer, ids), atol=1e-6)
+        assert trace.unknown.tolist() == [word == "xyz" for word in words]
+        assert np.isnan(trace.end_logprob)
+        actions = scorer.model(torch.tensor([ids]), output_actions=True).actions
+        for name in ("push_strength", "pop_strength", "read_strength", "total_strength"):
+            np.testing.assert_allclose(trace.signals[name], actions[name][0].detach().numpy(), atol=1e-6)
+
+
+def test_begin_and_end_tokens_are_scored():
+    scorer = word_scorer(special=True)
+    (trace,) = scorer.trace([["the", "dog"]])
+    expected = token_logprobs(scorer, scorer.tokenizer("the dog").input_ids)
+    np.testing.assert_allclose([*trace.logprobs, trace.end_logprob], expected, atol=1e-6)
+    assert trace.n_tokens.tolist() == [1, 1]
+    assert trace.signals["push_strength"].shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "make", [gpt2_scorer, mamba_scorer, lambda: ModelScorer(gpt2_scorer().model, byte_level_tokenizer())]
+)
+def test_subwords_are_summed_to_words(make):
+    scorer = make()
+    words = "the naïve dog barks 12345".split()
+    (trace,) = scorer.trace([words])
+    ids = scorer.tokenizer(" ".join(words)).input_ids
+    pieces = [len(scorer.tokenizer((" " if i else "") + word).input_ids) for i, word in enumerate(words)]
+    assert sum(pieces) == len(ids)
+    assert max(pieces) > 1
+    scores = np.concatenate(([np.nan], token_logprobs(scorer, ids)))
+    sums = [part.sum() for part in np.split(scores, np.cumsum(pieces)[:-1])]
+    np.testing.assert_allclose(trace.logprobs, sums, atol=1e-5)
+    assert trace.n_tokens.tolist() == [0, *pieces[1:]]
+    assert trace.signals == {}
+
+
+def test_strengths_of_subwords_are_those_after_the_words_last_token():
+    tokenizer = byte_level_tokenizer()
+    scorer = ModelScorer(StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer))), tokenizer)
+    words = "the naïve dog".split()
+    (trace,) = scorer.trace([words])
+    lengths = [len(tokenizer((" " if i else "") + word).input_ids) for i, word in enumerate(words)]
+    actions = scorer.model(torch.tensor([tokenizer(" ".join(words)).input_ids]), output_actions=True).actions
+    last = np.cumsum(lengths) - 1
+    np.testing.assert_allclose(trace.signals["push_strength"], actions.push_strength[0, last].detach(), atol=1e-6)
+
+
+def testwords_of_tokens():
+    """By the last character; a token that is a space alone belongs to the word behind it."""
+    offsets = [(0, 2), (2, 3), (3, 4), (4, 6), (6, 9), (0, 0)]  # "ab", " "?, "c", ...
+    assert words_of_tokens(["ab", "cde", "fg"], offsets).tolist() == [0, 1, 1, 1, 2, 0]
+
+
+def test_traces_without_logprobs():
+    (trace,) = word_scorer().trace([["the", "dog"]], logprobs=False)
+    assert np.isnan(trace.logprobs).all()
+    assert trace.signals["push_strength"].shape == (2,)
+
+
+def test_progress_counts_sentences():
+    done = []
+    word_scorer(batch_tokens=8).trace(SENTENCES, progress=done.append)
+    assert sum(done) == len(SENTENCES)
+    assert len(done) > 1
+
+
+@pytest.mark.parametrize("make", [word_scorer, gpt2_scorer])
+def test_continuations(make):
+    scorer = make()
+    prefixes = [["the", "dog"], ["the"], ["the", "old", "dog"]]
+    candidates = [["barks", "fear"], ["cats fear", "dog"], ["barks"]]
+    results = scorer.continuation_logprobs(prefixes, candidates)
+    for prefix, words, result in zip(prefixes, candidates, results, strict=True):
+        for word, score in zip(words, result, strict=True):
+            ids = scorer.tokenizer(" ".join([*prefix, word])).input_ids
+            start = len(scorer.tokenizer(" ".join(prefix)).input_ids)
+            assert score == pytest.approx(token_logprobs(scorer, ids)[start - 1 :].sum(), abs=1e-5)
+
+
+def test_a_continuation_of_nothing_needs_a_begin_token():
+    assert np.isnan(word_scorer().continuation_logprobs([[]], [["dog", "the"]])[0]).all()
+    scorer = word_scorer(special=True)
+    (scores,) = scorer.continuation_logprobs([[]], [["dog", "the"]])
+    ids = scorer.tokenizer("dog").input_ids
+    assert scores[0] == pytest.approx(token_logprobs(scorer, ids)[0], abs=1e-5)
+
+
+@lru_cache
+def made(make):
+    """One scorer for all examples, with batches so small that there are several."""
+    scorer = make()
+    scorer.batch_tokens = 12
+    return scorer
+
+
+def naive(scorer, ids, start):
+    """The definition: the whole sequence alone, tokens before `start` given."""
+    return token_logprobs(scorer, ids)[start - 1 :].sum() if 0 < start < len(ids) else np.nan
+
+
+@pytest.mark.parametrize("make", [word_scorer, lambda: word_scorer(special=True), gpt2_scorer, mamba_scorer])
+@settings(max_examples=10, deadline=None)
+@given(
+    groups=st.lists(
+        st.lists(st.lists(st.sampled_from([*WORDS, "xyz"]), min_size=1, max_size=6), max_size=4), max_size=5
+    )
+)
+def test_sentences_are_scored_as_if_each_ran_alone(make, groups):
+    scorer = made(make)
+    results = scorer.sentence_logprobs(groups)
+    begin = len(scorer.tokenizer("a").input_ids) > 1 and scorer.tokenizer.bos_token is not None
+    assert scorer.predicts_first_word == begin
+    for group, result in zip(groups, results, strict=True):
+        expected = [naive(scorer, scorer.tokenizer(" ".join(words)).input_ids, 1) for words in group]
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("make", [word_scorer, gpt2_scorer, mamba_scorer])
+@settings(max_examples=10, deadline=None)
+@given(
+    groups=st.lists(
+        st.tuples(
+            st.lists(st.sampled_from(WORDS), max_size=4),
+            st.lists(st.sampled_from(["dog", "barks", "barks loudly near", "xyz the", "cats"]), max_size=3),
+        ),
+        max_size=5,
+    )
+)
+def test_continuations_are_scored_as_if_each_ran_alone(make, groups):
+    scorer = made(make)
+    results = scorer.continuation_logprobs([prefix for prefix, _ in groups], [some for _, some in groups])
+    for (prefix, some), result in zip(groups, results, strict=True):
+        start = len(scorer.tokenizer(" ".join(prefix)).input_ids) if prefix else 0
+        expected = [naive(scorer, scorer.tokenizer(" ".join([*prefix, text])).input_ids, start) for text in some]
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_sums_from_any_place_on(data):
+    """Also where the sequences of a group part before the place that their scores begin at."""
+    scorer = made(word_scorer)
+    tokens = st.lists(st.integers(2, len(scorer.tokenizer) - 1), min_size=1, max_size=6)
+    groups = [
+        [_Scored(ids, data.draw(st.integers(0, len(ids)))) for ids in data.draw(st.lists(tokens, max_size=4))]
+        for _ in range(2)
+    ]
+    for group, result in zip(groups, scorer._sums(groups), strict=True):
+        expected = [naive(scorer, ids, start) for ids, start in group]
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_sentences_share_runs_once():
+    scorer = word_scorer()
+    seen = []
+    forward = scorer.model.model.forward
+
+    def counted(input_ids, **arguments):
+        seen.append(input_ids.numel())
+        return forward(input_ids, **arguments)
+
+    scorer.model.model.forward = counted
+    pair = ["the dog near old bridges barks".split(), "the dog near old bridges fear".split()]
+    scorer.sentence_logprobs([pair, pair])
+    assert sum(seen) == 5  # and the last words are only predicted
+    seen.clear()
+    scorer.sentence_logprobs([["the dog barks loudly".split(), "the dog fear loudly".split()]])
+    assert sum(seen) == 2 + 2 * 1
+
+
+def test_knows():
+    scorer = word_scorer()
+    assert scorer.knows("dog")
+    assert not scorer.knows("the xyz")
+    scorer = ModelScorer(scorer.model, train_word_tokenizer([(WORDS, None)], lowercase="all"))
+    assert scorer.knows("Dog")
+    assert gpt2_scorer().knows("xyz")  # without an unknown token nothing is unknown
+
+
+def test_parsing_signal():
+    assert word_scorer().parsing_signal == "push_strength"
+    assert word_scorer(push_control=1.0, pop_control="expected_value").parsing_signal == "pop_strength"
+    with pytest.raises(InputError, match=r"the model has no memory \(memory='none'\)"):
+        _ = word_scorer(memory="none").parsing_signal
+    with pytest.raises(InputError, match=r"the model has no memory \(a GPT2Config\)"):
+        _ = gpt2_scorer().parsing_signal
+    with pytest.raises(InputError, match="both fixed"):
+        _ = word_scorer(push_control=1.0, pop_control=1.0).parsing_signal
+    for memory in ("deque", "baby_ntm"):
+        with pytest.raises(InputError, match=f"memory='{memory}' has no one push and pop strength"):
+            _ = word_scorer(memory=memory).parsing_signal
+
+
+def test_from_pretrained(tmp_path):
+    scorer = word_scorer()
+    scorer.model.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="cannot load a language model from"):
+        ModelScorer.from_pretrained(str(tmp_path))  # no tokenizer
+    scorer.tokenizer.save_pretrained(tmp_path)
+    loaded = ModelScorer.from_pretrained(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(loaded.trace(SENTENCES)[1].logprobs, scorer.trace(SENTENCES)[1].logprobs)
+    with pytest.raises(InputError, match="cannot use the device 'warp:3'"):
+        ModelScorer.from_pretrained(str(tmp_path), device="warp:3")
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:200])
+    with pytest.raises(InputError, match="cannot load a language model from"):
+        ModelScorer.from_pretrained(str(tmp_path))
+
+
+def test_an_incomplete_model_is_refused(tmp_path):
+    scorer = word_scorer()
+    scorer.model.model.save_pretrained(tmp_path)
+    scorer.tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="its weights lack lm_head.bias, lm_head.weight"):
+        ModelScorer.from_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("missing", "cannot load a language model"), ("file", "is a file"), ("empty", "no config.json")],
+)
+def test_paths_that_are_no_model(tmp_path, name, message):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=message):
+        ModelScorer.from_pretrained(str(tmp_path / name))
+
+
+def test_a_broken_model_is_not_taken_for_one_that_scores_nothing():
+    scorer = word_scorer()
+    scorer.model.lm_head.bias.data[:] = float("nan")
+    (trace,) = scorer.trace([["the", "dog"]])
+    assert trace.n_tokens.tolist() == [0, 1]
+    with pytest.raises(InputError, match="its weights are broken"):
+        evaluate_perplexity([trace])
+
+
+def test_bad_sentences():
+    with pytest.raises(InputError, match="sentence 2 has no words"):
+        word_scorer().trace([["the"], []])
+
+
+def test_sentences_longer_than_the_model():
+    scorer, words = made(gpt2_scorer), ["the"] * 64
+    length = len(scorer.tokenizer(" ".join(words)).input_ids)
+    assert length >= scorer.model.config.max_position_embeddings == 64
+    with pytest.raises(InputError, match=r"a sentence has \d+ tokens to read, but the model has positions for 64 only"):
+        scorer.trace([["a"], words * 2])
+    with pytest.raises(InputError, match="the model has positions for 64 only"):
+        scorer.sentence_logprobs([[words * 2, words]])
+
+
+def test_tags_take_the_place_of_rare_words():
+    tokenizer = train_word_tokenizer(
+        [("a dog".split(), ["DT", "NN"]), ("a cat".split(), ["DT", "NN"])], vocab_size=1, tag_rare_words=True
+    )
+    scorer = ModelScorer(StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer))), tokenizer)
+    with_tag, without = scorer.trace([["a", "xyz"]], [["DT", "NN"]])[0], scorer.trace([["a", "xyz"]])[0]
+    assert with_tag.unknown.tolist() == [False, False]
+    assert without.unknown.tolist() == [False, True]

@@ -1,0 +1,229 @@
+"""Transduction formats: what a batch of each looks like, whose symbols an output is made of, and the scores."""
+
+import csv
+
+import pytest
+import torch
+from conftest import REAL_DATA, needs_real_data, tiny_config
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_modeling_buffered import REVERSAL, by_hand
+from transformers import Trainer, TrainingArguments
+
+from stack_lm import (
+    BufferedStackRNNConfig,
+    BufferedStackRNNForTransduction,
+    StackRNNForCausalLM,
+    StackRNNForTokenClassification,
+)
+from stack_lm.errors import InputError
+from stack_lm.tasks.formats import (
+    BufferedFormat,
+    DelimitedFormat,
+    PerStepFormat,
+    Transduction,
+    evaluate_transduction,
+    score_outputs,
+)
+
+PAIRS = [Transduction([5, 6, 7], [7, 6]), Transduction([8], [8, 8, 9])]
+SOURCES = [Transduction(torch.randint(4, 10, (n,)).tolist(), [4] * m) for n, m in ((3, 4), (7, 2), (1, 5), (4, 1))]
+
+
+def models():
+    """Every format with a model of its kind, whose large random weights make outputs of all sorts."""
+    buffered = BufferedStackRNNConfig(vocab_size=10, embedding_size=5, hidden_size=7, memory_size=3)
+    made = [
+        (DelimitedFormat(separator=1, end=2, begin=3), StackRNNForCausalLM(tiny_config(vocab_size=10))),
+        (PerStepFormat(blank=0), StackRNNForTokenClassification(tiny_config(vocab_size=10, num_labels=10))),
+        (BufferedFormat(end=2), BufferedStackRNNForTransduction(buffered)),
+    ]
+    for _, model in made:
+        for parameter in model.parameters():
+            parameter.data *= 4
+    return made
+
+
+# --- batches
+
+
+def test_delimited_batches():
+    """`<s> source ||| target </s>` (Grefenstette et al. 2015, section 4), trained on the target and its end."""
+    batch = DelimitedFormat(separator=1, end=2, begin=3)(PAIRS)
+    assert batch["input_ids"].tolist() == [[3, 5, 6, 7, 1, 7, 6, 2], [3, 8, 1, 8, 8, 9, 2, 0]]
+    assert batch["attention_mask"].tolist() == [[1] * 8, [1] * 7 + [0]]
+    assert batch["labels"].tolist() == [[-100] * 5 + [7, 6, 2], [-100] * 3 + [8, 8, 9, 2, -100]]
+    assert DelimitedFormat(separator=1, end=2)(PAIRS)["input_ids"][1].tolist() == [8, 1, 8, 8, 9, 2, 0]
+
+
+def test_per_step_batches():
+    batch = PerStepFormat(blank=4)(PAIRS)
+    assert batch["input_ids"].tolist() == [[5, 6, 7, 4, 4], [8, 4, 4, 4, 0]]
+    assert batch["labels"].tolist() == [[-100] * 3 + [7, 6], [-100, 8, 8, 9, -100]]
+    batch = PerStepFormat()([([0, 1, 1], [0, 1, 0]), ([1], [1])])
+    assert batch["input_ids"].tolist() == [[0, 1, 1], [1, 0, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert batch["labels"].tolist() == [[0, 1, 0], [1, -100, -100]]
+
+
+def test_buffered_batches():
+    batch = BufferedFormat(end=2)(PAIRS)
+    assert batch["input_ids"].tolist() == [[5, 6, 7], [8, 0, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert batch["labels"].tolist() == [[7, 6, 2, -100], [8, 8, 9, 2]]
+    assert BufferedFormat()(PAIRS)["labels"].tolist() == [[7, 6, -100], [8, 8, 9]]
+
+
+def test_the_loss_is_on_the_target_alone():
+    format, model = models()[0]
+    batch = format(PAIRS)
+    logits = model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits.log_softmax(-1)
+    # The logits at a step predict the next symbol: from the separator on, to the last but one.
+    owed = [(0, 4, 7), (0, 5, 6), (0, 6, 2), (1, 2, 8), (1, 3, 8), (1, 4, 9), (1, 5, 2)]
+    expected = -torch.stack([logits[place] for place in owed]).mean()
+    torch.testing.assert_close(model(**batch).loss, expected)
+
+
+# --- outputs
+
+
+@torch.no_grad()
+def test_greedy_decoding_by_hand():
+    format, model = models()[0]
+    for pair, output in zip(SOURCES, format.outputs(model.eval(), SOURCES), strict=True):
+        symbols = [3, *pair.source, 1]
+        for _ in range(6):  # the longest target, and one more
+            symbols.append(model(torch.tensor([symbols])).logits[0, -1].argmax().item())
+        expected = symbols[len(pair.source) + 2 :]
+        assert output == (expected[: expected.index(2)] if 2 in expected else expected)
+
+
+@pytest.mark.parametrize("which", range(3))
+@torch.no_grad()
+def test_outputs_are_of_the_source_alone(which):
+    """What the target says changes nothing, and neither does who else is in the batch."""
+    format, model = models()[which]
+    model.eval()
+    together = format.outputs(model, SOURCES)
+    others = [Transduction(pair.source, [9] * len(pair.target)) for pair in SOURCES]
+    assert format.outputs(model, others) == together
+    for pair, output in zip(SOURCES, together, strict=True):
+        assert format.outputs(model, [pair])[0][: len(pair.target) + 1] == output[: len(pair.target) + 1]
+
+
+def test_a_per_step_output_is_where_the_answers_are_owed():
+    class Echo(torch.nn.Module):
+        """Answers with what it reads."""
+
+        device = torch.device("cpu")
+
+        def forward(self, input_ids, attention_mask):
+            self.logits = torch.nn.functional.one_hot(input_ids, 10)
+            return self
+
+    pairs = [Transduction([5, 6], [0, 0]), Transduction([7], [0])]
+    assert PerStepFormat().outputs(Echo(), pairs) == [[5, 6], [7]]
+    assert PerStepFormat(blank=4).outputs(Echo(), pairs) == [[4, 4], [4]]
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_evaluation_leaves_the_mode_as_it_was(which):
+    format, model = models()[which]
+    model.train()
+    scores = evaluate_transduction(model, format, SOURCES, batch_size=3)
+    assert model.training
+    assert scores.number == 4
+    assert scores == evaluate_transduction(model.eval(), format, SOURCES)
+    assert not model.training
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_format_collates_for_transformers_trainer(tmp_path):
+    format, model = BufferedFormat(), by_hand(REVERSAL)
+    pairs = [Transduction([0, 1, 1], [1, 1, 0]), Transduction([1], [1]), Transduction([1, 0], [0, 1])]
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        max_steps=2,
+        gradient_accumulation_steps=2,
+        per_device_train_batch_size=2,
+        report_to=[],
+    )
+    trainer = Trainer(model, arguments, train_dataset=pairs, eval_dataset=pairs, data_collator=format)
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < 1e-6
+    assert evaluate_transduction(model, format, pairs).exact_match == 1
+
+
+# --- scores
+
+
+def test_scores_by_hand():
+    """Right in whole; a wrong symbol; too short; too long. Grefenstette et al. (2015), section 4.3."""
+    targets = [[1, 2], [1, 2, 3, 4], [1, 2, 3, 4], [1, 2]]
+    scores = score_outputs([[1, 2], [1, 9, 3, 4], [1, 2], [1, 2, 2]], targets)
+    assert scores.exact_match == 1 / 4
+    assert scores.prefix_accuracy == (1 + 1 / 4 + 2 / 4 + 1) / 4
+    assert scores.symbol_accuracy == (2 + 3 + 2 + 2) / 12
+    assert scores.number == 4
+
+
+def test_symbols_that_are_not_owed_count_nowhere():
+    scores = score_outputs([[7, 1, 2], [7, 7, 7]], [[-100, 1, 2], [-100, 1, 7]])
+    assert (scores.exact_match, scores.prefix_accuracy, scores.symbol_accuracy) == (1 / 2, 1 / 2, 3 / 4)
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 2), max_size=4), st.lists(st.integers(0, 2), max_size=4)), min_size=1)
+)
+@settings(max_examples=100, deadline=None)
+def test_scores_are_ordered(pairs):
+    outputs, targets = zip(*pairs, strict=True)
+    scores = score_outputs(outputs, targets)
+    assert 0 <= scores.exact_match <= scores.prefix_accuracy <= 1
+    assert scores.exact_match == sum(output == target for output, target in pairs) / len(pairs)
+    perfect = score_outputs(targets, targets)
+    assert perfect.exact_match == perfect.prefix_accuracy == perfect.symbol_accuracy == 1
+
+
+# --- bad input
+
+
+def test_bad_pairs_are_refused():
+    delimited = DelimitedFormat(separator=1, end=2)
+    for format, pair, message in (
+        (delimited, ([5, 1], [5]), "symbol 1 is the separator; it must not stand in a source or a target"),
+        (delimited, ([5], [5, 2]), "symbol 2 is the end; it must not stand"),
+        (BufferedFormat(end=2), ([5], [2]), "symbol 2 is the end"),
+        (BufferedFormat(), ([], [5]), "a source must have at least one symbol"),
+        (PerStepFormat(), ([5, 6], [5]), "source and target must be of one length; they are of 2 and 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            format([pair])
+        with pytest.raises(InputError, match=message):
+            evaluate_transduction(models()[0][1], format, [pair])
+    with pytest.raises(InputError, match="as many outputs as targets, and at least one; got 0 and 0"):
+        evaluate_transduction(models()[0][1], delimited, [])
+    with pytest.raises(InputError, match="got 1 and 2"):
+        score_outputs([[1]], [[1], [2]])
+
+
+# --- real strings
+
+
+def released(name):
+    """The test strings that Hao et al. (2018) released: `source,target`, symbols separated by spaces."""
+    with (REAL_DATA / "hao2018_test" / name).open(newline="") as file:
+        return [tuple([int(symbol) for symbol in part.split()] for part in row) for row in csv.reader(file)]
+
+
+@needs_real_data
+def test_released_reversals():
+    """Their targets begin with as many blanks (2) as the source is long; what follows is what is scored."""
+    rows = released("reverse.csv")
+    pairs = [Transduction(source, target[len(source) :]) for source, target in rows]
+    assert all(pair.target == pair.source[::-1] for pair in pairs)
+    labels = PerStepFormat(blank=2)(pairs)["labels"]
+    for row, (_, target) in zip(labels.tolist(), rows, strict=True):
+        assert row[: len(target)] == [-100 if symbol == 2 else symbol for symbol in target]
+    scores = evaluate_transduction(by_hand(REVERSAL), BufferedFormat(), pairs)
+    assert (scores.exact_match, scores.symbol_accuracy, scores.number) == (1.0, 1.0, len(rows))

@@ -1,0 +1,375 @@
+"""The training loop: learning, resuming exactly, streams, several processes, and what stops it."""
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from accelerate.state import AcceleratorState
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from stack_lm.data import Sentence
+from stack_lm.errors import InputError
+from stack_lm.training.language_model import (
+    DataConfig,
+    EpochBatches,
+    LoopConfig,
+    RunConfig,
+    TokenizerConfig,
+    Trainer,
+    collate,
+    encode_sentences,
+)
+
+TINY = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "output_dropout": 0.1}
+
+
+def run_config(directory, *, data=None, **training):
+    loop = {"epochs": 2, "batch_size": 8, "log_every": 5, "learning_rate": 5e-3} | training
+    return RunConfig(
+        output_dir=str(directory),
+        model=TINY,
+        tokenizer=TokenizerConfig(vocab_size=200),
+        data=data or DataConfig(source="generated:150", held_out=30),
+        training=LoopConfig(**loop),
+    )
+
+
+def metrics(directory):
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights(directory):
+    return load_file(directory / "model.safetensors")
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_run_writes_what_is_needed(tmp_path):
+    directory = tmp_path / "run"
+    result = Trainer(run_config(directory, save_epochs=True), quiet=True).train()
+    assert (result["step"], result["epoch"]) == (30, 2)
+    evaluations = [record for record in metrics(directory) if "eval_perplexity" in record]
+    assert [record["epoch"] for record in evaluations] == [1, 2]
+    assert evaluations[1]["eval_perplexity"] < evaluations[0]["eval_perplexity"]
+    assert evaluations[-1] == result
+    assert all(r["train_nats_per_token"] > 0 for r in metrics(directory) if "train_nats_per_token" in r)
+    model = AutoModelForCausalLM.from_pretrained(directory)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    assert model.config.vocab_size == len(tokenizer)
+    assert model.config.pad_token_id == tokenizer.pad_token_id
+    for epoch in (1, 2):
+        AutoModelForCausalLM.from_pretrained(directory / "epochs" / str(epoch))
+    assert same(weights(directory), weights(directory / "epochs" / "2"))
+    assert (directory / "training_config.yaml").is_file()
+    assert not list(directory.rglob("*partial*"))
+    assert not list(directory.rglob(".new"))
+
+
+def test_the_validation_loss_is_the_mean_over_tokens(tmp_path):
+    trainer = Trainer(run_config(tmp_path / "run", epochs=1), quiet=True)
+    result = trainer.train()
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "run")
+    nats = count = 0
+    for sentence in trainer.data.validation:
+        ids = torch.tensor([sentence])
+        nats += model(ids, labels=ids).loss.item() * (len(sentence) - 1)
+        count += len(sentence) - 1
+    assert result["eval_tokens"] == count
+    assert result["eval_nats_per_token"] == pytest.approx(nats / count, rel=1e-5)
+
+
+@pytest.mark.parametrize("save_every", [None, 7], ids=["after an epoch", "within an epoch"])
+def test_resuming_is_exact(tmp_path, save_every):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    Trainer(run_config(whole, epochs=3, save_every=save_every), quiet=True).train()
+    # The same run, stopped in between by taking away what came after a checkpoint.
+    config = run_config(part, epochs=3, save_every=save_every, keep_checkpoints=9)
+    Trainer(config, quiet=True).train()
+    steps = sorted(int(path.name.split("-")[1]) for path in (part / "checkpoints").iterdir())
+    middle = steps[len(steps) // 2 - 1]
+    for step in steps:
+        if step > middle:
+            shutil.rmtree(part / "checkpoints" / f"step-{step}")
+    (part / "model.safetensors").unlink()
+    resumed = Trainer(config, resume=True, quiet=True)
+    assert resumed.step == middle
+    resumed.train()
+    assert same(weights(part), weights(whole))
+    # Nothing is logged twice, and the same is logged. (A mean of losses begins anew where the run was resumed.)
+    kept = ("step", "epoch", "eval_nats_per_token")
+    logs = [[{key: record.get(key) for key in kept} for record in metrics(path)] for path in (part, whole)]
+    assert logs[0] == logs[1]
+
+
+def test_a_run_can_be_resumed_for_longer_but_not_as_another(tmp_path):
+    Trainer(run_config(tmp_path, epochs=1), quiet=True).train()
+    longer = Trainer(run_config(tmp_path, epochs=2), resume=True, quiet=True)
+    assert longer.train()["step"] == 30
+    with pytest.raises(InputError, match="cannot resume .*: its model was"):
+        Trainer(replace(run_config(tmp_path), model=TINY | {"hidden_size": 9}), resume=True, quiet=True)
+    with pytest.raises(InputError, match="is not empty; resume its run with --resume"):
+        Trainer(run_config(tmp_path), quiet=True)
+    (tmp_path / "notes.txt").write_text("mine")
+    assert Trainer(run_config(tmp_path, epochs=1), overwrite=True, quiet=True).step == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"training_config.yaml", "tokenizer", "notes.txt"}
+
+
+def test_a_run_from_before_a_setting_existed_is_resumed(tmp_path):
+    Trainer(run_config(tmp_path, epochs=1), quiet=True).train()
+    path = tmp_path / "training_config.yaml"
+    earlier = yaml.safe_load(path.read_text())
+    del earlier["training"]["optimizer"], earlier["data"]["pool"]
+    path.write_text(yaml.safe_dump(earlier))
+    assert Trainer(run_config(tmp_path, epochs=2), resume=True, quiet=True).step == 15
+
+
+def test_a_seed_gives_the_same_model(tmp_path):
+    for name in ("a", "b"):
+        Trainer(run_config(tmp_path / name, epochs=1), quiet=True).train()
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    Trainer(replace(run_config(tmp_path / "c", epochs=1), seed=1), quiet=True).train()
+    assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+def test_gradient_accumulation_equals_a_larger_batch(tmp_path):
+    """The loss is the mean over all tokens of an update, however they are split."""
+    sentences = [[3, 4, 5], [5, 4], [6, 3, 4, 5, 6], [4, 6, 5, 3]]
+
+    def gradients(directory, batches, accumulation):
+        config = run_config(directory, gradient_accumulation=accumulation)
+        trainer = Trainer(replace(config, model=TINY | {"output_dropout": 0.0}), quiet=True)
+        trainer.optimizer.zero_grad = lambda: None
+        trainer._update(iter([(batch, {"epoch": 0}) for batch in batches]))
+        return [parameter.grad.clone() for parameter in trainer.model.parameters()]
+
+    one = gradients(tmp_path / "a", [sentences], 1)
+    two = gradients(tmp_path / "b", [sentences[:1], sentences[1:]], 2)
+    for a, b in zip(one, two, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_learning_rate_schedule(tmp_path):
+    config = run_config(tmp_path, epochs=1, schedule="linear", warmup_steps=5, log_every=1, learning_rate=1e-2)
+    Trainer(config, quiet=True).train()
+    rates = [record["learning_rate"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
+    assert rates[:5] == pytest.approx([2e-3, 4e-3, 6e-3, 8e-3, 1e-2])
+    assert rates[-1] == pytest.approx(0)
+
+
+def test_the_temperature_falls_and_is_resumed(tmp_path):
+    fields = {"memory": "superposition", "operation_control": "softmax_temperature", "temperature": 2.0}
+    schedule = {"temperature_decay": 1e-3, "temperature_minimum": 0.1, "save_every": 7}
+    configs = [
+        replace(run_config(tmp_path / name, epochs=1, **schedule), model=TINY | fields) for name in ("whole", "part")
+    ]
+    Trainer(configs[0], quiet=True).train()
+    name = "model.cell.controls.choices.operation.temperature"
+    assert weights(tmp_path / "whole")[name] == pytest.approx(2 * math.exp(-0.12), rel=1e-5)  # of 120 sentences
+    Trainer(configs[1], quiet=True).train()
+    shutil.rmtree(tmp_path / "part" / "checkpoints" / "step-15")
+    (tmp_path / "part" / "model.safetensors").unlink()
+    resumed = Trainer(configs[1], resume=True, quiet=True)
+    assert resumed.step == 14
+    resumed.train()
+    assert same(weights(tmp_path / "part"), weights(tmp_path / "whole"))
+
+
+def test_rmsprop(tmp_path):
+    trainer = Trainer(run_config(tmp_path, epochs=1, optimizer="rmsprop", log_every=1), quiet=True)
+    assert isinstance(getattr(trainer.optimizer, "optimizer", trainer.optimizer), torch.optim.RMSprop)
+    trainer.train()
+    losses = [record["train_nats_per_token"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
+    assert losses[-1] < losses[0]
+
+
+def test_batches_are_bucketed_and_complete():
+    sentences = [[i] * (1 + i % 40) for i in range(400)]
+    batches = EpochBatches(sentences, 8, seed=0, rank=0, n_processes=1)
+    reader = batches.read(None)
+    epoch = [next(reader) for _ in range(batches.steps_per_epoch)]
+    seen = [sentence for batch, _ in epoch for sentence in batch]
+    assert sorted(seen) == sorted(sentences)
+    padding = sum(max(map(len, batch)) * len(batch) for batch, _ in epoch) / sum(map(len, seen))
+    assert padding < 1.15
+    assert epoch[-1][1] == {"epoch": 1, "batch": 0}
+    assert [len(batch[0]) for batch, _ in epoch] != sorted(len(batch[0]) for batch, _ in epoch)
+    following = [next(reader)[0] for _ in range(batches.steps_per_epoch)]
+    assert following != [batch for batch, _ in epoch]
+    # From any position the same batches follow.
+    assert [b for b, _ in zip_first(batches.read(epoch[19][1]), 5)] == [batch for batch, _ in epoch[20:25]]
+
+
+def zip_first(iterator, n):
+    return [next(iterator) for _ in range(n)]
+
+
+@pytest.mark.parametrize("n_processes", [2, 3])
+def test_processes_take_different_batches(n_processes):
+    sentences = [[i, i] for i in range(100)]
+    parts = [EpochBatches(sentences, 8, 0, rank, n_processes) for rank in range(n_processes)]
+    assert len({part.steps_per_epoch for part in parts}) == 1
+    seen = [s[0] for part in parts for batch, _ in zip_first(part.read(None), part.steps_per_epoch) for s in batch]
+    assert len(seen) == len(set(seen)) > 100 - 8 * n_processes
+
+
+def test_collate():
+    ids, labels = collate([[1, 2, 3], [4]], torch.device("cpu"))
+    assert ids.tolist() == [[1, 2, 3], [4, 0, 0]]
+    assert labels.tolist() == [[1, 2, 3], [4, -100, -100]]
+
+
+def test_encoding_leaves_out_and_cuts():
+    from stack_lm import train_word_tokenizer
+
+    tokenizer = train_word_tokenizer([("a b c".split(), None)])
+    sentences = [Sentence(["a"]), Sentence(["a", "b"]), Sentence(["a", "b", "c", "a"])]
+    assert [len(ids) for ids in encode_sentences(tokenizer, sentences, max_length=3)] == [2, 3]
+
+
+def test_a_pretrained_subword_tokenizer(tmp_path):
+    from conftest import byte_level_tokenizer
+
+    byte_level_tokenizer().save_pretrained(tmp_path / "bpe")
+    config = replace(
+        run_config(tmp_path / "run", epochs=1), tokenizer=TokenizerConfig(pretrained=str(tmp_path / "bpe"))
+    )
+    Trainer(config, quiet=True).train()
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "run").config.eos_token_id is not None
+
+
+# --- streams
+
+
+@pytest.fixture
+def articles(tmp_path):
+    from datasets import Dataset, disable_progress_bars
+
+    from stack_lm.data.generated import generate_corpus
+
+    disable_progress_bars()
+    words = [" ".join(sentence.words) for sentence in generate_corpus(400, seed=5)]
+    directory = tmp_path / "articles"
+    directory.mkdir()
+    for shard in range(4):
+        texts = ["\n".join(words[i : i + 5]) for i in range(100 * shard, 100 * (shard + 1), 5)]
+        Dataset.from_dict({"text": texts}).to_parquet(str(directory / f"train-{shard}.parquet"))
+    (directory / "README.md").write_text(
+        "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: train-*.parquet\n---\n"
+    )
+    return DataConfig(source=f"hf:{directory}", streaming=True, held_out=0.2, pool=64, validation_limit=50)
+
+
+def test_training_on_a_stream_and_resuming_exactly(tmp_path, articles):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    arguments = {"data": articles, "max_steps": 60, "save_every": 25, "eval_every": 30, "keep_checkpoints": 9}
+    result = Trainer(run_config(whole, **arguments), quiet=True).train()
+    assert (result["step"], result["eval_tokens"] > 100) == (60, True)
+    assert result["epoch"] >= 1  # 320 sentences in batches of 8: the stream was read to its end and again
+    Trainer(run_config(part, **arguments | {"max_steps": 50}), quiet=True).train()
+    shutil.rmtree(part / "checkpoints" / "step-50")
+    resumed = Trainer(run_config(part, **arguments), resume=True, quiet=True)
+    assert resumed.step == 25
+    resumed.train()
+    assert same(weights(part), weights(whole))
+
+
+def test_a_stream_needs_a_number_of_steps(tmp_path, articles):
+    with pytest.raises(InputError, match=r"data.streaming needs training.max_steps"):
+        Trainer(run_config(tmp_path / "run", data=articles), quiet=True)
+    with pytest.raises(InputError, match="is no dataset of the hub and cannot be streamed"):
+        data = replace(articles, source="generated:100")
+        Trainer(run_config(tmp_path / "run", data=data, max_steps=5), quiet=True)
+
+
+# --- several processes
+
+
+TRAIN_LM = Path(__file__).parents[2] / "recipes" / "train_lm.py"
+
+
+def test_two_processes_equal_one_with_twice_the_batch(tmp_path):
+    """The same updates: each of the mean over the tokens of both processes' batches."""
+    config = run_config(tmp_path / "one", epochs=1, batch_size=4, log_every=1, gradient_accumulation=2)
+    config = replace(config, model=TINY | {"output_dropout": 0.0})
+    trainer = Trainer(config, quiet=True)
+    result = trainer.train()
+    twice = dataclasses.asdict(config) | {"output_dir": str(tmp_path / "two")}
+    twice["training"]["gradient_accumulation"] = 1
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(twice))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command += [str(TRAIN_LM), str(tmp_path / "two.yaml"), "--json"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert "training on 2 process(es)" in run.stderr
+    both = json.loads(run.stdout)  # one object, of one process
+    assert both["eval_tokens"] == result["eval_tokens"]
+    assert both["eval_nats_per_token"] == pytest.approx(result["eval_nats_per_token"], rel=1e-3)
+    for name, value in weights(tmp_path / "two").items():
+        torch.testing.assert_close(value, weights(tmp_path / "one")[name], rtol=1e-3, atol=1e-4)
+    losses = [
+        [r["train_nats_per_token"] for r in metrics(tmp_path / name) if "train_nats_per_token" in r]
+        for name in ("two", "one")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+# --- what stops a run
+
+
+def test_nan_in_the_loss_stops_without_a_model(tmp_path):
+    directory = tmp_path / "run"
+    config = run_config(directory, learning_rate=3e37)
+    with pytest.raises(InputError, match=r"the loss is (nan|inf) at step \d+.*training.learning_rate \(now 3e\+37\)"):
+        Trainer(config, quiet=True).train()
+    assert not (directory / "model.safetensors").exists()
+    assert not (directory / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": {"vocab_size": 5}}, "model.vocab_size cannot be set"),
+        ({"model": {"memory": "heap"}}, "model: memory must be one of .*; got 'heap'"),
+        ({"model": {"hiden_size": 5}}, "model: StackRNNConfig has no field 'hiden_size'"),
+        ({"training": LoopConfig(batch_size=0)}, "training.batch_size must be more than 0; got 0"),
+        ({"training": LoopConfig(warmup_steps=-1)}, "training.warmup_steps must be at least 0; got -1"),
+        ({"training": LoopConfig(learning_rate=float("nan"))}, "training.learning_rate must be more than 0; got nan"),
+        ({"training": LoopConfig(temperature_decay=-1)}, "training.temperature_decay must be at least 0; got -1"),
+        (
+            {"training": LoopConfig(temperature_decay=0.1)},
+            "temperature_decay: .* needs a model whose operation_control",
+        ),
+        ({"model": {"architectures": ["StackRNNModel"]}}, r"model.architectures must be \[StackRNNForCausalLM\]"),
+        ({"data": DataConfig(max_length=1)}, "data.max_length must be at least 2; got 1"),
+        ({"data": DataConfig(source="generated:20", held_out=50)}, "cannot hold 50 out of 20 sentences"),
+        ({"data": DataConfig(source="nonesuch.txt")}, "nonesuch.txt does not exist"),
+        ({"tokenizer": TokenizerConfig(pretrained="/no/such")}, "cannot load a tokenizer from /no/such"),
+        ({"output_dir": ""}, "output_dir must name a directory"),
+    ],
+)
+def test_bad_configurations(tmp_path, change, message):
+    with pytest.raises(InputError, match=message):
+        Trainer(replace(run_config(tmp_path / "run", data=DataConfig(source="generated:60")), **change), quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_mixed_precision(tmp_path):
+    AcceleratorState._reset_state(reset_partial_state=True)  # one process has one precision
+    result = Trainer(run_config(tmp_path / "a", epochs=1, mixed_precision="bf16"), quiet=True).train()
+    AcceleratorState._reset_state(reset_partial_state=True)
+    exact = Trainer(run_config(tmp_path / "b", epochs=1, mixed_precision="no"), quiet=True).train()
+    assert result["eval_nats_per_token"] == pytest.approx(exact["eval_nats_per_token"], rel=0.05)
+    assert weights(tmp_path / "a")["lm_head.weight"].dtype == torch.float32

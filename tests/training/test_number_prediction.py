@@ -1,0 +1,165 @@
+"""recipes/train_classifier.py as a user types it, and its classifiers as agreement asks them."""
+
+import importlib.util
+import json
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stack_lm import ModelScorer
+from stack_lm.cli import main as stack_lm
+from stack_lm.config_files import build, read_yaml
+from stack_lm.errors import InputError
+from stack_lm.scoring.number_classifier import ClassifierScorer
+from stack_lm.training.number_prediction import ClassifierConfig, ClassifierTrainer
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+CONFIGS = RECIPES / "configs" / "merrill2019"
+SPEC = importlib.util.spec_from_file_location("train_classifier", RECIPES / "train_classifier.py")
+TRAIN = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(TRAIN)
+SMALL = ["data.validation=null", "model.hidden_size=8", "model.embedding_size=6", "training.learning_rate=1.0e-2"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The number of the first noun decides; another noun is in between."""
+    directory = tmp_path_factory.mktemp("numpred")
+    rng = random.Random(3)
+    lines = []
+    for _ in range(300):
+        subject, other = (rng.choice([["dog", "cat", "boy"], ["dogs", "cats", "boys"]]) for _ in range(2))
+        label = "VBP" if subject[0].endswith("s") else "VBZ"
+        lines.append(f"{label}\tthe {rng.choice(subject)} near the {rng.choice(other)}\n")
+    (directory / "numpred.train").write_text("".join(lines))
+    (directory / "numpred.test.1").write_text("".join(lines[:50]))
+    return directory
+
+
+def arguments(data, output, *more):
+    files = [f"data.train={data / 'numpred.train'}", f"data.test=[{data / 'numpred.test.1'}]", f"output_dir={output}"]
+    return [str(CONFIGS / "numpred_u1.yaml"), *files, *SMALL, *more]
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    output = tmp_path_factory.mktemp("runs") / "number"
+    assert TRAIN.main(arguments(data, output, "training.epochs=6", "training.patience=2")) == 0
+    return output
+
+
+def test_a_run_learns_and_its_model_scores_as_the_recipe_said(capsys, data, run):
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    losses = [record["eval_loss"] for record in records if "eval_loss" in record]
+    assert min(losses) < losses[0]
+    assert not (run / "checkpoints").exists()
+    test = str(data / "numpred.test.1")
+    assert stack_lm(["agreement", str(run), "--data", test, "--format", "linzen-numpred", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["n"] == 50
+    assert result["accuracy"] > 90
+    assert result["by"]["attractors"]["1"]["n"] == 50
+
+
+def test_the_scorer_gives_the_models_probabilities(run):
+    scorer = ClassifierScorer.from_pretrained(str(run), device="cpu", batch_tokens=8)
+    prefixes = ["the dog near the cats", "the dogs", "the boys near the boy"]
+    labels = [("VBZ", "VBP"), ("VBP", "VBZ"), ("VBZ",)]
+    for text, names, result in zip(
+        prefixes, labels, scorer.continuation_logprobs([p.split() for p in prefixes], labels), strict=True
+    ):
+        logits = scorer.model(torch.tensor([scorer.tokenizer(text).input_ids])).logits[0]
+        expected = logits.log_softmax(-1)[[scorer.model.config.label2id[name] for name in names]]
+        np.testing.assert_allclose(result, expected.detach(), atol=1e-5)
+    assert np.isnan(scorer.continuation_logprobs([[]], [("VBZ", "VBP")])[0]).all()
+    assert scorer.knows("VBZ")
+    assert not scorer.knows("is")
+
+
+def test_a_run_stops_early_and_resumes(capsys, data, tmp_path):
+    command = arguments(
+        data, tmp_path / "run", "training.epochs=30", "training.patience=1", "training.learning_rate=0.5"
+    )
+    assert TRAIN.main([*command, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["epochs"] < 30
+    assert result["epochs"] == result["best_epoch"] + 1
+    assert set(result["test"]) == {str(data / "numpred.test.1")}
+    assert TRAIN.main(command) == 2
+    assert "is not empty; resume its run with --resume" in capsys.readouterr().err
+    assert TRAIN.main([*command, "--resume", "model.hidden_size=9"]) == 2
+    assert "cannot resume" in capsys.readouterr().err
+    assert TRAIN.main([*command, "--overwrite", "training.epochs=1"]) == 0
+    assert "always the more frequent number" in capsys.readouterr().out
+
+
+def test_an_interrupted_run_continues(data, tmp_path, monkeypatch):
+    def config(output):
+        values = read_yaml(CONFIGS / "numpred_lstm.yaml")
+        values["data"] = {"train": str(data / "numpred.train")}
+        values |= {"output_dir": str(tmp_path / output), "training": {"epochs": 3, "batch_size": 16}}
+        return build(ClassifierConfig, values)
+
+    whole = ClassifierTrainer(config("whole"), quiet=True)
+    expected = whole.train()
+    trainer = ClassifierTrainer(config("half"), quiet=True)
+
+    def stop(args, state, control, **kwargs):
+        if state.epoch >= 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer._record, "on_epoch_begin", stop, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    assert not (tmp_path / "half" / "model.safetensors").exists()
+    monkeypatch.undo()
+    continued = ClassifierTrainer(config("half"), quiet=True, resume=True).train()
+    assert (continued.pop("test"), expected.pop("test")) == ({}, {})
+    assert continued == pytest.approx(expected)
+
+
+def test_the_four_variants_differ_in_their_memory_alone():
+    configs = [build(ClassifierConfig, read_yaml(CONFIGS / f"numpred_{v}.yaml")) for v in ("u1", "d1", "free", "lstm")]
+    for config in configs:
+        assert (config.training, config.data, config.tokenizer) == (
+            configs[0].training, configs[0].data, configs[0].tokenizer,
+        )  # fmt: skip
+        assert (config.model["hidden_size"], config.model["embedding_size"]) == (100, 50)
+    assert [c.model["memory"] for c in configs] == ["stack", "stack", "stack", "none"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["training.patience=0"], "training.patience must be more than 0; got 0"),
+        (["training.speed=9"], "unknown key 'training.speed'"),
+        (["model.vocab_size=9"], "model.vocab_size cannot be set: it comes from the data"),
+        (["model.controller=tree"], "model: .*controller"),
+        (["data.test=[1]"], "data.test must be a list of paths"),
+        (["data.test=[none]"], "none does not exist"),
+        (["data.held_out=300"], "cannot hold 300 out of 300 sentences"),
+        (["training.weight_decay=-1"], "training.weight_decay must be at least 0"),
+        (["--fast"], "unknown option '--fast'"),
+    ],
+)
+def test_bad_input(capsys, data, tmp_path, more, message):
+    assert TRAIN.main(arguments(data, tmp_path / "run", *more)) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_models_that_are_no_number_classifiers(run, tmp_path):
+    with pytest.raises(InputError, match="cannot load a classifier from"):
+        ClassifierScorer.from_pretrained(str(tmp_path / "none"))
+    with pytest.raises(InputError, match="is no complete language model"):
+        ModelScorer.from_pretrained(str(run))
+    scorer = ClassifierScorer.from_pretrained(str(run), device="cpu")
+    scorer.model.config.label2id = {"A": 0, "B": 1}
+    with pytest.raises(InputError, match="has the labels VBP and VBZ; this has A, B"):
+        ClassifierScorer(scorer.model, scorer.tokenizer)
