@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .derivatives import first_derivative_only
+
 # Each chunk reads the weights and adds to their gradient, [V, H] both: fewer rows than H, and that costs more than the
 # products; many more, and a chunk leaves the cache. `python benchmarks/loss.py` measures it.
 MIN_CHUNK_ROWS = 256
@@ -99,13 +101,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
+    @first_derivative_only(
+        "this loss", "take the loss of the logits instead, with skip_logits=False where a model computes it"
+    )
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        # Not `once_differentiable`, which takes the gradients for constants where the loss is the end of the graph.
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "this loss cannot be differentiated twice (create_graph=True): take the loss of the logits instead, "
-                "with skip_logits=False where a model computes it"
-            )
         gradients = (None if grad is None else (grad * grad_output).to(grad.dtype) for grad in ctx.saved_tensors)
         return (*gradients, None, None, None, None, None)
 

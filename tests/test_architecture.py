@@ -30,7 +30,7 @@ LAYERS = [
     ["field_checks"],
     ["parsing", "eval", "interpretation", "tokenization", "data", "tasks", "config_files", "console"],
     ["atomic", "trace"],
-    ["errors"],
+    ["errors", "derivatives"],
 ]
 
 

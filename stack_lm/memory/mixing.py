@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 class Move(NamedTuple):
@@ -71,28 +70,24 @@ class _Mix(torch.autograd.Function):
     """`mix_reference` in a few operations on slices, with a hand-written gradient.
 
     Autograd would copy each slice's gradient into a tensor of zeros as large as the memory. In two dimensions a slice
-    of rows is one block of memory for each sequence.
+    of rows is one block of memory for each sequence. A gradient that is to be differentiated again is autograd's.
     """
 
     @staticmethod
     def forward(ctx: Any, cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(cells, weights, elements)
+        ctx.mixture = mixture
         *leading, _, width = cells.shape
         batch_size = math.prod(leading)
-        ctx.shapes = cells.shape, weights.shape, elements.shape
-        rows, weights = cells.reshape(batch_size, -1), weights.reshape(batch_size, -1)
-        new = elements.reshape(batch_size, -1)
-        size = new.shape[1]
-        if mixture.prepend:
-            rows = torch.cat((new, rows.new_ones(batch_size, width - size), rows), dim=1)
+        rows, new = _rows(cells, elements, mixture)
+        weights, size = weights.reshape(batch_size, -1), new.shape[1]
         mixed = rows.new_zeros(batch_size, mixture.length * width)
         for i, source, target, n in _blocks(mixture, width):
             mixed[:, target : target + n].addcmul_(rows[:, source : source + n], weights[:, i : i + 1])
         if not mixture.prepend:
             mixed[:, :size] += new
             mixed[:, size:width] += 1
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(rows, weights)
-        ctx.mixture, ctx.size = mixture, size
         mixed = mixed.view(batch_size, mixture.length, width)
         reading = mixed[:, : mixture.read, :size].clone()
         if width > size and mixture.empty_value:
@@ -100,12 +95,15 @@ class _Mix(torch.autograd.Function):
         return mixed.view(*leading, mixture.length, width), reading.view(leading[0], -1)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, of_mixed: Tensor | None, of_reading: Tensor | None) -> tuple[Tensor | None, ...]:
-        rows, weights = ctx.saved_tensors
-        mixture, size = ctx.mixture, ctx.size
-        of_cells_shape, of_weights_shape, of_elements_shape = ctx.shapes
-        batch_size, width = rows.shape[0], of_cells_shape[-1]
+        given: tuple[Tensor, Tensor, Tensor] = ctx.saved_tensors
+        mixture = ctx.mixture
+        if torch.is_grad_enabled():  # in a backward pass, only if the gradient is to have a graph
+            return *_differentiable_gradient(given, mixture, of_mixed, of_reading, ctx.needs_input_grad), None
+        cells, weights, elements = given
+        rows, new = _rows(cells, elements, mixture)
+        batch_size, size, width = rows.shape[0], new.shape[1], cells.shape[-1]
+        weights = weights.reshape(batch_size, -1)
         if of_mixed is None:
             gradient = rows.new_zeros(batch_size, mixture.length * width)
         else:  # which may be somebody else's too, so what is read is not added in place
@@ -125,8 +123,41 @@ class _Mix(torch.autograd.Function):
         of_elements = gradient[:, :size]
         if mixture.prepend:
             of_elements, of_rows = of_rows[:, :size], of_rows[:, width:]
-        of_cells = of_rows.reshape(of_cells_shape)
-        return of_cells, of_weights.view(of_weights_shape), of_elements.reshape(of_elements_shape), None
+        return of_rows.reshape(cells.shape), of_weights.view(given[1].shape), of_elements.reshape(elements.shape), None
+
+
+def _rows(cells: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Tensor]:
+    """What operations move, and the new elements, in two dimensions."""
+    width = cells.shape[-1]
+    batch_size = math.prod(cells.shape[:-2])
+    rows, new = cells.reshape(batch_size, -1), elements.reshape(batch_size, -1)
+    if mixture.prepend:
+        rows = torch.cat((new, rows.new_ones(batch_size, width - new.shape[1]), rows), dim=1)
+    return rows, new
+
+
+def _differentiable_gradient(
+    given: tuple[Tensor, ...],
+    mixture: Mixture,
+    of_mixed: Tensor | None,
+    of_reading: Tensor | None,
+    needed: tuple[bool, ...],
+) -> list[Tensor | None]:
+    """The gradient with a graph of its own, through `mix_reference`."""
+    # Views, so that one which another was computed from gets its own part of the gradient alone.
+    views = [tensor.view_as(tensor) for tensor in given]
+    mixed, reading = mix_reference(views[0], views[1], views[2], mixture)
+    pairs = [(mixed, of_mixed), (reading, of_reading)]
+    wanted = [view for view, needs in zip(views, needed, strict=False) if needs]
+    found = torch.autograd.grad(
+        [result for result, grad in pairs if grad is not None],
+        wanted,
+        [grad for _, grad in pairs if grad is not None],
+        create_graph=True,
+        allow_unused=True,
+    )
+    gradients = iter(found)
+    return [next(gradients) if needs else None for needs in needed[:3]]
 
 
 def _blocks(mixture: Mixture, width: int) -> Iterator[tuple[int, int, int, int]]:

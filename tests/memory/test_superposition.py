@@ -185,9 +185,8 @@ MIXTURES = {
 }
 
 
-@pytest.mark.parametrize("name", MIXTURES)
-@pytest.mark.parametrize("used", ["both", "cells", "reading"])
-def test_mix_equals_its_reference(name, used):
+def example(name):
+    """A mixture, and cells, weights and elements for it."""
     memory = MIXTURES[name]
     n_cells = 1 if name == "tape of one" else 4
     if isinstance(memory, BabyNTM):
@@ -203,15 +202,35 @@ def test_mix_equals_its_reference(name, used):
     cells = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     weights = torch.rand(3, stacks, len(mixture.operations), dtype=torch.float64, requires_grad=True)
     elements = torch.randn(3, stacks * 2, dtype=torch.float64, requires_grad=True)
-    ours, plain = (f(cells, weights, elements, mixture) for f in (mix, mix_reference))
+    return mixture, (cells, weights, elements)
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize("used", ["both", "cells", "reading"])
+def test_mix_equals_its_reference(name, used):
+    mixture, arguments = example(name)
+    ours, plain = (f(*arguments, mixture) for f in (mix, mix_reference))
     torch.testing.assert_close(ours, plain)
     kept = {"both": (0, 1), "cells": (0,), "reading": (1,)}[used]
     upstream = [torch.randn_like(ours[i]) for i in kept]
     actual, expected = (
-        torch.autograd.grad([results[i] for i in kept], (cells, weights, elements), upstream)
-        for results in (ours, plain)
+        torch.autograd.grad([results[i] for i in kept], arguments, upstream) for results in (ours, plain)
     )
     torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_mix_can_be_differentiated_twice(name):
+    mixture, arguments = example(name)
+    assert torch.autograd.gradgradcheck(lambda *args: mix(*args, mixture), arguments)
+    # Where nothing but the sum is asked for, no gradient that the function is given needs one.
+    cells, weights, elements = arguments
+    found, expected = (
+        torch.autograd.functional.hessian(lambda w, f=f: f(w.sum() * cells, w, elements, mixture)[0].sum(), weights)
+        for f in (mix, mix_reference)
+    )
+    torch.testing.assert_close(found, expected)
+    assert found.abs().max() > 0.1
 
 
 class CountOperations(TorchDispatchMode):

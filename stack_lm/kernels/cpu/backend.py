@@ -13,10 +13,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ...controllers import ElmanController, GRUController, LinearController, LSTMController
 from ...controls import ExpectedValue, Fixed
+from ...derivatives import first_derivative_only
 from ...memory import NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState
 from .cache import compiled_code
 from .threads import available, run_parts
@@ -303,7 +303,7 @@ class _Scan(torch.autograd.Function):
         return results
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only("the compiled scan", 'set_scan_backend("reference") has one that can')
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         matrix_first, matrix_rest, weight_controls, values, *kept_of_all = ctx.saved_tensors
         batch_size, length, size = grads[0].shape

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ...controllers import (
     Controller,
@@ -20,6 +19,7 @@ from ...controllers import (
     SigmoidElmanController,
 )
 from ...controls import ExpectedValue, Fixed, Sigmoid
+from ...derivatives import first_derivative_only
 from ...memory import NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class _Scan(torch.autograd.Function):
         return results
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only("the compiled scan", 'set_scan_backend("reference") has one that can')
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from . import scan as triton_scan
 
