@@ -25,7 +25,7 @@ _TERMS = {"float32": 7, "float64": 13}
 # Adding and subtracting 1.5 * 2^(mantissa bits) rounds to a whole number, whose bits then are the sum's lowest.
 _ROUND = {"float32": 1.5 * 2.0**23, "float64": 1.5 * 2.0**52}
 _BIAS_SHIFT = {"float32": (127, 23), "float64": (1023, 52)}
-# Beyond these exp over- or underflows.
+# Where 2^n is a normal number.
 _LIMITS = {"float32": (-87.0, 88.0), "float64": (-708.0, 709.0)}
 # ln(2) in two parts, of which the first has zeros at its end, so that n times it is exact.
 _LN2_HIGH = {"float32": float(np.float32(0.693359375)), "float64": float.fromhex("0x1.62e42fefa0000p-1")}
@@ -93,9 +93,13 @@ def _expm1_parts_overload(x: Any) -> Any:
 
 @njit(**COMPILE)
 def exp(x: Any) -> Any:
-    """exp(x), to a unit or two in the last place."""
-    power, series = _expm1_parts(x)
-    return power * series + power
+    """exp(x), to a few units in the last place; it goes to 0 and to infinity where the exact one does.
+
+    The square of exp(x / 2), which is within the limits of the exponent for every x whose exp(x) is not 0 or infinity.
+    """
+    power, series = _expm1_parts(x * type(x)(0.5))
+    root = power * series + power
+    return root * root
 
 
 @njit(**COMPILE)
