@@ -7,6 +7,7 @@ step t enters the controller at step t + 1, so the cell, not the memory alone, i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -83,11 +84,15 @@ class StackRNNCell(nn.Module):
         self.controller = make_controller(config, self.memory.reading_size)
         self.controls = Controls.from_config(config, self.memory)
 
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the cell's device and type; a direct controller without a memory has a buffer alone."""
+        return next(chain(self.parameters(), self.buffers()))
+
     def initial_state(self, batch_size: int) -> CellState:
         """The state before the first step: an empty memory and what is read from it."""
-        weight = next(self.parameters(), torch.empty(0))  # "direct" without a memory has none
-        memory = self.memory.initial_state(batch_size, device=weight.device, dtype=weight.dtype)
-        reading = self.memory.initial_reading(memory).to(weight.dtype)
+        memory = self.memory.initial_state(batch_size, device=self.like.device, dtype=self.like.dtype)
+        reading = self.memory.initial_reading(memory).to(self.like.dtype)
         return CellState(self.controller.initial_state(batch_size), memory, reading)
 
     def step(
@@ -235,8 +240,7 @@ def explain_backend(model: nn.Module) -> str:
     lines: dict[str, None] = {}
     for module in model.modules():
         if isinstance(module, StackRNNCell):
-            weight = next(module.parameters(), torch.empty(0))
-            name, reason = dispatch.choose(module, weight.device, weight.dtype)
+            name, reason = dispatch.choose(module, module.like.device, module.like.dtype)
             lines[f"{name}: {reason}"] = None
     if not lines:
         raise ValueError(f"a {type(model).__name__} has no StackRNNCell, and so no scan")

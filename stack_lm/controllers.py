@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -230,6 +230,11 @@ class DirectController(LinearController):
     """
 
     gates = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Of no numbers: it goes where a model without parameters is moved to, and has the type it is cast to.
+        self.register_buffer("like", torch.empty(0), persistent=False)
 
     def project(self, inputs: Tensor) -> Tensor:
         """x_t itself."""

@@ -283,7 +283,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
             if self.config.input_encoding == "one_hot":
-                inputs_embeds = inputs_embeds.to(next(self.parameters(), torch.empty(0)).dtype)
+                inputs_embeds = inputs_embeds.to(self.cell.like.dtype)
         if inputs_embeds.shape[1] == 0:
             raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
         return inputs_embeds

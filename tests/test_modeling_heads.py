@@ -155,6 +155,25 @@ def test_one_hot_inputs_need_no_parameters_at_all():
     assert torch.equal(model(batch).last_hidden_state, torch.eye(23)[batch])
 
 
+@pytest.mark.parametrize("memory", ["none", "stack", "baby_ntm"])
+@pytest.mark.parametrize("controller", ["direct", "linear"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_one_hot_inputs_in_every_type(controller, memory, dtype, tmp_path):
+    fields = {"memory_size": 3} if memory != "none" else {}
+    config = tiny_config(input_encoding="one_hot", embedding_size=None, controller=controller, memory=memory, **fields)
+    model = StackRNNForTokenClassification(config).to(dtype)
+    ids, mask = torch.randint(0, 23, (2, 5)), torch.tensor([[1] * 5, [0, 0, 1, 1, 1]])
+    for padding in (None, mask):
+        outputs = model(ids, attention_mask=padding, labels=ids % 2, use_cache=True)
+        outputs.loss.backward()
+        assert outputs.logits.dtype == dtype
+        assert outputs.past_key_values.state.reading.dtype == dtype
+    model.save_pretrained(tmp_path)
+    loaded = StackRNNForTokenClassification.from_pretrained(tmp_path, dtype=dtype)
+    assert torch.equal(loaded(ids).logits, model(ids).logits)
+    assert model.to("meta")(ids.to("meta"), attention_mask=mask.to("meta")).logits.shape == (2, 5, 2)
+
+
 def test_a_vocabulary_of_one_hot_inputs_is_not_resized():
     model = StackRNNForCausalLM(tiny_config(input_encoding="one_hot", embedding_size=None))
     with pytest.raises(ValueError, match="input_encoding='one_hot' fixes the vocabulary at 23 tokens"):
