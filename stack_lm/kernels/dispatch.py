@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .plain import alteration
 
 if TYPE_CHECKING:
     from ..cell import CellState, StackRNNCell
@@ -127,4 +128,4 @@ def _obstacle(name: str, cell: StackRNNCell, device: torch.device, dtype: torch.
         return "it keeps the outputs of the last controller layer only, and those of all layers were asked for"
     if torch.compiler.is_compiling():
         return "torch.compile cannot look into it"
-    return load(name).obstacle(cell, device, dtype)
+    return alteration(cell) or load(name).obstacle(cell, device, dtype)

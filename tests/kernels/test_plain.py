@@ -1,0 +1,115 @@
+"""What a user hangs on a cell is not ignored: compiled scans, which would not see it, leave such a cell alone."""
+
+import pytest
+import torch
+from comparison import make_cell
+from torch import nn
+
+from stack_lm import explain_backend
+
+
+class Adapted(nn.Module):
+    """In the place of a linear layer, as adapters are."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.low = base, nn.Linear(base.in_features, base.out_features, bias=False).to(base.weight.dtype)
+
+    @property
+    def weight(self):
+        return self.base.weight
+
+    @property
+    def bias(self):
+        return self.base.bias
+
+    def forward(self, hidden):
+        return self.base(hidden) + self.low(hidden)
+
+
+class Quantised(nn.Parameter):
+    """A weight that is not what it looks like."""
+
+
+def double(module, args, output):
+    return output * 2
+
+
+def adapt(cell):
+    cell.controls.projection = Adapted(cell.controls.projection)
+
+
+def quantise(cell):
+    weight = cell.controls.projection.weight
+    cell.controls.projection.weight = Quantised(weight.detach())
+
+
+def patch(cell):
+    projection = cell.controls.projection
+    projection.forward = lambda hidden: nn.Linear.forward(projection, hidden) * 2
+
+
+class Half(nn.Module):
+    def forward(self, weight):
+        return weight / 2
+
+
+ALTERATIONS = {
+    "forward hook": (lambda cell: cell.controls.projection.register_forward_hook(double), "projection has hooks"),
+    "forward pre-hook": (
+        lambda cell: cell.controls.projection.register_forward_pre_hook(lambda module, args: (args[0] * 2,)),
+        "projection has hooks",
+    ),
+    "backward hook": (
+        lambda cell: cell.controls.projection.register_full_backward_hook(
+            lambda module, inputs, outputs: tuple(g * 2 for g in inputs)
+        ),
+        "projection has hooks",
+    ),
+    "backward pre-hook": (
+        lambda cell: cell.controls.projection.register_full_backward_pre_hook(
+            lambda module, outputs: tuple(g * 2 for g in outputs)
+        ),
+        "projection has hooks",
+    ),
+    "hook on the controls": (
+        lambda cell: cell.controls.register_forward_pre_hook(lambda module, args: (args[0] * 2,)),
+        "controls has hooks",
+    ),
+    "hook on the controller": (lambda cell: cell.controller.register_forward_hook(double), "controller has hooks"),
+    "weight norm": (lambda cell: nn.utils.parametrizations.weight_norm(cell.controls.projection), "Parametrized"),
+    "parametrised controller": (
+        lambda cell: nn.utils.parametrize.register_parametrization(cell.controller, "weight_hh_l0", Half()),
+        "controller has parametrizations",
+    ),
+    "adapter": (adapt, "the cell has a Adapted where a ActionProjection was"),
+    "quantised": (quantise, "a weight of controls.projection is a Quantised"),
+    "patched": (patch, "forward method of its own"),
+}
+
+
+@pytest.mark.parametrize("name", ALTERATIONS)
+@pytest.mark.parametrize("memory", ["stack", "superposition"])
+def test_an_altered_cell_runs_in_the_reference(memory, name):
+    cell = make_cell(memory=memory)
+    alter, reason = ALTERATIONS[name]
+    inputs = torch.randn(2, 4, 5, dtype=torch.float64)
+    alter(cell)
+    explained = explain_backend(cell)
+    assert explained.startswith("reference: numba cannot run this: ")
+    assert reason in explained
+    outputs = cell.scan(inputs).outputs
+    cell.scan_backend = "reference"
+    assert torch.equal(outputs, cell.scan(inputs).outputs)
+    for backend in ("numba", "triton"):
+        cell.scan_backend = backend
+        with pytest.raises(ValueError, match=f"scan_backend='{backend}', as set, cannot run this: .*{reason}"):
+            cell.scan(inputs)
+
+
+def test_a_hook_that_is_removed_is_no_obstacle():
+    cell = make_cell()
+    hook = cell.controls.projection.register_forward_hook(double)
+    assert "has hooks" in explain_backend(cell)
+    hook.remove()
+    assert explain_backend(cell) == "numba: the fastest on cpu"
