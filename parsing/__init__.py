@@ -3,6 +3,7 @@
 from .baselines import balanced, left_branching, random_distances, random_merges, right_branching
 from .conventions import CONVENTIONS, Convention, get_convention
 from .distances import DECODERS, distances_from_trace, tree_from_distances
+from .ensemble import Ensemble, combine_runs, vote_tree
 from .evalb import read_parameters
 from .export import write_trees
 from .f1 import F1Score, GoldTree, prepare_gold, score_trees
@@ -15,11 +16,13 @@ __all__ = [
     "DECODERS",
     "ConstituencyTree",
     "Convention",
+    "Ensemble",
     "F1Comparison",
     "F1Score",
     "GoldTree",
     "Span",
     "balanced",
+    "combine_runs",
     "compare_f1",
     "distances_from_trace",
     "get_convention",
@@ -33,5 +36,6 @@ __all__ = [
     "right_branching",
     "score_trees",
     "tree_from_distances",
+    "vote_tree",
     "write_trees",
 ]

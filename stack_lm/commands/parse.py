@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..console import Subparsers, add_command, add_model_options, print_json, print_table, progress
 from ..data.text import read_lines
 from ..errors import InputError
 from ..parsing.distances import DECODERS, SHIFTS, distances_from_trace, tree_from_distances
+from ..parsing.ensemble import combine_runs
 from ..parsing.export import tree_record, write_trees
 from ..parsing.trees import ConstituencyTree
 from ..trace import Trace
@@ -31,6 +34,13 @@ def add(subparsers: Subparsers) -> None:
         metavar="F",
         help="also write the trees to this file, by its ending: .jsonl with distances, .tex for LaTeX (forest), .svg; "
         "otherwise one (X (X the) ...) a line",
+    )
+    parse.add_argument(
+        "--ensemble",
+        metavar="MODEL",
+        nargs="+",
+        default=[],
+        help="more models: all vote for the spans of one tree; the table shows their mutual F1",
     )
     add_parsing_options(parse)
 
@@ -81,12 +91,10 @@ def run_parse(options: argparse.Namespace) -> None:
     """Parse the sentences and print their trees."""
     check_parsing_options(options)
     sentences = _sentences_to_parse(options)
-    traces, signal = trace_sentences(options.model, options, sentences, None, "parsing")
-    for number, trace in enumerate(traces, start=1):
-        if trace.unknown.all():
-            raise InputError(f"sentence {number} has no word that the model knows: {' '.join(trace.words)!r}")
-    distances = [distances_from_trace(trace, signal) for trace in traces]
-    trees = [tree_from_distances(t.words, d, options.decoder) for t, d in zip(traces, distances, strict=True)]
+    if options.ensemble:
+        _parse_together(options, sentences)
+        return
+    traces, signal, distances, trees = _parse_with(options.model, options, sentences)
     if options.output:
         write_trees(options.output, trees, distances=distances)
     if options.json:
@@ -106,6 +114,42 @@ def run_parse(options: argparse.Namespace) -> None:
     else:
         for trace, tree in zip(traces, trees, strict=True):
             _print_parse(trace, tree)
+
+
+def _parse_with(
+    model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]]
+) -> tuple[list[Trace], str, list[np.ndarray], list[ConstituencyTree]]:
+    """A model's traces, its signal, the distances and the trees."""
+    say = f"parsing with {model}" if options.ensemble else "parsing"
+    traces, signal = trace_sentences(model, options, sentences, None, say)
+    for number, trace in enumerate(traces, start=1):
+        if trace.unknown.all():
+            knows = f"{model} knows" if options.ensemble else "the model knows"
+            raise InputError(f"sentence {number} has no word that {knows}: {' '.join(trace.words)!r}")
+    distances = [distances_from_trace(trace, signal) for trace in traces]
+    trees = [tree_from_distances(t.words, d, options.decoder) for t, d in zip(traces, distances, strict=True)]
+    return traces, signal, distances, trees
+
+
+def _parse_together(options: argparse.Namespace, sentences: Sequence[Sequence[str]]) -> None:
+    """Print the trees that several models vote for. All vote: a few sentences cannot show that a run has failed."""
+    models = [options.model, *options.ensemble]
+    runs = [_parse_with(model, options, sentences)[3] for model in models]
+    ensemble = combine_runs(runs, names=models, outlier_share=0)
+    if options.output:
+        write_trees(options.output, ensemble.trees)
+    if options.json:
+        parses = [
+            {**tree_record(tree), "tree": str(tree), "runs": [str(run[i]) for run in runs]}
+            for i, tree in enumerate(ensemble.trees)
+        ]
+        agreement = {"mutual_f1": ensemble.mutual_f1.tolist(), "agreement": ensemble.agreement.tolist()}
+        print_json({"models": models, "decoder": options.decoder, **agreement, "parses": parses})
+        return
+    for tree in ensemble.trees:
+        print(tree)
+    rows = list(zip(models, ensemble.agreement.tolist(), strict=True))
+    print_table("", ["model", "mean F1 with the other models"], rows)
 
 
 def _sentences_to_parse(options: argparse.Namespace) -> list[list[str]]:

@@ -15,6 +15,7 @@ from ..errors import InputError
 from ..parsing.baselines import FIXED_BASELINES, RANDOM_BASELINES, random_distances
 from ..parsing.conventions import CONVENTIONS, Convention, GoldForm, Removed, WholeSentence, WordRule, get_convention
 from ..parsing.distances import distances_from_trace, tree_from_distances
+from ..parsing.ensemble import OUTLIER_SHARE
 from ..parsing.evalb import read_parameters
 from ..parsing.export import write_trees
 from ..parsing.f1 import F1Score, GoldTree, prepare_gold, score_trees
@@ -22,6 +23,7 @@ from ..parsing.heads import last_child
 from ..parsing.significance import compare_f1
 from ..parsing.treebank import read_predictions, read_treebank
 from ..parsing.trees import ConstituencyTree
+from .f1_ensemble import PRIORS, Trees, print_ensemble, score_ensemble
 from .f1_report import describe, print_f1, write_items
 from .parse import add_parsing_options, check_parsing_options, trace_sentences
 
@@ -57,6 +59,22 @@ def add(subparsers: Subparsers) -> None:
     f1.add_argument("--baselines", action="store_true", help="score trees that know nothing, and the best binary ones")
     f1.add_argument(
         "--compare", action="store_true", help="compare the first system with each other one, by the paired bootstrap"
+    )
+    f1.add_argument(
+        "--ensemble",
+        action="store_true",
+        help="also score one tree for each sentence from the trees of all systems, which vote for spans",
+    )
+    f1.add_argument(
+        "--outlier-share",
+        type=float,
+        metavar="X",
+        default=OUTLIER_SHARE,
+        help="with --ensemble: a run whose mean F1 with the others is below X of the median has no vote "
+        f"(default: {OUTLIER_SHARE}; 0: all vote). No gold tree is looked at",
+    )
+    f1.add_argument(
+        "--prior", choices=tuple(PRIORS), help="with --ensemble: also score it with these trees as one more voter"
     )
     f1.add_argument("--trees", metavar="FILE", help="write the trees that count: .svg and .jsonl with gold, .tex, .mrg")
     f1.add_argument("--only", metavar="LIST", help="with --trees: these sentences of the treebank, such as 1,5-8")
@@ -124,7 +142,8 @@ def run_f1(options: argparse.Namespace) -> None:
     only = _numbers(options.only) if options.only else None
     if only is not None and not options.trees:
         raise InputError("--only says which sentences --trees writes; give both")
-    if len(systems) > 1 and (options.trees or options.items):
+    _check_ensemble_options(options, systems)
+    if len(systems) > 1 and not options.ensemble and (options.trees or options.items):
         raise InputError(f"--trees and --items write what one system made; got {len(systems)}: {', '.join(systems)}")
     problems = Problems(options.keep_going)
     trees = read_treebank(options.treebank, decoder=options.decoder, on_error=problems.on_error)
@@ -141,6 +160,8 @@ def run_f1(options: argparse.Namespace) -> None:
         "systems": [],
     }
     scores: list[F1Score] = []
+    read: list[tuple[str, Trees]] = []
+    chosen = [gold[i] for i in wanted]
     for place, system in enumerate(systems):
         with problems.of(system):
             described: dict[str, Any] = {"system": system}
@@ -150,18 +171,25 @@ def run_f1(options: argparse.Namespace) -> None:
                 described |= how
             else:
                 predictions = _read_system(system, options, len(gold), problems)
-            chosen = [gold[i] for i in wanted]
-            score = score_trees(chosen, [predictions[i] for i in wanted], convention, keep_going=options.keep_going)
+            of_wanted = [predictions[i] for i in wanted]
+            score = score_trees(chosen, of_wanted, convention, keep_going=options.keep_going)
             problems.add(score.errors)
             scores.append(score)
+            read.append((system, of_wanted))
             result["systems"].append(described | describe(score))
-            if options.trees:
-                shown = [i for i in score.numbers.tolist() if only is None or wanted[i] + 1 in only]
-                _write_trees(options.trees, [(gold[wanted[i]], predictions[wanted[i]]) for i in shown])
-            if options.items:
-                write_items(options.items, chosen, score)
     if not scores:
         problems.finish()
+    shown, score = read[0][1], scores[0]
+    if options.ensemble:
+        result["ensemble"], shown = score_ensemble(
+            chosen, read, convention, outlier_share=options.outlier_share, prior=options.prior
+        )
+        score = score_trees(chosen, shown, convention, keep_going=None in shown)
+    if options.trees:
+        numbers = [i for i in score.numbers.tolist() if only is None or wanted[i] + 1 in only]
+        _write_trees(options.trees, [(chosen[i], shown[i]) for i in numbers])
+    if options.items:
+        write_items(options.items, chosen, score)
     if options.compare and len(scores) > 1:
         result["comparisons"] = [
             {"first": result["systems"][0]["system"], "second": other["system"]}
@@ -169,13 +197,27 @@ def run_f1(options: argparse.Namespace) -> None:
             for score, other in zip(scores[1:], result["systems"][1:], strict=True)
         ]
     if options.baselines:
-        result["baselines"] = _baselines([gold[i] for i in wanted], convention, options.decoder)
+        result["baselines"] = _baselines(chosen, convention, options.decoder)
     if options.json:
         # The figures of the first system, which most often is the only one, also stand at the top.
         print_json({"convention": result["convention"]} | result["systems"][0] | result)
     else:
         print_f1(result, convention)
+        if options.ensemble:
+            print_ensemble(result["ensemble"], [score.f1 for score in scores])
     problems.finish()
+
+
+def _check_ensemble_options(options: argparse.Namespace, systems: Sequence[str]) -> None:
+    if not options.ensemble:
+        for name in ("prior", "outlier_share"):
+            if getattr(options, name) not in (None, OUTLIER_SHARE):
+                raise InputError(f"--{name.replace('_', '-')} needs --ensemble")
+        return
+    if len(systems) < 2:
+        raise InputError(f"--ensemble needs two systems or more; got {systems[0]}")
+    if not 0 <= options.outlier_share <= 1:
+        raise InputError(f"--outlier-share must be from 0 to 1; got {options.outlier_share:g}")
 
 
 def _read_system(

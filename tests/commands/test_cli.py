@@ -75,6 +75,21 @@ def test_parse_reads_files_and_standard_input(capsys, models, tmp_path, monkeypa
     assert run_json(capsys, "parse", models / "stack", "-")["parses"] == from_file["parses"]
 
 
+def test_parse_with_several_models(capsys, models, tmp_path):
+    stack = str(models / "stack")
+    command = ("parse", stack, SENTENCE, "--ensemble", stack, stack)
+    result = run_json(capsys, *command, "--output", tmp_path / "t.mrg")
+    assert result["models"] == [stack] * 3
+    assert result["agreement"] == [100, 100, 100]
+    (parse,) = result["parses"]
+    assert set(parse["runs"]) == {parse["tree"]}
+    assert parse["tree"] == run_json(capsys, "parse", stack, SENTENCE)["parses"][0]["tree"]
+    assert (tmp_path / "t.mrg").read_text().strip() == parse["brackets"]
+    status, out, _ = run(capsys, *command)
+    assert status == 0
+    assert "mean F1 with the other models" in out
+
+
 def test_parse_f1(capsys, models, treebank, tmp_path):
     command = ("parse-f1", models / "stack", "--treebank", treebank, "--convention", "prpn", "--baselines")
     result = run_json(capsys, *command)

@@ -220,3 +220,56 @@ def test_the_reference_baselines_from_a_file(tmp_path, run_json):
     assert [system["label_recall"][label] for label in ("SBAR", "NP", "VP")] == pytest.approx(
         [68.3, 23.9, 71.8], abs=0.1
     )
+
+
+BALANCED = [
+    "((the (old cat)) ((sat on) (it .)))",
+    "((Ann is) (very (old .)))",
+    "((a dog) (and (a cat)))",
+    "((why (is she)) (going (away ?)))",
+]
+
+
+@pytest.fixture
+def balanced(tmp_path):
+    path = tmp_path / "balanced.jsonl"
+    path.write_text("".join(json.dumps({"binary_parse": tree}) + "\n" for tree in BALANCED))
+    return path
+
+
+def test_an_ensemble_of_files(run, run_json, right, balanced, gold, tmp_path):
+    files = ["--predictions", right, balanced, right]
+    result = run_json(*files, "--ensemble", "--prior", "right-branching", "--trees", tmp_path / "t.jsonl")
+    ensemble = result["ensemble"]
+    assert ensemble["runs"] == [str(right), str(balanced), str(right)]
+    assert ensemble["votes"]["f1"] == result["systems"][0]["f1"]  # two of three runs are right branching
+    assert ensemble["best_existing"]["f1"] == ensemble["votes_with_prior"]["f1"] == ensemble["votes"]["f1"]
+    mutual = np.array(ensemble["mutual_f1"])
+    assert mutual[0, 2] == 100
+    assert (mutual == mutual.T).all()
+    assert ensemble["outliers"] == [str(balanced)]
+    assert run_json(*files, "--ensemble", "--outlier-share", "0")["ensemble"]["outliers"] == []
+    assert len((tmp_path / "t.jsonl").read_text().splitlines()) == len(TREES)
+    status, out, _ = run(*files, "--ensemble")
+    assert status == 0
+    for row in ("mean of 3 runs", "standard deviation", "ensemble: spans with the most votes", "no vote"):
+        assert row in out
+
+
+def test_bad_ensembles(run, right, balanced, tmp_path):
+    empty, short, other = tmp_path / "empty.jsonl", tmp_path / "short.jsonl", tmp_path / "other.jsonl"
+    empty.write_text("")
+    short.write_text("".join(balanced.read_text().splitlines(keepends=True)[:2]))
+    other.write_text(balanced.read_text().replace("dog", "fox"))
+    for arguments, message in [
+        (("--predictions", right, "--ensemble"), "--ensemble needs two systems or more; got"),
+        (("--predictions", right, empty, "--ensemble"), "empty.jsonl is empty"),
+        (("--predictions", right, short, "--ensemble"), "short.jsonl has 2 trees, but"),
+        (("--predictions", right, other, "--ensemble"), "word 2 is 'fox', in the gold tree 'dog'"),
+        (("--predictions", right, balanced, "--ensemble", "--outlier-share", "2"), "must be from 0 to 1; got 2"),
+        (("--predictions", right, balanced, "--prior", "right-branching"), "--prior needs --ensemble"),
+    ]:
+        status, out, error = run(*arguments)
+        assert (status, out) == (2, ""), arguments
+        assert message in error
+        assert error.count("\n") == 1

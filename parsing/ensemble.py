@@ -1,0 +1,174 @@
+"""One tree from the trees of several runs.
+
+F1 of a single unsupervised run depends on its seed. Several runs vote for spans, and the binary tree with the most
+votes is the tree of minimum risk under span recall. Nothing here sees a gold tree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stack_lm.errors import InputError
+
+from .distances import spans_by_splitting
+from .trees import ConstituencyTree
+
+OUTLIER_SHARE = 0.85
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """The trees that several runs vote for.
+
+    Attributes:
+        trees: one for each sentence, binary, over the sentence's words.
+        mutual_f1: F1 of each run's trees against each other run's, in percent [R, R]; the diagonal is 100.
+        agreement: mean F1 of each run with the others, in percent [R].
+        voted: whether each run voted [R]; the others are outliers.
+    """
+
+    trees: tuple[ConstituencyTree, ...]
+    mutual_f1: np.ndarray
+    agreement: np.ndarray
+    voted: np.ndarray
+
+
+def count_votes(trees: Sequence[ConstituencyTree]) -> Counter[tuple[int, int]]:
+    """The number of trees that have each span of two words or more."""
+    return Counter(span for tree in trees for span in _spans(tree))
+
+
+def vote_tree(words: Sequence[str], votes: Mapping[tuple[int, int], float]) -> ConstituencyTree:
+    """The binary tree whose spans have the most votes, by dynamic programming.
+
+    S(i, j) = votes(i, j) + max_k [S(i, k) + S(k, j)]. Of splits with equally many votes the one nearest to the middle
+    is taken, and of two such the left one: a tie must not favour left or right branching.
+
+    Args:
+        words: n of them, at least one.
+        votes: of spans [start, stop); a span without any counts 0.
+    """
+    n = len(words)
+    # best[i, l] is S(i, i + l) and ending[j, l] is S(j - l, j), so that a width's sums are slices of both.
+    best, ending = np.zeros((n + 1, n + 1)), np.zeros((n + 1, n + 1))
+    splits = np.zeros((n + 1, n + 1), dtype=np.int64)
+    by_width: dict[int, list[tuple[int, float]]] = {}
+    for (start, stop), number in votes.items():
+        by_width.setdefault(stop - start, []).append((start, number))
+    for width in range(2, n + 1):
+        starts = n - width + 1
+        sums = best[:starts, 1:width] + ending[width:, width - 1 : 0 : -1]
+        order = sorted(range(width - 1), key=lambda k: (abs(2 * (k + 1) - width), k))
+        chosen = np.asarray(order)[sums[:, order].argmax(axis=1)]
+        splits[:starts, width] = chosen + 1
+        total = sums[np.arange(starts), chosen]
+        for start, number in by_width.get(width, ()):
+            total[start] += number
+        best[:starts, width] = total
+        ending[width:, width] = total
+    return ConstituencyTree.unlabelled(
+        words, spans_by_splitting(n, lambda start, stop: start + int(splits[start, stop - start]))
+    )
+
+
+def best_existing_tree(
+    words: Sequence[str], trees: Sequence[ConstituencyTree], votes: Mapping[tuple[int, int], float]
+) -> ConstituencyTree:
+    """Of the runs' own trees the one whose spans have the most votes; of equals the first run's."""
+    chosen = max(trees, key=lambda tree: sum(votes.get(span, 0) for span in _spans(tree)))
+    return ConstituencyTree.unlabelled(words, _spans(chosen))
+
+
+def mutual_f1(runs: Sequence[Sequence[ConstituencyTree]]) -> np.ndarray:
+    """F1 of each run's trees against each other run's, in percent [R, R].
+
+    The mean over sentences of three words or more of the F1 of their spans, the whole sentence excluded. Trees of fewer
+    words cannot differ: without longer ones all runs agree.
+    """
+    spans = [[_spans(tree) - {(0, len(tree))} for tree in run if len(tree) > 2] for run in runs]
+    result = np.full((len(runs), len(runs)), 100.0)
+    if not spans[0]:
+        return result
+    for i, ours in enumerate(spans):
+        for j, theirs in enumerate(spans[:i]):
+            scores = [2 * len(a & b) / (len(a) + len(b)) if a or b else 1.0 for a, b in zip(ours, theirs, strict=True)]
+            result[i, j] = result[j, i] = 100 * float(np.mean(scores))
+    return result
+
+
+def find_outliers(agreement: np.ndarray, share: float = OUTLIER_SHARE) -> np.ndarray:
+    """Runs whose trees are far from all others', which most often have failed [R], bool.
+
+    A run is an outlier if its agreement is below `share` of the median. At least half of the runs, and two, stay.
+
+    Args:
+        agreement: mean F1 of each run with the others [R].
+        share: in [0, 1]; 0 keeps all runs.
+    """
+    low = agreement < share * np.median(agreement)
+    most = min(len(agreement) // 2, max(0, len(agreement) - 2))
+    worst = np.argsort(agreement, kind="stable")[:most]
+    outliers = np.zeros(len(agreement), dtype=bool)
+    outliers[worst] = low[worst]
+    return outliers
+
+
+def combine_runs(
+    runs: Sequence[Sequence[ConstituencyTree]],
+    *,
+    names: Sequence[str] | None = None,
+    outlier_share: float = OUTLIER_SHARE,
+    prior: Callable[[Sequence[str]], ConstituencyTree] | None = None,
+    existing: bool = False,
+) -> Ensemble:
+    """One tree for each sentence from the trees of several runs.
+
+    Args:
+        runs: R of them, two or more, each with the trees of the same sentences in the same order.
+        names: of the runs, for messages.
+        outlier_share: see `find_outliers`.
+        prior: one more voter, such as `stack_lm.parsing.right_branching`. It is knowledge about a language: report its
+            scores apart.
+        existing: choose the best of the runs' own trees, and make no new one.
+
+    Raises:
+        InputError: for fewer than two runs, runs of other sentences, or no sentences.
+    """
+    labels = list(names) if names is not None else [f"run {i + 1}" for i in range(len(runs))]
+    _check_runs(runs, labels)
+    mutual = mutual_f1(runs)
+    agreement = (mutual.sum(axis=1) - 100) / (len(runs) - 1)
+    voted = ~find_outliers(agreement, outlier_share)
+    voters = [run for run, votes in zip(runs, voted, strict=True) if votes]
+    trees = []
+    for candidates in zip(*voters, strict=True):
+        words = candidates[0].words
+        votes = count_votes(candidates)
+        if prior is not None:
+            votes.update(_spans(prior(words)))
+        trees.append(best_existing_tree(words, candidates, votes) if existing else vote_tree(words, votes))
+    return Ensemble(tuple(trees), mutual, agreement, voted)
+
+
+def _spans(tree: ConstituencyTree) -> set[tuple[int, int]]:
+    return {(start, stop) for start, stop, _ in tree.spans if stop - start > 1}
+
+
+def _check_runs(runs: Sequence[Sequence[ConstituencyTree]], names: Sequence[str]) -> None:
+    if len(runs) < 2:
+        raise InputError(f"an ensemble needs the trees of two runs or more; got {len(runs)}")
+    if not len(runs[0]):
+        raise InputError(f"{names[0]} has no trees")
+    for name, run in zip(names[1:], runs[1:], strict=True):
+        if len(run) != len(runs[0]):
+            raise InputError(f"{name} has {len(run)} trees, but {names[0]} has {len(runs[0])}")
+        for number, (tree, first) in enumerate(zip(run, runs[0], strict=True), start=1):
+            if [word.casefold() for word in tree.words] != [word.casefold() for word in first.words]:
+                raise InputError(
+                    f"tree {number} of {name} is of other words than that of {names[0]}: "
+                    f"{' '.join(tree.words)[:40]!r}, {' '.join(first.words)[:40]!r}"
+                )

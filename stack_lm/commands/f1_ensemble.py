@@ -1,0 +1,98 @@
+"""What `stack-lm parse-f1 --ensemble` adds: one tree from the trees of all systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..console import print_table
+from ..errors import InputError
+from ..parsing.baselines import right_branching
+from ..parsing.conventions import Convention
+from ..parsing.ensemble import Ensemble, combine_runs
+from ..parsing.f1 import F1Score, GoldTree, score_trees
+from ..parsing.trees import ConstituencyTree
+from .f1_report import describe
+
+Trees = Sequence[ConstituencyTree | None]
+PRIORS: dict[str, Callable[[Sequence[str]], ConstituencyTree]] = {"right-branching": right_branching}
+
+
+def score_ensemble(
+    gold: Sequence[GoldTree],
+    systems: Sequence[tuple[str, Trees]],
+    convention: Convention,
+    *,
+    outlier_share: float,
+    prior: str | None,
+) -> tuple[dict[str, Any], list[ConstituencyTree | None]]:
+    """Score the trees that the systems vote for, and the best of their own.
+
+    Votes are for spans of the words that count. A sentence that one system has no tree of has none in the ensemble.
+
+    Returns:
+        A record for JSON, and the ensemble's trees.
+
+    Raises:
+        InputError: for fewer than two systems, or trees that are not of the gold trees' words.
+    """
+    names = [name for name, _ in systems]
+    aligned = [[_align(item, tree, name) for item, tree in zip(gold, trees, strict=True)] for name, trees in systems]
+    together = [i for i in range(len(gold)) if all(run[i] is not None for run in aligned)]
+    runs = [[tree for i in together if (tree := run[i]) is not None] for run in aligned]
+
+    def combined(**settings: Any) -> tuple[Ensemble, F1Score, list[ConstituencyTree | None]]:
+        ensemble = combine_runs(runs, names=names, outlier_share=outlier_share, **settings)
+        trees: list[ConstituencyTree | None] = [None] * len(gold)
+        for i, tree in zip(together, ensemble.trees, strict=True):
+            trees[i] = tree
+        return ensemble, score_trees(gold, trees, convention, keep_going=len(together) < len(gold)), trees
+
+    ensemble, score, voted = combined()
+    record: dict[str, Any] = {
+        "runs": names,
+        "mutual_f1": ensemble.mutual_f1.tolist(),
+        "agreement": ensemble.agreement.tolist(),
+        "outliers": [name for name, votes in zip(names, ensemble.voted, strict=True) if not votes],
+        "outlier_share": outlier_share,
+        "votes": describe(score),
+        "best_existing": describe(combined(existing=True)[1]),
+    }
+    if prior is not None:
+        record["prior"] = prior
+        record["votes_with_prior"] = describe(combined(prior=PRIORS[prior])[1])
+    return record, voted
+
+
+def _align(item: GoldTree, tree: ConstituencyTree | None, name: str) -> ConstituencyTree | None:
+    """A tree over the words that count, or over all where none does."""
+    if tree is None:
+        return None
+    try:
+        return item.align(tree) or tree
+    except InputError as error:
+        raise InputError(f"{name}: {tree.origin or 'a tree'} cannot vote: {error}") from error
+
+
+def print_ensemble(record: dict[str, Any], scores: Sequence[float]) -> None:
+    """Print the runs with their agreement and spread, and what the ensemble scores."""
+    rows: list[tuple[Any, ...]] = []
+    for name, agreement, f1 in zip(record["runs"], record["agreement"], scores, strict=True):
+        rows.append((name + (" (outlier: no vote)" if name in record["outliers"] else ""), f1, agreement))
+    rows.append((f"mean of {len(scores)} runs", float(np.mean(scores)), None))
+    rows.append(("standard deviation", float(np.std(scores, ddof=1)), None))
+    rows.append(("minimum, of runs", float(np.min(scores)), None))
+    rows.append(("median, of runs", float(np.median(scores)), None))
+    rows.append(("maximum, of runs", float(np.max(scores)), None))
+    rows.append(("ensemble: spans with the most votes", record["votes"]["f1"], None))
+    rows.append(("the run's tree with the most votes", record["best_existing"]["f1"], None))
+    if "prior" in record:
+        rows.append((f"ensemble, {record['prior']} voting too", record["votes_with_prior"]["f1"], None))
+    print_table(
+        "ensemble, F1 in %",
+        ["trees", "F1", "mean F1 with the other runs"],
+        rows,
+        caption=f"a run below {record['outlier_share']:g} of the median F1 with the others does not vote",
+    )

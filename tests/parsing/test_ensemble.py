@@ -1,0 +1,131 @@
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stack_lm.errors import InputError
+from stack_lm.parsing import ConstituencyTree, combine_runs, right_branching
+from stack_lm.parsing.baselines import left_branching, random_splits
+from stack_lm.parsing.distances import spans_by_splitting
+from stack_lm.parsing.ensemble import best_existing_tree, count_votes, find_outliers, mutual_f1, vote_tree
+
+
+def all_binary_trees(start, stop):
+    """Every set of spans of two words or more that a binary tree over [start, stop) can have."""
+    if stop - start == 1:
+        yield frozenset()
+        return
+    for middle in range(start + 1, stop):
+        for left in all_binary_trees(start, middle):
+            for right in all_binary_trees(middle, stop):
+                yield left | right | {(start, stop)}
+
+
+def spans(tree):
+    return {span[:2] for span in tree.spans}
+
+
+def score(tree, votes):
+    return sum(votes.get(span, 0) for span in spans(tree))
+
+
+@st.composite
+def runs_of_one_sentence(draw):
+    n = draw(st.integers(1, 9))
+    words = [f"w{i}" for i in range(n)]
+    rng = draw(st.randoms(use_true_random=False))
+    return words, [random_splits(words, rng) for _ in range(draw(st.integers(2, 6)))]
+
+
+@given(runs_of_one_sentence())
+@settings(max_examples=60, deadline=None)
+def test_no_binary_tree_has_more_votes(case):
+    words, trees = case
+    votes = count_votes(trees)
+    tree = vote_tree(words, votes)
+    best = max(sum(votes[span] for span in found) for found in all_binary_trees(0, len(words)))
+    assert score(tree, votes) == best
+    assert len(tree.spans) == len(words) - 1
+    assert all(score(tree, votes) >= score(other, votes) for other in trees)
+    existing = best_existing_tree(words, trees, votes)
+    assert spans(existing) in [spans(other) for other in trees]
+    assert score(existing, votes) == max(score(other, votes) for other in trees)
+
+
+def test_ties_favour_no_branching():
+    words = "a b c d e f g h".split()
+    halves = spans_by_splitting(8, lambda start, stop: (start + stop) // 2)
+    assert spans(vote_tree(words, {})) == set(halves)
+    mirrored = {(8 - stop, 8 - start) for start, stop in halves}
+    assert mirrored == set(halves)
+
+
+def test_agreeing_runs_are_returned_as_they_are():
+    words = "the dog that the cats fear barks".split()
+    tree = right_branching(words)
+    found = combine_runs([[tree], [tree], [left_branching(words)]], outlier_share=0)
+    assert spans(found.trees[0]) == spans(tree)
+    assert found.mutual_f1[0, 1] == 100
+    assert found.mutual_f1[0, 2] == found.mutual_f1[2, 0] == 0
+    np.testing.assert_allclose(found.agreement, [50, 50, 0])
+
+
+def test_a_failed_run_is_found_without_gold_trees():
+    # Mutual agreement of five released ON-LSTM runs: the run with 45.4 is the one whose training failed.
+    agreement = np.array([45.4, 50.7, 58.0, 60.1, 61.7])
+    assert find_outliers(agreement).tolist() == [True, False, False, False, False]
+    assert not find_outliers(agreement, 0).any()
+    assert find_outliers(np.array([10.0, 90.0])).sum() == 0  # two runs cannot say which failed
+    assert find_outliers(np.array([1.0, 2.0, 3.0, 100.0]), 1.0).sum() <= 2
+
+
+def test_outliers_do_not_vote():
+    words = [f"w{i}" for i in range(12)]
+    right, left = right_branching(words), left_branching(words)
+    found = combine_runs([[right], [right], [right], [left]])
+    assert found.voted.tolist() == [True, True, True, False]
+
+
+def test_right_branching_can_vote():
+    words = "a b c d".split()
+    one = ConstituencyTree.unlabelled(words, [(0, 4), (0, 3), (0, 2)])
+    two = ConstituencyTree.unlabelled(words, [(0, 4), (1, 4), (2, 4)])
+    assert spans(combine_runs([[one], [two]], prior=right_branching).trees[0]) == spans(two)
+
+
+def test_the_best_existing_tree_is_one_of_the_runs():
+    words = [f"w{i}" for i in range(7)]
+    runs = [[random_splits(words, random.Random(seed))] for seed in range(4)]
+    found = combine_runs(runs, existing=True, outlier_share=0)
+    assert spans(found.trees[0]) in [spans(run[0]) for run in runs]
+
+
+def test_mutual_f1_is_that_of_the_spans_inside_the_sentence():
+    words = "a b c d".split()
+    one = ConstituencyTree.unlabelled(words, [(0, 4), (0, 2), (2, 4)])
+    two = ConstituencyTree.unlabelled(words, [(0, 4), (0, 2), (0, 3)])
+    short = ConstituencyTree.unlabelled(["x", "y"], [(0, 2)])
+    assert mutual_f1([[one, short], [two, short]])[0, 1] == pytest.approx(50)
+
+
+def test_trees_of_two_words_agree():
+    tree = right_branching(["a", "b"])
+    assert combine_runs([[tree], [tree]]).agreement.tolist() == [100, 100]
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ([], "two runs or more; got 0"),
+        ([["a b c"]], "two runs or more; got 1"),
+        ([[], []], "run 1 has no trees"),
+        ([["a b c"], ["a b c", "d e f"]], "run 2 has 2 trees, but run 1 has 1"),
+        ([["a b c"], ["a b d"]], "tree 1 of run 2 is of other words than that of run 1: 'a b d', 'a b c'"),
+    ],
+)
+def test_bad_runs(runs, message):
+    trees = [[right_branching(text.split()) for text in run] for run in runs]
+    with pytest.raises(InputError, match=message):
+        combine_runs(trees)
