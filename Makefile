@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+TYPES ?= build/types
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow lint types type-tree format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stack-lm demo
@@ -14,10 +15,19 @@ test: $(VENV)/.dev
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow or not slow and not gpu and not network"
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+
+types: $(VENV)/.dev type-tree
+	cd $(TYPES) && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
+
+# The sources as they install, with parsing/ and eval/ inside stack_lm: mypy looks modules up in folders only.
+type-tree:
+	mkdir -p $(TYPES)/stack_lm
+	find $(TYPES) -type l -delete
+	ln -s $(addprefix $(CURDIR)/,$(wildcard stack_lm/*) parsing eval) $(TYPES)/stack_lm
+	ln -s $(CURDIR)/recipes $(CURDIR)/benchmarks $(TYPES)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

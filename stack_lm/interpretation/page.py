@@ -218,9 +218,8 @@ def _draw_tree(tree: ConstituencyTree, distances: np.ndarray) -> str:
         lines = f"M{x:.1f} {top + places[number][0][0]:.1f}V{top + places[number][-1][0]:.1f}" + "".join(
             f"M{x:.1f} {top + y:.1f}H{10 + pitch * (deepest - level):.1f}" for y, level in places[number]
         )
-        inside = distances[start:stop]
-        greatest_at = start + int(inside.argmax())
-        note = f"the greatest distance, {float(inside.max()):.2f}, stands before “{tree.words[greatest_at]}”"
+        greatest_at = start + int(distances[start:stop].argmax())
+        note = f"the greatest distance, {distances[greatest_at]:.2f}, stands before “{tree.words[greatest_at]}”"
         phrase = escape(" ".join(tree.words[start:stop]))
         pieces.append(
             f'<g class="phrase" tabindex="0" role="button" aria-pressed="false" data-start="{start}" '

@@ -74,7 +74,7 @@ class ParseF1(evaluate.Metric):
 
     def _compute(
         self,
-        predictions: Sequence[str] | Sequence[Sequence[float]],
+        predictions: Sequence[str | Sequence[float]],
         references: Sequence[str],
         convention: str,
         decoder: str = "algorithm1",
