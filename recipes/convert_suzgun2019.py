@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Sequence
+from itertools import compress, count
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,10 @@ from stack_lm.console import positive_int, print_json, progress, quiet_libraries
 from stack_lm.errors import InputError
 from stack_lm.field_checks import CHOICE_CONTROLS
 from stack_lm.hub.state_dicts import load_state_dict, take
+from stack_lm.tasks.dyck import PAIRS, Dyck
 from stack_lm.tokenization import word_tokenizer
 
-# The pairs of the released Dyck languages, in their order.
-PAIRS = ("()", "[]", "{}", "<>", "+-", "ab", "xo")
-TEST_LENGTHS = range(52, 101)
+TEST_LENGTHS = (52, 100)
 
 
 def convert_config(
@@ -115,62 +114,19 @@ def convert(
     return model.eval()
 
 
-def dyck_string(rng: random.Random, n_pairs: int, longest: int) -> list[int] | None:
-    """A string of S -> open S close (1/2) | S S (1/4) | nothing (1/4), or None if it would be longer than wanted.
-
-    Opening symbols are even numbers and their closing ones the next odd ones (section 5 and the released code).
-    """
-    string: list[int] = []
-    agenda, length = [-1], 0
-    while agenda:
-        symbol = agenda.pop()
-        if symbol >= 0:
-            string.append(symbol)
-            continue
-        draw = rng.random()
-        if draw < 0.5:
-            length += 2
-            if length > longest:
-                return None
-            opening = 2 * rng.randrange(n_pairs)
-            string.append(opening)
-            agenda += [opening + 1, -1]
-        elif draw < 0.75:
-            agenda += [-1, -1]
-    return string
-
-
-def next_symbols(string: Sequence[int], n_symbols: int) -> list[list[bool]]:
-    """After each symbol, which may come next: all that open, and the one that closes the innermost open one."""
-    openings: list[int] = []
-    targets = []
-    for symbol in string:
-        if symbol % 2:
-            openings.pop()
-        else:
-            openings.append(symbol)
-        targets.append([i % 2 == 0 or bool(openings and i == openings[-1] + 1) for i in range(n_symbols)])
-    return targets
-
-
 @torch.no_grad()
 def check(model: StackRNNForKHotPrediction, n_strings: int, seed: int) -> int:
-    """How many of so many distinct fresh strings, of the lengths of the paper's test sets, the model has all right."""
-    n_symbols = model.config.vocab_size
-    rng = random.Random(seed)
-    strings: dict[tuple[int, ...], None] = {}
-    while len(strings) < n_strings:
-        string = dyck_string(rng, n_symbols // 2, TEST_LENGTHS[-1])
-        if string is not None and len(string) in TEST_LENGTHS:
-            strings[tuple(string)] = None
+    """Of distinct fresh strings of the lengths of the paper's test sets, the number that the model has all right."""
+    task = Dyck(model.config.vocab_size // 2)
+    examples = task.draw(random.Random(seed), n_strings, *TEST_LENGTHS, distinct=True)
     right = 0
-    fresh = list(strings)
     with progress("strings", n_strings) as advance:
         for start in range(0, n_strings, 50):
-            batch = fresh[start : start + 50]
-            ids = pad_sequence([torch.tensor(string) for string in batch], batch_first=True)
-            for symbols, predicted in zip(batch, model.predict(model(ids).logits), strict=True):
-                right += int(predicted[: len(symbols)].tolist() == next_symbols(symbols, n_symbols))
+            batch = examples[start : start + 50]
+            ids = pad_sequence([torch.tensor(example.source) for example in batch], batch_first=True)
+            for example, predicted in zip(batch, model.predict(model(ids).logits).tolist(), strict=True):
+                sets = [frozenset(compress(count(), row)) for row in predicted[: len(example.source)]]
+                right += sets == list(example.target)
             advance(len(batch))
     return right
 

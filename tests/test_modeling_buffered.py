@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from stack_lm import BufferedStackRNNConfig, BufferedStackRNNForTransduction, StackRNNConfig, StackRNNForCausalLM
-from stack_lm.tasks.formats import BufferedFormat, Transduction, evaluate_transduction
+from stack_lm.tasks.formats import BufferedFormat, Transduction
+from stack_lm.tasks.scores import evaluate_transduction
 
 HAO = {
     "memory": "stack",

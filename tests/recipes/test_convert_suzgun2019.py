@@ -1,8 +1,6 @@
 """Converting the released state_dicts of Suzgun et al. (2019)."""
 
-import itertools
 import json
-import random
 import re
 
 import pytest
@@ -156,21 +154,6 @@ def test_no_file_and_a_pickle(tmp_path, capsys):
     torch.save(nn.Linear(2, 2), tmp_path / "module.pth")
     assert CONVERT.main([str(tmp_path / "module.pth"), str(tmp_path / "out")]) == 2
     assert "is no readable checkpoint" in capsys.readouterr().err
-
-
-def test_dyck_strings_and_their_next_symbols():
-    """Table 1 of the paper: after ( [ ] ) come (/[/), (/[/], (/[/) and (/[."""
-    symbols = ["".join(itertools.compress("()[]", row)) for row in CONVERT.next_symbols([0, 2, 3, 1], 4)]
-    assert symbols == ["()[", "([]", "()[", "(["]
-    rng = random.Random(0)
-    strings = [CONVERT.dyck_string(rng, 2, 40) for _ in range(4000)]
-    # A quarter of all strings are empty at once; S S of two empty ones adds to it: x = 1/4 + x^2 / 4.
-    assert sum(string == [] for string in strings) / 4000 == pytest.approx(2 - 3**0.5, abs=0.03)
-    for string in filter(None, strings):
-        assert len(string) <= 40
-        CONVERT.next_symbols(string, 4)  # no closing without its opening, or it would raise
-        assert sum(1 if symbol % 2 == 0 else -1 for symbol in string) == 0
-    assert None in strings
 
 
 @needs_real_data

@@ -1,12 +1,10 @@
-"""Transduction formats: what a batch of each looks like, whose symbols an output is made of, and the scores."""
+"""Transduction formats: the batches of each, and the model's own outputs."""
 
 import csv
 
 import pytest
 import torch
 from conftest import REAL_DATA, needs_real_data, tiny_config
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from test_modeling_buffered import REVERSAL, by_hand
 from transformers import Trainer, TrainingArguments
 
@@ -17,14 +15,8 @@ from stack_lm import (
     StackRNNForTokenClassification,
 )
 from stack_lm.errors import InputError
-from stack_lm.tasks.formats import (
-    BufferedFormat,
-    DelimitedFormat,
-    PerStepFormat,
-    Transduction,
-    evaluate_transduction,
-    score_outputs,
-)
+from stack_lm.tasks.formats import BufferedFormat, DelimitedFormat, PerStepFormat, Transduction
+from stack_lm.tasks.scores import evaluate_transduction
 
 PAIRS = [Transduction([5, 6, 7], [7, 6]), Transduction([8], [8, 8, 9])]
 SOURCES = [Transduction(torch.randint(4, 10, (n,)).tolist(), [4] * m) for n, m in ((3, 4), (7, 2), (1, 5), (4, 1))]
@@ -154,37 +146,6 @@ def test_a_format_collates_for_transformers_trainer(tmp_path):
     assert evaluate_transduction(model, format, pairs).exact_match == 1
 
 
-# --- scores
-
-
-def test_scores_by_hand():
-    """Right in whole; a wrong symbol; too short; too long. Grefenstette et al. (2015), section 4.3."""
-    targets = [[1, 2], [1, 2, 3, 4], [1, 2, 3, 4], [1, 2]]
-    scores = score_outputs([[1, 2], [1, 9, 3, 4], [1, 2], [1, 2, 2]], targets)
-    assert scores.exact_match == 1 / 4
-    assert scores.prefix_accuracy == (1 + 1 / 4 + 2 / 4 + 1) / 4
-    assert scores.symbol_accuracy == (2 + 3 + 2 + 2) / 12
-    assert scores.number == 4
-
-
-def test_symbols_that_are_not_owed_count_nowhere():
-    scores = score_outputs([[7, 1, 2], [7, 7, 7]], [[-100, 1, 2], [-100, 1, 7]])
-    assert (scores.exact_match, scores.prefix_accuracy, scores.symbol_accuracy) == (1 / 2, 1 / 2, 3 / 4)
-
-
-@given(
-    st.lists(st.tuples(st.lists(st.integers(0, 2), max_size=4), st.lists(st.integers(0, 2), max_size=4)), min_size=1)
-)
-@settings(max_examples=100, deadline=None)
-def test_scores_are_ordered(pairs):
-    outputs, targets = zip(*pairs, strict=True)
-    scores = score_outputs(outputs, targets)
-    assert 0 <= scores.exact_match <= scores.prefix_accuracy <= 1
-    assert scores.exact_match == sum(output == target for output, target in pairs) / len(pairs)
-    perfect = score_outputs(targets, targets)
-    assert perfect.exact_match == perfect.prefix_accuracy == perfect.symbol_accuracy == 1
-
-
 # --- bad input
 
 
@@ -203,8 +164,6 @@ def test_bad_pairs_are_refused():
             evaluate_transduction(models()[0][1], format, [pair])
     with pytest.raises(InputError, match="as many outputs as targets, and at least one; got 0 and 0"):
         evaluate_transduction(models()[0][1], delimited, [])
-    with pytest.raises(InputError, match="got 1 and 2"):
-        score_outputs([[1]], [[1], [2]])
 
 
 # --- real strings
