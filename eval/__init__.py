@@ -40,7 +40,7 @@ def metric_path(name: str) -> str:
     """Where a metric for `evaluate` is, such as `evaluate.load(metric_path("minimal_pairs"))`; no network is needed.
 
     Raises:
-        InputError: if there is none of that name.
+        InputError: if no metric has that name.
     """
     folder = Path(__file__).parent / "metrics"
     names = sorted(path.name for path in folder.iterdir() if (path / f"{path.name}.py").is_file())

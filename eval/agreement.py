@@ -10,7 +10,7 @@ import numpy as np
 
 from .choices import ChoiceResult, OutOfVocabulary, score_choices
 
-# Items that a model is asked about at a time: enough to make batches of like length.
+# Items scored at a time: enough to form batches of similar length.
 BLOCK = 4000
 
 
@@ -37,12 +37,12 @@ class AgreementItem:
 
 
 class ContinuationModel(Protocol):
-    """What agreement asks of a model; see `stack_lm.trace.SentenceModel`."""
+    """The methods that agreement needs of a model; see `stack_lm.trace.SentenceModel`."""
 
     def continuation_logprobs(
         self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
     ) -> list[np.ndarray]:
-        """Log-probabilities of candidates as what comes after each prefix."""
+        """Log-probabilities of candidate continuations of each prefix, in nats."""
 
     def knows(self, text: str) -> bool:
         """Whether all words of a text are in the vocabulary."""
@@ -61,9 +61,9 @@ def evaluate_agreement(
     Args:
         model: a `SentenceModel`, or a number classifier, whose forms are VBZ and VBP.
         items: see `read_agreement`.
-        oov: what becomes of an item with a form outside the model's vocabulary: "skip" leaves it out, "wrong" counts
-            it as not correct.
-        groups: further properties of the items to group by, beside attractors, number, construction and distance.
+        oov: treatment of items with a form outside the model's vocabulary: "skip" leaves them out, "wrong" counts
+            them as not correct.
+        groups: more properties to group by, in addition to attractors, number, construction and distance.
         progress: called with the number of items done, block by block.
 
     Raises:

@@ -16,7 +16,7 @@ _NUMBERS = {"VBZ": "singular", "VBP": "plural"}
 
 
 def number_of(form: str, other: str) -> str:
-    """The number of a present-tense verb form, or of was and were, seen beside its other form."""
+    """The number of a present-tense verb form, or of was and were, given its other form."""
     if form.endswith("s") != other.endswith("s"):
         return "singular" if form.endswith("s") else "plural"
     return "singular" if len(form) > len(other) else "plural"  # discusses, discuss
@@ -206,8 +206,8 @@ def read_agreement(source: str, format_name: str) -> list[AgreementItem]:
         format_name: "linzen" (the table of Linzen et al. 2016 with its 18 columns, `agr_50_mostcommon_10K.tsv`),
             "linzen-gulordava" (the aligned files .text and .gold: the directory, one of them, or their path without
             the ending), "linzen-numpred" (number prediction, for classifiers: VBZ or VBP, a tab, the words before the
-            verb; a name that ends in .k says that there are k attractors), "gulordava" (the nonce sentences of
-            Gulordava et al. 2018: .text and .gold as before, with attractors and distances from a .tab file beside
+            verb; a file name ending in .k gives the number of attractors, k), "gulordava" (the nonce sentences of
+            Gulordava et al. 2018: .text and .gold as before, with attractors and distances from the .tab file next to
             them), or "generated" (the built-in English).
 
     Raises:

@@ -1,6 +1,6 @@
 """Choices between a right and a wrong alternative: accuracies by group, with ties, baselines and intervals.
 
-Agreement and minimal pairs are both such choices; they differ in what is read and how a model is asked.
+Agreement and minimal pairs are both such choices; they differ in their files and in the query to the model.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Accuracy:
 
 @dataclass(frozen=True, eq=False)
 class ChoiceResult:
-    """How a model chose, and the counts behind it.
+    """A model's choices: accuracies, and the counts behind them.
 
     Attributes:
         overall: of all items that were scored.
@@ -117,7 +117,7 @@ def correct_codes(outcomes: Sequence[str], oov: OutOfVocabulary) -> np.ndarray:
     """Of each outcome: 1 correct, 0 not, -1 left out.
 
     Raises:
-        InputError: for what is no outcome.
+        InputError: for an unknown outcome.
     """
     codes = {"correct": 1, "wrong": 0, "tie": 0, "oov": 0 if oov == "wrong" else -1, "identical": -1, "unpredicted": -1}
     for outcome in outcomes:
@@ -142,10 +142,10 @@ def score_choices(
             Of a property "number" the majority baselines are taken.
         identical: whether an item's alternatives are the same; those are left out.
         unknown: whether an item's alternatives differ in a word outside the vocabulary.
-        oov: what becomes of those: "skip" leaves them out, "wrong" counts them as not correct.
+        oov: treatment of such items: "skip" leaves them out, "wrong" counts them as not correct.
 
     Raises:
-        InputError: if no item is left to score, or a property has not one value for each item.
+        InputError: if no item is left to score, or a property does not have one value for each item.
     """
     if oov not in get_args(OutOfVocabulary):
         raise InputError(f"oov must be one of {', '.join(get_args(OutOfVocabulary))}; got {oov!r}")
@@ -214,17 +214,17 @@ def _in_order(value: str | int) -> tuple[bool, int, str]:
 def score_pairs(
     predictions: Any, groups: Mapping[str, Sequence[str | int | None]], oov: OutOfVocabulary
 ) -> dict[str, Any]:
-    """Count choices of which only the log-probabilities are known, as the metrics for `evaluate` are given them.
+    """Score choices given as pairs of log-probabilities, the input of the metrics for `evaluate`.
 
     Args:
-        predictions: of each item those of the right and of the wrong alternative; NaN where a word is unknown.
+        predictions: for each item the log-probabilities of the right and the wrong alternative; NaN for unknown words.
         groups, oov: see `score_choices`.
 
     Returns:
-        A `ChoiceResult.record`, without what cannot be known here: which alternatives were the same or unpredicted.
+        A `ChoiceResult.record`, without the counts of identical and unpredicted items, which are unknown here.
 
     Raises:
-        ValueError: if predictions are no pairs.
+        ValueError: if a prediction is not a pair.
         InputError: as `score_choices`.
     """
     logprobs = np.array([list(pair) for pair in predictions], dtype=np.float64)

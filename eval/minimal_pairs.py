@@ -12,7 +12,7 @@ from stack_lm.trace import SentenceModel
 
 from .choices import ChoiceResult, OutOfVocabulary, score_choices
 
-# Pairs that a model is asked about at a time.
+# Pairs scored at a time.
 BLOCK = 2000
 
 
@@ -21,9 +21,9 @@ class MinimalPair:
     """An acceptable and an unacceptable sentence, or two ends of sentences.
 
     Attributes:
-        good, bad: the words that are compared.
+        good, bad: the words compared.
         prefix_good, prefix_bad: the words before them, which are given. Without any, whole sentences are compared.
-        properties: what to group by, such as {"construction": "simple_agrmt", "distance": 5}.
+        properties: properties to group by, such as {"construction": "simple_agrmt", "distance": 5}.
     """
 
     good: tuple[str, ...]
@@ -60,9 +60,9 @@ def evaluate_minimal_pairs(
     Args:
         model: a `SentenceModel`.
         pairs: see `read_minimal_pairs`.
-        oov: what becomes of a pair whose sides differ in a word outside the model's vocabulary: "skip" leaves it out,
-            "wrong" counts it as not correct.
-        groups: further properties of the pairs to group by, beside their own.
+        oov: treatment of pairs that differ in a word outside the model's vocabulary: "skip" leaves them out, "wrong"
+            counts them as not correct.
+        groups: more properties to group by, in addition to the pairs' own.
         progress: called with the number of pairs done, block by block.
 
     Raises:

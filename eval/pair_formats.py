@@ -173,11 +173,11 @@ def read_minimal_pairs(
         source: a file, or a directory of them.
         format_name: "blimp" (Warstadt et al. 2020), "marvin-linzen" (the pickled templates of Marvin and Linzen 2018),
             or "pairs": JSON lines with "good" and "bad", optionally "prefix" or "prefix_good" and "prefix_bad", and
-            whatever else to group by ("construction", "number", "attractors", "distance", ...).
-        method: what is compared. "sentence" takes whole sentences; "prefix" takes the words after given prefixes: one
-            prefix and two words, or, where the sentences differ earlier, two prefixes and one word.
-        words: "given" takes the words that white space separates, which is right for models that read raw text;
-            "split" splits punctuation and contractions off, as texts for word-level models have them.
+            any other property to group by ("construction", "number", "attractors", "distance", ...).
+        method: "sentence" compares whole sentences; "prefix" compares the words after given prefixes: one prefix and
+            two words, or, if the sentences differ earlier, two prefixes and one word.
+        words: "given" splits at white space, for models that read raw text; "split" separates punctuation and
+            contractions, for word-level models.
 
     Raises:
         InputError: for an unknown name, for a missing or malformed file, by line, and for a pickle that imports

@@ -14,17 +14,17 @@ from stack_lm.trace import Trace
 
 @dataclass(frozen=True)
 class Perplexity:
-    """How well a model predicts a text. A "token" is one of the model's; a "word" is one of the text's.
+    """Perplexity of a text. "Token" means a token of the model; "word" means a word of the text.
 
     Attributes:
         perplexity: exp of the mean loss per token.
         nats_per_token, bits_per_token: mean loss per token.
-        n_tokens: tokens that were predicted: without the first of each sentence, unless sentences begin with a token
-            of their own; with the ends of sentences, if the tokenizer marks them.
-        word_perplexity: exp of the mean loss per word, by which models of different tokens can be compared. The loss
-            of the ends of sentences counts, but not as words.
+        n_tokens: predicted tokens. The first token of a sentence is predicted only after a beginning token; the end of
+            a sentence counts if the tokenizer marks it.
+        word_perplexity: exp of the mean loss per word, comparable between tokenizers. It includes the loss of the ends
+            of sentences, which are not counted as words.
         nats_per_word, bits_per_word: mean loss per word.
-        n_words: words that were predicted.
+        n_words: predicted words.
         n_sentences: of the text.
         n_unknown: words outside the vocabulary, among all words.
         n_all_words: all words.

@@ -1,4 +1,4 @@
-"""Trees that need no model: what a score must be compared with."""
+"""Baseline trees, made without a model."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def balanced_left_full(words: Sequence[str]) -> ConstituencyTree:
 
 
 def random_distances(words: Sequence[str], rng: random.Random, decoder: str = "algorithm1") -> ConstituencyTree:
-    """The tree of random distances: what a decoder makes of no information at all."""
+    """The tree that a decoder makes of random distances."""
     return tree_from_distances(words, [rng.random() for _ in words], decoder)
 
 
 def random_merges(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
-    """Merges two neighbours chosen at random until one tree is left (Htut et al. 2018)."""
+    """Merge two random neighbours until one tree is left (Htut et al. 2018)."""
     bounds = list(range(len(words) + 1))
     spans = []
     while len(bounds) > 2:
@@ -68,7 +68,7 @@ def random_merges(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
 
 
 def random_splits(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
-    """Splits each phrase at a place chosen at random."""
+    """Split each phrase at a random place."""
     return _split(words, lambda start, stop: rng.randrange(start + 1, stop))
 
 

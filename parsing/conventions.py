@@ -1,4 +1,4 @@
-"""What a number called F1 means: the rules, spelled out, and the combinations of them that papers use."""
+"""F1 conventions: the rules, and the combinations of rules that papers use."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Convention:
     """The rules by which trees are scored.
 
     Attributes:
-        name: to be reported with the score.
-        source: where it comes from.
-        removed: which tokens are left out; spans are those over the words left. "nothing", "period" (the token "."),
+        name: reported with every score.
+        source: the paper or code that defines it.
+        removed: tokens removed before spans are counted: "nothing", "period" (the token "."),
             "punctuation", or "punctuation+currency" (PRPN: $ and # as well).
-        removed_by: "tags" (where trees have tags; by token otherwise), or "tokens".
+        removed_by: "tags" (or tokens, if a tree has no tags), or "tokens".
         gold: gold trees "annotated", "collapsed" (without unary phrases and those of one word), or binarised: "left",
             "right", or by Collins' "head" rules (Htut et al. 2018).
         whole_sentence: whether the span of the whole sentence is "counted" or "excluded"; "outermost excluded" leaves
@@ -60,11 +60,11 @@ class Convention:
         labels: "ignored", or "compared" where both sides have them.
         min_words: shorter sentences, counted in the words left, are not scored.
         without_spans: whether sentences whose gold trees have no span that counts are "scored" or "skipped".
-        deleted_labels: with `brackets="multiset"`, labels of phrases that do not count and tags of words that are left
-            out, beside those of `removed`.
+        deleted_labels: with `brackets="multiset"`, labels of phrases that do not count, and tags of words that are
+            removed in addition to `removed`.
         uncounted_tags: tags of words that do not count for a sentence's length.
-        equal_labels, equal_words: what counts as what; every name stands for the one it is mapped to.
-        cutoff: sentences of at most so many words also get a score of their own.
+        equal_labels, equal_words: labels and words that count as equal, each mapped to its representative.
+        cutoff: longest sentence, in words, of the separate score for short sentences.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Convention:
             if name is not None and name in self.deleted_labels:
                 kept.append(False)
             elif name is None or by_token:
-                # Without a quotation mark before it, a single one behind a word is the mark of a possessive.
+                # Without an opening quotation mark, an apostrophe after a word is a possessive.
                 kept.append(word not in tokens or (word == "'" and not quoted))
             else:
                 kept.append(name not in names)

@@ -20,8 +20,8 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
     """Syntactic distances [n]: element t is the distance between word t - 1 and word t.
 
     A push strength is that of word t itself: a word that opens a large phrase is far from the word before. A pop
-    strength is that of word t - 1: a word that closes much is far from the word behind (Merrill et al. 2019, section
-    5). The first element stands before the sentence; of a pop strength it is 0.
+    strength is that of word t - 1: a word that closes much is far from the next word (Merrill et al. 2019, section
+    5). The first element belongs to the boundary before the sentence; for a pop strength it is 0.
 
     NOTE: the released code of Merrill et al. does not shift the pop strength; this follows the paper.
 
@@ -44,7 +44,7 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
 def _split_algorithm1(distances: Sequence[float], start: int, stop: int) -> int:
     """At the leftmost greatest distance i: [left, [x_i, right]]."""
     split = distances.index(max(distances[start:stop]), start)
-    # Behind `left`, x_i still is the greatest and now comes first: that splits [x_i, right] off each other.
+    # After `left`, x_i is still the greatest and now comes first, which separates x_i from `right`.
     return split if split > start else start + 1
 
 
@@ -84,15 +84,15 @@ def spans_by_splitting(n: int, split: Callable[[int, int], int]) -> list[tuple[i
 def tree_from_distances(
     words: Sequence[str], distances: Sequence[float] | np.ndarray, decoder: str = "algorithm1"
 ) -> ConstituencyTree:
-    """The binary tree that a greedy, top-down decoder makes of syntactic distances.
+    """Decode syntactic distances into a binary tree, greedily and top-down.
 
     Args:
         words: n of them.
         distances: [n]; element t is the distance between word t - 1 and word t. Or [n - 1], without the first, which
-            stands before the sentence: it then counts as the least.
+            belongs to the boundary before the sentence and then counts as the least.
         decoder: "algorithm1" (Merrill et al. 2019; PRPN, ON-LSTM) splits at the leftmost greatest distance i into
             [left, [x_i, right]]. It cannot make every tree (Dyer et al. 2019). "gap" ignores the first distance and
-            splits at the leftmost greatest one inside the phrase into what is before and behind it.
+            splits before the leftmost greatest one inside the phrase.
 
     Raises:
         InputError: if the lengths do not fit, there are no words, a distance is not a number, or no such decoder.
@@ -102,7 +102,7 @@ def tree_from_distances(
     n = len(words)
     if not n or len(distances) not in (n, n - 1):
         raise InputError(
-            f"as many distances as words are needed, or one fewer, and at least one word; got {len(distances)} "
+            f"there must be one distance a word, or one fewer, and at least one word; got {len(distances)} "
             f"distances and {n} words"
         )
     values = [float(distance) for distance in distances]

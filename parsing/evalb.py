@@ -27,11 +27,11 @@ _NUMBERS = ("DEBUG", "MAX_ERROR", "CUTOFF_LEN", "LABELED", "DISC_ONLY")
 
 
 def read_parameters(path: str) -> Convention:
-    """The convention `evalb` with the changes that a parameter file makes, such as EVALB's COLLINS.prm.
+    """The convention `evalb` with the settings of a parameter file, such as EVALB's COLLINS.prm.
 
-    DELETE_LABEL, EQ_LABEL, EQ_WORD, LABELED, CUTOFF_LEN and DELETE_LABEL_FOR_LENGTH mean what they mean to EVALB.
-    DEBUG and MAX_ERROR are read and change nothing. So is QUOTE_LABEL: it repairs what happens to a word that is
-    deleted by its tag in one tree only, and here the gold tree's tags decide for both.
+    DELETE_LABEL, EQ_LABEL, EQ_WORD, LABELED, CUTOFF_LEN and DELETE_LABEL_FOR_LENGTH have EVALB's meaning.
+    DEBUG and MAX_ERROR are read and change nothing. Neither does QUOTE_LABEL: it handles words that are deleted by
+    their tag in one tree only, and here the gold tree's tags decide for both trees.
 
     NOTE: labels that are equal to one label are equal to each other, also through EQ_LABEL lines that form a chain;
     EVALB compares pair by pair. Traces (-NONE-) never count, as they are left out when trees are read.
@@ -84,7 +84,7 @@ def _setting(keyword: str, value: int, where: str) -> dict[str, Any]:
 
 
 def _make_equal(names: dict[str, str], one: str, other: str) -> None:
-    """Let every name that stands for either stand for the first."""
+    """Map all names equal to either to the first."""
     first, second = names.get(one, one), names.get(other, other)
     for name in [name for name, stands_for in names.items() if stands_for == second]:
         names[name] = first

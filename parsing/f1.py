@@ -24,9 +24,9 @@ class GoldTree:
     """A gold tree, ready for a convention.
 
     Attributes:
-        annotated: as it was read.
-        kept: of each word whether it is left where the convention removes some.
-        tree: over the words left, in the form that the convention scores; None if no word is left.
+        annotated: the tree as read.
+        kept: for each word, whether the convention keeps it.
+        tree: over the kept words, in the form that the convention scores; None if no word is kept.
         length: of the sentence, as the convention counts it.
     """
 
@@ -37,18 +37,18 @@ class GoldTree:
 
     @property
     def kept_words(self) -> tuple[str, ...]:
-        """The words left."""
+        """The words that the convention keeps."""
         return self.tree.words if self.tree is not None else ()
 
     def align(self, prediction: ConstituencyTree, equal: Mapping[str, str] | None = None) -> ConstituencyTree | None:
-        """A predicted tree over the words left; None if none is.
+        """Restrict a predicted tree to the kept words; None if there are none.
 
         Args:
-            prediction: of all words, or of those left. Upper and lower case may differ; brackets may be escaped.
-            equal: words that stand for others.
+            prediction: over all words, or over the kept ones. Upper and lower case may differ; brackets may be escaped.
+            equal: words that count as equal, each mapped to its representative.
 
         Raises:
-            InputError: if it is of other words; the message has the first difference.
+            InputError: if the words differ; the message names the first difference.
         """
         words, whole, left = prediction.words, self.annotated.words, self.kept_words
         if _same(words, whole, equal or {}):
@@ -61,26 +61,26 @@ class GoldTree:
             if not _same((word,), (other,), equal or {}):
                 problem.append(f"word {place} is {word!r}, in the gold tree {other!r}")
                 break
-        raise InputError(f"it is of another sentence than its gold tree: {'; '.join(problem)}")
+        raise InputError(f"its words differ from those of its gold tree: {'; '.join(problem)}")
 
 
 @dataclass(frozen=True, eq=False)
 class F1Score:
-    """A score and what it was computed from. All scores are in percent.
+    """F1 under a convention, with the counts that it was computed from. All scores are in percent.
 
     Attributes:
-        convention: by which it was computed.
+        convention: the rules.
         f1, precision, recall: means over sentences, or of all spans together, as the convention says.
-        n_sentences: that were scored.
-        counts: of each sentence the spans in both trees, in the prediction and in the gold tree [n_sentences, 3].
-        lengths: of each sentence, as the convention counts it [n_sentences].
-        numbers: of each sentence its place among the trees given, from 0 [n_sentences].
-        label_recall: share of the gold phrases of a label that the predictions have, over all sentences, the whole
-            sentence counted as found; without function tags. Phrases of two words or more, distinct by label and span.
+        n_sentences: sentences scored.
+        counts: per sentence, the spans in both trees, in the prediction and in the gold tree [n_sentences, 3].
+        lengths: sentence lengths, as the convention counts them [n_sentences].
+        numbers: the index of each sentence among the trees given, from 0 [n_sentences].
+        label_recall: share of the gold phrases of each label found in the predictions, pooled over sentences; the whole
+            sentence counts as found; without function tags. Phrases of two words or more, distinct by label and span.
         label_counts: gold phrases of each label.
-        crossing: of each sentence, predicted brackets that cross one of the gold tree's [n_sentences].
+        crossing: per sentence, predicted brackets that cross a gold bracket [n_sentences].
         tags_right, n_tags: words whose tags agree, and words of predictions that have tags.
-        errors: what was wrong with the predictions that were left out.
+        errors: the reasons for which predictions were left out.
     """
 
     convention: Convention
@@ -104,7 +104,7 @@ class F1Score:
         return 100 * sentence_scores(self.counts)
 
     def of_lengths(self, shortest: int, longest: float) -> Score:
-        """The score of the sentences of so many words alone."""
+        """The score of sentences of `shortest` to `longest` words."""
         chosen = (self.lengths >= shortest) & (self.lengths <= longest)
         return summarize(self.counts[chosen], self.convention)
 
@@ -166,11 +166,11 @@ def score_trees(
 
     Args:
         gold: trees, or what `prepare_gold` made of them for the same convention.
-        predictions: as many trees, over all words or over those left when punctuation is removed. Upper and lower case
-            may differ. None is a tree that is missing. Where all their labels are "X", labels are not compared.
+        predictions: one tree for each gold tree, over all words or over the kept ones. Upper and lower case
+            may differ. None marks a missing tree. If all labels are "X", labels are not compared.
         convention: a name in `CONVENTIONS`, or a convention of your own.
-        keep_going: leave out predictions that are missing or of other words than their gold trees, and list them in
-            `errors`.
+        keep_going: leave out predictions that are missing or whose words differ from the gold tree's, and list them
+            in `errors`.
 
     Raises:
         InputError: if the numbers of trees differ, a prediction cannot be scored, or no sentence is left.

@@ -1,4 +1,4 @@
-"""Which child of a phrase is its head: the rules by which trees are binarised."""
+"""Head rules, by which trees are binarised."""
 
 from __future__ import annotations
 

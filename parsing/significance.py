@@ -47,12 +47,13 @@ def compare_f1(
 
     Args:
         first, second: scores on the same gold trees by the same convention. Only sentences that both have are used.
-        n_resamples: how often to draw as many sentences as there are.
+        n_resamples: number of bootstrap resamples.
         level: of the intervals, in percent.
         seed: of the draws.
 
     Raises:
-        InputError: if the conventions differ, the scores have no sentence in common, or a number makes no sense.
+        InputError: if the conventions differ, the scores have no sentence in common, or a number is out of
+            range.
     """
     if first.convention != second.convention:
         raise InputError(

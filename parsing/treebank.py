@@ -41,8 +41,8 @@ def read_treebank(
             `distances`;
             a directory: its .mrg files, sorted by name, or its .jsonl, .tree, .ptb and .txt files if it has none;
             "-", bracketed trees on standard input.
-        decoder: from distances to trees, see `tree_from_distances`.
-        on_error: called with what is wrong with a file, which is then left out; None raises it.
+        decoder: decoder for distances; see `tree_from_distances`.
+        on_error: called with the error of a file, which is then left out; None raises the error.
 
     Returns:
         The trees. Sentences that consist of traces alone are left out.
@@ -75,7 +75,7 @@ def read_predictions(
 
     Args:
         source, decoder: see `read_treebank`.
-        on_error: called with what is wrong with a line, whose tree is then None; None raises it.
+        on_error: called with the error of a line, whose tree is then None; None raises the error.
 
     Raises:
         InputError: see `read_treebank`.
@@ -171,7 +171,7 @@ def _from_json(line: str, where: str, decoder: str) -> ConstituencyTree:
     if words is None or DISTANCES_KEY not in record:
         raise InputError(
             f"{where}: no tree; one of {', '.join((BRACKETS_KEY, *BINARY_PARSE_KEYS))} must be a string, or "
-            f"`{DISTANCES_KEY}` must stand beside `words`"
+            f"`{DISTANCES_KEY}` needs `words` in the same record"
         )
     return _from_distances(words, record[DISTANCES_KEY], where, decoder)
 

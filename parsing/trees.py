@@ -1,7 +1,6 @@
 """Constituency trees, flat: words, their tags, and the spans of their phrases.
 
-Scoring needs spans alone, so spans are what is read straight from brackets and what decoders make; an `nltk.Tree` is
-one call away.
+Scoring needs spans alone, so readers and decoders produce spans; `nltk_tree` converts to an `nltk.Tree`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Span = tuple[int, int, str]
 
 
 class Leaf(NamedTuple):
-    """A word of a tree: its tag, the phrases that open before it, and how many close behind it."""
+    """A word of a tree: its tag, the phrases that open before it, and the number that close after it."""
 
     tag: str | None
     opening: tuple[Span, ...]
@@ -63,7 +62,7 @@ class ConstituencyTree:
     Attributes:
         words: n of them, at least one.
         tags: of each word its part-of-speech tag (the label of its preterminal), or None if it has no preterminal.
-        spans: of all phrases, in the order in which their brackets open: a phrase stands before those inside it. A
+        spans: of all phrases, in the order in which their brackets open: a phrase precedes the phrases inside it. A
             preterminal is no phrase.
         origin: file and line, for messages.
     """
@@ -135,7 +134,7 @@ class ConstituencyTree:
         return tags
 
     def nltk_tree(self) -> Tree:
-        """As an `nltk.Tree`. A single word without a tag stands under the label "X"."""
+        """As an `nltk.Tree`. A single word without a tag gets the label "X"."""
         root = Tree("", [])
         open_nodes = [(root, len(self.words) + 1)]
         for place, leaf in enumerate(self.leaves()):
@@ -314,7 +313,7 @@ def read_brackets(text: str, source: str, first_line: int = 1) -> Iterator[Const
             problem = (
                 "a closing bracket without an opening one"
                 if kind == _CLOSE
-                else f"{match[5]!r} stands outside all brackets"
+                else f"{match[5]!r} is outside all brackets"
             )
             raise InputError(f"{source}, line {line_of(match)}: {problem}")
         elif kind == _WORD:
@@ -344,7 +343,7 @@ def read_binary_parse(text: str, origin: str) -> ConstituencyTree:
     done = False
     for token in text.replace("(", " ( ").replace(")", " ) ").split():
         if done:
-            raise InputError(f"{origin}: {token!r} stands behind the end of the tree")
+            raise InputError(f"{origin}: {token!r} follows the end of the tree")
         if token == "(":
             builder.open(LABEL)
             continue

@@ -65,8 +65,8 @@ def test_rules_can_be_changed(metric):
             "a rule must be one of removed, .*; got 'punctuation'",
         ),
         (["(X (X a)", "(X b)"], {"convention": "prpn"}, "prediction 1: the tree .* lacks 1 closing bracket"),
-        (PREDICTED[::-1], {"convention": "prpn"}, "the predicted tree 1 .*prediction 1.* of another sentence"),
-        ([[1.0], [1.0]], {"convention": "prpn"}, "as many distances as words are needed"),
+        (PREDICTED[::-1], {"convention": "prpn"}, "the predicted tree 1 .*prediction 1.* words differ"),
+        ([[1.0], [1.0]], {"convention": "prpn"}, "there must be one distance a word"),
     ],
 )
 def test_bad_input(metric, predictions, options, message):

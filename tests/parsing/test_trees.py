@@ -185,7 +185,7 @@ def test_words_without_tags():
         ("(S (NP a))\n\n(S (NP\n (b c)", "the tree that starts on line 3 lacks 2 closing brackets"),
         ("(S (NP a)))", "trees.mrg, line 1: a closing bracket without an opening one"),
         ("(S (NP a)\n)\n\n(S (a b)))", "trees.mrg, line 4: a closing bracket without an opening one"),
-        ("(S (NP a))\nword", "trees.mrg, line 2: 'word' stands outside all brackets"),
+        ("(S (NP a))\nword", "trees.mrg, line 2: 'word' is outside all brackets"),
         ("(S\n\n(NP) (VP a))", r"trees.mrg, line 3: empty brackets \(NP\)"),
     ],
 )
@@ -217,11 +217,11 @@ def test_binary_parses():
     ("text", "message"),
     [
         ("( a b", "1 closing brackets are missing"),
-        ("( a b ) )", r"'\)' stands behind the end"),
+        ("( a b ) )", r"'\)' follows the end"),
         (") a", "a closing bracket without an opening one"),
         ("( )", "empty brackets"),
         ("", "no tree"),
-        ("( a b ) c", "'c' stands behind the end"),
+        ("( a b ) c", "'c' follows the end"),
     ],
 )
 def test_malformed_binary_parses(text, message):

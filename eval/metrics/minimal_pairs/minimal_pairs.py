@@ -18,7 +18,7 @@ _INPUTS = """\
 Args:
     predictions: for each item the log-probabilities of the right and of the wrong alternative.
     references: for each pair the name of its construction; "" where it has none.
-    oov: what becomes of items with a NaN: "skip" leaves them out, "wrong" counts them as not correct.
+    oov: treatment of items with a NaN: "skip" leaves them out, "wrong" counts them as not correct.
 Returns:
     accuracy in percent with its exact interval, counts, and the same for each group, under "by".
 """

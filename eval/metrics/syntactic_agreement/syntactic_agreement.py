@@ -19,7 +19,7 @@ Args:
     predictions: for each item the log-probabilities of the right and of the wrong alternative.
     references: for each item {"attractors": 2, "number": "plural"}: the nouns of the other number between subject and
         verb, and the number of the subject; -1 and "" where they are not known.
-    oov: what becomes of items with a NaN: "skip" leaves them out, "wrong" counts them as not correct.
+    oov: treatment of items with a NaN: "skip" leaves them out, "wrong" counts them as not correct.
 Returns:
     accuracy in percent with its exact interval, counts, and the same for each group, under "by".
 """
