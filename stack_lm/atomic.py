@@ -21,7 +21,7 @@ def _check_target(path: Path) -> None:
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it replaces `path`, on an error it is removed.
+    """Yield a temporary path in the directory of `path`; on success it replaces `path`, on an error it is removed.
 
     Raises:
         InputError: if the file cannot be written there.
@@ -45,21 +45,21 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a temporary directory beside `path`; on success it becomes `path`, on an error it is removed.
+    """Yield a temporary directory next to `path`; on success it becomes `path`, on an error it is removed.
 
     Args:
         path: must not exist, or be an empty directory, unless `overwrite`.
-        overwrite: replace what is there, once the new directory is complete.
+        overwrite: replace an existing directory once the new one is complete.
 
     Raises:
-        InputError: if something is there already, or nothing can be written there.
+        InputError: if the path exists, or cannot be written.
     """
     path = Path(path)
     _check_target(path)
     if path.is_file():
         raise InputError(f"{path} is a file; a directory name is needed")
     if path.is_dir() and any(path.iterdir()) and not overwrite:
-        raise InputError(f"{path} is there already and not empty; name another directory, or remove it")
+        raise InputError(f"{path} exists and is not empty; name another directory, or remove it")
     try:
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".partial", dir=path.parent))
     except OSError as error:

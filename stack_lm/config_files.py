@@ -78,7 +78,7 @@ def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
     Args:
         cls: a dataclass whose fields are numbers, strings, booleans, mappings, other such dataclasses, or unions.
         values: by field name; fields that are left out keep their defaults.
-        where: the key that `values` stand under, for messages.
+        where: the key above `values`, for messages.
 
     Raises:
         InputError: for an unknown key or a value of the wrong type; the message names the key and what is allowed.

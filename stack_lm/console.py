@@ -104,7 +104,7 @@ def _cell(value: Any) -> str:
 
 
 def write_table(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write a table to a file: columns separated by tabs, numbers in full, nothing for what is not there.
+    """Write a table to a file: tab-separated columns, full precision, missing values empty.
 
     Raises:
         InputError: if it cannot be written.
@@ -116,10 +116,10 @@ def write_table(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 
 
 class Problems:
-    """Input that cannot be read: the first stops the command, or, with `--keep-going`, what else there is goes on.
+    """Unreadable input: the first problem stops the command, or, with `--keep-going`, the command goes on without it.
 
     Args:
-        keep_going: collect problems, and fail in the end.
+        keep_going: collect problems, and fail at the end.
     """
 
     def __init__(self, keep_going: bool) -> None:
@@ -128,11 +128,11 @@ class Problems:
 
     @property
     def on_error(self) -> Callable[[InputError], None] | None:
-        """For readers that can leave out a part: called with what is wrong with it; None makes them raise that."""
+        """An error handler for readers that can skip a part; None makes them raise the error."""
         return (lambda error: self.add([str(error)])) if self._keep_going else None
 
     def add(self, messages: Sequence[str]) -> None:
-        """Collect problems, and tell the first of them."""
+        """Collect problems, and print the first ten."""
         for message in messages:
             self._found.append(message)
             if len(self._found) <= 10:
@@ -140,7 +140,7 @@ class Problems:
 
     @contextmanager
     def of(self, part: str) -> Iterator[None]:
-        """A part of the work, which is left out if its input is wrong."""
+        """Run a part of the work, skipped if its input is wrong."""
         try:
             yield
         except InputError as error:
@@ -160,7 +160,7 @@ class Problems:
 
 
 def print_note(text: str) -> None:
-    """Tell something beside the result, on standard error."""
+    """Print a note on standard error, apart from the result."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
 
 
@@ -191,10 +191,10 @@ def quiet_libraries() -> None:
 
 
 def run_command(name: str, run: Callable[[], None]) -> int:
-    """Run a command's body and turn what goes wrong into one line and an exit status.
+    """Run a command's body; turn an error into one line and an exit status.
 
     Returns:
-        0; 2 for a mistake in what was given; 130 when interrupted; 1 for a reader that went away.
+        0; 2 for wrong input; 130 when interrupted; 1 for a closed pipe.
     """
     try:
         with warnings.catch_warnings():

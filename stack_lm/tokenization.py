@@ -1,7 +1,7 @@
-"""Word-level tokenizers, with part-of-speech tags in the place of rare words where tags are given.
+"""Word-level tokenizers, which can replace rare words by part-of-speech tags.
 
-The result is a plain `PreTrainedTokenizerFast`. How text must be prepared for it (letter case, tags for rare words)
-is saved with it, in its configuration, and `WordPreparation` does it.
+The result is a plain `PreTrainedTokenizerFast`. The preparation of its text (letter case, tags for rare words) is
+saved in its configuration; `WordPreparation` applies it.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def train_word_tokenizer(
 
     Args:
         sentences: pairs of a sentence's words and their part-of-speech tags, or None.
-        vocab_size: the most frequent words to keep; special tokens and tags come on top. Ties go to the word that
-            comes first in the alphabet.
+        vocab_size: the most frequent words to keep; special tokens and tags are added to them. Ties are broken
+            alphabetically.
         lowercase: "none", "first_word" (of each sentence, as Merrill et al. 2019 do) or "all".
-        tag_rare_words: also take the tags into the vocabulary, so that `WordPreparation` can put a word's tag in the
-            place of a word that is not in the vocabulary (Linzen et al. 2016: the `NNP`, `VBG` ... in their data).
-        add_bos, add_eos: begin, or end, each sentence with a token of its own.
+        tag_rare_words: also add the tags to the vocabulary, so that `WordPreparation` can replace an unknown word by
+            its tag (Linzen et al. 2016: the `NNP`, `VBG` ... in their data).
+        add_bos, add_eos: begin, or end, each sentence with a special token.
 
     Raises:
         InputError: if there are no words, or no tags although `tag_rare_words` asks for them.
@@ -94,8 +94,8 @@ def word_tokenizer(vocabulary: dict[str, int], unknown: str, add_bos: bool = Fal
     """A `tokenizers` tokenizer that splits at white space and looks words up."""
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=unknown))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    # Each word is decoded with a space before it, as in byte-level tokenizers: clients decode continuations alone and
-    # put them behind their prompt.
+    # Each word is decoded with a space before it, as in byte-level tokenizers: clients decode a continuation alone and
+    # append it to its prompt.
     tokenizer.decoder = decoders.Sequence([decoders.Replace(Regex("^"), " "), decoders.Fuse()])
     if add_bos or add_eos:
         template = [BEGIN] * add_bos + ["$A"] + [END] * add_eos
@@ -107,11 +107,10 @@ def word_tokenizer(vocabulary: dict[str, int], unknown: str, add_bos: bool = Fal
 
 
 class WordPreparation:
-    """Puts sentences into the form that a tokenizer was trained on; each call prepares one.
+    """Prepares sentences as a tokenizer's training text was prepared; each call prepares one.
 
     Args:
-        tokenizer: any tokenizer. Those of `train_word_tokenizer` carry what they were trained with; others take words
-            as they are.
+        tokenizer: any tokenizer. One from `train_word_tokenizer` carries its preparation; others leave words unchanged.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -124,11 +123,10 @@ class WordPreparation:
 
         Args:
             words: the sentence.
-            tags: part-of-speech tags, which take the place of words outside the vocabulary if the tokenizer was
-                trained so.
+            tags: part-of-speech tags, which replace words outside the vocabulary if the tokenizer was trained so.
 
         Raises:
-            InputError: if there are not as many tags as words.
+            InputError: if the numbers of words and tags differ.
         """
         prepared = lowercase_words(words, self.lowercase)
         if tags is None or not self.tag_rare_words:

@@ -1,4 +1,4 @@
-"""What parsing, evaluation and plots know of a model: `Trace` and `SentenceModel`. Needs numpy only."""
+"""`Trace` and `SentenceModel`: the view of a model that parsing, evaluation and plots share. Needs numpy only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What a model did with one sentence, word by word.
+    """A model's computation over one sentence, word by word.
 
     Attributes:
         words: the sentence, n words.
@@ -20,10 +20,10 @@ class Trace:
         n_tokens: scored tokens of each word [n]; 0 where logprobs is NaN.
         unknown: whether a word is outside the model's vocabulary [n].
         end_logprob: log-probability that the sentence ends there, in nats; NaN where the tokenizer has no end token.
-        signals: what the controller did after it had read the word, by name, each [n]: push_strength, pop_strength,
+        signals: the actions after each word, by name, each [n]: push_strength, pop_strength,
             read_strength and total_strength for a stack, in elements.
-        distributions: of the strengths that are expected values, by name, each [n, K + 1]: push_distribution is that
-            over pushing 0, 1, ... K elements.
+        distributions: those of expected-value strengths, by name, each [n, K + 1]: push_distribution is over pushing
+            0, 1, ... K elements.
     """
 
     words: tuple[str, ...]
@@ -36,7 +36,7 @@ class Trace:
 
 
 class SentenceModel(Protocol):
-    """A language model, seen from evaluation."""
+    """A language model as evaluation uses it."""
 
     def trace(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None = None) -> list[Trace]:
         """A trace of each sentence, given as words and, optionally, their part-of-speech tags."""
@@ -44,12 +44,12 @@ class SentenceModel(Protocol):
     def continuation_logprobs(
         self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
     ) -> list[np.ndarray]:
-        """For each prefix (words) the log-probabilities of its candidates (one or more words each) as what comes next
-        [number of candidates], in nats; NaN where the model cannot tell, as after no words at all."""
+        """For each prefix (words), the log-probabilities of its candidate continuations (one or more words each)
+        [number of candidates], in nats; NaN if the model gives none, as after an empty prefix."""
 
     def sentence_logprobs(self, groups: Sequence[Sequence[Sequence[str]]]) -> list[np.ndarray]:
-        """For each group of sentences (words) their log-probabilities [number of sentences], in nats: of all that the
-        model predicts, which is what follows the first token unless `predicts_first_word`."""
+        """For each group of sentences (words), their log-probabilities [number of sentences], in nats. The first token
+        counts only if `predicts_first_word`."""
 
     @property
     def predicts_first_word(self) -> bool:

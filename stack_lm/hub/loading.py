@@ -1,4 +1,4 @@
-"""Models and tokenizers from directories or the hub, with one-line errors for what can be wrong with them."""
+"""Load models and tokenizers from directories or the hub, with one-line errors."""
 
 from __future__ import annotations
 

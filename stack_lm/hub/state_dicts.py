@@ -35,7 +35,7 @@ def take(state: dict[str, Tensor], path: Path, *names: str) -> Tensor:
     """The tensor under the first of the names that is there.
 
     Raises:
-        InputError: if none of them is.
+        InputError: if the state_dict has none of them.
     """
     for name in names:
         if name in state:

@@ -1,4 +1,4 @@
-"""From words to a tokenizer's ids and back: tokens are aligned to words here and nowhere else."""
+"""Words to token ids and back: the one place where tokens are aligned to words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from ..errors import InputError
 from ..tokenization import WordPreparation
 
-# Texts in one call of a tokenizer: enough to make the call cheap, few enough to keep its objects few.
+# Texts in one call of a tokenizer: a balance of call overhead and memory.
 _BLOCK = 1000
 
 
@@ -28,7 +28,7 @@ class SentenceEncoder:
 
     Attributes:
         tokenizer: the tokenizer.
-        begin, end: the ids of the special tokens that it puts before and behind each text.
+        begin, end: ids of the special tokens that it adds before and after each text.
 
     Raises:
         InputError: if the tokenizer is not a fast one.
@@ -60,7 +60,7 @@ class SentenceEncoder:
     def encode_texts(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
         """Token ids of sentences or their beginnings, without any special tokens around them."""
         texts = [" ".join(self._prepare(words)) for words in sentences]
-        # The backend itself: the objects that the tokenizer makes of its answers cost more than the answers.
+        # Call the backend itself: the tokenizer's wrapper objects cost more than tokenizing.
         return [
             encoding.ids
             for encoding in self.tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
@@ -71,7 +71,7 @@ class SentenceEncoder:
 
         Args:
             sentences: each a sequence of words.
-            tags: their part-of-speech tags, for tokenizers that put tags in the place of rare words.
+            tags: their part-of-speech tags, for tokenizers that replace rare words by tags.
 
         Raises:
             InputError: for a sentence without words, or a word that the tokenizer makes no token of.
@@ -112,7 +112,7 @@ def words_of_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) ->
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     spaces = set((starts[1:] - 1).tolist())
     # By its last character: in some tokenizers the space before a word is part of its first token. A token that is a
-    # space alone belongs to the word behind it.
+    # space alone belongs to the next word.
     places = [max(stop - 1, start) for start, stop in offsets]
     places = [place + 1 if place in spaces else place for place in places]
     return np.searchsorted(starts, places, side="right") - 1

@@ -125,8 +125,8 @@ class ModelScorer:
 
         Args:
             sentences: each a sequence of words.
-            tags: their part-of-speech tags, for tokenizers that put tags in the place of rare words.
-            logprobs: compute the log-probabilities; without, the output layer is left out and they are NaN.
+            tags: their part-of-speech tags, for tokenizers that replace rare words by tags.
+            logprobs: compute the log-probabilities; False skips the output layer, and they are NaN.
             progress: called with the number of sentences done, batch by batch.
 
         Raises:
@@ -160,16 +160,16 @@ class ModelScorer:
 
     @torch.inference_mode()
     def memory_contents(self, words: Sequence[str], tags: Sequence[str] | None = None) -> np.ndarray:
-        """What is left of each element of the memory after each word of a sentence.
+        """The remaining strength of each element of the memory after each word of a sentence.
 
         Args:
             words: of one sentence, n of them.
             tags: their part-of-speech tags; see `trace`.
 
         Returns:
-            [n, n + 1], in elements. Row t is after word t (after its last token): column i + 1 is what is left of what
-            word i pushed, over all its tokens, and column 0 of what tokens of no word pushed, such as one that begins
-            sentences. A row sums to the total strength.
+            [n, n + 1], in elements. Row t is after word t (after its last token): column i + 1 is the remaining
+            strength of the elements that word i pushed, over all its tokens, and column 0 that of tokens
+            outside all words, such as a beginning token. A row sums to the total strength.
 
         Raises:
             InputError: for a memory that does not keep one strength for each step, and as `trace`.
@@ -188,8 +188,7 @@ class ModelScorer:
                 strengths = getattr(state.memory, "strengths", None)
             if strengths is None or strengths.shape != (1, step):
                 raise InputError(
-                    f"what is on the memory cannot be told for memory={memory!r}: it does not keep one strength for "
-                    "each step"
+                    f"the contents of memory={memory!r} cannot be shown: it does not keep one strength for each step"
                 )
             if word >= 0:
                 of_words = np.bincount(
@@ -202,9 +201,9 @@ class ModelScorer:
     def continuation_logprobs(
         self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
     ) -> list[np.ndarray]:
-        """Compare what may come next; see `SentenceModel.continuation_logprobs`.
+        """Score candidate continuations; see `SentenceModel.continuation_logprobs`.
 
-        What prefixes and candidates have in common runs through the model once.
+        Shared prefixes run through the model once.
         """
         full = [[*prefix, candidate] for prefix, some in zip(prefixes, candidates, strict=True) for candidate in some]
         encoded = iter(self._encoder.encode_texts(full))
@@ -213,7 +212,7 @@ class ModelScorer:
             group = []
             for _ in some:
                 ids = next(encoded)
-                # Subwords may be cut otherwise where a word follows: what is the same counts as the prefix.
+                # Subwords may be split differently before another word, so the common tokens count as the prefix.
                 group.append(_Scored(self._encoder.begin + ids, len(self._encoder.begin) + _common([head, ids])))
             groups.append(group)
         return self._sums(groups)
@@ -300,7 +299,7 @@ class ModelScorer:
         return hasattr(getattr(self.model(probe, use_cache=True), "past_key_values", None), "reorder_cache")
 
     def _check_lengths(self, lengths: Iterable[int]) -> None:
-        """Refuse what has more tokens than the model has positions."""
+        """Refuse sequences of more tokens than the model has positions."""
         longest, most = max(lengths, default=0), getattr(self.model.config, "max_position_embeddings", None)
         if most is not None and longest > most:
             raise InputError(f"a sentence has {longest} tokens to read, but the model has positions for {most} only")
@@ -380,7 +379,7 @@ def _common(sequences: Sequence[list[int]]) -> int:
     """How many tokens sequences begin with in common."""
     if not sequences:
         return 0
-    # What is between the least and the greatest begins as they do.
+    # All sequences between the least and the greatest share their common prefix.
     low, high = min(sequences), max(sequences)
     return next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
 

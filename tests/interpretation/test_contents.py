@@ -88,7 +88,7 @@ def test_memories_without_a_strength_for_each_step_are_refused(monkeypatch):
             empty = super().initial_state(batch_size, **kwargs)
             return empty._replace(values=empty.values.new_zeros(batch_size, 1, 3), strengths=torch.zeros(batch_size, 1))
 
-    with pytest.raises(InputError, match="memory='other': it does not keep one strength for each step"):
+    with pytest.raises(InputError, match="memory='other' cannot be shown: it does not keep one strength"):
         scorer(memory="other").memory_contents(WORDS)
     with pytest.raises(InputError, match="memory='none'"):
         scorer(memory="none").memory_contents(WORDS)

@@ -177,7 +177,7 @@ class Evil:
         ("empty", ("--fixed", "push"), "has no _embedder.token_embedder_tokens.weight"),
         ("good", (), "no file says which of its strengths was fixed: give --fixed push, pop or none"),
         ("few", ("--fixed", "push"), "they are not of one model"),
-        ("there", ("--fixed", "push"), "out is there already and not empty"),
+        ("there", ("--fixed", "push"), "out exists and is not empty"),
         ("novocabulary", ("--fixed", "push"), "no such vocabulary file"),
     ],
 )
