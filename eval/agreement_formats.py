@@ -188,7 +188,6 @@ def _read_generated(source: str) -> list[AgreementItem]:
     return [item for items in bins.values() for item in items]
 
 
-# Readers by the format's name.
 AGREEMENT_FORMATS: dict[str, Callable[[str], list[AgreementItem]]] = {
     "linzen": _read_linzen_tsv,
     "linzen-gulordava": _read_linzen_gulordava,
@@ -196,6 +195,7 @@ AGREEMENT_FORMATS: dict[str, Callable[[str], list[AgreementItem]]] = {
     "gulordava": _read_gulordava,
     "generated": _read_generated,
 }
+"""Readers by the format's name."""
 
 
 def read_agreement(source: str, format_name: str) -> list[AgreementItem]:

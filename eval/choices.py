@@ -45,7 +45,7 @@ class ChoiceResult:
 
     Attributes:
         overall: of all items that were scored.
-        groups: accuracies by a property of the items and its value, such as groups["attractors"][2].
+        groups: accuracies by a property of the items and its value, such as `groups["attractors"][2]`.
         n_items: all items, scored or not.
         n_identical: items whose alternatives are the same; never scored.
         n_unpredicted: items that the model gives no probability, such as a verb that begins a sentence; never scored.
@@ -218,7 +218,8 @@ def score_pairs(
 
     Args:
         predictions: for each item the log-probabilities of the right and the wrong alternative; NaN for unknown words.
-        groups, oov: see `score_choices`.
+        groups: see `score_choices`.
+        oov: see `score_choices`.
 
     Returns:
         A `ChoiceResult.record`, without the counts of identical and unpredicted items, which are unknown here.

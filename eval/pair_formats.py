@@ -137,12 +137,12 @@ def _text(row: dict[str, Any], key: str, where: str, words: ToWords) -> tuple[st
     return words(value)
 
 
-# Readers by the format's name, and how their files' names end.
 PAIR_FORMATS: dict[str, tuple[Callable[[Path, Method, ToWords], Iterator[MinimalPair]], str]] = {
     "blimp": (_read_blimp, ".jsonl"),
     "marvin-linzen": (_read_marvin_linzen, ".pickle"),
     "pairs": (_read_pairs, ".jsonl"),
 }
+"""Readers by the format's name, and how their files' names end."""
 
 
 def pair_files(source: str, format_name: str) -> list[str]:

@@ -51,7 +51,8 @@ def mcnemar(first: Sequence[int] | np.ndarray, second: Sequence[int] | np.ndarra
     """Compare two models on the same items (McNemar 1947).
 
     Args:
-        first, second: of each item, 1 where the model is correct, 0 where it is not, -1 where it was not scored.
+        first: of each item, 1 where the first model is correct, 0 where it is not, -1 where it was not scored.
+        second: likewise of the second model.
 
     Raises:
         InputError: if they are not of the same items, or no item was scored by both.

@@ -143,6 +143,7 @@ CONVENTIONS = {
         ),
     )
 }
+"""The conventions by name."""
 
 
 def get_convention(name: str) -> Convention:

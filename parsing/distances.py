@@ -58,6 +58,7 @@ DECODERS: dict[str, Callable[[Sequence[float], int, int], int]] = {
     "algorithm1": _split_algorithm1,
     "gap": _split_gap,
 }
+"""Decoders by name: where each splits the words between two positions, given the distances."""
 
 
 def spans_by_splitting(n: int, split: Callable[[int, int], int]) -> list[tuple[int, int]]:

@@ -70,7 +70,9 @@ class F1Score:
 
     Attributes:
         convention: the rules.
-        f1, precision, recall: means over sentences, or of all spans together, as the convention says.
+        f1: mean over sentences, or of all spans together, as the convention says.
+        precision: likewise.
+        recall: likewise.
         n_sentences: sentences scored.
         counts: per sentence, the spans in both trees, in the prediction and in the gold tree [n_sentences, 3].
         lengths: sentence lengths, as the convention counts them [n_sentences].
@@ -79,7 +81,8 @@ class F1Score:
             sentence counts as found; without function tags. Phrases of two words or more, distinct by label and span.
         label_counts: gold phrases of each label.
         crossing: per sentence, predicted brackets that cross a gold bracket [n_sentences].
-        tags_right, n_tags: words whose tags agree, and words of predictions that have tags.
+        tags_right: words whose tags agree.
+        n_tags: words of predictions that have tags.
         errors: the reasons for which predictions were left out.
     """
 

@@ -46,7 +46,8 @@ def compare_f1(
     """Compare two systems by the paired bootstrap: sentences are drawn with replacement, the same for both.
 
     Args:
-        first, second: scores on the same gold trees by the same convention. Only sentences that both have are used.
+        first: scores of the first system. Only sentences that both systems have are used.
+        second: scores of the second system, on the same gold trees by the same convention.
         n_resamples: number of bootstrap resamples.
         level: of the intervals, in percent.
         seed: of the draws.

@@ -74,7 +74,8 @@ def read_predictions(
     Where each tree is on a line of its own, each line counts: an empty one is a sentence without a tree.
 
     Args:
-        source, decoder: see `read_treebank`.
+        source: see `read_treebank`.
+        decoder: see `read_treebank`.
         on_error: called with the error of a line, whose tree is then None; None raises the error.
 
     Raises:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .training.temperature import TemperatureSchedule
 
 __version__ = "0.1.0"
+"""The version of the package."""
 
 AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
 AutoConfig.register(BufferedStackRNNConfig.model_type, BufferedStackRNNConfig, exist_ok=True)

@@ -20,7 +20,8 @@ class BufferedStackRNNConfig(StackRNNConfig):
         input_pop_control: how much of the input is popped at each step: "sigmoid", as in the paper, "expected_value",
             or a number: fixed to that strength. With 1 for both the network reads and writes one symbol a step.
         output_push_control: with what strength each step's output is pushed: likewise.
-        max_input_pop, max_output_push: largest value of the expected-value support.
+        max_input_pop: largest value of the expected-value support of input_pop_control.
+        max_output_push: likewise of output_push_control.
         steps_per_token: steps the network takes for each symbol of its input, if a call gives no number.
             NOTE: the paper does not say; the authors' released code has 2 for XOR.
         extra_steps: steps beyond that.

@@ -62,10 +62,13 @@ class StackRNNConfig(PreTrainedConfig):
         read_depth: how many elements of a superposition stack are read from the top.
         empty_value: what an empty cell of a superposition stack reads as.
         no_op: whether doing nothing is among a superposition stack's operations.
-        push_control, pop_control, read_control: how a strength is emitted: "sigmoid" (in (0, 1)), "expected_value"
-            (the mean of a softmax over {0, ..., max}), or a number: fixed to that strength.
-        max_push, max_pop, max_read: largest value of the expected-value support; max_pop also the most elements that
-            a multipop superposition stack pops.
+        push_control: how the push strength is emitted: "sigmoid" (in (0, 1)), "expected_value" (the mean of a softmax
+            over {0, ..., max}), or a number: fixed to that strength.
+        pop_control: likewise the pop strength.
+        read_control: likewise the read strength.
+        max_push: largest value of the expected-value support of the push strength.
+        max_pop: likewise of the pop strength; also the most elements that a multipop superposition stack pops.
+        max_read: likewise of the read strength.
             NOTE: Merrill et al. print k = 4; their released code has 4 logits, the support {0, 1, 2, 3}, as here.
         operation_control: how operations are chosen: "softmax", "softmax_temperature" or "gumbel_softmax".
         temperature: of the latter two; training may lower it.
@@ -82,7 +85,9 @@ class StackRNNConfig(PreTrainedConfig):
         prediction_threshold: from which probability on `StackRNNForKHotPrediction` predicts a label.
         tie_word_embeddings: share input and output embeddings; they must be of one size.
         use_cache: return the recurrent state in `past_key_values`.
-        pad_token_id, bos_token_id, eos_token_id: special tokens.
+        pad_token_id: the token that pads sequences.
+        bos_token_id: the token that begins them.
+        eos_token_id: the token, or tokens, that end them.
 
     Raises:
         ValueError: for a value outside what its field allows, values that do not go together, or an unknown keyword

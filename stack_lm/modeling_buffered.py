@@ -130,7 +130,10 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         as one), and ends with the first `eos_token_id` if the configuration has one.
 
         Args:
-            input_ids, attention_mask, inputs_embeds, num_steps: see `forward`.
+            input_ids: as of `forward`.
+            attention_mask: as of `forward`.
+            inputs_embeds: as of `forward`.
+            num_steps: as of `forward`.
             max_length: most symbols to read; None: all.
         """
         buffer, _ = self._run(input_ids, attention_mask, inputs_embeds, num_steps, False)

@@ -51,7 +51,8 @@ def train_word_tokenizer(
         lowercase: "none", "first_word" (of each sentence, as Merrill et al. 2019 do) or "all".
         tag_rare_words: also add the tags to the vocabulary, so that `WordPreparation` can replace an unknown word by
             its tag (Linzen et al. 2016: the `NNP`, `VBG` ... in their data).
-        add_bos, add_eos: begin, or end, each sentence with a special token.
+        add_bos: begin each sentence with a special token.
+        add_eos: end each sentence with a special token.
 
     Raises:
         InputError: if there are no words, or no tags although `tag_rare_words` asks for them.

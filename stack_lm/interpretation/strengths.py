@@ -69,7 +69,8 @@ class Occurrences:
     """The strength of each word of a corpus, in order; words that the model does not know are left out.
 
     Attributes:
-        words, tags: of each word.
+        words: the words [N].
+        tags: their part-of-speech tags [N].
         frames: see `verb_frames`; None everywhere where there are no trees.
         values: the strengths [N], in elements.
         sentences: the number of each word's sentence [N].
@@ -175,9 +176,11 @@ class Contrast:
     """How the strengths of two groups of words differ.
 
     Attributes:
-        first, second: their names.
+        first: name of the first group.
+        second: name of the second group.
         difference: of the means, first less second, in elements.
-        low, high: its 95% confidence interval, by the bootstrap over sentences (percentiles).
+        low: lower end of its 95% confidence interval, by the bootstrap over sentences (percentiles).
+        high: upper end of that interval.
         superiority: the probability that a word of the first group, drawn at random, has the greater strength, ties
             counted half: 0.5 is no difference (McGraw and Wong 1992; the Mann-Whitney U over the number of pairs).
     """
@@ -204,9 +207,12 @@ def contrast(
     sentence depend on each other.
 
     Args:
-        first, second: names of the groups.
-        values, sentences: see `Occurrences`, [N].
-        in_first, in_second: which words belong to the groups [N].
+        first: name of the first group.
+        second: name of the second group.
+        values: strength of each word [N], see `Occurrences`.
+        sentences: number of each word's sentence [N].
+        in_first: which words belong to the first group [N].
+        in_second: which words belong to the second group [N].
         samples: of the bootstrap.
         seed: of its random choices.
 

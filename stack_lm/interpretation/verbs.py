@@ -7,6 +7,7 @@ import re
 from ..parsing.trees import Child, ConstituencyTree, base_label
 
 VERB_FRAMES = ("transitive", "clausal", "intransitive")
+"""What a verb has to its right: an object, a clause without one, or neither."""
 
 _VERB_TAGS = frozenset({"VB", "VBD", "VBG", "VBN", "VBP", "VBZ"})
 _BE = frozenset("be am is are was were been being 's 're 'm".split())

@@ -51,7 +51,8 @@ class Memory(ABC):
         name: under which it is registered.
         settings: the fields of `StackRNNConfig` that it has a use for, each with its default; all others are refused.
         actions: the fields that `step` takes, in the order of `action_type`.
-        action_type, state_type: the NamedTuples of its actions and its state.
+        action_type: the NamedTuple of its actions.
+        state_type: the NamedTuple of its state.
         reading_size: size of the vector it reads out, R.
     """
 
@@ -93,7 +94,7 @@ class Memory(ABC):
         Raises:
             ValueError: if the state or an action has another type, shape, batch size or device, if a number in them
                 is not finite, if a strength is negative, if a choice is no distribution, or if a memory of limited size
-            overflows.
+                overflows.
         """
         self.check(state, actions)
         new, reading = self.update(state, actions)

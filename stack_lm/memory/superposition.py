@@ -214,7 +214,11 @@ class MultipopSuperpositionStack(_Stacks):
     Args:
         size: size of one element, D.
         max_pop: most elements popped in a step, K.
-        depth, overflow, stacks, read_depth, empty_value: as of `SuperpositionStack`.
+        depth: as of `SuperpositionStack`.
+        overflow: as of `SuperpositionStack`.
+        stacks: as of `SuperpositionStack`.
+        read_depth: as of `SuperpositionStack`.
+        empty_value: as of `SuperpositionStack`.
 
     Raises:
         ValueError: if a depth and what is to be done at it do not go together.

@@ -28,7 +28,8 @@ class SentenceEncoder:
 
     Attributes:
         tokenizer: the tokenizer.
-        begin, end: ids of the special tokens that it adds before and after each text.
+        begin: ids of the special tokens that it adds before each text.
+        end: ids of the special tokens that it adds after each text.
 
     Raises:
         InputError: if the tokenizer is not a fast one.
