@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 TYPES ?= build/types
 
-.PHONY: demo test test-slow lint types type-tree format clean
+.PHONY: demo test test-slow lint types type-tree docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stack-lm demo
@@ -27,7 +27,10 @@ type-tree:
 	mkdir -p $(TYPES)/stack_lm
 	find $(TYPES) -type l -delete
 	ln -s $(addprefix $(CURDIR)/,$(wildcard stack_lm/*) parsing eval) $(TYPES)/stack_lm
-	ln -s $(CURDIR)/recipes $(CURDIR)/benchmarks $(TYPES)
+	ln -s $(CURDIR)/recipes $(CURDIR)/benchmarks $(CURDIR)/docs $(TYPES)
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -43,5 +46,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
 	touch $@ $(VENV)/.demo
 
+$(VENV)/.docs: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,11 +1,16 @@
-"""The examples of the documents run as they stand, and print what their comments say."""
+"""The examples of the documents run as they stand, and the site shows every public name."""
 
+import importlib.util
+import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+import stack_lm
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -37,3 +42,50 @@ def test_the_transduction_example_learns():
     first, longer = run(examples("transduction.md")[0]).splitlines()
     for line, least in ((first, 0.95), (longer, 0.5)):
         assert float(re.search(r"exact_match=([\d.]+)", line)[1]) >= least
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The module that makes the pages of the site."""
+    spec = importlib.util.spec_from_file_location("pages", DOCS / "hooks" / "pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_has_every_public_name(pages):
+    """Of each package what it exports, or else what its modules define; and each name says what it is."""
+    described = dict(pages.packages())
+    found = {"stack_lm"} | {m.name for m in pkgutil.iter_modules(stack_lm.__path__, "stack_lm.") if m.ispkg}
+    assert set(described) == (found | {"stack_lm.eval", "stack_lm.parsing"}) - {"stack_lm.commands", "stack_lm.kernels"}
+    for name, folder in described.items():
+        listed = pages.public_names(name, folder)
+        package = importlib.import_module(name)
+        assert listed
+        if hasattr(package, "__all__"):
+            assert listed == [f"{name}.{public}" for public in package.__all__]
+        for full in listed:
+            module, _, last = full.rpartition(".")
+            value = getattr(importlib.import_module(module), last)
+            if isinstance(value, type) or callable(value):
+                assert value.__doc__, f"{full} has no docstring"
+                assert not value.__doc__.startswith(f"{last}("), f"{full} has no docstring of its own"
+
+
+def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
+    """The same link is right in the repository, and turned into one that is right on the site."""
+    files = [DOCS.parent / name for name in pages.TOP] + sorted(DOCS.glob("*.md"))
+    for path in files:
+        for target in re.findall(r"\]\(([^):#]+)(?:#[^)]*)?\)", path.read_text() if path.is_file() else ""):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}, which is not there"
+
+    def link(text, uri):
+        return pages.on_page_markdown(text, SimpleNamespace(file=SimpleNamespace(src_uri=uri)))
+
+    assert link("[a](docs/training.md#the-loss)", "index.md") == "[a](training.md#the-loss)"
+    assert link("[a](CHANGELOG.md)", "index.md") == "[a](changelog.md)"
+    assert link("[a](../README.md)", "training.md") == "[a](index.md)"
+    assert link("[a](../docs/training.md)", "examples/one.md") == "[a](../training.md)"
+    assert link("[a](../pyproject.toml)", "training.md") == "a"
+    assert link("[a](https://example.org)", "index.md") == "[a](https://example.org)"
+    assert link("[a](nowhere.md)", "training.md") == "[a](nowhere.md)"

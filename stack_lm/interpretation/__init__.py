@@ -1,6 +1,22 @@
 """What a model does with its stack: over one sentence, and by kinds of words (Merrill et al. 2019, section 4)."""
 
+from .figures import plot_distributions, plot_groups, save_figure
+from .page import render_page
+from .plots import plot_strengths
 from .strengths import Contrast, Occurrences, Summary, contrast, word_class
 from .verbs import VERB_FRAMES, verb_frames
 
-__all__ = ["VERB_FRAMES", "Contrast", "Occurrences", "Summary", "contrast", "verb_frames", "word_class"]
+__all__ = [
+    "VERB_FRAMES",
+    "Contrast",
+    "Occurrences",
+    "Summary",
+    "contrast",
+    "plot_distributions",
+    "plot_groups",
+    "plot_strengths",
+    "render_page",
+    "save_figure",
+    "verb_frames",
+    "word_class",
+]

@@ -1,0 +1,109 @@
+"""The pages of the site that are no file of docs/: the start page, the reference, the examples.
+
+mkdocs calls the functions that begin with `on_`. The reference is made from the sources, so that no public name is
+missing from it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+INSIDE = ("eval", "parsing")  # folders beside the package that are installed in it
+INTERNAL = {"commands", "kernels"}
+TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+
+
+def packages() -> Iterator[tuple[str, Path]]:
+    """The packages that the reference describes, by name, with their folders."""
+    yield "stack_lm", ROOT / "stack_lm"
+    folders = [path.parent for path in (ROOT / "stack_lm").glob("*/__init__.py")] + [ROOT / name for name in INSIDE]
+    for folder in sorted(folders, key=lambda folder: folder.name):
+        if folder.name not in INTERNAL:
+            yield f"stack_lm.{folder.name}", folder
+
+
+def public_names(package: str, folder: Path) -> list[str]:
+    """The names that a package's `__all__` lists; without one, the public classes and functions of its modules."""
+    for node in ast.parse((folder / "__init__.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return [f"{package}.{name}" for name in ast.literal_eval(node.value)]
+    return [
+        f"{package}.{path.stem}.{node.name}"
+        for path in sorted(folder.glob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_")
+    ]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the made pages behind those that mkdocs.yml lists."""
+    made = _made_pages()
+    nav: list[Any] = list(config.nav or [])
+    for section in ("examples", "reference"):
+        pages = [uri for uri in made if uri.startswith(f"{section}/")]
+        nav += [{section.title(): pages}] if pages else []
+    config.nav = nav + [uri for uri in TOP.values() if uri in made and uri != "index.md"]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the made pages."""
+    from mkdocs.structure.files import File
+    from pygments.formatters import HtmlFormatter
+
+    for uri, content in (_made_pages() | {"highlight.css": HtmlFormatter().get_style_defs(".highlight")}).items():
+        files.append(File.generated(config, uri, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Turn links between files of the repository into links between pages."""
+    uri = page.file.src_uri
+    source = {made: name for name, made in TOP.items()}.get(uri, uri if "/" in uri else f"docs/{uri}")
+    return re.sub(r"(?<!!)\[([^\]]*)\]\(([^):#]+)(#[^)]*)?\)", lambda link: _link(link, source, uri), markdown)
+
+
+def _made_pages() -> dict[str, str]:
+    pages = {uri: (ROOT / name).read_text(encoding="utf-8") for name, uri in TOP.items() if (ROOT / name).is_file()}
+    pages |= {f"examples/{path.stem}.md": _notebook(path) for path in sorted((ROOT / "examples").glob("*.ipynb"))}
+    return pages | {f"reference/{name}.md": _reference(name, public_names(name, folder)) for name, folder in packages()}
+
+
+def _reference(package: str, names: list[str]) -> str:
+    """The page of one package: its description, then its public names."""
+    head = f"# {package}\n\n::: {package}\n    options:\n      show_root_heading: false\n      members: false\n"
+    return head + "".join(f"\n::: {name}\n" for name in names)
+
+
+def _notebook(path: Path) -> str:
+    """A notebook as a page: its text and its code."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    fenced = [f"```python\n{text}\n```" for text in texts]
+    chosen = zip(cells, texts, fenced, strict=True)
+    return "\n\n".join(code if cell["cell_type"] == "code" else text for cell, text, code in chosen)
+
+
+def _link(link: re.Match[str], source: str, uri: str) -> str:
+    """One link of a page; only its text is left where the file is in the repository but not on the site."""
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[2]))
+    made = TOP.get(target)
+    if target.startswith("docs/"):
+        made = target.removeprefix("docs/")
+    elif target.startswith("examples/") and target.endswith(".ipynb"):
+        made = target.removesuffix("ipynb") + "md"
+    if made is None:
+        return link[1] if (ROOT / target).exists() else link[0]
+    return f"[{link[1]}]({posixpath.relpath(made, posixpath.dirname(uri) or '.')}{link[3] or ''})"
