@@ -29,10 +29,13 @@ def run(*codes):
 
 def test_the_examples_run():
     alone, encoder, behind = examples("memories.md")
-    printed = run(alone, encoder, behind, examples("transduction.md")[1])
+    (source,) = examples("training.md")
+    source += "from stack_lm.data import open_corpus\nprint([s.words for s in open_corpus('haiku:2')])\n"
+    printed = run(alone, encoder, behind, examples("transduction.md")[1], source)
     assert "[[1.0000, 0.0000, 0.0000],\n        [0.0000, 0.5000, 0.0000]]" in printed
     assert "[[0.5000, 0.0000, 0.0000],\n        [0.0000, 0.0000, 0.0000]]" in printed
     assert "{'total_strength': tensor([0.0000, 0.5000, 0.5000])}" in printed
+    assert "[['old', 'silent', 'pond'], ['old', 'silent', 'pond']]" in printed
     for size in ("[2, 4, 24]", "[2, 5, 16]", "[2, 5]", "[3, 9, 12]", "[3, 11]"):
         assert f"torch.Size({size})" in printed
 

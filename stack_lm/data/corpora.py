@@ -1,34 +1,16 @@
-"""The corpora that training and evaluation can name, opened by one function."""
+"""What a corpus is, and the registry of the sources that open one."""
 
 from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError
-from .text import Segmenter, read_lines, read_table, text_files
-
-SOURCES = (
-    "generated[:N[:SEED]]",
-    "nltk:NAME",
-    "wikipedia[:CONFIG]",
-    "wikitext[:CONFIG]",
-    "hf:DATASET[:CONFIG]",
-    "linzen:FILE.tsv",
-    "a text file or directory",
-    "- (standard input)",
-)
-# Short names of datasets on the hub: dataset, default configuration, how the text comes.
-_HUB = {
-    "wikipedia": ("wikimedia/wikipedia", "20231101.en", "raw"),
-    "wikitext": ("Salesforce/wikitext", "wikitext-103-raw-v1", "paragraphs"),
-}
-GENERATED_SENTENCES = 20_000
+from .text import Segmenter
 
 Item = TypeVar("Item")
 
@@ -121,43 +103,59 @@ class Corpus:
             raise InputError(f"the corpus {self.name} has no sentences")
 
 
-def open_corpus(
-    source: str = "generated", *, split: str = "train", segmentation: str | None = None, column: str = "text"
-) -> Corpus:
-    """Open a corpus by name.
+class Request(NamedTuple):
+    """What was asked for when a corpus is opened; see `stack_lm.data.open_corpus`.
+
+    Attributes:
+        source: the whole name, such as "generated:100:1".
+        argument: its part after the first colon, such as "100:1"; "" where it has none.
+        split, segmentation, column: as given to `open_corpus`.
+    """
+
+    source: str
+    argument: str
+    split: str = "train"
+    segmentation: str | None = None
+    column: str = "text"
+
+
+class Source(NamedTuple):
+    """A registered source: how its names are written, and the function that opens them."""
+
+    usage: str
+    open: Callable[[Request], Corpus]
+
+
+_REGISTRY: dict[str, Source] = {}
+Opener = TypeVar("Opener", bound=Callable[[Request], Corpus])
+
+
+def register_source(usage: str) -> Callable[[Opener], Opener]:
+    """Function decorator: `open_corpus` hands NAME and NAME:ARGUMENT to this function.
 
     Args:
-        source: one of
-            "generated", "generated:N", "generated:N:SEED": the built-in generated English, N sentences of it;
-            "nltk:NAME": an installed NLTK corpus, such as nltk:brown or nltk:treebank, with its tags;
-            "wikipedia", "wikipedia:CONFIG", "wikitext", "wikitext:CONFIG": streamed from the Hugging Face hub;
-            "hf:DATASET" or "hf:DATASET:CONFIG": any other dataset of the hub, or a local directory, streamed;
-            "linzen:FILE.tsv": the sentences of Linzen et al. (2016), `agr_50_mostcommon_10K.tsv`;
-            a path of a UTF-8 text file or of a directory of .txt files; "-" for standard input.
-        split: of a dataset of the hub.
-        segmentation: "lines", "paragraphs" or "raw" (see `Segmenter`); None takes what fits the source: "raw" for
-            wikipedia, "paragraphs" for wikitext, "lines" otherwise.
-        column: of a dataset of the hub, the column with the text.
+        usage: how the source is written, for messages: its name and, in any notation, its argument, such as "nltk:NAME"
+            or "generated[:N[:SEED]]".
 
     Raises:
-        InputError: if there is no such source, or it cannot be read. Text files are checked when they are iterated.
+        ValueError: if the name is taken, or the usage starts with none.
     """
-    if not source:
-        raise InputError(f"the name of the corpus is empty; it must be one of: {'; '.join(SOURCES)}")
-    kind, _, rest = source.partition(":")
-    if kind == "generated":
-        return _open_generated(source, rest)
-    if kind == "nltk":
-        return _open_nltk(source, rest)
-    if kind in _HUB:
-        name, config, mode = _HUB[kind]
-        return _open_hub(source, name, rest or config, split, segmentation or mode, column)
-    if kind == "hf":
-        name, _, config = rest.partition(":")
-        return _open_hub(source, name, config or None, split, segmentation or "lines", column)
-    if kind == "linzen":
-        return Corpus(source, lambda: _read_linzen(Path(rest)))
-    return _open_text(source, segmentation or "lines")
+    match = re.match(r"[\w-]+", usage)
+    if match is None:
+        raise ValueError(f"the usage of a source must start with its name; got {usage!r}")
+
+    def register(opener: Opener) -> Opener:
+        if match[0] in _REGISTRY:
+            raise ValueError(f"the source {match[0]!r} is registered already, as {_REGISTRY[match[0]].usage}")
+        _REGISTRY[match[0]] = Source(usage, opener)
+        return opener
+
+    return register
+
+
+def registered_sources() -> dict[str, Source]:
+    """All sources that have a name, by name. Paths of text files need none."""
+    return dict(_REGISTRY)
 
 
 def hold_out(sentences: Sequence[Item], held_out: float, seed: int) -> tuple[list[Item], list[Item]]:
@@ -177,89 +175,3 @@ def hold_out(sentences: Sequence[Item], held_out: float, seed: int) -> tuple[lis
     chosen = set(random.Random(seed).sample(range(len(sentences)), count))
     train = [sentence for i, sentence in enumerate(sentences) if i not in chosen]
     return train, [sentence for i, sentence in enumerate(sentences) if i in chosen]
-
-
-def _open_generated(source: str, rest: str) -> Corpus:
-    from .generated import generate_corpus
-
-    numbers = rest.split(":") if rest else []
-    if len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
-        raise InputError(f"the generated corpus is named generated[:N[:SEED]] with whole numbers; got {source!r}")
-    count, seed = [int(number) for number in numbers] + [GENERATED_SENTENCES, 0][len(numbers) :]
-    return Corpus(source, lambda: (Sentence(s.words, s.tags) for s in generate_corpus(count, seed)))
-
-
-def _open_nltk(source: str, name: str) -> Corpus:
-    import nltk.corpus
-    from nltk.corpus.reader import PlaintextCorpusReader
-
-    reader = getattr(nltk.corpus, name, None) if name and not name.startswith("_") else None
-    if reader is None or (not hasattr(reader, "_LazyCorpusLoader__reader_cls") and not hasattr(reader, "fileids")):
-        raise InputError(f"NLTK has no corpus {name!r}; nltk:brown and nltk:treebank are two it has")
-    try:
-        reader.ensure_loaded()
-    except LookupError as error:
-        raise InputError(
-            f"the NLTK corpus {name!r} is not installed: run `python -m nltk.downloader {name}`, "
-            "or set NLTK_DATA to where it is"
-        ) from error
-    if isinstance(reader, PlaintextCorpusReader):
-        # Its own sentences need a model that has to be downloaded; ours are learned from the text.
-        def plain() -> Iterator[Sentence]:
-            documents = (reader.raw(file) for file in reader.fileids())
-            segment = Segmenter("raw", documents)
-            for file in reader.fileids():
-                yield from map(Sentence, segment(reader.raw(file)))
-
-        return Corpus(source, plain)
-    if hasattr(reader, "tagged_sents"):
-
-        def tagged() -> Iterator[Sentence]:
-            for sentence in reader.tagged_sents():
-                pairs = [(word, tag) for word, tag in sentence if tag != "-NONE-"]  # not the traces of a treebank
-                if pairs:
-                    yield Sentence([word for word, _ in pairs], [tag for _, tag in pairs])
-
-        return Corpus(source, tagged)
-    if hasattr(reader, "sents"):
-        return Corpus(source, lambda: (Sentence(list(words)) for words in reader.sents() if words))
-    raise InputError(f"the NLTK corpus {name!r} has no sentences")
-
-
-def _open_hub(source: str, name: str, config: str | None, split: str, segmentation: str, column: str) -> Corpus:
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise InputError(f"{source} needs the datasets library: pip install 'stack-lm[data]'") from error
-    try:
-        dataset = load_dataset(name, config, split=split, streaming=True)
-        first = next(iter(dataset.take(1)), None)
-    except Exception as error:  # the library raises its own kinds, those of the network and ValueErrors
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"cannot open the dataset {name!r} ({split}): {reason[:200]}") from error
-    if first is None:
-        raise InputError(f"the dataset {name!r} ({split}) is empty")
-    if not isinstance(first.get(column), str):
-        raise InputError(f"the dataset {name!r} has no text column {column!r}; its columns are {', '.join(first)}")
-    documents = (document[column] for document in dataset.take(2_000))
-    stream = DocumentStream(dataset, column, Segmenter(segmentation, documents))
-    return Corpus(source, lambda: (sentence for sentence, _ in stream.read()), stream)
-
-
-def _read_linzen(path: Path) -> Iterator[Sentence]:
-    for number, row in read_table(path):
-        if "sentence" not in row:
-            raise InputError(f"{path}, line {number}: no column 'sentence'; the header has {', '.join(row)[:200]}")
-        yield Sentence(row["sentence"].split())
-
-
-def _open_text(source: str, segmentation: str) -> Corpus:
-    files: list[str | Path] = ["-"] if source == "-" else list(text_files(Path(source)))
-    documents = list(read_lines("-")) if source == "-" else None  # standard input can be read once only
-
-    def lines() -> Iterator[str]:
-        for file in files:
-            yield from (line for _, line in (documents if documents is not None else read_lines(file)))
-
-    segment = Segmenter(segmentation, islice(lines(), 100_000))
-    return Corpus(source, lambda: (Sentence(words) for line in lines() for words in segment(line)))

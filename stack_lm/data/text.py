@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import lzma
 import sys
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 from nltk.tokenize import NLTKWordTokenizer
 from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
@@ -15,6 +20,8 @@ from ..errors import InputError
 # Enough text for Punkt to learn its abbreviations, and still only seconds of work.
 TRAINING_CHARACTERS = 1_000_000
 STANDARD_INPUT = "standard input"
+_UNPACKERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+_TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in _UNPACKERS))
 _FINAL = (".", "!", "?", '"', "'", "\u201d", "\u2019", ")")
 
 
@@ -28,45 +35,52 @@ def _check_file(path: str | Path) -> str:
     return str(path)
 
 
+@contextmanager
+def _open(path: str | Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """The file's name for messages, and its bytes, unpacked as its ending says; reading errors become InputErrors."""
+    name = _check_file(path)
+    if name == STANDARD_INPUT:
+        yield name, sys.stdin.buffer
+        return
+    try:
+        with _UNPACKERS.get(Path(path).suffix.lower(), open)(path, "rb") as stream:
+            yield name, stream
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot read {name}: {reason}") from error
+
+
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """The non-empty lines of a UTF-8 file, or of standard input for "-", with their numbers from 1.
 
+    A file that ends in .gz or .xz is unpacked as it is read.
+
     Raises:
-        InputError: if the file is missing, has no text, or is not UTF-8; the message names the line.
+        InputError: if the file is missing, damaged, has no text, or is not UTF-8; the message names the line.
     """
-    name = _check_file(path)
     number = 0
     empty = True
-    try:
-        stream = sys.stdin.buffer if name == STANDARD_INPUT else open(path, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror}") from error
-    try:
-        for number, raw in enumerate(stream, start=1):
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            if line.strip():
-                empty = False
-                yield number, line
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name}, line {number}: not UTF-8 text ({error.reason})") from error
-    finally:
-        if stream is not sys.stdin.buffer:
-            stream.close()
+    with _open(path) as (name, stream):
+        try:
+            for number, raw in enumerate(stream, start=1):
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                if line.strip():
+                    empty = False
+                    yield number, line
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name}, line {number}: not UTF-8 text ({error.reason})") from error
     if empty:
         raise InputError(f"{name} is empty")
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a whole UTF-8 file, or of standard input for "-".
+    """The text of a whole UTF-8 file, unpacked as in `read_lines`, or of standard input for "-".
 
     Raises:
         InputError: as `read_lines`.
     """
-    name = _check_file(path)
-    try:
-        raw = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror}") from error
+    with _open(path) as (name, stream):
+        raw = stream.read()
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -100,11 +114,11 @@ def read_table(path: str | Path, delimiter: str = "\t") -> Iterator[tuple[int, d
 
 
 def text_files(path: Path) -> list[Path]:
-    """The file itself, or all .txt files below a directory, in order of their names."""
+    """The file itself, or all .txt, .txt.gz and .txt.xz files below a directory, in order of their names."""
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*.txt") if file.is_file())
+        files = sorted(file for file in path.rglob("*") if file.name.endswith(_TEXT_ENDINGS) and file.is_file())
         if not files:
-            raise InputError(f"the directory {path} has no .txt files")
+            raise InputError(f"the directory {path} has no {', '.join(_TEXT_ENDINGS)} files")
         return files
     if not path.exists():
         raise InputError(f"{path} does not exist")

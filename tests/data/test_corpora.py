@@ -1,5 +1,7 @@
 """Opening corpora by name."""
 
+import gzip
+import lzma
 import sys
 from io import BytesIO
 from itertools import chain
@@ -8,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 from conftest import needs_real_data
 
-from stack_lm.data import Sentence, hold_out, open_corpus
+from stack_lm.data import Corpus, Sentence, corpora, hold_out, open_corpus, register_source, sources
 from stack_lm.data.corpora import Position
 from stack_lm.data.generated import generate_corpus
-from stack_lm.data.text import Segmenter, read_lines, read_table
+from stack_lm.data.text import Segmenter, read_lines, read_table, read_text
 from stack_lm.errors import InputError
 
 
@@ -54,6 +56,59 @@ def test_text_file_and_directory(tmp_path):
     (tmp_path / "ignored.csv").write_text("x")
     assert [s.words for s in open_corpus(str(tmp_path / "a.txt"))] == [["one", "two"], ["three"]]
     assert [s.words for s in open_corpus(str(tmp_path))] == [["one", "two"], ["three"], ["four"]]
+
+
+def test_compressed_text(tmp_path):
+    text = "\ufeffone two\r\n\nthrée\n".encode()
+    for name, pack in (("a.txt", bytes), ("b.txt.gz", gzip.compress), ("c.txt.xz", lzma.compress)):
+        (tmp_path / name).write_bytes(pack(text))
+        assert [s.words for s in open_corpus(str(tmp_path / name))] == [["one", "two"], ["thrée"]]
+        assert read_text(tmp_path / name) == "one two\n\nthrée\n"
+    (tmp_path / "ignored.csv.gz").write_bytes(gzip.compress(b"x"))
+    assert [s.words for s in open_corpus(str(tmp_path))] == [["one", "two"], ["thrée"]] * 3
+
+
+def test_compressed_files_are_unpacked_as_they_are_read(tmp_path):
+    path = tmp_path / "long.txt.gz"
+    packed = gzip.compress(b"".join(b"%d\n" % i for i in range(200_000)))
+    path.write_bytes(packed[: len(packed) // 2])
+    lines = read_lines(path)
+    assert next(lines) == (1, "0")  # before the end of the file, which is not there
+    with pytest.raises(InputError, match=r"cannot read .*long.txt.gz: .*ended before"):
+        list(lines)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    monkeypatch.setattr(corpora, "_REGISTRY", dict(corpora._REGISTRY))
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_new_source_is_one_function():
+    @register_source("haiku[:N]")
+    def open_haiku(request):
+        return Corpus(request.source, lambda: [Sentence(["old", "pond"])] * int(request.argument or 1))
+
+    assert list(open_corpus("haiku:2")) == [Sentence(["old", "pond"])] * 2
+    with pytest.raises(InputError, match=r"brwon:1 does not exist; a corpus must be one of: .*nltk:NAME.*haiku\[:N\]"):
+        open_corpus("brwon:1")
+    with pytest.raises(ValueError, match=r"the source 'haiku' is registered already, as haiku\[:N\]"):
+        register_source("haiku")(open_haiku)
+    with pytest.raises(ValueError, match="must start with its name; got ':N'"):
+        register_source(":N")
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_new_source_is_one_file(tmp_path, monkeypatch):
+    (tmp_path / "tanka.py").write_text(
+        "from stack_lm.data import Corpus, Sentence, register_source\n\n\n"
+        "@register_source('tanka')\n"
+        "def open_tanka(request):\n"
+        "    return Corpus(request.source, lambda: [Sentence(['autumn'])])\n"
+    )
+    monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(tmp_path)])
+    sources.load_sources()
+    assert list(open_corpus("tanka")) == [Sentence(["autumn"])]
 
 
 def test_standard_input_can_be_iterated_twice(monkeypatch):
@@ -159,11 +214,25 @@ def latin1(directory):
     return str(path)
 
 
+def damaged(directory):
+    path = directory / "damaged.txt.xz"
+    path.write_bytes(lzma.compress(b"one\n" * 1000)[:-20])
+    return str(path)
+
+
+def not_packed(directory):
+    path = directory / "plain.txt.gz"
+    path.write_text("one\n")
+    return str(path)
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (lambda d: str(d / "missing.txt"), "missing.txt does not exist"),
-        (lambda d: str(d), "has no .txt files"),
+        (lambda d: str(d / "missing.txt"), "missing.txt does not exist; a corpus must be one of: .*wikitext"),
+        (lambda d: str(d), "has no .txt, .txt.gz, .txt.xz files"),
+        (damaged, "cannot read .*damaged.txt.xz: "),
+        (not_packed, "cannot read .*plain.txt.gz: Not a gzipped file"),
         (empty, "empty.txt is empty"),
         (latin1, "latin1.txt, line 2: not UTF-8"),
         (lambda d: "", "the name of the corpus is empty"),

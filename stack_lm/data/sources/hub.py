@@ -1,0 +1,54 @@
+"""Datasets of the Hugging Face hub, streamed. A dataset gets a short name by one more line at the end."""
+
+from __future__ import annotations
+
+from ...errors import InputError
+from ..corpora import Corpus, DocumentStream, Request, register_source
+from ..text import Segmenter
+
+
+@register_source("hf:DATASET[:CONFIG]")
+def open_named(request: Request) -> Corpus:
+    """Any dataset of the hub, or a local directory of one."""
+    name, _, config = request.argument.partition(":")
+    return _open(request, name, config or None, "lines")
+
+
+def _register_dataset(usage: str, name: str, config: str, segmentation: str) -> None:
+    """Register a short name of a dataset.
+
+    Args:
+        usage: see `register_source`; the argument is another configuration.
+        name: of the dataset on the hub.
+        config: the configuration taken if none is named.
+        segmentation: how its text comes.
+    """
+
+    @register_source(usage)
+    def open_dataset(request: Request) -> Corpus:
+        return _open(request, name, request.argument or config, segmentation)
+
+
+def _open(request: Request, name: str, config: str | None, segmentation: str) -> Corpus:
+    split, column = request.split, request.column
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise InputError(f"{request.source} needs the datasets library: pip install 'stack-lm[data]'") from error
+    try:
+        dataset = load_dataset(name, config, split=split, streaming=True)
+        first = next(iter(dataset.take(1)), None)
+    except Exception as error:  # the library raises its own kinds, those of the network and ValueErrors
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"cannot open the dataset {name!r} ({split}): {reason[:200]}") from error
+    if first is None:
+        raise InputError(f"the dataset {name!r} ({split}) is empty")
+    if not isinstance(first.get(column), str):
+        raise InputError(f"the dataset {name!r} has no text column {column!r}; its columns are {', '.join(first)}")
+    documents = (document[column] for document in dataset.take(2_000))
+    stream = DocumentStream(dataset, column, Segmenter(request.segmentation or segmentation, documents))
+    return Corpus(request.source, lambda: (sentence for sentence, _ in stream.read()), stream)
+
+
+_register_dataset("wikipedia[:CONFIG]", "wikimedia/wikipedia", "20231101.en", "raw")
+_register_dataset("wikitext[:CONFIG]", "Salesforce/wikitext", "wikitext-103-raw-v1", "paragraphs")

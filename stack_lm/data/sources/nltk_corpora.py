@@ -1,0 +1,49 @@
+"""Installed NLTK corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import InputError
+from ..corpora import Corpus, Request, Sentence, register_source
+from ..text import Segmenter
+
+
+@register_source("nltk:NAME")
+def open_nltk(request: Request) -> Corpus:
+    """An NLTK corpus, such as nltk:brown or nltk:treebank, with its tags where it has any."""
+    import nltk.corpus
+    from nltk.corpus.reader import PlaintextCorpusReader
+
+    name = request.argument
+    reader = getattr(nltk.corpus, name, None) if name and not name.startswith("_") else None
+    if reader is None or (not hasattr(reader, "_LazyCorpusLoader__reader_cls") and not hasattr(reader, "fileids")):
+        raise InputError(f"NLTK has no corpus {name!r}; nltk:brown and nltk:treebank are two it has")
+    try:
+        reader.ensure_loaded()
+    except LookupError as error:
+        raise InputError(
+            f"the NLTK corpus {name!r} is not installed: run `python -m nltk.downloader {name}`, "
+            "or set NLTK_DATA to where it is"
+        ) from error
+    if isinstance(reader, PlaintextCorpusReader):
+        # Its own sentences need a model that has to be downloaded; ours are learned from the text.
+        def plain() -> Iterator[Sentence]:
+            documents = (reader.raw(file) for file in reader.fileids())
+            segment = Segmenter("raw", documents)
+            for file in reader.fileids():
+                yield from map(Sentence, segment(reader.raw(file)))
+
+        return Corpus(request.source, plain)
+    if hasattr(reader, "tagged_sents"):
+
+        def tagged() -> Iterator[Sentence]:
+            for sentence in reader.tagged_sents():
+                pairs = [(word, tag) for word, tag in sentence if tag != "-NONE-"]  # not the traces of a treebank
+                if pairs:
+                    yield Sentence([word for word, _ in pairs], [tag for _, tag in pairs])
+
+        return Corpus(request.source, tagged)
+    if hasattr(reader, "sents"):
+        return Corpus(request.source, lambda: (Sentence(list(words)) for words in reader.sents() if words))
+    raise InputError(f"the NLTK corpus {name!r} has no sentences")
