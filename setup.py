@@ -1,16 +1,17 @@
 """Which folders make the package; everything else is in pyproject.toml.
 
-parsing/ and eval/ are top-level folders of the project, but they install inside the package: `eval` and `parsing` would
-otherwise become global import names.
+parsing/, eval/ and recipes/configs/ install inside the package: `eval` and `parsing` would otherwise become global
+import names, and the presets are data of the package.
 """
 
 from setuptools import find_packages, setup
 
-INSIDE = ("parsing", "eval")
+INSIDE = {"stack_lm.parsing": "parsing", "stack_lm.eval": "eval", "stack_lm.configs": "recipes/configs"}
 setup(
     packages=[
         *find_packages(include=["stack_lm", "stack_lm.*"]),
-        *(f"stack_lm.{name}" for folder in INSIDE for name in find_packages(include=[folder, f"{folder}.*"])),
+        *INSIDE,
+        *(f"{package}.{name}" for package, folder in INSIDE.items() for name in find_packages(folder)),
     ],
-    package_dir={f"stack_lm.{folder}": folder for folder in INSIDE},
+    package_dir=INSIDE,
 )

@@ -5,7 +5,7 @@ words before the verb. Any key can be overridden: `training.patience=3 model.hid
 (null), a share of the training file is held out to decide when to stop.
 
 Example:
-    python recipes/train_classifier.py recipes/configs/merrill2019/numpred_u1.yaml data.train=numpred.val \
+    python recipes/train_classifier.py merrill2019/numpred_u1 data.train=numpred.val \
         data.validation=null 'data.test=[numpred.test.1, numpred.test.2]'
 """
 
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stack_lm.config_files import build, merge, parse_overrides, read_yaml
+from stack_lm.config_files import build, merge, parse_overrides, read_config
 from stack_lm.console import print_json, print_table, quiet_libraries, run_command
 from stack_lm.errors import InputError
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=__doc__[__doc__.index("Example:") :],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("config", metavar="CONFIG", help="a YAML file")
+    parser.add_argument("config", metavar="CONFIG", help="a YAML file or a preset (see `stack-lm presets`)")
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="keys to override")
     parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint in output_dir")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier run in output_dir")
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quiet_libraries()
         from stack_lm.training.number_prediction import ClassifierConfig, ClassifierTrainer
 
-        values = read_yaml(Path(options.config))
+        values = read_config(options.config)
         merge(values, parse_overrides([*options.overrides, *others]))
         trainer = ClassifierTrainer(build(ClassifierConfig, values), resume=options.resume, overwrite=options.overwrite)
         result = trainer.train()

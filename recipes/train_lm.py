@@ -5,7 +5,7 @@ configuration the model of Merrill et al. (2019), u = 1, is trained on the built
 GPUs, start it through `accelerate launch`.
 
 Example:
-    accelerate launch recipes/train_lm.py recipes/configs/merrill2019/wikipedia_u1.yaml output_dir=runs/wikipedia-u1
+    accelerate launch recipes/train_lm.py merrill2019/wikipedia_u1 output_dir=runs/wikipedia-u1
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from stack_lm.config_files import build, merge, parse_overrides, read_yaml
+from stack_lm.config_files import build, merge, parse_overrides, read_config
 from stack_lm.console import print_json, quiet_libraries, run_command
 from stack_lm.errors import InputError
 
@@ -27,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=__doc__[__doc__.index("Example:") :],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("config", metavar="CONFIG", nargs="?", help="a YAML file")
+    parser.add_argument(
+        "config", metavar="CONFIG", nargs="?", help="a YAML file, or a preset; `stack-lm presets` lists them"
+    )
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="keys to override")
     parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint in output_dir")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier run in output_dir")
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quiet_libraries()
         from stack_lm.training.language_model import RunConfig, Trainer
 
-        values = read_yaml(Path(options.config)) if options.config else {}
+        values = read_config(options.config) if options.config else {}
         merge(values, parse_overrides(overrides))
         trainer = Trainer(build(RunConfig, values), resume=options.resume, overwrite=options.overwrite)
         result = trainer.train()

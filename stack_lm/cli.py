@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from . import __version__
-from .commands import agreement, demo, inspect, minimal_pairs, parse, parse_f1, perplexity, strengths, warmup
+from .commands import agreement, demo, inspect, minimal_pairs, parse, parse_f1, perplexity, presets, strengths, warmup
 from .console import quiet_libraries, run_command
 
-COMMANDS = (demo, parse, parse_f1, agreement, minimal_pairs, perplexity, warmup, inspect, strengths)
+COMMANDS = (demo, parse, parse_f1, agreement, minimal_pairs, perplexity, warmup, inspect, strengths, presets)
 
 
 def make_parser() -> argparse.ArgumentParser:

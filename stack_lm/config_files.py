@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import types
 import typing
 from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +19,69 @@ from .errors import InputError
 Config = TypeVar("Config")
 
 
+@dataclass(frozen=True)
+class PresetNote:
+    """The key `preset` of a configuration: what it is a configuration of.
+
+    Attributes:
+        paper: authors and year.
+        table: the tables and figures with the model's results.
+        task: the tasks of those tables that it is for.
+        sizes: fields of the model's configuration that come from the data, as its parameters are counted.
+    """
+
+    paper: str
+    table: str
+    task: str
+    sizes: dict[str, Any]
+
+
+def preset_names() -> list[str]:
+    """The names of the presets, such as "merrill2019/brown_u1"."""
+    return sorted(f"{path.parent.name}/{path.stem}" for path in _presets().glob("*/*.yaml"))
+
+
+def preset_path(name: str) -> Path:
+    """The file of a preset.
+
+    Raises:
+        InputError: if there is no preset of that name; the message has similar names.
+    """
+    names = preset_names()
+    if name in names:
+        return _presets() / f"{name}.yaml"
+    similar = [known for known in names if name and name in known]
+    similar = (similar or difflib.get_close_matches(name, names, n=3))[:5]
+    hint = f"similar names: {', '.join(similar)}; " if similar else ""
+    raise InputError(f"no preset {name!r}; {hint}`stack-lm presets` lists all")
+
+
+def _presets() -> Path:
+    return Path(str(files("stack_lm.configs")))
+
+
+def read_config(source: str | Path) -> dict[str, Any]:
+    """Read a training configuration, without its `preset` key.
+
+    Args:
+        source: a YAML file, or the name of a preset where there is no such file.
+
+    Raises:
+        InputError: if there is neither, or for a file that `read_yaml` refuses.
+    """
+    path = Path(source)
+    if not path.exists():
+        try:
+            path = preset_path(str(source))
+        except InputError as error:
+            raise InputError(f"no such configuration file: {source}, and {error}") from error
+    values = read_yaml(path)
+    note = values.pop("preset", None)
+    if note is not None:
+        _convert(note, PresetNote, "preset")
+    return values
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file, and before it the files under its key `extends` (a path or a list, relative to the file).
 
@@ -23,6 +89,18 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
     Raises:
         InputError: if a file is missing, is not YAML, or is not a mapping.
+    """
+    merged: dict[str, Any] = {}
+    for _, content in read_layers(path):
+        merge(merged, content)
+    return merged
+
+
+def read_layers(path: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The files that make up a configuration, in the order in which `read_yaml` merges them, each with its own keys.
+
+    Raises:
+        InputError: see `read_yaml`.
     """
     if not path.is_file():
         raise InputError(f"no such configuration file: {path}")
@@ -35,11 +113,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path} must be a mapping of keys to values; it is a {type(content).__name__}")
     parents = content.pop("extends", [])
-    merged: dict[str, Any] = {}
-    for parent in [parents] if isinstance(parents, str) else parents:
-        merge(merged, read_yaml(path.parent / parent))
-    merge(merged, content)
-    return merged
+    if isinstance(parents, str):
+        parents = [parents]
+    return [*(layer for parent in parents for layer in read_layers(path.parent / parent)), (path, content)]
 
 
 def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
@@ -77,17 +153,22 @@ def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
 
     Args:
         cls: a dataclass whose fields are numbers, strings, booleans, mappings, other such dataclasses, or unions.
-        values: by field name; fields that are left out keep their defaults.
+        values: by field name; fields with defaults may be left out.
         where: the key above `values`, for messages.
 
     Raises:
-        InputError: for an unknown key or a value of the wrong type; the message names the key and what is allowed.
+        InputError: for an unknown or missing key or a value of the wrong type; the message names the key and what is
+            allowed.
     """
     hints = typing.get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    names = [field.name for field in fields]
     for key in values:
         if key not in names:
             raise InputError(f"unknown key {where + str(key)!r}; the keys here are {', '.join(names)}")
+    for field in fields:
+        if field.name not in values and field.default is field.default_factory is dataclasses.MISSING:
+            raise InputError(f"the key {where + field.name!r} is missing")
     return cls(**{key: _convert(value, hints[key], where + key) for key, value in values.items()})
 
 

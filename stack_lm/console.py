@@ -31,8 +31,9 @@ def add_command(
     *,
     summary: str,
     example: str,
+    nested: bool = False,
 ) -> argparse.ArgumentParser:
-    """A subcommand with its help text, its example and the option `--json`."""
+    """A subcommand with its help, its example and the option `--json`; `nested` below a command that has one too."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name,
         help=summary,
@@ -41,7 +42,12 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run, command=name)
-    parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS if nested else False,  # False would undo the outer command's --json
+        help="print exactly one JSON object on standard output",
+    )
     return parser
 
 
@@ -78,13 +84,15 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> None:
-    """Print a table for people: the first column to the left, numbers to the right with two decimals."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "", text_columns: int = 1
+) -> None:
+    """Print a table for people: the first columns, of text, to the left; numbers to the right with two decimals."""
     # Through a pipe there is no width to fit to.
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     table = Table()
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+        table.add_column(column, justify="left" if i < text_columns else "right", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     # Not the table's own title and caption: they would be folded to its width.

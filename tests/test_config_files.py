@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from stack_lm.config_files import build, merge, parse_overrides, read_yaml
+from stack_lm.config_files import build, merge, parse_overrides, preset_names, preset_path, read_config, read_yaml
 from stack_lm.errors import InputError
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "configs"
@@ -93,6 +93,44 @@ def test_bad_files(tmp_path, content, message):
         read_yaml(path)
 
 
+def test_a_file_comes_before_a_preset(tmp_path, monkeypatch):
+    assert read_config("merrill2019/brown_u1") == read_config(RECIPES / "merrill2019" / "brown_u1.yaml")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "merrill2019").mkdir()
+    (tmp_path / "merrill2019" / "brown_u1").write_text("seed: 7\n")
+    assert read_config("merrill2019/brown_u1") == {"seed": 7}
+
+
+def test_preset_names():
+    assert {f"{path.parent.name}/{path.stem}" for path in all_recipes()} == set(preset_names())
+    for name, similar in (
+        ("brown_u1", "similar names: merrill2019/brown_u1;"),
+        ("merril2019/brown_u1", "similar names: merrill2019/brown_u1, "),
+        ("merrill2019/brown_u1.yaml", "similar names: merrill2019/brown_u1"),
+        ("?", "no preset '\\?'; `stack-lm presets` lists all"),
+        ("", "no preset ''; `stack-lm presets`"),
+    ):
+        with pytest.raises(InputError, match=similar):
+            preset_path(name)
+    with pytest.raises(InputError, match="no such configuration file: brown_u1, and no preset 'brown_u1'; similar"):
+        read_config("brown_u1")
+
+
+@pytest.mark.parametrize(
+    ("note", "message"),
+    [
+        ("{papr: x}", "unknown key 'preset.papr'; the keys here are paper, table, task, sizes"),
+        ("{paper: x, table: y, task: z}", "the key 'preset.sizes' is missing"),
+        ("{paper: 1, table: y, task: z, sizes: {}}", "preset.paper must be a string; got 1"),
+        ("3", "preset must be a mapping of keys to values; got 3"),
+    ],
+)
+def test_the_description_of_a_preset_is_checked(tmp_path, note, message):
+    (tmp_path / "c.yaml").write_text(f"preset: {note}\nseed: 1\n")
+    with pytest.raises(InputError, match=message):
+        read_config(tmp_path / "c.yaml")
+
+
 def all_recipes():
     return [path for path in sorted(RECIPES.rglob("*.yaml")) if "parts" not in path.parts]
 
@@ -104,7 +142,7 @@ def test_every_recipe_is_valid(path):
     from stack_lm.training.number_prediction import ClassifierConfig
 
     kind = ClassifierConfig if path.stem.startswith("numpred") else RunConfig
-    config = build(kind, read_yaml(path))
+    config = build(kind, read_config(path))
     config.check()
     (architecture,) = config.model.get("architectures", ["StackRNNForCausalLM"])
     getattr(stack_lm, architecture).config_class(vocab_size=10_000, **config.model)
@@ -117,7 +155,7 @@ def test_the_variants_of_the_paper_share_everything_else():
     from stack_lm.training.language_model import RunConfig
 
     for data in ("wikipedia", "brown", "linzen"):
-        configs = [build(RunConfig, read_yaml(RECIPES / "merrill2019" / f"{data}_{v}.yaml")) for v in VARIANTS]
+        configs = [build(RunConfig, read_config(f"merrill2019/{data}_{v}")) for v in VARIANTS]
         for config, expected in zip(configs, VARIANTS.values(), strict=True):
             assert (config.data, config.tokenizer, config.training) == (
                 configs[0].data, configs[0].tokenizer, configs[0].training,

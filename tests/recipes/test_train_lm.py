@@ -68,6 +68,4 @@ def test_nan_is_one_line(capsys, tmp_path):
 def test_help(capsys):
     with pytest.raises(SystemExit):
         TRAIN.main(["--help"])
-    assert (
-        "accelerate launch recipes/train_lm.py recipes/configs/merrill2019/wikipedia_u1.yaml" in capsys.readouterr().out
-    )
+    assert "accelerate launch recipes/train_lm.py merrill2019/wikipedia_u1" in capsys.readouterr().out

@@ -12,13 +12,12 @@ import torch
 
 from stack_lm import ModelScorer
 from stack_lm.cli import main as stack_lm
-from stack_lm.config_files import build, read_yaml
+from stack_lm.config_files import build, read_config
 from stack_lm.errors import InputError
 from stack_lm.scoring.number_classifier import ClassifierScorer
 from stack_lm.training.number_prediction import ClassifierConfig, ClassifierTrainer
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-CONFIGS = RECIPES / "configs" / "merrill2019"
 SPEC = importlib.util.spec_from_file_location("train_classifier", RECIPES / "train_classifier.py")
 TRAIN = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(TRAIN)
@@ -42,7 +41,7 @@ def data(tmp_path_factory):
 
 def arguments(data, output, *more):
     files = [f"data.train={data / 'numpred.train'}", f"data.test=[{data / 'numpred.test.1'}]", f"output_dir={output}"]
-    return [str(CONFIGS / "numpred_u1.yaml"), *files, *SMALL, *more]
+    return ["merrill2019/numpred_u1", *files, *SMALL, *more]
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +98,7 @@ def test_a_run_stops_early_and_resumes(capsys, data, tmp_path):
 
 def test_an_interrupted_run_continues(data, tmp_path, monkeypatch):
     def config(output):
-        values = read_yaml(CONFIGS / "numpred_lstm.yaml")
+        values = read_config("merrill2019/numpred_lstm")
         values["data"] = {"train": str(data / "numpred.train")}
         values |= {"output_dir": str(tmp_path / output), "training": {"epochs": 3, "batch_size": 16}}
         return build(ClassifierConfig, values)
@@ -123,7 +122,7 @@ def test_an_interrupted_run_continues(data, tmp_path, monkeypatch):
 
 
 def test_the_four_variants_differ_in_their_memory_alone():
-    configs = [build(ClassifierConfig, read_yaml(CONFIGS / f"numpred_{v}.yaml")) for v in ("u1", "d1", "free", "lstm")]
+    configs = [build(ClassifierConfig, read_config(f"merrill2019/numpred_{v}")) for v in ("u1", "d1", "free", "lstm")]
     for config in configs:
         assert (config.training, config.data, config.tokenizer) == (
             configs[0].training, configs[0].data, configs[0].tokenizer,

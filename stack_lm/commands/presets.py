@@ -1,0 +1,155 @@
+"""`stack-lm presets`: the configurations of the papers' models."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..atomic import atomic_file
+from ..config_files import PresetNote, build, preset_names, preset_path, read_layers, read_yaml
+from ..console import Subparsers, add_command, print_json, print_table
+from ..errors import InputError
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A preset as `stack-lm presets` describes it.
+
+    Attributes:
+        name: such as "merrill2019/brown_u1".
+        note: its paper, table and task.
+        model_class: name of the model's class.
+        parameters: number of parameters, with the data's sizes in `note.sizes`.
+        config: the whole configuration, the `preset` key included.
+    """
+
+    name: str
+    note: PresetNote
+    model_class: str
+    parameters: int
+    config: dict[str, Any]
+
+    @classmethod
+    def read(cls, name: str) -> Preset:
+        """Read a preset and count its parameters.
+
+        Raises:
+            InputError: if there is no preset of that name.
+        """
+        config = read_yaml(preset_path(name))
+        note = build(PresetNote, config["preset"], "preset.")
+        (architecture,) = config["model"]["architectures"]
+        return cls(name, note, architecture, _count_parameters(architecture, config["model"] | note.sizes), config)
+
+    def record(self) -> dict[str, Any]:
+        """The description for JSON."""
+        return {
+            "name": self.name,
+            "paper": self.note.paper,
+            "table": self.note.table,
+            "task": self.note.task,
+            "class": self.model_class,
+            "parameters": self.parameters,
+            "sizes": self.note.sizes,
+        }
+
+    def text(self) -> str:
+        """The configuration as one YAML file, headed by a description and the comments of the files it is made of."""
+        sizes = ", ".join(f"{key} {value}" for key, value in self.note.sizes.items())
+        head = [
+            f"# {self.name}: {self.note.paper}, {self.note.table}; {self.note.task}.",
+            f"# {self.model_class} with {self.parameters:,} parameters for {sizes}.",
+        ]
+        for path, _ in read_layers(preset_path(self.name)):
+            lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+            comments = [line for line in lines if line.startswith("#")]
+            head += ["#", *comments] if comments else []
+        body = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True, width=100)
+        return "\n".join(head) + "\n" + body
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add `stack-lm presets`."""
+    presets = add_command(
+        subparsers,
+        "presets",
+        list_presets,
+        summary="list, show or copy the configurations of the papers' models",
+        example="stack-lm presets\n"
+        "  stack-lm presets show merrill2019/brown_u1\n"
+        "  stack-lm presets copy merrill2019/brown_u1 mine.yaml\n"
+        "  python recipes/train_lm.py merrill2019/brown_u1 training.epochs=2",
+    )
+    actions = presets.add_subparsers(title="actions", metavar="ACTION")
+    show = add_command(
+        actions,
+        "show",
+        show_preset,
+        summary="print a preset as one YAML file, with the comments of its parts",
+        example="stack-lm presets show suzgun2019/stack_rnn_softmax",
+        nested=True,
+    )
+    copy = add_command(
+        actions,
+        "copy",
+        copy_preset,
+        summary="write a preset to a YAML file of your own",
+        example="stack-lm presets copy hao2018/linear_stack mine.yaml",
+        nested=True,
+    )
+    for action in (show, copy):
+        action.add_argument("name", metavar="NAME", help="as in the list, such as merrill2019/brown_u1")
+    copy.add_argument("file", metavar="FILE", type=Path, help="the YAML file to write")
+    copy.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+
+
+def list_presets(options: argparse.Namespace) -> None:
+    """Print all presets."""
+    presets = [Preset.read(name) for name in preset_names()]
+    if options.json:
+        print_json({"presets": [preset.record() for preset in presets]})
+        return
+    for paper, group in groupby(presets, key=lambda preset: preset.note.paper):
+        rows = [(preset.name, preset.note.table, preset.model_class, preset.parameters) for preset in group]
+        print_table(paper, ["preset", "table", "class", "parameters"], rows, text_columns=3)
+    print("Parameters are counted with the vocabulary sizes that `stack-lm presets show NAME` prints.")
+
+
+def show_preset(options: argparse.Namespace) -> None:
+    """Print one preset."""
+    preset = Preset.read(options.name)
+    if options.json:
+        print_json(preset.record() | {"config": preset.config})
+    else:
+        print(preset.text(), end="")
+
+
+def copy_preset(options: argparse.Namespace) -> None:
+    """Write one preset to a file."""
+    preset = Preset.read(options.name)
+    if options.file.exists() and not options.overwrite:
+        raise InputError(f"{options.file} exists already; name another file, or give --overwrite")
+    with atomic_file(options.file) as path:
+        path.write_text(preset.text(), encoding="utf-8")
+    if options.json:
+        print_json(preset.record() | {"file": str(options.file)})
+    else:
+        print(f"{options.file}: {preset.name}, {preset.note.paper}, {preset.note.table}")
+
+
+def _count_parameters(architecture: str, fields: dict[str, Any]) -> int:
+    """Number of parameters of a model, which is built without memory for them."""
+    import torch
+
+    import stack_lm
+
+    model_class = getattr(stack_lm, architecture)
+    config = model_class.config_class(**fields)
+    with torch.device("meta"):
+        model = model_class(config)
+    return sum(parameter.numel() for parameter in model.parameters())
