@@ -36,6 +36,13 @@ __version__ = "0.1.0"
 AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
 AutoConfig.register(BufferedStackRNNConfig.model_type, BufferedStackRNNConfig, exist_ok=True)
 
+def register_models() -> None:
+    """Load all model classes, which registers them with transformers' Auto classes."""
+    from . import modeling_buffered, modeling_heads, modeling_stack_rnn  # noqa: F401
+
+
+StackRNNConfig.register_models = staticmethod(register_models)
+
 _HOMES = {
     "MemoryModule": "memory.module",
     "BufferedStackRNNForTransduction": "modeling_buffered",

@@ -6,8 +6,6 @@ step t enters the controller at step t + 1, so the cell, not the memory alone, i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -17,26 +15,10 @@ from .controllers import ControllerState, make_controller
 from .controls import Controls
 from .kernels import dispatch
 from .memory import make_memory, map_tensors
+from .memory.module import Actions, ControlledMemory, MemoryState, over_time
 
 if TYPE_CHECKING:
     from .configuration_stack_rnn import StackRNNConfig
-
-
-class Actions(dict[str, Tensor]):
-    """What the controller did to its memory at each step, by name and as attributes.
-
-    For a stack: `push_strength`, `pop_strength`, `read_strength` and `total_strength` [B, T], in elements, and for
-    each control that is an expected value its distribution, such as `push_distribution` [B, T, K + 1]. For memories in
-    superposition: `operation` [B, T, S, O], a distribution over the operations. At padded steps all are zero, but what
-    the memory measures of its state (`total_strength`, `depth`, `lost`), which stays. Empty where there is no memory.
-    """
-
-    def __getattr__(self, name: str) -> Tensor:
-        try:
-            return self[name]
-        except KeyError:
-            there = ", ".join(self) or "no actions, because the model has no memory"
-            raise AttributeError(f"no action {name!r}; there are {there}") from None
 
 
 class CellState(NamedTuple):
@@ -63,7 +45,7 @@ class Scan(NamedTuple):
     state: CellState
 
 
-class StackRNNCell(nn.Module):
+class StackRNNCell(ControlledMemory):
     """A recurrent cell with a memory: [B, T, E] to [B, T, H].
 
     One step is `o_t, h_t = controller(x_t, r_{t-1}, h_{t-1})`, actions from `o_t`, then the memory's step, which
@@ -84,26 +66,20 @@ class StackRNNCell(nn.Module):
         self.controller = make_controller(config, self.memory.reading_size)
         self.controls = Controls.from_config(config, self.memory)
 
-    @property
-    def like(self) -> Tensor:
-        """A tensor of the cell's device and type; a direct controller without a memory has a buffer alone."""
-        return next(chain(self.parameters(), self.buffers()))
-
     def initial_state(self, batch_size: int) -> CellState:
         """The state before the first step: an empty memory and what is read from it."""
-        memory = self.memory.initial_state(batch_size, device=self.like.device, dtype=self.like.dtype)
-        reading = self.memory.initial_reading(memory).to(self.like.dtype)
-        return CellState(self.controller.initial_state(batch_size), memory, reading)
+        return CellState(self.controller.initial_state(batch_size), *self.empty(batch_size))
 
     def step(
-        self, inputs: Tensor, state: CellState, active: Tensor | None = None
-    ) -> tuple[list[Tensor], dict[str, Tensor], CellState]:
+        self, inputs: Tensor, state: CellState, active: Tensor | None = None, *, output_actions: bool = True
+    ) -> tuple[list[Tensor], Actions, CellState]:
         """One step.
 
         Args:
             inputs: x_t, [B, E].
             state: after step t - 1.
             active: [B] bool; where False, the sequence does not take the step and its state stays.
+            output_actions: return the actions; otherwise none are.
 
         Returns:
             Each controller layer's output [B, H], the actions (see `Actions`, without the time), and the next state.
@@ -113,24 +89,19 @@ class StackRNNCell(nn.Module):
                 size overflows and was told to raise then.
         """
         _check_state(inputs, state)
-        outputs, actions, state = self._step(self.controller.project(inputs), state, active)
+        outputs, emitted, state = self._step(self.controller.project(inputs), state, active)
         self.memory.check_overflow(state.memory)
-        return outputs, actions, state
+        return outputs, self.report(emitted, state.memory, active) if output_actions else Actions(), state
 
     def _step(
         self, projected: Tensor, state: CellState, active: Tensor | None
-    ) -> tuple[list[Tensor], dict[str, Tensor], CellState]:
+    ) -> tuple[list[Tensor], tuple[Any, dict[str, Tensor]], CellState]:
         outputs, controller = self.controller.step(projected, state.reading, state.controller)
-        actions, distributions = self.controls(outputs[-1])
-        memory, reading = self.memory.update(state.memory, actions)
+        emitted, driven = self.drive(outputs[-1], MemoryState(state.memory, state.reading), active)
         if active is not None:
-            column = active.unsqueeze(-1)
-            controller = map_tensors(
-                lambda new, old: torch.where(column.unsqueeze(-1), new, old), controller, state.controller
-            )
-            memory = self.memory.hold(active, memory, state.memory)
-            reading = torch.where(column, reading, state.reading)
-        return outputs, self.controls.report(actions, distributions), CellState(controller, memory, reading)
+            of_layers = active.view(-1, 1, 1)
+            controller = map_tensors(lambda new, old: torch.where(of_layers, new, old), controller, state.controller)
+        return outputs, emitted, CellState(controller, *driven)
 
     def scan(
         self,
@@ -170,14 +141,8 @@ class StackRNNCell(nn.Module):
         if backend == "reference":
             return self._reference_scan(inputs, state, mask, output_actions, output_layers)
         outputs, last = dispatch.load(backend).scan(self, inputs, state, mask)
-        actions = self._actions_over(outputs, state, mask) if output_actions else Actions()
+        actions = self.report_over(outputs, state.memory, mask) if output_actions else Actions()
         return Scan(outputs, (outputs,) if output_layers else None, actions, last)
-
-    def _actions_over(self, outputs: Tensor, state: CellState, mask: Tensor | None) -> Actions:
-        """What the controller did at each step, from its outputs [B, T, H]."""
-        told = self.controls.report(*self.controls(outputs.flatten(0, 1)))
-        actions = blank({name: part.unflatten(0, outputs.shape[:2]) for name, part in told.items()}, mask)
-        return Actions(actions | self.memory.measure_over(state.memory, actions))
 
     def _reference_scan(
         self, inputs: Tensor, state: CellState, mask: Tensor | None, output_actions: bool, output_layers: bool
@@ -190,33 +155,18 @@ class StackRNNCell(nn.Module):
         # Unbound at once, because the gradient of each slice would be a tensor of zeros as long as the sequence.
         projected = self.controller.project(inputs).unbind(1)
         outputs: list[list[Tensor]] = []
-        actions: list[dict[str, Tensor]] = []
+        actions: list[Actions] = []
         for t in range(length):
-            layers, step_actions, state = self._step(projected[t], state, None if mask is None else mask[:, t])
+            active = None if mask is None else mask[:, t]
+            layers, emitted, state = self._step(projected[t], state, active)
             outputs.append(layers if output_layers else layers[-1:])
             if output_actions:
-                actions.append(step_actions | self.memory.measure(state.memory))
+                actions.append(self.report(emitted, state.memory, active))
         self.memory.check_overflow(state.memory)
         stacked = tuple(torch.stack(layer, dim=1) for layer in zip(*outputs, strict=True))
-        collected = Actions()
-        if output_actions:
-            collected = Actions({name: torch.stack([a[name] for a in actions], dim=1) for name in actions[0]})
         if mask is not None:
             stacked = tuple(layer.masked_fill(~mask.unsqueeze(-1), 0) for layer in stacked)
-            measured = self.memory.measure(state.memory)
-            collected.update(blank({name: part for name, part in collected.items() if name not in measured}, mask))
-        return Scan(stacked[-1], stacked if output_layers else None, collected, state)
-
-
-def blank(actions: Mapping[str, Tensor], mask: Tensor | None) -> dict[str, Tensor]:
-    """Actions with zeros where the mask, of their first dimensions, is False."""
-    if mask is None:
-        return dict(actions)
-    padding = ~mask
-    return {
-        name: part.masked_fill(padding.view(*mask.shape, *[1] * (part.dim() - mask.dim())), 0)
-        for name, part in actions.items()
-    }
+        return Scan(stacked[-1], stacked if output_layers else None, over_time(actions), state)
 
 
 def set_scan_backend(model: nn.Module, name: str) -> None:

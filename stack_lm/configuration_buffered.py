@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from .configuration_stack_rnn import StackRNNConfig
-from .field_checks import BUFFER_CHECKS, FIELD_CHECKS
+from .field_checks import BUFFER_CHECKS, Check
+from .memory.settings import check_bias_init
 
 
 class BufferedStackRNNConfig(StackRNNConfig):
@@ -22,6 +21,9 @@ class BufferedStackRNNConfig(StackRNNConfig):
         output_push_control: with what strength each step's output is pushed: likewise.
         max_input_pop: largest value of the expected-value support of input_pop_control.
         max_output_push: likewise of output_push_control.
+        input_pop_bias_init: initial bias of input_pop_control, as `pop_bias_init`. The released code of Hao et al.
+            (2018) has 1 for this one and the next.
+        output_push_bias_init: likewise of output_push_control.
         steps_per_token: steps the network takes for each symbol of its input, if a call gives no number.
             NOTE: the paper does not say; the authors' released code has 2 for XOR.
         extra_steps: steps beyond that.
@@ -36,23 +38,23 @@ class BufferedStackRNNConfig(StackRNNConfig):
     """
 
     model_type = "buffered_stack_rnn"
-    checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = FIELD_CHECKS | BUFFER_CHECKS
+    checks: ClassVar[dict[str, Check]] = StackRNNConfig.checks | BUFFER_CHECKS
 
     target_vocab_size: int | None = None
     input_pop_control: str | float = "sigmoid"
     output_push_control: str | float = "sigmoid"
     max_input_pop: int = 1
     max_output_push: int = 1
+    input_pop_bias_init: float | None = None
+    output_push_bias_init: float | None = None
     steps_per_token: int = 2
     extra_steps: int = 0
     output_delay: int = 0
 
-    def __post_init__(self, **kwargs: Any) -> None:
-        super().__post_init__(**kwargs)
-        import_module("stack_lm.modeling_buffered")  # as its base class does with its models
-
     def complete(self) -> None:
         super().complete()
+        for control in ("input_pop", "output_push"):
+            check_bias_init(self, control)
         if self.steps_per_token + self.extra_steps == 0:
             raise ValueError("steps_per_token and extra_steps must not both be 0, or the network takes no step")
         if self.tie_word_embeddings:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, ClassVar
 
 from transformers import GenerationConfig, PreTrainedConfig
 
-from .field_checks import FIELD_CHECKS, MEMORY_CHECKS, STATELESS_CONTROLLERS
+from .field_checks import FIELD_CHECKS, STATELESS_CONTROLLERS, Check
+from .memory import memory_class
+from .memory.settings import check_memory, complete_settings
 
 # Keyword arguments that are no field of ours but that transformers itself hands to a config.
 _TRANSFORMERS_KEYS = frozenset(
@@ -75,9 +76,9 @@ class StackRNNConfig(PreTrainedConfig):
         evaluation_noise: keep the Gumbel noise on in evaluation, as Suzgun et al. (2019) do.
         evaluation_argmax: in evaluation, take the most probable operation alone.
         push_value_activation: "tanh" or "sigmoid", applied to the pushed element.
-        pop_bias_init: initial bias b of the pop control: logit i of the expected value starts at i * b, which for
-            "sigmoid" is the bias b itself. None leaves the projection's default. Grefenstette et al. (2015,
-            supplement) and Hao et al. (2018) use -1.
+        push_bias_init, pop_bias_init, read_bias_init: initial bias b of a control: logit i of the expected value starts
+            at i * b, which for "sigmoid" is the bias b itself. None leaves the projection's default. Grefenstette et
+            al. (2015, supplement) and Hao et al. (2018) use -1 for the pop. A fixed strength has none.
         learn_initial_state: learn the controller's first state; otherwise it is zero.
         embedding_dropout: on token embeddings.
         hidden_dropout: between the controller's layers.
@@ -100,7 +101,10 @@ class StackRNNConfig(PreTrainedConfig):
     model_type = "stack_rnn"
     attribute_map = {"num_hidden_layers": "num_layers"}  # noqa: RUF012 - the base class's own idiom
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
-    checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = FIELD_CHECKS  # a subclass has more
+    checks: ClassVar[dict[str, Check]] = FIELD_CHECKS | {"memory": check_memory}  # a subclass has more
+    # Called with each configuration made: `stack_lm` puts here what registers the models with the Auto classes. These
+    # find a model by its configuration, so the first one made is early enough; loading the models takes over a second.
+    register_models: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
     vocab_size: int = 10_000
     input_encoding: str = "embedding"
@@ -132,7 +136,9 @@ class StackRNNConfig(PreTrainedConfig):
     evaluation_noise: bool = _UNDECIDED
     evaluation_argmax: bool = _UNDECIDED
     push_value_activation: str = _UNDECIDED
+    push_bias_init: float | None = None
     pop_bias_init: float | None = None
+    read_bias_init: float | None = None
     embedding_dropout: float = 0.0
     hidden_dropout: float = 0.0
     output_dropout: float = 0.0
@@ -144,8 +150,7 @@ class StackRNNConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
-        own = import_module("stack_lm.memory").memory_class(self.memory).settings
-        known = _TRANSFORMERS_KEYS.union(self.attribute_map, own)
+        known = _TRANSFORMERS_KEYS.union(self.attribute_map, memory_class(self.memory).settings)
         unknown = sorted(key for key in kwargs if key not in known and not key.startswith("_"))
         if unknown:
             raise ValueError(
@@ -153,10 +158,7 @@ class StackRNNConfig(PreTrainedConfig):
             )
         super().__post_init__(**kwargs)
         self.complete()
-        # The Auto classes find a model by the class of its config, so registering the models when the first config
-        # is made is early enough. It keeps `import stack_lm` from loading transformers' modelling code (1.2 s).
-        import_module("stack_lm.modeling_stack_rnn")
-        import_module("stack_lm.modeling_heads")
+        type(self).register_models()
 
     def complete(self) -> None:
         """Decide the fields that were left open, and refuse values that do not go together.
@@ -166,24 +168,13 @@ class StackRNNConfig(PreTrainedConfig):
         Raises:
             ValueError: with the pair that does not go together, and why.
         """
-        memory = import_module("stack_lm.memory")
-        settings = memory.memory_class(self.memory).settings
-        for name in [*MEMORY_CHECKS, *(name for name in settings if name not in MEMORY_CHECKS)]:
-            value = getattr(self, name, None)
-            if name in settings and value is None:
-                setattr(self, name, settings[name])
-            elif name not in settings and value is not None and self.memory != "none":
-                raise ValueError(
-                    f"{name}={value!r} does not go with memory={self.memory!r}, which has no such setting; it has "
-                    + ", ".join(settings)
-                )
+        memory = complete_settings(self)
         if self.input_encoding == "one_hot":
             self._decide("embedding_size", self.vocab_size, "input_encoding='one_hot', the vocabulary's size")
         elif self.embedding_size is None:
             self.embedding_size = 50
-        reading_size = memory.make_memory(self).reading_size  # refuses what does not go together in the memory itself
         if self.controller == "direct":
-            self._decide("hidden_size", self.embedding_size + reading_size, "controller='direct'")
+            self._decide("hidden_size", self.embedding_size + memory.reading_size, "controller='direct'")
             if self.num_layers > 1:
                 raise ValueError(
                     f"num_layers must be 1 with controller='direct', which has none; got {self.num_layers}"
@@ -200,15 +191,6 @@ class StackRNNConfig(PreTrainedConfig):
                     "reading_entry='hidden_state' needs a recurrent controller, to whose state the reading is added; "
                     f"got controller={self.controller!r}"
                 )
-        if self.operation_control == "softmax" and self.temperature not in (None, 1.0):
-            raise ValueError(
-                f"temperature={self.temperature} does not go with operation_control='softmax', which has none; "
-                "'softmax_temperature' and 'gumbel_softmax' have one"
-            )
-        if self.evaluation_noise and self.operation_control != "gumbel_softmax":
-            raise ValueError(
-                f"evaluation_noise=True needs operation_control='gumbel_softmax'; got {self.operation_control!r}"
-            )
         if self.tie_word_embeddings and self.input_encoding == "one_hot":
             raise ValueError("tie_word_embeddings needs input embeddings; got input_encoding='one_hot'")
         if self.tie_word_embeddings and self.embedding_size != self.head_input_size:

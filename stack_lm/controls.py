@@ -8,7 +8,7 @@ if wanted (Suzgun et al. 2019, section 3.4).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -30,8 +30,8 @@ class Control(Protocol):
     def emit(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
         """Logits [B, width] to the strength [B], in elements, and its distribution [B, K + 1] if it has one."""
 
-    def initial_bias(self, slope: float) -> list[float]:
-        """Biases of the logits that start the control at sigmoid(slope) of its range."""
+    def initial_bias(self) -> list[float]:
+        """Biases that its logits start with [width]; none if that is left to the linear layer."""
 
 
 class Fixed:
@@ -45,48 +45,70 @@ class Fixed:
     def emit(self, logits: Tensor) -> tuple[Tensor, None]:
         return logits.new_full(logits.shape[:1], self.value), None
 
-    def initial_bias(self, slope: float) -> list[float]:
+    def initial_bias(self) -> list[float]:
         return []
 
 
 class Sigmoid:
-    """A strength in (0, 1), as in Grefenstette et al. (2015) and Hao et al. (2018)."""
+    """A strength in (0, 1), as in Grefenstette et al. (2015) and Hao et al. (2018).
+
+    Args:
+        bias_init: initial bias of its logit; None leaves it to the linear layer.
+    """
 
     width = 1
+
+    def __init__(self, bias_init: float | None = None) -> None:
+        self.bias_init = bias_init
 
     def emit(self, logits: Tensor) -> tuple[Tensor, None]:
         return torch.sigmoid(logits.squeeze(-1)), None
 
-    def initial_bias(self, slope: float) -> list[float]:
-        return [slope]
+    def initial_bias(self) -> list[float]:
+        return [] if self.bias_init is None else [self.bias_init]
 
 
 class ExpectedValue:
-    """The mean sum_i i p_i of p = softmax(logits) over {0, ..., K} (Merrill et al. 2019, section 2.2)."""
+    """The mean sum_i i p_i of p = softmax(logits) over {0, ..., K} (Merrill et al. 2019, section 2.2).
 
-    def __init__(self, maximum: int) -> None:
+    Args:
+        maximum: K.
+        bias_init: initial bias of logit 1, of which logit i has i times as much; None leaves all to the linear layer.
+    """
+
+    def __init__(self, maximum: int, bias_init: float | None = None) -> None:
         self.width = maximum + 1
+        self.bias_init = bias_init
 
     def emit(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         distribution = torch.softmax(logits, dim=-1)
         support = torch.arange(self.width, device=logits.device, dtype=logits.dtype)
         return (distribution * support).sum(-1), distribution
 
-    def initial_bias(self, slope: float) -> list[float]:
+    def initial_bias(self) -> list[float]:
         # softmax((0, b)) = (1 - sigmoid(b), sigmoid(b)): with K = 1 this is the sigmoid control.
-        return [slope * i for i in range(self.width)]
+        return [] if self.bias_init is None else [self.bias_init * i for i in range(self.width)]
 
 
-def make_control(setting: str | float, maximum: int) -> Control:
+def make_control(setting: str | float, maximum: int, bias_init: float | None = None) -> Control:
     """The control that a configuration names: "sigmoid", "expected_value" or a fixed number."""
     if setting == "sigmoid":
-        return Sigmoid()
+        return Sigmoid(bias_init)
     if setting == "expected_value":
-        return ExpectedValue(maximum)
+        return ExpectedValue(maximum, bias_init)
     return Fixed(float(setting))
 
 
-class Choice(nn.Module):
+def control_from_config(config: Any, control: str) -> Control:
+    """The control of a name, from its three settings: "push" has `push_control`, `max_push` and `push_bias_init`."""
+    return make_control(
+        getattr(config, f"{control}_control"),
+        getattr(config, f"max_{control}"),
+        getattr(config, f"{control}_bias_init"),
+    )
+
+
+class OperationChoice(nn.Module):
     """A distribution over a memory's operations.
 
     softmax(z), softmax(z / T), or softmax((z + g) / T) with g ~ Gumbel(0, 1) (Jang et al. 2017).
@@ -124,16 +146,17 @@ class ActionProjection(nn.Linear):
 
     Args:
         hidden_size: size of the controller's output, H.
-        rows: number of logits.
-        initial_biases: biases that start at given values, by the first row they stand in.
+        widths: number of logits of each action.
+        initial_biases: for each action the biases that its logits start with; none leaves them to torch.
         bias: whether to have biases.
     """
 
     def __init__(
-        self, hidden_size: int, rows: int, initial_biases: Mapping[int, list[float]], *, bias: bool = True
+        self, hidden_size: int, widths: Sequence[int], initial_biases: Sequence[list[float]], *, bias: bool = True
     ) -> None:
-        self.initial_biases = dict(initial_biases)  # nn.Linear resets its parameters when it is made
-        super().__init__(hidden_size, rows, bias=bias)
+        # nn.Linear resets its parameters when it is made.
+        self.widths, self.initial_biases = tuple(widths), tuple(initial_biases)
+        super().__init__(hidden_size, sum(widths), bias=bias)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -142,8 +165,9 @@ class ActionProjection(nn.Linear):
         if self.bias is None:
             return
         bias = self.bias.detach().clone()
-        for row, values in self.initial_biases.items():
-            bias[row : row + len(values)] = bias.new_tensor(values)
+        for part, values in zip(bias.split(self.widths), self.initial_biases, strict=True):
+            if values:
+                part.copy_(part.new_tensor(values))
         copy_(self.bias, bias)  # transformers' own, which leaves weights that were just loaded alone
 
 
@@ -156,19 +180,17 @@ class Controls(nn.Module):
         strengths: a control for each field of kind "strength", by the field's name.
         choices: a control for each field of kind "choice", by the field's name.
         value_activation: "tanh" or "sigmoid", for fields of kind "value".
-        pop_bias_init: initial bias of controls that pop (see `StackRNNConfig.pop_bias_init`).
         bias: whether the linear layer has biases.
     """
 
     def __init__(
         self,
         hidden_size: int,
-        memory: Memory,
+        memory: Memory[Any, Any],
         strengths: Mapping[str, Control],
-        choices: Mapping[str, Choice] | None = None,
+        choices: Mapping[str, OperationChoice] | None = None,
         *,
         value_activation: str = "tanh",
-        pop_bias_init: float | None = None,
         bias: bool = True,
     ) -> None:
         super().__init__()
@@ -180,28 +202,21 @@ class Controls(nn.Module):
             self.strengths[field.name].width if field.kind == "strength" else field.groups * field.size
             for field in memory.actions
         ]
-        initial_biases = {
-            sum(self.widths[:i]): self.strengths[field.name].initial_bias(pop_bias_init)
-            for i, field in enumerate(memory.actions)
-            if field.kind == "strength" and field.name.startswith("pop") and pop_bias_init is not None
-        }
-        rows = sum(self.widths)
-        self.projection = ActionProjection(hidden_size, rows, initial_biases, bias=bias) if rows else None
+        biases = [
+            self.strengths[field.name].initial_bias() if field.kind == "strength" else [] for field in memory.actions
+        ]
+        self.projection = ActionProjection(hidden_size, self.widths, biases, bias=bias) if any(self.widths) else None
 
     @classmethod
-    def from_config(cls, config: StackRNNConfig, memory: Memory) -> Controls:
-        settings = {
-            "push": (config.push_control, config.max_push),
-            "pop": (config.pop_control, config.max_pop),
-            "read": (config.read_control, config.max_read),
-        }
+    def from_config(cls, config: StackRNNConfig, memory: Memory[Any, Any]) -> Controls:
+        """The controls of a memory that a configuration asks for."""
         strengths = {
-            field.name: make_control(*settings[field.name.split("_")[0]])
+            field.name: control_from_config(config, field.control)
             for field in memory.actions
             if field.kind == "strength"
         }
         choices = {
-            field.name: Choice(
+            field.name: OperationChoice(
                 config.operation_control,
                 config.temperature,
                 evaluation_noise=config.evaluation_noise,
@@ -216,7 +231,6 @@ class Controls(nn.Module):
             strengths,
             choices,
             value_activation=config.push_value_activation,
-            pop_bias_init=config.pop_bias_init,
             bias=config.bias,
         )
 
@@ -228,8 +242,7 @@ class Controls(nn.Module):
 
         Returns:
             The memory's actions (strengths [B] and choices [B, S, O], at least float32; values [B, D]), and the
-            distributions [B, K + 1] of strengths that are expected values, by name: "push_distribution" for
-            "push_strength".
+            distributions [B, K + 1] of strengths that are expected values, by `ActionField.distribution`.
         """
         actions, distributions = {}, {}
         logits_of_all = hidden[:, :0] if self.projection is None else self.projection(hidden)
@@ -244,7 +257,7 @@ class Controls(nn.Module):
                 continue
             actions[field.name], distribution = self.strengths[field.name].emit(logits)
             if distribution is not None:
-                distributions[field.name.replace("_strength", "_distribution")] = distribution
+                distributions[field.distribution] = distribution
         return self.memory.action_type(**actions), distributions
 
     def report(self, actions: Any, distributions: Mapping[str, Tensor]) -> dict[str, Tensor]:

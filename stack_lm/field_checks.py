@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
+
+Check = Callable[[str, Any], Any]
 
 CONTROLLERS = ("linear", "direct", "rnn", "rnn_sigmoid", "gru", "lstm")
 STATELESS_CONTROLLERS = ("linear", "direct")
@@ -30,18 +31,15 @@ def _integer(minimum: int) -> Callable[[str, Any], int]:
     return check
 
 
-def _choice(options: tuple[str, ...]) -> Callable[[str, Any], str]:
+def one_of(options: tuple[str, ...]) -> Callable[[str, Any], str]:
+    """Allow some strings."""
+
     def check(name: str, value: Any) -> str:
         if value not in options:
             _refuse(name, value, "one of " + ", ".join(map(repr, options)))
         return str(value)
 
     return check
-
-
-def _memory(name: str, value: Any) -> str:
-    # Looked up at each use, because a memory may be registered from outside the package.
-    return _choice(import_module("stack_lm.memory").memory_names())(name, value)
 
 
 def _strength_control(name: str, value: Any) -> str | float:
@@ -84,7 +82,7 @@ def _token_id(name: str, value: Any) -> Any:
     return value
 
 
-def _optional(check: Callable[[str, Any], Any], mention: str = "") -> Callable[[str, Any], Any]:
+def _optional(check: Check, mention: str = "") -> Check:
     def check_optional(name: str, value: Any) -> Any:
         if value is None:
             return None
@@ -96,41 +94,49 @@ def _optional(check: Callable[[str, Any], Any], mention: str = "") -> Callable[[
     return check_optional
 
 
+def control_checks(control: str) -> dict[str, Check]:
+    """What the three settings of a strength's control allow; "push" has `push_control`, `max_push`, `push_bias_init`.
+
+    None leaves each open: for the memory, or to the default initialisation.
+    """
+    return {
+        f"{control}_control": _optional(_strength_control),
+        f"max_{control}": _optional(_integer(1)),
+        f"{control}_bias_init": _optional(_number(), " or None"),
+    }
+
+
 # What a memory may have a use for: each declares which of these in `Memory.settings`, and its own defaults.
-MEMORY_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+MEMORY_CHECKS: dict[str, Check] = {
     "memory_size": _optional(_integer(1)),
     "memory_depth": _optional(_integer(1), " or None"),
-    "memory_overflow": _optional(_choice(OVERFLOWS)),
+    "memory_overflow": _optional(one_of(OVERFLOWS)),
     "num_stacks": _optional(_integer(1)),
     "read_depth": _optional(_integer(1)),
     "empty_value": _optional(_number()),
     "no_op": _optional(_boolean),
-    "push_control": _optional(_strength_control),
-    "pop_control": _optional(_strength_control),
-    "read_control": _optional(_strength_control),
-    "max_push": _optional(_integer(1)),
-    "max_pop": _optional(_integer(1)),
-    "max_read": _optional(_integer(1)),
-    "operation_control": _optional(_choice(CHOICE_CONTROLS)),
+    **control_checks("push"),
+    **control_checks("pop"),
+    **control_checks("read"),
+    "operation_control": _optional(one_of(CHOICE_CONTROLS)),
     "temperature": _optional(_number(above=0)),
     "evaluation_noise": _optional(_boolean),
     "evaluation_argmax": _optional(_boolean),
-    "push_value_activation": _optional(_choice(VALUE_ACTIVATIONS)),
-    "pop_bias_init": _optional(_number(), " or None"),
+    "push_value_activation": _optional(one_of(VALUE_ACTIVATIONS)),
 }
-FIELD_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+# All fields but `memory`, which `stack_lm.memory` checks.
+FIELD_CHECKS: dict[str, Check] = {
     "vocab_size": _integer(1),
-    "input_encoding": _choice(INPUT_ENCODINGS),
+    "input_encoding": one_of(INPUT_ENCODINGS),
     "embedding_size": _optional(_integer(1)),
     "hidden_size": _optional(_integer(1)),
     "output_size": _optional(_integer(1), " or None"),
     "num_layers": _integer(1),
-    "controller": _choice(CONTROLLERS),
+    "controller": one_of(CONTROLLERS),
     "learn_initial_state": _boolean,
     "bias": _boolean,
     "input_skip_connections": _boolean,
-    "reading_entry": _choice(READING_ENTRIES),
-    "memory": _memory,
+    "reading_entry": one_of(READING_ENTRIES),
     **MEMORY_CHECKS,
     "embedding_dropout": _probability,
     "hidden_dropout": _probability,
@@ -143,12 +149,14 @@ FIELD_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "eos_token_id": _token_id,
 }
 # What `BufferedStackRNNConfig` has besides.
-BUFFER_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+BUFFER_CHECKS: dict[str, Check] = {
     "target_vocab_size": _optional(_integer(1), " or None"),
     "input_pop_control": _strength_control,
     "output_push_control": _strength_control,
     "max_input_pop": _integer(1),
     "max_output_push": _integer(1),
+    "input_pop_bias_init": _optional(_number(), " or None"),
+    "output_push_bias_init": _optional(_number(), " or None"),
     "steps_per_token": _integer(0),
     "extra_steps": _integer(0),
     "output_delay": _integer(0),

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM
 from transformers.utils import ModelOutput, can_return_tuple
 
-from .cell import Actions
 from .configuration_buffered import BufferedStackRNNConfig
-from .controls import ActionProjection, make_control
+from .controls import ActionProjection, control_from_config
 from .memory import StackState
 from .memory.buffers import dequeue, input_buffer, read_off
+from .memory.module import Actions, blank, over_time
 from .modeling_stack_rnn import StackRNNModel, StackRNNPreTrainedModel
 
 
@@ -28,8 +28,9 @@ class BufferedStackRNNOutput(ModelOutput):
         logits: the output sequence [B, M, V], read off the output buffer.
         output_strength: how much was pushed to the output buffer in all, [B], in elements: the output's length, and
             `config.output_delay`.
-        actions: see `stack_lm.cell.Actions`, over the steps [B, K]; besides those of the memory `input_pop_strength`,
-            `output_push_strength` and `input_strength`, what is left in the input buffer, all in elements.
+        actions: see `stack_lm.memory.module.Actions`, over the steps [B, K]; besides those of the memory
+            `input_pop_strength`, `output_push_strength` and `input_strength`, what is left in the input buffer, all in
+            elements.
     """
 
     loss: Tensor | None = None
@@ -62,11 +63,14 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         config.complete()
         self.model = StackRNNModel(config)
         self.buffer_strengths = (
-            make_control(config.input_pop_control, config.max_input_pop),
-            make_control(config.output_push_control, config.max_output_push),
+            control_from_config(config, "input_pop"),
+            control_from_config(config, "output_push"),
         )
-        rows = sum(control.width for control in self.buffer_strengths)
-        self.buffer_projection = ActionProjection(config.hidden_size, rows, {}, bias=config.bias) if rows else None
+        widths = [control.width for control in self.buffer_strengths]
+        biases = [control.initial_bias() for control in self.buffer_strengths]
+        self.buffer_projection = (
+            ActionProjection(config.hidden_size, widths, biases, bias=config.bias) if any(widths) else None
+        )
         self.dropout = nn.Dropout(config.output_dropout)
         self.lm_head = nn.Linear(
             config.head_input_size, config.target_vocab_size or config.vocab_size, bias=config.bias
@@ -164,35 +168,28 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         mask = self.model._step_mask(attention_mask, batch_size, length)
         steps, active = self._steps(num_steps, mask, batch_size, length, inputs_embeds.device)
 
-        state = self.model.cell.initial_state(batch_size)
+        cell = self.model.cell
+        state = cell.initial_state(batch_size)
         buffer = input_buffer(self.model.embedding_dropout(inputs_embeds), mask)
         pop = buffer.strengths.new_zeros(batch_size)
         outputs, pushes, actions = [], [], []
         for t in range(steps):
             buffer, inputs = dequeue(buffer, pop)
-            layers, taken, state = self.model.cell.step(inputs, state, None if active is None else active[:, t])
+            taking = None if active is None else active[:, t]
+            layers, taken, state = cell.step(inputs, state, taking, output_actions=output_actions)
             pop, push = self._strengths(layers[-1])
             outputs.append(layers[-1])
             pushes.append(push)
             if output_actions:
-                left = {"input_strength": buffer.strengths.sum(-1)}
-                taken |= {"input_pop_strength": pop, "output_push_strength": push}
-                actions.append(taken | self.model.cell.memory.measure(state.memory) | left)
+                own = blank({"input_pop_strength": pop, "output_push_strength": push}, taking)
+                actions.append(taken | own | {"input_strength": buffer.strengths.sum(-1)})
         pushed = torch.stack(pushes, dim=1)
         if active is not None:
             pushed = pushed.masked_fill(~active, 0)
         # Nothing reads the output buffer while the network runs, so all of it is written at once.
         hidden = self.model.transform(torch.stack(outputs, dim=1))
         written = StackState(self.lm_head(self.dropout(hidden)), pushed)
-        if not output_actions:
-            return written, None
-        collected = Actions({name: torch.stack([step[name] for step in actions], dim=1) for name in actions[0]})
-        if active is not None:
-            for name in collected.keys() - self.model.cell.memory.measure(state.memory).keys() - {"input_strength"}:
-                values = collected[name]
-                shape = (*active.shape, *[1] * (values.dim() - 2))
-                collected[name] = values.masked_fill(~active.view(shape), 0)
-        return written, collected
+        return written, over_time(actions) if output_actions else None
 
     def _strengths(self, hidden: Tensor) -> list[Tensor]:
         """The controller's output [B, H] to the pop strength of the input buffer and the push strength of the output

@@ -4,7 +4,7 @@ import pytest
 import torch
 from conftest import tiny_config
 
-from stack_lm.controls import Choice, Controls, ExpectedValue, Fixed, Sigmoid, make_control
+from stack_lm.controls import Controls, ExpectedValue, Fixed, OperationChoice, Sigmoid, make_control
 from stack_lm.memory import NeuralStack, make_memory
 
 
@@ -90,14 +90,14 @@ def test_strengths_are_float32_for_bfloat16_hidden_states():
 def test_softmax_and_its_temperature():
     """Suzgun et al. (2019), section 3.4."""
     logits = torch.randn(3, 2, 4, dtype=torch.float64)
-    torch.testing.assert_close(Choice("softmax")(logits), logits.softmax(-1))
+    torch.testing.assert_close(OperationChoice("softmax")(logits), logits.softmax(-1))
     expected = (logits / 0.5).exp() / (logits / 0.5).exp().sum(-1, keepdim=True)
-    torch.testing.assert_close(Choice("softmax_temperature", 0.5)(logits), expected)
+    torch.testing.assert_close(OperationChoice("softmax_temperature", 0.5)(logits), expected)
 
 
 def test_gumbel_softmax_draws_each_operation_as_often_as_the_softmax_says():
     """The argmax of Gumbel noise and logits is a sample of their softmax (Jang et al. 2017)."""
-    choice = Choice("gumbel_softmax", 0.7).train()
+    choice = OperationChoice("gumbel_softmax", 0.7).train()
     logits = torch.tensor([0.0, 1.0, -1.0, 0.5]).expand(20_000, 1, 4)
     weights = choice(logits)
     torch.testing.assert_close(weights.sum(-1), torch.ones(20_000, 1))
@@ -107,7 +107,10 @@ def test_gumbel_softmax_draws_each_operation_as_often_as_the_softmax_says():
 
 def test_gumbel_noise_is_off_in_evaluation_unless_asked_for():
     logits = torch.randn(2, 1, 3)
-    quiet, noisy = Choice("gumbel_softmax").eval(), Choice("gumbel_softmax", evaluation_noise=True).eval()
+    quiet, noisy = (
+        OperationChoice("gumbel_softmax").eval(),
+        OperationChoice("gumbel_softmax", evaluation_noise=True).eval(),
+    )
     assert torch.equal(quiet(logits), logits.softmax(-1))
     assert not torch.equal(noisy(logits), noisy(logits))
     assert not torch.equal(quiet.train()(logits), quiet(logits))
@@ -115,7 +118,7 @@ def test_gumbel_noise_is_off_in_evaluation_unless_asked_for():
 
 def test_argmax_in_evaluation():
     logits = torch.tensor([[[0.1, 3.0, 2.0]]])
-    choice = Choice("softmax", evaluation_argmax=True)
+    choice = OperationChoice("softmax", evaluation_argmax=True)
     assert torch.equal(choice(logits), logits.softmax(-1))  # not while training
     assert choice.eval()(logits).tolist() == [[[0.0, 1.0, 0.0]]]
 

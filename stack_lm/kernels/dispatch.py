@@ -34,7 +34,7 @@ BACKENDS = ("auto", "reference", *_MODULES)
 _FASTEST = {"cpu": "numba"}
 
 
-class Choice(NamedTuple):
+class BackendChoice(NamedTuple):
     """A backend's name, and why it is the one that runs."""
 
     name: str
@@ -77,7 +77,7 @@ def choose(
     has_mask: bool = False,
     all_layers: bool = False,
     single_step: bool = False,
-) -> Choice:
+) -> BackendChoice:
     """The backend for a cell: the one it is set to, or the environment names, or the fastest that can run.
 
     Args:
@@ -96,24 +96,24 @@ def choose(
         if named not in BACKENDS:
             raise InputError(f"{VARIABLE}={named!r} is no backend; there are {', '.join(BACKENDS)}")
     if named == "reference":
-        return Choice(named, by)
+        return BackendChoice(named, by)
     if named != "auto":
         reason = _obstacle(named, cell, device, dtype, all_layers)
         if reason is not None:
             raise ValueError(f"scan_backend={named!r}, {by}, cannot run this: {reason}")
-        return Choice(named, by)
+        return BackendChoice(named, by)
     if not (cell.memory.actions or has_mask or all_layers or cell.controller.fused is None):
-        return Choice("reference", f"without a memory it is torch's own {cell.controller.fused}")
+        return BackendChoice("reference", f"without a memory it is torch's own {cell.controller.fused}")
     if single_step:
-        return Choice("reference", "for a single step a compiled sequence is more to set up than to run")
+        return BackendChoice("reference", "for a single step a compiled sequence is more to set up than to run")
     if device.type not in _FASTEST:
         ask = '; set_scan_backend("triton") has one that is new' if device.type == "cuda" else ""
-        return Choice("reference", f"no compiled scan is the default on {device.type}{ask}")
+        return BackendChoice("reference", f"no compiled scan is the default on {device.type}{ask}")
     name = _FASTEST[device.type]
     reason = _obstacle(name, cell, device, dtype, all_layers)
     if reason is None:
-        return Choice(name, f"the fastest on {device.type}")
-    return Choice("reference", f"{name} cannot run this: {reason}")
+        return BackendChoice(name, f"the fastest on {device.type}")
+    return BackendChoice("reference", f"{name} cannot run this: {reason}")
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from ..controls import ActionProjection, Choice, Controls
+from ..controls import ActionProjection, Controls, OperationChoice
 
 if TYPE_CHECKING:
     from ..cell import StackRNNCell
@@ -20,7 +20,7 @@ def alteration(cell: StackRNNCell) -> str | None:
     Hooks, parametrisations (of which the old weight_norm is a hook), adapters and quantised layers.
     """
     controls = cell.controls
-    built = [(controls, Controls), *((choice, Choice) for choice in controls.choices.values())]
+    built = [(controls, Controls), *((choice, OperationChoice) for choice in controls.choices.values())]
     if controls.projection is not None:
         built.append((controls.projection, ActionProjection))
     for module, kind in built:

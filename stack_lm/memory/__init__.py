@@ -4,8 +4,9 @@ Importing this package registers the built-in ones; `register_memory` adds other
 """
 
 from .baby_ntm import BabyNTM, TapeState
-from .base import ActionField, Memory, make_memory, map_tensors, memory_class, memory_names, register_memory
+from .base import ActionField, Memory, map_tensors, memory_class, memory_names, register_memory
 from .none import NoMemory
+from .settings import control_settings, make_memory
 from .strength import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
 from .superposition import (
     ChoiceActions,
@@ -30,6 +31,7 @@ __all__ = [
     "SuperpositionStack",
     "SuperpositionState",
     "TapeState",
+    "control_settings",
     "make_memory",
     "map_tensors",
     "memory_class",

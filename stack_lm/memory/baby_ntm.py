@@ -22,7 +22,7 @@ class TapeState(NamedTuple):
 
 
 @register_memory("baby_ntm")
-class BabyNTM(Memory):
+class BabyNTM(Memory[TapeState, ChoiceActions]):
     """A tape in superposition of five operations; then the new value is added to the first cell, which is read.
 
     Of [a, b, c, d, e] rotate_left makes [b, c, d, e, a], rotate_right [e, a, b, c, d], pop_right [0, a, b, c, d] and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,8 +12,10 @@ from torch import Tensor
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
 
-MemoryClass = TypeVar("MemoryClass", bound="type[Memory]")
-_REGISTRY: dict[str, type[Memory]] = {}
+State = TypeVar("State", bound="tuple[Any, ...]")
+Actions = TypeVar("Actions", bound="tuple[Any, ...]")
+MemoryClass = TypeVar("MemoryClass", bound="type[Memory[Any, Any]]")
+_REGISTRY: dict[str, type[Memory[Any, Any]]] = {}
 
 
 class ActionField(NamedTuple):
@@ -26,6 +28,9 @@ class ActionField(NamedTuple):
         size: 1 for a strength, the number of operations O for a choice, D for a value.
         groups: how many choices are made side by side, S: one for each stack.
         operations: the names of a choice's operations, in order.
+        control: of a strength, which settings say how it is emitted: "push" has `push_control`, `max_push` and
+            `push_bias_init` (see `stack_lm.memory.control_settings`).
+        distribution: of a strength, under which name its distribution is reported where it is an expected value.
     """
 
     name: str
@@ -33,6 +38,19 @@ class ActionField(NamedTuple):
     size: int
     groups: int = 1
     operations: tuple[str, ...] = ()
+    control: str = ""
+    distribution: str = ""
+
+    @classmethod
+    def strength(cls, control: str, end: str = "") -> ActionField:
+        """The strength of a control: "push" makes `push_strength`, and with an end of the memory `push_strength_top`.
+
+        Its distribution is `push_distribution`, or `push_distribution_top`.
+        """
+        end = end and f"_{end}"
+        return cls(
+            f"{control}_strength{end}", "strength", 1, control=control, distribution=f"{control}_distribution{end}"
+        )
 
     def shape(self, batch_size: int) -> tuple[int, ...]:
         """The action's shape: strengths [B], choices [B, S, O], values [B, D]."""
@@ -41,7 +59,7 @@ class ActionField(NamedTuple):
         return (batch_size,) if self.kind == "strength" else (batch_size, self.size)
 
 
-class Memory(ABC):
+class Memory(ABC, Generic[State, Actions]):
     """A differentiable memory. It has no parameters and no hidden state: `step` is a function.
 
     States and actions are NamedTuples of tensors whose first dimension is the batch, so that `map_tensors` serves
@@ -50,6 +68,7 @@ class Memory(ABC):
     Attributes:
         name: under which it is registered.
         settings: the fields of `StackRNNConfig` that it has a use for, each with its default; all others are refused.
+            For each control of its strengths those of `control_settings`, which may be new ones.
         actions: the fields that `step` takes, in the order of `action_type`.
         action_type: the NamedTuple of its actions.
         state_type: the NamedTuple of its state.
@@ -59,27 +78,31 @@ class Memory(ABC):
     name: ClassVar[str]
     settings: ClassVar[Mapping[str, Any]]
     actions: tuple[ActionField, ...]
-    action_type: type[Any]
-    state_type: type[Any]
+    action_type: type[Actions]
+    state_type: type[State]
     reading_size: int
 
     @classmethod
     @abstractmethod
-    def from_config(cls, config: StackRNNConfig) -> Memory:
-        """The memory that a model's configuration asks for."""
+    def from_config(cls, config: StackRNNConfig) -> Memory[State, Actions]:
+        """The memory that a model's configuration asks for.
+
+        Args:
+            config: has `settings` as attributes, all decided; of other fields it may lack any.
+        """
 
     @abstractmethod
     def initial_state(
         self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
-    ) -> Any:
+    ) -> State:
         """An empty memory for `batch_size` sequences."""
 
-    def initial_reading(self, state: Any) -> Tensor:
+    def initial_reading(self, state: State) -> Tensor:
         """What the controller is given at the first step, r_0: zeros [B, R], as in all papers but those that say."""
         first = next(_tensors(state))
         return first.new_zeros(first.shape[0], self.reading_size)
 
-    def step(self, state: Any, actions: Any) -> tuple[Any, Tensor]:
+    def step(self, state: State, actions: Actions) -> tuple[State, Tensor]:
         """Check one step's actions, then apply them. `update` does the same and trusts its arguments.
 
         The values are looked at, which on a GPU waits for it.
@@ -102,14 +125,14 @@ class Memory(ABC):
         return new, reading
 
     @abstractmethod
-    def update(self, state: Any, actions: Any) -> tuple[Any, Tensor]:
+    def update(self, state: State, actions: Actions) -> tuple[State, Tensor]:
         """Apply one step's actions, which are not checked: what runs over a sequence.
 
         Args and returns are those of `step`.
         """
 
     @abstractmethod
-    def hold(self, active: Tensor, new: Any, old: Any) -> Any:
+    def hold(self, active: Tensor, new: State, old: State) -> State:
         """The state after a step that only some sequences took.
 
         Args:
@@ -121,11 +144,11 @@ class Memory(ABC):
             A state that acts as `new` where `active` and as `old` elsewhere.
         """
 
-    def measure(self, state: Any) -> dict[str, Tensor]:
+    def measure(self, state: State) -> dict[str, Tensor]:
         """What can be told of a state, by name, each [B]: reported beside the actions of the step."""
         return {}
 
-    def measure_over(self, state: Any, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def measure_over(self, state: State, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`measure` after each step of a sequence, from the actions alone: [B, T] each.
 
         For memories that have a compiled scan, which keeps no states between the steps.
@@ -136,7 +159,7 @@ class Memory(ABC):
         """
         return {}
 
-    def compact(self, state: Any, steps: int) -> Any:
+    def compact(self, state: State, steps: int) -> State:
         """A state that acts as this one does, perhaps smaller; the same one where gradients go to it.
 
         Args:
@@ -144,7 +167,7 @@ class Memory(ABC):
         """
         return state
 
-    def check(self, state: Any, actions: Any) -> None:
+    def check(self, state: State, actions: Actions) -> None:
         """Find arguments of `step` that cannot be meant; see there."""
         for given, kind, what in ((state, self.state_type, "state"), (actions, self.action_type, "actions")):
             if not isinstance(given, kind):
@@ -163,7 +186,7 @@ class Memory(ABC):
                     total = 1 + float(off[off.abs().argmax()])
                     raise ValueError(f"{field.name} must sum to 1 over {', '.join(field.operations)}; got {total:g}")
 
-    def check_overflow(self, state: Any) -> None:  # noqa: B027 - most memories have no limit
+    def check_overflow(self, state: State) -> None:
         """Find out whether a memory of limited size has lost something, where it was told to raise then.
 
         Raises:
@@ -225,14 +248,9 @@ def memory_names() -> tuple[str, ...]:
     return tuple(_REGISTRY)
 
 
-def memory_class(name: str) -> type[Memory]:
+def memory_class(name: str) -> type[Memory[Any, Any]]:
     """The class registered under a name."""
     return _REGISTRY[name]
-
-
-def make_memory(config: StackRNNConfig) -> Memory:
-    """The memory named by `config.memory`."""
-    return memory_class(config.memory).from_config(config)
 
 
 def map_tensors(function: Callable[..., Tensor], *trees: Any) -> Any:

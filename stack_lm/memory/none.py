@@ -25,7 +25,7 @@ class NoActions(NamedTuple):
 
 
 @register_memory("none")
-class NoMemory(Memory):
+class NoMemory(Memory[NoState, NoActions]):
     """Takes no actions and reads a vector of size 0.
 
     It has no use for any setting and refuses none, so that a baseline can differ from a model in its memory alone.

@@ -17,13 +17,14 @@ relu'(0) = 0. (`torch.minimum` would split the gradient in halves.)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import ActionField, Memory, register_memory
+from .base import ActionField, Actions, Memory, register_memory
+from .settings import control_settings
 
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
@@ -34,14 +35,10 @@ _COMPACT_EVERY = 32  # elements
 
 STRENGTH_SETTINGS = {
     "memory_size": 16,
-    "push_control": "expected_value",
-    "pop_control": 1.0,
-    "read_control": "expected_value",
-    "max_push": 3,
-    "max_pop": 3,
-    "max_read": 3,
+    **control_settings("push", "expected_value"),
+    **control_settings("pop", 1.0),
+    **control_settings("read", "expected_value"),
     "push_value_activation": "tanh",
-    "pop_bias_init": None,
 }
 
 
@@ -101,31 +98,29 @@ def _read(values: Tensor, strengths: Tensor, read_strength: Tensor, end: End) ->
     return torch.bmm(weights.to(values.dtype).unsqueeze(1), values).squeeze(1)
 
 
-class StrengthMemory(Memory):
-    """A memory that pops at one end, pushes at the top, then reads at the end where it pops.
+class StrengthMemory(Memory[StackState, Actions]):
+    """What memories of elements with strengths have in common: their state, and how it is held and measured.
 
     Args:
         size: size of one element, D.
     """
 
     settings = STRENGTH_SETTINGS
-    action_type: type[Any] = StackActions
     state_type = StackState
-    end: ClassVar[End]
+    ends: ClassVar[tuple[str, ...]]  # at which it pushes and pops, as the names of its actions say
     pushes_at_bottom: ClassVar[bool] = False
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.reading_size = size
-        self.actions: tuple[ActionField, ...] = (
-            ActionField("push_value", "value", size),
-            ActionField("push_strength", "strength", 1),
-            ActionField("pop_strength", "strength", 1),
-            ActionField("read_strength", "strength", 1),
+        self.reading_size = size * len(self.ends)
+        values = (f"push_value_{end}" if end else "push_value" for end in self.ends)
+        self.actions = (
+            *(ActionField(name, "value", size) for name in values),
+            *(ActionField.strength(control, end) for control in ("push", "pop", "read") for end in self.ends),
         )
 
     @classmethod
-    def from_config(cls, config: StackRNNConfig) -> StrengthMemory:
+    def from_config(cls, config: StackRNNConfig) -> StrengthMemory[Actions]:
         return cls(config.memory_size)
 
     def initial_state(
@@ -139,21 +134,6 @@ class StrengthMemory(Memory):
             strengths=torch.zeros(batch_size, 0, device=device, dtype=torch.promote_types(dtype, torch.float32)),
         )
 
-    def update(self, state: StackState, actions: Any) -> tuple[StackState, Tensor]:
-        """Pop, push, then read.
-
-        Args:
-            state: values [B, N, D] and strengths [B, N]; the element pushed last stands last.
-            actions: the strengths [B] in elements and the pushed value [B, D].
-
-        Returns:
-            The next state, with N + 1 elements, and the reading [B, D]: zeros where the memory is empty.
-        """
-        strengths = pop_strengths(state.strengths, actions.pop_strength, self.end)
-        strengths = torch.cat((strengths, actions.push_strength.unsqueeze(-1)), dim=-1)
-        values = torch.cat((state.values, actions.push_value.unsqueeze(1)), dim=1)
-        return StackState(values, strengths), _read(values, strengths, actions.read_strength, self.end)
-
     def hold(self, active: Tensor, new: StackState, old: StackState) -> StackState:
         # Where a sequence did not take the step, its new elements have strength 0: such elements are dead.
         kept = F.pad(old.strengths, (int(self.pushes_at_bottom), 1))
@@ -166,9 +146,10 @@ class StrengthMemory(Memory):
     def measure_over(self, state: StackState, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`total_strength` [B, T]: a pop takes what it can, a push adds to it."""
         total = state.strengths.sum(-1)
-        names = ("push_strength_top", "push_strength_bottom") if self.pushes_at_bottom else ("push_strength",)
-        pushed = torch.stack([actions[name] for name in names]).sum(0)
-        popped = torch.stack([actions[name.replace("push", "pop")] for name in names]).sum(0)
+        pushed, popped = (
+            torch.stack([actions[ActionField.strength(control, end).name] for end in self.ends]).sum(0)
+            for control in ("push", "pop")
+        )
         totals = []
         for push, pop in zip(pushed.unbind(1), popped.unbind(1), strict=True):
             total = torch.relu(total - pop) + push
@@ -191,14 +172,37 @@ class StrengthMemory(Memory):
         values = state.values.gather(1, order.unsqueeze(-1).expand(-1, -1, self.size))
         return StackState(values, state.strengths.gather(1, order))
 
-    def check(self, state: StackState, actions: Any) -> None:
+    def check(self, state: StackState, actions: Actions) -> None:
         super().check(state, actions)
         if bool((state.strengths < 0).any()):
             raise ValueError(f"state.strengths must be at least 0; got {float(state.strengths.min()):g}")
 
 
+class _OneEnded(StrengthMemory[StackActions]):
+    """A memory that pops at one end, pushes at the top, then reads at the end where it pops."""
+
+    action_type = StackActions
+    ends = ("",)
+    end: ClassVar[End]
+
+    def update(self, state: StackState, actions: StackActions) -> tuple[StackState, Tensor]:
+        """Pop, push, then read.
+
+        Args:
+            state: values [B, N, D] and strengths [B, N]; the element pushed last stands last.
+            actions: the strengths [B] in elements and the pushed value [B, D].
+
+        Returns:
+            The next state, with N + 1 elements, and the reading [B, D]: zeros where the memory is empty.
+        """
+        strengths = pop_strengths(state.strengths, actions.pop_strength, self.end)
+        strengths = torch.cat((strengths, actions.push_strength.unsqueeze(-1)), dim=-1)
+        values = torch.cat((state.values, actions.push_value.unsqueeze(1)), dim=1)
+        return StackState(values, strengths), _read(values, strengths, actions.read_strength, self.end)
+
+
 @register_memory("stack")
-class NeuralStack(StrengthMemory):
+class NeuralStack(_OneEnded):
     """The neural stack: pop, then push, then read, all at the top.
 
     Implements Grefenstette et al. (2015), eqs. 1-3, with read strengths as in Merrill et al. (2019), section 2.1;
@@ -212,7 +216,7 @@ class NeuralStack(StrengthMemory):
 
 
 @register_memory("queue")
-class NeuralQueue(StrengthMemory):
+class NeuralQueue(_OneEnded):
     """The neural queue: pop at the bottom, push at the top, then read at the bottom.
 
     Implements Grefenstette et al. (2015), eqs. 1, 4 and 5, with read strengths.
@@ -225,7 +229,7 @@ class NeuralQueue(StrengthMemory):
 
 
 @register_memory("deque")
-class NeuralDeque(StrengthMemory):
+class NeuralDeque(StrengthMemory[DequeActions]):
     """The neural deque: pop at the top, pop at the bottom, push at both ends, then read at both.
 
     Implements Grefenstette et al. (2015), eqs. 6-11, with read strengths. Both readings go to the controller, so the
@@ -239,16 +243,8 @@ class NeuralDeque(StrengthMemory):
     """
 
     action_type = DequeActions
+    ends = ("top", "bottom")
     pushes_at_bottom = True
-
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self.reading_size = 2 * size
-        ends = ("top", "bottom")
-        self.actions = (
-            *(ActionField(f"push_value_{end}", "value", size) for end in ends),
-            *(ActionField(f"{name}_strength_{end}", "strength", 1) for name in ("push", "pop", "read") for end in ends),
-        )
 
     def update(self, state: StackState, actions: DequeActions) -> tuple[StackState, Tensor]:
         """Pop at both ends, push at both, then read at both.

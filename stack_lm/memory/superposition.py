@@ -61,7 +61,7 @@ class ChoiceActions(NamedTuple):
     operation: Tensor
 
 
-class _Stacks(Memory):
+class _Stacks(Memory[SuperpositionState, ChoiceActions]):
     """What the stacks in superposition have in common: their state, how it is read, and its limit."""
 
     action_type = ChoiceActions

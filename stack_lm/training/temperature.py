@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
-from ..controls import Choice
+from ..controls import OperationChoice
 
 
 def temperatures(model: nn.Module) -> list[Tensor]:
     """The temperatures of a model's controls, which are buffers: changing them in place changes the model."""
-    choices = (module for module in model.modules() if isinstance(module, Choice))
+    choices = (module for module in model.modules() if isinstance(module, OperationChoice))
     return [choice.temperature for choice in choices if choice.temperature is not None]
 
 
