@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from .cell import StackRNNCell, explain_backend
     from .memory.module import MemoryModule
     from .modeling_buffered import BufferedStackRNNForTransduction
-    from .modeling_heads import StackRNNForKHotPrediction, StackRNNForTokenClassification
-    from .modeling_stack_rnn import (
-        StackRNNCache,
-        StackRNNForCausalLM,
+    from .modeling_heads import (
+        StackRNNForKHotPrediction,
         StackRNNForSequenceClassification,
-        StackRNNModel,
+        StackRNNForTokenClassification,
     )
+    from .modeling_stack_rnn import StackRNNCache, StackRNNForCausalLM, StackRNNModel
     from .scoring.sentences import ModelScorer
     from .tokenization import train_word_tokenizer
     from .trace import SentenceModel, Trace
@@ -35,6 +34,7 @@ __version__ = "0.1.0"
 
 AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
 AutoConfig.register(BufferedStackRNNConfig.model_type, BufferedStackRNNConfig, exist_ok=True)
+
 
 def register_models() -> None:
     """Load all model classes, which registers them with transformers' Auto classes."""
@@ -50,7 +50,7 @@ _HOMES = {
     "StackRNNCache": "modeling_stack_rnn",
     "StackRNNForCausalLM": "modeling_stack_rnn",
     "StackRNNForKHotPrediction": "modeling_heads",
-    "StackRNNForSequenceClassification": "modeling_stack_rnn",
+    "StackRNNForSequenceClassification": "modeling_heads",
     "StackRNNForTokenClassification": "modeling_heads",
     "StackRNNModel": "modeling_stack_rnn",
     "ModelScorer": "scoring.sentences",

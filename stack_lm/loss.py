@@ -10,9 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .derivatives import first_derivative_only
+
+IGNORED = -100  # the label that does not count, as in torch and transformers
 
 # Each chunk reads the weights and adds to their gradient, [V, H] both: fewer rows than H, and that costs more than the
 # products; many more, and a chunk leaves the cache. `python benchmarks/loss.py` measures it.
@@ -119,7 +122,7 @@ def linear_cross_entropy(
     bias: Tensor | None,
     labels: Tensor,
     *,
-    ignore_index: int = -100,
+    ignore_index: int = IGNORED,
     reduction: str = "mean",
     chunk_rows: int | None = None,
 ) -> Tensor:
@@ -181,7 +184,7 @@ def causal_lm_loss(
     labels: Tensor | None,
     *,
     num_items_in_batch: Tensor | float | None = None,
-    ignore_index: int = -100,
+    ignore_index: int = IGNORED,
     shift_labels: Tensor | None = None,
     **_: Any,
 ) -> Tensor:
@@ -214,6 +217,21 @@ def causal_lm_loss(
     if isinstance(num_items_in_batch, Tensor):
         num_items_in_batch = num_items_in_batch.to(loss.device)
     return loss / num_items_in_batch
+
+
+def ignore_after_padding(labels: Tensor, attention_mask: Tensor, shift: int = 1, ignore_index: int = IGNORED) -> Tensor:
+    """Labels without those that a padded step predicts, as the first token's after padding on the left.
+
+    The output of a padded step is zeros, which says nothing of what comes next.
+
+    Args:
+        labels: [B, T].
+        attention_mask: [B, T] or longer, of which the last T columns count; zero at padding.
+        shift: 1 where the state at step t predicts label t + 1, 0 where it predicts label t.
+        ignore_index: in place of those labels.
+    """
+    padded = F.pad(attention_mask[:, -labels.shape[1] :] == 0, (shift, 0), value=False)[:, : labels.shape[1]]
+    return labels.masked_fill(padded.to(labels.device), ignore_index)
 
 
 def is_plain_linear(module: nn.Module) -> bool:

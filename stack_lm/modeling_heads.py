@@ -1,22 +1,37 @@
-"""Heads that answer at every step: one class a step, or the set of labels that hold there."""
+"""Heads over one forward: a class of the sequence, a class of each step, or the set of labels that hold there."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForTokenClassification
-from transformers.modeling_outputs import TokenClassifierOutput
-from transformers.utils import can_return_tuple
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+from transformers.modeling_outputs import SequenceClassifierOutputWithPast, TokenClassifierOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
-from .cell import Actions
 from .configuration_stack_rnn import StackRNNConfig
-from .modeling_stack_rnn import StackRNNCache, StackRNNModel, StackRNNPreTrainedModel
+from .loss import IGNORED
+from .memory.module import Actions
+from .modeling_stack_rnn import (
+    HeadArguments,
+    StackRNNCache,
+    StackRNNModel,
+    StackRNNModelOutput,
+    StackRNNPreTrainedModel,
+)
 
-IGNORED = -100
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+@dataclass
+class StackRNNSequenceClassifierOutput(SequenceClassifierOutputWithPast):
+    """transformers' `SequenceClassifierOutputWithPast` with the memory's `actions`."""
+
+    actions: Actions | None = None
 
 
 @dataclass
@@ -27,12 +42,14 @@ class StackRNNPerStepOutput(TokenClassifierOutput):
     actions: Actions | None = None
 
 
-class _PerStep(StackRNNPreTrainedModel, ABC):
-    """A linear layer on what the stack RNN gives out at each step.
+class _Head(StackRNNPreTrainedModel, ABC):
+    """A linear layer on what the stack RNN gives out.
 
     Args:
         config: sizes, controller, memory and controls; `num_labels`.
     """
+
+    output_type: ClassVar[type[ModelOutput]] = StackRNNPerStepOutput
 
     def __init__(self, config: StackRNNConfig) -> None:
         super().__init__(config)
@@ -42,50 +59,98 @@ class _PerStep(StackRNNPreTrainedModel, ABC):
         self.score = nn.Linear(config.head_input_size, self.num_labels, bias=config.bias)
         self.post_init()
 
-    @abstractmethod
-    def _loss(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
-        """The loss of logits [B, T, K]."""
-
     @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        past_key_values: StackRNNCache | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
-        output_actions: bool = False,
-        **kwargs: Any,
-    ) -> StackRNNPerStepOutput:
-        """Give logits [B, T, K]; see `StackRNNModel.forward` for the arguments that are not listed here.
+        **kwargs: Unpack[HeadArguments],
+    ) -> Any:
+        """Classify; see `StackRNNModel.forward` for the arguments that are not listed here.
 
         Args:
-            labels: what the class says of them. They are not shifted: those of step t belong to the answer after x_t.
-                Where they are -100, as they must be at padding, they are ignored. The loss is the mean over the rest,
-                or their sum divided by `num_items_in_batch` where a trainer gives that.
+            labels: what the class says of them.
+            **kwargs: see `HeadArguments`.
+
+        Returns:
+            The logits, and the loss where there are labels: see the class.
 
         Raises:
-            ValueError: if labels have another shape than the class says.
+            ValueError: if labels are not what the class says.
         """
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            use_cache=use_cache,
-            output_hidden_states=output_hidden_states,
-            output_actions=output_actions,
+        attention_mask = self._mask(input_ids, attention_mask)
+        earlier = getattr(kwargs.get("past_key_values"), "last_hidden", None)
+        outputs, of_loss = self.run_model(
+            kwargs, input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds
         )
-        logits = self.score(self.dropout(outputs.last_hidden_state))
-        return StackRNNPerStepOutput(
-            loss=None if labels is None else self._loss(logits, labels, **kwargs),
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            hidden_states=outputs.hidden_states,
-            actions=outputs.actions,
-        )
+        hidden = self._select(outputs, attention_mask, earlier, labels)
+        logits = self.score(self.dropout(hidden))
+        loss = None if labels is None else self._loss(logits, labels, **of_loss)
+        return outputs.answered(self.output_type, loss, logits)
+
+    def _mask(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:
+        """Where there is no padding, if anything says so."""
+        return attention_mask
+
+    def _select(
+        self, outputs: StackRNNModelOutput, mask: Tensor | None, earlier: Tensor | None, labels: Tensor | None
+    ) -> Any:
+        """What the linear layer is given: the outputs of all steps [B, T, H]."""
+        return outputs.last_hidden_state
+
+    @abstractmethod
+    def _loss(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
+        """The loss of the logits."""
+
+
+class StackRNNForSequenceClassification(_Head):
+    """A stack RNN that classifies a sequence by the controller's output at its last token: logits [B, K].
+
+    Labels are class ids [B], or real targets for regression. Without an attention mask, tokens equal to
+    `config.pad_token_id` are padding. A sequence may come in chunks, also where one of them is all padding; as long as
+    it has had no token at all its logits are NaN, and labels are refused (on a CPU: on a GPU looking would wait).
+
+    NOTE: the released classifiers of Merrill et al. (2019) read the last step of the padded batch; this one reads the
+    last token that is not padding.
+
+    Args:
+        config: sizes, controller, memory and controls; `num_labels`.
+    """
+
+    output_type = StackRNNSequenceClassifierOutput
+
+    def _mask(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:
+        if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:
+            return (input_ids != self.config.pad_token_id).long()
+        return attention_mask
+
+    def _select(
+        self, outputs: StackRNNModelOutput, mask: Tensor | None, earlier: Tensor | None, labels: Tensor | None
+    ) -> Any:
+        """The outputs at each sequence's last token [B, H], which for a chunk of padding came before it."""
+        hidden: Any = outputs.last_hidden_state
+        if mask is None:
+            last = hidden[:, -1]
+        else:
+            steps = torch.arange(hidden.shape[1], device=hidden.device)
+            real = mask[:, -hidden.shape[1] :].bool()
+            last = hidden[torch.arange(hidden.shape[0], device=hidden.device), (real * steps).argmax(-1)]
+            has_token = real.any(-1, keepdim=True)
+            if earlier is None:
+                if labels is not None and has_token.device.type == "cpu" and not bool(has_token.all()):
+                    row = int(has_token.long().argmin())
+                    raise ValueError(f"sequence {row} of the batch has a label but no token: all of it is padding")
+                earlier = torch.full_like(last, float("nan"))
+            last = torch.where(has_token, last, earlier)
+        if outputs.past_key_values is not None:
+            outputs.past_key_values.last_hidden = last
+        return last
+
+    def _loss(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
+        loss: Tensor = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
+        return loss
 
 
 def _check_labels(labels: Tensor, shape: tuple[int, ...]) -> None:
@@ -93,8 +158,12 @@ def _check_labels(labels: Tensor, shape: tuple[int, ...]) -> None:
         raise ValueError(f"labels must be {list(shape)}; got {list(labels.shape)}")
 
 
-class StackRNNForTokenClassification(_PerStep):
+class StackRNNForTokenClassification(_Head):
     """A stack RNN that gives every step a class: labels [B, T] are class ids, the loss is the cross-entropy in nats.
+
+    Labels are not shifted: those of step t belong to the answer after x_t. Where they are -100, as they must be at
+    padding, they are ignored. The loss is the mean over the rest, or their sum divided by `num_items_in_batch` where a
+    trainer gives that.
 
     Args:
         config: sizes, controller, memory and controls; `num_labels`.
@@ -106,12 +175,13 @@ class StackRNNForTokenClassification(_PerStep):
         return loss
 
 
-class StackRNNForKHotPrediction(_PerStep):
+class StackRNNForKHotPrediction(_Head):
     """A stack RNN that predicts at every step which of K labels hold, any number of them (Suzgun et al. 2019).
 
     Labels [B, T, K] are 0 or 1. The loss is the mean-squared error of `sigmoid(W_y h_t + b_y)` over steps and labels
     (section 4.1); a label is predicted where that is at least `config.prediction_threshold`. For the symbols that may
-    come next in a formal language, K is the vocabulary's size.
+    come next in a formal language, K is the vocabulary's size. As for `StackRNNForTokenClassification`, labels are
+    not shifted and -100 is ignored.
 
     Args:
         config: sizes, controller, memory and controls; `num_labels`, K; `prediction_threshold`.
@@ -133,4 +203,5 @@ class StackRNNForKHotPrediction(_PerStep):
         return torch.sigmoid(logits.float()) >= self.config.prediction_threshold
 
 
+AutoModelForSequenceClassification.register(StackRNNConfig, StackRNNForSequenceClassification, exist_ok=True)
 AutoModelForTokenClassification.register(StackRNNConfig, StackRNNForTokenClassification, exist_ok=True)

@@ -1,32 +1,30 @@
-"""The transformers models: a stack RNN with a language-modelling or a classification head."""
+"""The transformers models: a stack RNN alone, and as a language model; and the state that they carry."""
 
 from __future__ import annotations
 
 import copy
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import (
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForSequenceClassification,
-    GenerationMixin,
-    PreTrainedModel,
-)
+from transformers import AutoModel, AutoModelForCausalLM, GenerationMixin, PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.loss.loss_utils import ForCausalLMLoss
-from transformers.modeling_outputs import CausalLMOutputWithPast, SequenceClassifierOutputWithPast
+from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 
-from .cell import Actions, CellState, Scan, StackRNNCell, set_scan_backend
+from .cell import CellState, Scan, StackRNNCell, set_scan_backend
 from .configuration_stack_rnn import StackRNNConfig
-from .loss import causal_lm_loss, is_plain_linear
+from .loss import IGNORED, causal_lm_loss, ignore_after_padding, is_plain_linear
 from .memory import map_tensors
+from .memory.module import Actions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class StackRNNCache(Cache):
@@ -37,6 +35,8 @@ class StackRNNCache(Cache):
 
     Attributes:
         state: the state after the last token, or None before the first.
+        last_hidden: what a sequence classifier was given at each sequence's last token [B, H], NaN before its first;
+            None after a call of another model.
     """
 
     is_compileable = False
@@ -48,6 +48,7 @@ class StackRNNCache(Cache):
         self.layer_class_to_replicate = None
         self.offloading = False
         self.state: CellState | None = None
+        self.last_hidden: Tensor | None = None
         self._seen_tokens = 0
 
     def __repr__(self) -> str:
@@ -55,12 +56,11 @@ class StackRNNCache(Cache):
 
     def update_state(self, state: CellState, new_tokens: int) -> None:
         """Take over the state after `new_tokens` more tokens (padding included)."""
-        self.state = state
+        self.state, self.last_hidden = state, None
         self._seen_tokens += new_tokens
 
     def _map(self, function: Any) -> None:
-        if self.state is not None:
-            self.state = map_tensors(function, self.state)
+        self.state, self.last_hidden = map_tensors(function, (self.state, self.last_hidden))
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Tokens seen so far, padding included."""
@@ -84,7 +84,7 @@ class StackRNNCache(Cache):
 
     def reset(self) -> None:
         """Back to before the first token."""
-        self.state, self._seen_tokens = None, 0
+        self.state, self.last_hidden, self._seen_tokens = None, None, 0
 
     def crop(self, tokens_to_remove: int) -> None:
         """Raises: a recurrent state cannot be taken back to an earlier token."""
@@ -100,6 +100,9 @@ class StackRNNCache(Cache):
         return self
 
 
+Output = TypeVar("Output", bound=ModelOutput)
+
+
 @dataclass
 class StackRNNModelOutput(ModelOutput):
     """Outputs of `StackRNNModel`.
@@ -109,7 +112,7 @@ class StackRNNModelOutput(ModelOutput):
             `tanh(W_o o_t + b_o)`, [B, T, output_size]; zeros at padding.
         past_key_values: the state after the last token.
         hidden_states: the embeddings [B, T, E], then each controller layer's outputs [B, T, H], if asked for.
-        actions: see `stack_lm.cell.Actions`, if asked for.
+        actions: see `stack_lm.memory.module.Actions`, if asked for.
     """
 
     last_hidden_state: Tensor | None = None
@@ -117,19 +120,42 @@ class StackRNNModelOutput(ModelOutput):
     hidden_states: tuple[Tensor, ...] | None = None
     actions: Actions | None = None
 
+    def answered(self, kind: type[Output], loss: Tensor | None, logits: Tensor | None) -> Output:
+        """The outputs of a model with a head, which has made logits and perhaps a loss of these."""
+        rest = {name: getattr(self, name) for name in ("past_key_values", "hidden_states", "actions")}
+        return kind(loss=loss, logits=logits, **rest)
+
 
 @dataclass
 class StackRNNCausalLMOutput(CausalLMOutputWithPast):
-    """transformers' `CausalLMOutputWithPast` with the memory's `actions` (see `stack_lm.cell.Actions`)."""
+    """transformers' `CausalLMOutputWithPast` with the memory's `actions` (see `stack_lm.memory.module.Actions`)."""
 
     actions: Actions | None = None
 
 
-@dataclass
-class StackRNNSequenceClassifierOutput(SequenceClassifierOutputWithPast):
-    """transformers' `SequenceClassifierOutputWithPast` with the memory's `actions` (see `stack_lm.cell.Actions`)."""
+class ModelArguments(TypedDict, total=False):
+    """The arguments that a model with a head passes on: see `StackRNNModel.forward`."""
 
-    actions: Actions | None = None
+    past_key_values: StackRNNCache | None
+    use_cache: bool | None
+    output_hidden_states: bool | None
+    output_actions: bool
+
+
+class HeadArguments(ModelArguments, total=False):
+    """The further arguments of a model with a head: `StackRNNModel.forward`'s, and those of transformers' losses.
+
+    Attributes:
+        num_items_in_batch: what the summed loss is divided by; by default it is a mean.
+        ignore_index: the label that does not count, -100.
+        shift_labels: of a language model, in place of labels: the state at step t predicts label t.
+        return_dict: False for a tuple.
+    """
+
+    num_items_in_batch: Tensor | int | None
+    ignore_index: int
+    shift_labels: Tensor | None
+    return_dict: bool | None
 
 
 class StackRNNPreTrainedModel(PreTrainedModel):
@@ -168,6 +194,14 @@ class StackRNNPreTrainedModel(PreTrainedModel):
         reset = getattr(module, "reset_parameters", None)
         if callable(reset):
             reset()
+
+    def run_model(
+        self, arguments: HeadArguments, **inputs: Tensor | None
+    ) -> tuple[StackRNNModelOutput, dict[str, Any]]:
+        """Run the model under a head: its outputs, and those of the arguments that are not for it."""
+        rest: dict[str, Any] = dict(arguments)
+        own = {name: rest.pop(name) for name in ModelArguments.__annotations__ if name in rest}
+        return self.model(**inputs, **own), rest
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Change the size of the vocabulary; see transformers.
@@ -373,58 +407,51 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        past_key_values: StackRNNCache | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
-        output_actions: bool = False,
         logits_to_keep: int | Tensor = 0,
         skip_logits: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[HeadArguments],
     ) -> StackRNNCausalLMOutput:
         """Predict the next tokens; see `StackRNNModel.forward` for the arguments that are not listed here.
 
         Args:
-            labels: [B, T], shifted inside, so `labels=input_ids` trains a language model; -100 is ignored. The loss
-                is the mean over predicted tokens, in nats.
+            labels: [B, T], shifted inside, so `labels=input_ids` trains a language model; -100 is ignored, and so is a
+                label that a padded step would predict, as the first token's after padding on the left. The loss is the
+                mean over predicted tokens, in nats.
             logits_to_keep: compute the logits [B, T', V] of the last T' steps only, or of the steps given; 0 is all.
             skip_logits: compute the loss without holding all logits, which is faster, and return None for them (see
                 `stack_lm.loss`). By default in training mode where labels are given and nothing else needs logits:
                 logits_to_keep, a `loss_function` of one's own, an lm_head that an adapter or a hook has changed.
-            **kwargs: what transformers' losses take: num_items_in_batch, ignore_index, shift_labels.
+            **kwargs: see `HeadArguments`.
 
         Raises:
             ValueError: if skip_logits is True where the logits are needed.
         """
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            use_cache=use_cache,
-            output_hidden_states=output_hidden_states,
-            output_actions=output_actions,
+        outputs, of_loss = self.run_model(
+            kwargs, input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds
         )
-        has_labels = labels is not None or kwargs.get("shift_labels") is not None
+        shifted = of_loss.get("shift_labels")
+        has_labels = labels is not None or shifted is not None
+        if attention_mask is not None:
+            ignored = of_loss.get("ignore_index", IGNORED)
+            if shifted is not None:
+                of_loss["shift_labels"] = ignore_after_padding(shifted, attention_mask, 0, ignored)
+            elif labels is not None:
+                labels = ignore_after_padding(labels, attention_mask, 1, ignored)
         needed = self._logits_needed(has_labels, logits_to_keep)
         if skip_logits and needed:
             raise ValueError(f"skip_logits=True cannot be: {needed}")
+        hidden: Any = outputs.last_hidden_state
         loss = logits = None
         if needed or not (self.training if skip_logits is None else skip_logits):
             steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-            logits = self.lm_head(self.dropout(outputs.last_hidden_state[:, steps]))
+            logits = self.lm_head(self.dropout(hidden[:, steps]))
             if has_labels:
-                loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+                loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **of_loss)
         else:
-            loss = causal_lm_loss(self.dropout(outputs.last_hidden_state), self.lm_head, labels, **kwargs)
-        return StackRNNCausalLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            hidden_states=outputs.hidden_states,
-            actions=outputs.actions,
-        )
+            loss = causal_lm_loss(self.dropout(hidden), self.lm_head, labels, **of_loss)
+        return outputs.answered(StackRNNCausalLMOutput, loss, logits)
 
     def _logits_needed(self, has_labels: bool, logits_to_keep: int | Tensor) -> str | None:
         """Why a call must compute its logits; None where the loss can do without them."""
@@ -466,74 +493,5 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
         return parent._expand_inputs_for_generation(expand_size, is_encoder_decoder, input_ids, **model_kwargs)
 
 
-class StackRNNForSequenceClassification(StackRNNPreTrainedModel):
-    """A stack RNN that classifies a sequence by the controller's output at its last token.
-
-    NOTE: the released classifiers of Merrill et al. (2019) read the last step of the padded batch; this one reads the
-    last token that is not padding.
-
-    Args:
-        config: sizes, controller, memory and controls; `num_labels`.
-    """
-
-    def __init__(self, config: StackRNNConfig) -> None:
-        super().__init__(config)
-        self.num_labels = config.num_labels or 2
-        self.model = StackRNNModel(config)
-        self.dropout = nn.Dropout(config.output_dropout)
-        self.score = nn.Linear(config.head_input_size, self.num_labels, bias=config.bias)
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        past_key_values: StackRNNCache | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
-        output_actions: bool = False,
-        **kwargs: Any,
-    ) -> StackRNNSequenceClassifierOutput:
-        """Classify; see `StackRNNModel.forward` for the arguments that are not listed here.
-
-        Args:
-            attention_mask: [B, T], zero at padding. Without one, tokens equal to `config.pad_token_id` are padding.
-            labels: class ids [B], or real targets for regression.
-        """
-        if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:
-            attention_mask = (input_ids != self.config.pad_token_id).long()
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            use_cache=use_cache,
-            output_hidden_states=output_hidden_states,
-            output_actions=output_actions,
-        )
-        hidden = outputs.last_hidden_state
-        if attention_mask is None:
-            pooled = hidden[:, -1]
-        else:
-            steps = torch.arange(hidden.shape[1], device=hidden.device)
-            last = (attention_mask[:, -hidden.shape[1] :].bool() * steps).argmax(-1)
-            pooled = hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
-        logits = self.score(self.dropout(pooled))
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
-        return StackRNNSequenceClassifierOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            hidden_states=outputs.hidden_states,
-            actions=outputs.actions,
-        )
-
-
 AutoModel.register(StackRNNConfig, StackRNNModel, exist_ok=True)
 AutoModelForCausalLM.register(StackRNNConfig, StackRNNForCausalLM, exist_ok=True)
-AutoModelForSequenceClassification.register(StackRNNConfig, StackRNNForSequenceClassification, exist_ok=True)

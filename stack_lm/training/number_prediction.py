@@ -34,7 +34,7 @@ from ..console import print_note, progress
 from ..data import hold_out
 from ..errors import InputError
 from ..eval import AgreementItem, evaluate_agreement, read_agreement
-from ..modeling_stack_rnn import StackRNNForSequenceClassification
+from ..modeling_heads import StackRNNForSequenceClassification
 from ..scoring.number_classifier import LABELS, ClassifierScorer
 from ..tokenization import Lowercase, WordPreparation, train_word_tokenizer
 
