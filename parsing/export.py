@@ -12,6 +12,7 @@ import numpy as np
 
 from stack_lm.atomic import atomic_file
 
+from .layout import place_phrases
 from .trees import ConstituencyTree
 
 _LATEX = {
@@ -185,33 +186,21 @@ def _draw(tree: ConstituencyTree, other: set[tuple[int, int]] | None, title: str
     widths = [len(word) * _CHARACTER + _GAP for word in tree.words]
     edges = np.concatenate(([0.0], np.cumsum(widths)))
     centers = (edges[:-1] + edges[1:]) / 2
-    n_phrases = len(tree.spans)
-    # From the inside out: each phrase stands one level above its highest child, over the middle of its children.
-    levels, middles = [0] * n_phrases, [0.0] * n_phrases
-    inside: list[list[tuple[float, int]]] = []  # of each phrase its children's places, the last phrase first
-    for number, children in reversed(list(enumerate(tree.children()))):
-        places = [
-            (float(centers[child.start]), 0) if child.phrase is None else (middles[child.phrase], levels[child.phrase])
-            for child in children
-        ]
-        levels[number] = 1 + max(level for _, level in places)
-        middles[number] = (places[0][0] + places[-1][0]) / 2
-        inside.append(places)
-    inside.reverse()
+    phrases = place_phrases(tree, centers.tolist())
     top = 2 * _LINE
-    bottom = top + _LEVEL * max(levels, default=0) + _LINE
+    bottom = top + _LEVEL * max((phrase.level for phrase in phrases), default=0) + _LINE
     elements = [f'<text class="title" x="0" y="{_LINE - 4}">{escape(title)}</text>']
     labels = []
-    for number, (start, stop, label) in enumerate(tree.spans):
+    for (start, stop, label), phrase in zip(tree.spans, phrases, strict=True):
         kind = "plain" if other is None or stop - start < 2 else "right" if (start, stop) in other else "wrong"
-        height = bottom - _LINE - levels[number] * _LEVEL
+        height = bottom - _LINE - phrase.level * _LEVEL
         # Elbows, as straight lines would cross other phrases.
-        lines = [f"M{inside[number][0][0]:.1f} {height:.1f}H{inside[number][-1][0]:.1f}"]
-        lines += [f"M{x:.1f} {height:.1f}V{bottom - _LINE - level * _LEVEL:.1f}" for x, level in inside[number]]
+        lines = [f"M{phrase.children[0][0]:.1f} {height:.1f}H{phrase.children[-1][0]:.1f}"]
+        lines += [f"M{x:.1f} {height:.1f}V{bottom - _LINE - level * _LEVEL:.1f}" for x, level in phrase.children]
         elements.append(f'<path class="{kind}" d="{"".join(lines)}"/>')
         if label != "X":
             labels.append(
-                f'<text class="label {kind}" x="{middles[number] + 4:.1f}" y="{height - 4:.1f}">{escape(label)}</text>'
+                f'<text class="label {kind}" x="{phrase.middle + 4:.1f}" y="{height - 4:.1f}">{escape(label)}</text>'
             )
     elements += labels  # above all lines
     elements += [

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..parsing.export import draw_trees
+from ..parsing.layout import place_phrases
 from ..parsing.trees import ConstituencyTree
 from ..trace import Trace
 
@@ -196,34 +197,25 @@ def _distributions(trace: Trace) -> list[str]:
 
 def _draw_tree(tree: ConstituencyTree, distances: np.ndarray) -> str:
     """The tree on its side: a word a line, as narrow as it is deep, so that long sentences fit on paper and phones."""
-    children = tree.children()
-    levels, middles = [0] * len(tree.spans), [0.0] * len(tree.spans)
-    places: list[list[tuple[float, int]]] = [[] for _ in tree.spans]
-    for number, inside in reversed(list(enumerate(children))):
-        places[number] = [
-            ((child.start + 0.5) * _ROW, 0) if child.phrase is None else (middles[child.phrase], levels[child.phrase])
-            for child in inside
-        ]
-        levels[number] = 1 + max(level for _, level in places[number])
-        middles[number] = (places[number][0][0] + places[number][-1][0]) / 2
-    deepest = max(levels, default=0)
+    phrases = place_phrases(tree, [(i + 0.5) * _ROW for i in range(len(tree))])
+    deepest = max((phrase.level for phrase in phrases), default=0)
     pitch = min(16.0, _LEVELS / max(1, deepest))
     words_at = 10 + pitch * deepest + 4
     bars_at = words_at + 8 * max(map(len, tree.words)) + 14
     greatest = max(float(distances.max()), 1e-9)
     top = 10
     pieces = []
-    for number, (start, stop, _) in enumerate(tree.spans):
-        x = 10 + pitch * (deepest - levels[number])
-        lines = f"M{x:.1f} {top + places[number][0][0]:.1f}V{top + places[number][-1][0]:.1f}" + "".join(
-            f"M{x:.1f} {top + y:.1f}H{10 + pitch * (deepest - level):.1f}" for y, level in places[number]
+    for (start, stop, _), phrase in zip(tree.spans, phrases, strict=True):
+        x = 10 + pitch * (deepest - phrase.level)
+        lines = f"M{x:.1f} {top + phrase.children[0][0]:.1f}V{top + phrase.children[-1][0]:.1f}" + "".join(
+            f"M{x:.1f} {top + y:.1f}H{10 + pitch * (deepest - level):.1f}" for y, level in phrase.children
         )
         greatest_at = start + int(distances[start:stop].argmax())
         note = f"the greatest distance, {distances[greatest_at]:.2f}, stands before “{tree.words[greatest_at]}”"
-        phrase = escape(" ".join(tree.words[start:stop]))
+        words = escape(" ".join(tree.words[start:stop]))
         pieces.append(
             f'<g class="phrase" tabindex="0" role="button" aria-pressed="false" data-start="{start}" '
-            f'data-stop="{stop}" data-note="{escape(note)}" aria-label="{phrase}"><title>{phrase}</title>'
+            f'data-stop="{stop}" data-note="{escape(note)}" aria-label="{words}"><title>{words}</title>'
             f'<path class="lines" d="{lines}"/><path class="hit" d="{lines}"/></g>'
         )
     for i, word in enumerate(tree.words):
