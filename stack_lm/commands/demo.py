@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import json
 import random
 import time
@@ -130,18 +129,18 @@ def _score_parses(scorer: ModelScorer) -> dict[str, Any]:
 
 def _draw(scorer: ModelScorer, output: Path) -> str | None:
     """The figure's path, or None where matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        print_note("no figure is drawn, because matplotlib is not installed: pip install 'stack-lm[plots]'")
+    from ..interpretation.figures import NO_MATPLOTLIB, can_draw, plot_strengths, save_figure
+
+    if not can_draw():
+        print_note(f"no figure is drawn: {NO_MATPLOTLIB}")
         return None
-    from ..interpretation.plots import plot_strengths
     from ..parsing import distances_from_trace, tree_from_distances
 
     (trace,) = scorer.trace([SENTENCE], logprobs=False)
     tree = tree_from_distances(trace.words, distances_from_trace(trace, scorer.parsing_signal))
-    target = output / "strengths.png"
-    with atomic_file(target) as path:
-        plot_strengths(trace, tree, title="stack RNN (u = 1) on generated English").savefig(path)
-    return str(target)
+    target = str(output / "strengths.png")
+    save_figure(target, plot_strengths(trace, tree, title="stack RNN (u = 1) on generated English"))
+    return target
 
 
 def _print(results: dict[str, Any], output: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from ..atomic import atomic_file
 from ..console import Subparsers, add_command, positive_int, print_json, print_table
 from ..errors import InputError
-from ..interpretation.figures import check_figure_names, plot_distributions, save_figure
+from ..interpretation.figures import check_figure_names, plot_distributions, plot_strengths, save_figure
 from ..parsing.distances import distances_from_trace, tree_from_distances
 from ..parsing.export import tree_record
 from ..parsing.treebank import read_treebank
@@ -126,8 +126,6 @@ def _controls(scorer: ModelScorer) -> dict[str, str]:
 
 def _sentence_figures(options: argparse.Namespace, trace: Trace, tree: ConstituencyTree) -> dict[str, Figure]:
     """The figures that were asked for, by path."""
-    from ..interpretation.plots import plot_strengths
-
     figures = {}
     if options.figure:
         figures[options.figure] = plot_strengths(trace, tree, title=options.model)

@@ -1,8 +1,7 @@
 """What a model does with its stack: over one sentence, and by kinds of words (Merrill et al. 2019, section 4)."""
 
-from .figures import plot_distributions, plot_groups, save_figure
+from .figures import plot_distributions, plot_groups, plot_strengths, save_figure
 from .page import render_page
-from .plots import plot_strengths
 from .strengths import Contrast, Occurrences, Summary, contrast, word_class
 from .verbs import VERB_FRAMES, verb_frames
 

@@ -1,4 +1,7 @@
-"""Figures of strength distributions. Needs matplotlib (`pip install 'stack-lm[plots]'`)."""
+"""Figures of strengths: over a sentence, their distributions, and by groups of words. Needs matplotlib.
+
+Install it with `pip install 'stack-lm[plots]'`.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,27 @@ import numpy as np
 
 from ..atomic import atomic_file
 from ..errors import InputError
+from ..parsing.layout import PlacedPhrase, place_phrases
 from ..trace import Trace
-from .plots import COLORS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from ..parsing.trees import ConstituencyTree
+
 FORMATS = (".png", ".pdf", ".svg")
-_NO_MATPLOTLIB = "figures need matplotlib: pip install 'stack-lm[plots]'"
+# Distinct in grey and for colour-blind readers (Okabe and Ito).
+COLORS = {"push_strength": "#0072B2", "pop_strength": "#D55E00", "read_strength": "#009E73"}
+NO_MATPLOTLIB = "figures need matplotlib: pip install 'stack-lm[plots]'"
 _PER_ROW = 7
-_PANEL_COLORS = ("#0072B2", "#D55E00", "#009E73")
-_LINES = ("-", "--", ":")  # told apart in grey as well
+_GROUP_COLORS = tuple(COLORS.values())
+_LINES = ("-", "--", ":")  # distinct in grey as well
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def check_figure_names(*paths: str | None) -> None:
@@ -36,8 +49,8 @@ def check_figure_names(*paths: str | None) -> None:
     for path in filter(None, paths):
         if Path(path).suffix.lower() not in FORMATS:
             raise InputError(f"a figure's name must end in one of {', '.join(FORMATS)}; got {path!r}")
-        if importlib.util.find_spec("matplotlib") is None:
-            raise InputError(_NO_MATPLOTLIB)
+        if not can_draw():
+            raise InputError(NO_MATPLOTLIB)
 
 
 def save_figure(path: str, figure: Figure) -> None:
@@ -46,12 +59,80 @@ def save_figure(path: str, figure: Figure) -> None:
         figure.savefig(temporary)
 
 
-def _new_figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError(_NO_MATPLOTLIB) from error
-    return Figure(figsize=(width, height), layout="constrained", dpi=150)
+def _new_figure(width: float, height: float, title: str) -> Figure:
+    if not can_draw():
+        raise InputError(NO_MATPLOTLIB)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
+    if title:
+        figure.suptitle(title, fontsize="medium", x=0.01, ha="left")
+    return figure
+
+
+def _draw_bars(axes: Axes, strengths: Mapping[str, np.ndarray], label: str) -> None:
+    """Bars of several strengths side by side; `label` takes the place of "_strength" in the legend."""
+    places = np.arange(max(map(len, strengths.values())))
+    width = 0.8 / len(strengths)
+    for i, (name, values) in enumerate(strengths.items()):
+        offset = (i - (len(strengths) - 1) / 2) * width
+        axes.bar(places + offset, values, width, color=COLORS[name], label=name.replace("_strength", label))
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: str = "") -> Figure:
+    """Push, pop and read strengths over a sentence, and below the words its tree.
+
+    After Merrill et al. (2019), figures 2 and 5. Under each word stands the total strength left on the stack.
+
+    Args:
+        trace: with the signals of a stack.
+        tree: over the trace's words, such as the parse that the push strengths make.
+        title: of the figure.
+
+    Raises:
+        InputError: without matplotlib, or without signals.
+    """
+    names = [name for name in COLORS if name in trace.signals]
+    if not names:
+        raise InputError("the trace has no push, pop or read strengths to plot")
+    n = len(trace.words)
+    width = max(6.0, 0.75 * n + 1.5)
+    longest = max(map(len, trace.words))
+    phrases = place_phrases(tree, range(n)) if tree is not None else []
+    height = max((phrase.level for phrase in phrases), default=0)
+    figure = _new_figure(width, 3.6 + 0.3 * height, title)
+    if tree is None:
+        top, below = figure.subplots(1, 1), None
+    else:
+        top, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3.2, max(1.0, 0.3 * height)]})
+    _draw_bars(top, {name: trace.signals[name] for name in names}, " strength")
+    top.set_ylabel("strength (elements)")
+    top.set_xlim(-0.6, n - 0.4)
+    top.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(names), frameon=False)
+    labels = list(trace.words)
+    if "total_strength" in trace.signals:
+        labels = [f"{w}\n{s:.2f}" for w, s in zip(labels, trace.signals["total_strength"], strict=True)]
+    top.set_xticks(range(n), labels, rotation=0 if longest <= 11 else 30)
+    top.tick_params(axis="x", length=0, labelbottom=True)
+    if below is not None:
+        _draw_tree(below, phrases)
+    if "total_strength" in trace.signals:
+        top.set_xlabel("word, and below it the total strength on the stack after it")
+    return figure
+
+
+def _draw_tree(axes: Axes, phrases: Sequence[PlacedPhrase]) -> None:
+    """A tree upside down, under the words: each phrase is a bracket around what it holds."""
+    for phrase in reversed(phrases):
+        for x, level in phrase.children:
+            axes.plot([x, x], [level, phrase.level], color="black", linewidth=1)
+        axes.plot([phrase.children[0][0], phrase.children[-1][0]], [phrase.level] * 2, color="black", linewidth=1)
+    top = max((phrase.level for phrase in phrases), default=0)
+    if phrases:
+        axes.plot([phrases[0].middle] * 2, [top, top + 0.5], color="black", linewidth=1)
+    axes.set_ylim(top + 0.8, 0)
+    axes.axis("off")
 
 
 def plot_distributions(trace: Trace, title: str = "") -> Figure:
@@ -72,32 +153,25 @@ def plot_distributions(trace: Trace, title: str = "") -> Figure:
     n = len(trace.words)
     rows = -(-n // _PER_ROW)
     columns = -(-n // rows)
-    figure = _new_figure(1.35 * columns + 0.6, 1.75 * rows + 0.5)
+    figure = _new_figure(1.35 * columns + 0.6, 1.75 * rows + 0.5, title)
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
     most = max(trace.distributions[_distribution(name)].shape[1] for name in names) - 1
     for place, axes in enumerate(grid.flat):
         if place >= n:
             axes.axis("off")
             continue
-        for i, name in enumerate(names):
-            values = trace.distributions[_distribution(name)][place]
-            offset = (i - (len(names) - 1) / 2) * 0.8 / len(names)
-            label = name.replace("_strength", "")
-            axes.bar(np.arange(len(values)) + offset, values, 0.8 / len(names), color=COLORS[name], label=label)
+        _draw_bars(axes, {name: trace.distributions[_distribution(name)][place] for name in names}, "")
         axes.set_title(trace.words[place], fontsize=10)
         axes.set_xlabel(", ".join(f"{trace.signals[name][place]:.2f}" for name in names), fontsize=8)
         axes.set_xlim(-0.6, most + 0.6)
         axes.set_ylim(0, 1)
         axes.set_xticks(range(most + 1))
         axes.tick_params(labelsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
     for row in grid:
         row[0].set_ylabel("probability", fontsize=9)
     shown = ", ".join(name.replace("_strength", "") for name in names)
     figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=len(names), frameon=False)
     figure.supxlabel(f"elements; below, the expected values ({shown})", fontsize=9)
-    if title:
-        figure.suptitle(title, fontsize="medium", x=0.01, ha="left")
     return figure
 
 
@@ -118,7 +192,7 @@ def plot_groups(panels: Sequence[tuple[str, Mapping[str, np.ndarray]]], signal: 
     Raises:
         InputError: without matplotlib.
     """
-    figure = _new_figure(3.6 * len(panels), 3.2)
+    figure = _new_figure(3.6 * len(panels), 3.2, title)
     everything = np.concatenate([values for _, groups in panels for values in groups.values()])
     low, high = np.quantile(everything, (0.001, 0.999))
     if high - low < 1e-6:  # such as a fixed strength
@@ -128,7 +202,7 @@ def plot_groups(panels: Sequence[tuple[str, Mapping[str, np.ndarray]]], signal: 
     for axes, (name, groups) in zip(figure.subplots(1, len(panels), squeeze=False).flat, panels, strict=True):
         for i, (group, values) in enumerate(groups.items()):
             share = np.histogram(values, bins)[0] / len(values)
-            color = _PANEL_COLORS[i % len(_PANEL_COLORS)]
+            color = _GROUP_COLORS[i % len(_GROUP_COLORS)]
             label = f"{group} ({len(values):,}; mean {values.mean():.2f})"
             axes.stairs(100 * share, bins, fill=True, color=color, alpha=0.25)
             axes.stairs(100 * share, bins, color=color, linestyle=_LINES[i % len(_LINES)], linewidth=1.5, label=label)
@@ -139,6 +213,4 @@ def plot_groups(panels: Sequence[tuple[str, Mapping[str, np.ndarray]]], signal: 
         axes.set_xlabel(f"{signal.replace('_', ' ')} (elements)")
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("words (%)")
-    if title:
-        figure.suptitle(title, fontsize="medium", x=0.01, ha="left")
     return figure
