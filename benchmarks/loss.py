@@ -1,4 +1,4 @@
-"""How fast the loss without logits is, beside the plain one and torch's own, and why chunks have the size they have."""
+"""The speed of the loss without logits, against the plain loss and torch's own, and the choice of chunk size."""
 
 from __future__ import annotations
 

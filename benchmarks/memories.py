@@ -1,4 +1,4 @@
-"""What a memory costs: forward and backward time for each token, against the plain controller and torch's RNNCell.
+"""The cost of a memory: forward and backward time a token, against the plain controller and torch's RNNCell.
 
 Everything is timed in one process on one thread, each kind in turn in every round; the numbers to read are the ratios
 of medians. On the CPU the clock is the process's own, so that what else the machine does counts less.

@@ -1,4 +1,4 @@
-"""What the benchmark of the scan runs: `nn.LSTM`, cells, whole language models, and ways to generate."""
+"""The subjects of the scan's benchmark: `nn.LSTM`, cells, whole language models, and ways to generate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class Size(NamedTuple):
-    """What is measured: a preset at sizes."""
+    """A measured preset and its sizes."""
 
     preset: str = "u1"
     batch: int = 32

@@ -1,4 +1,4 @@
-"""A figure of what a benchmark measured."""
+"""Plot a benchmark's tables."""
 
 from __future__ import annotations
 

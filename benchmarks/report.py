@@ -1,4 +1,4 @@
-"""What the benchmarks have in common: their options, and results as tables on the screen, as Markdown and as JSON."""
+"""The common part of the benchmarks: options, and results as tables on the screen, as Markdown and as JSON."""
 
 from __future__ import annotations
 

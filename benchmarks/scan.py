@@ -1,4 +1,4 @@
-"""How fast a stack RNN runs, beside torch's LSTM of the same size and beside the reference scan."""
+"""The speed of a stack RNN, against torch's LSTM of the same size and against the reference scan."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def measure_generation(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
-    """What the project sets itself as a target, beside what was measured."""
+    """The project's targets, with the measured figures."""
     found = {table["name"]: table["rows"] for table in tables}
     rows: list[Row] = []
     if args.quick:

@@ -84,7 +84,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def peak_memory(run: Callable[[], Any], device: torch.device) -> float | None:
-    """The most memory that a run holds beyond what was held before it, in MiB.
+    """Peak memory of a run above the memory held before it, in MiB.
 
     On a GPU what torch's allocator gave out; on a CPU resident pages, of the whole process, from the high-water mark
     that Linux keeps. What an earlier run freed may be there still and be used again, so measure in a fresh process.
@@ -115,7 +115,7 @@ def _status(field: str) -> int:
 
 
 def in_fresh_process(function: Callable[..., Result], *arguments: Any) -> Result:
-    """What a function returns in a new process of its own. The function must be one that can be imported."""
+    """Run a function in a new process. The function must be one that can be imported."""
     with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 

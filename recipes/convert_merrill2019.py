@@ -99,7 +99,7 @@ def convert_body(state: dict[str, Tensor], path: Path, config: StackRNNConfig, f
 
 
 def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None) -> None:
-    """Write the model directory; nothing is left behind if anything is wrong."""
+    """Write the model directory, whole or not at all."""
     state = load_state_dict(checkpoint)
     config = convert_config(state, checkpoint, fixed)
     tokens = [PADDING, *read_vocabulary(vocabulary, "tokens.txt")]

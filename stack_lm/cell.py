@@ -30,7 +30,7 @@ class CellState(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a scan returns.
+    """The result of a scan.
 
     Attributes:
         outputs: the controller's output [B, T, H].
@@ -55,7 +55,7 @@ class StackRNNCell(ControlledMemory):
         config: sizes, controller, memory and controls.
 
     Attributes:
-        scan_backend: what runs `scan`: "auto", "reference", "numba" or "triton"; None leaves it to the environment
+        scan_backend: the backend of `scan`: "auto", "reference", "numba" or "triton"; None leaves it to the environment
             variable STACK_LM_SCAN_BACKEND, and without that is "auto".
     """
 
@@ -67,7 +67,7 @@ class StackRNNCell(ControlledMemory):
         self.controls = Controls.from_config(config, self.memory)
 
     def initial_state(self, batch_size: int) -> CellState:
-        """The state before the first step: an empty memory and what is read from it."""
+        """The state before the first step: an empty memory and its reading."""
         return CellState(self.controller.initial_state(batch_size), *self.empty(batch_size))
 
     def step(
@@ -116,7 +116,7 @@ class StackRNNCell(ControlledMemory):
 
         Args:
             inputs: x_1 .. x_T, [B, T, E].
-            state: to start from; None starts anew.
+            state: the initial state; None is an empty one.
             mask: [B, T] bool, False at padding. A padded step leaves the whole state as it is; its output is zeros.
             output_actions: collect the actions.
             output_layers: collect the outputs of every controller layer.

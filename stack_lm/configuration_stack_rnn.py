@@ -11,7 +11,7 @@ from .field_checks import FIELD_CHECKS, STATELESS_CONTROLLERS, Check
 from .memory import memory_class
 from .memory.settings import check_memory, complete_settings
 
-# Keyword arguments that are no field of ours but that transformers itself hands to a config.
+# Keyword arguments that transformers itself passes to a configuration, besides its fields.
 _TRANSFORMERS_KEYS = frozenset(
     {
         "model_type",
@@ -36,7 +36,7 @@ class StackRNNConfig(PreTrainedConfig):
     """Configuration of a recurrent network with a differentiable memory.
 
     The defaults are the language model of Merrill et al. (2019) with the pop strength fixed to 1 ("u = 1").
-    A setting that the chosen memory has no use for is refused, but for `memory="none"`, so that a baseline can differ
+    A setting that the chosen memory does not use is refused, except with `memory="none"`, so that a baseline can differ
     from a model in its memory alone.
 
     Args:
@@ -58,7 +58,7 @@ class StackRNNConfig(PreTrainedConfig):
         memory: "none" (a plain recurrent network) or the name of a registered memory, such as "stack".
         memory_size: size of one memory element, D.
         memory_depth: most elements a superposition stack holds (None: no limit), or the cells of a tape.
-        memory_overflow: what a full superposition stack does on losing its bottom element: "raise" or "truncate".
+        memory_overflow: response of a full superposition stack to losing its bottom element: "raise" or "truncate".
         num_stacks: superposition stacks side by side, each with its own operations and values.
         read_depth: how many elements of a superposition stack are read from the top.
         empty_value: what an empty cell of a superposition stack reads as.

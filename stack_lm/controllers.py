@@ -1,6 +1,6 @@
 """Controllers: the recurrent networks that read an input and the memory's last reading, and drive the memory.
 
-All are one class behind one step interface. They differ in how many gates they have, in their state, and in a
+All are one class with one step interface. They differ in the number of gates, in their state, and in a
 pointwise function. The first layer computes `W_x x_t + W_r r_{t-1} + W_h h_{t-1}`, which is a layer on `[x_t; r_{t-1}]`
 written so that `W_x x_t` can be one product for the whole sequence.
 """
@@ -107,7 +107,7 @@ class Controller(nn.Module, ABC):
         return tuple(self.weight_ih_l0.new_zeros(shape) for _ in range(self.states))
 
     def project(self, inputs: Tensor) -> Tensor:
-        """What the layers make of x_t alone, `W_x x_t + b`, for any number of steps at once.
+        """The part of the layers' input that depends on x_t alone, `W_x x_t + b`, for any number of steps at once.
 
         Args:
             inputs: [..., E].
@@ -130,7 +130,7 @@ class Controller(nn.Module, ABC):
             state: [B, L, H] each.
 
         Returns:
-            Each layer's output [B, H], the last of which is the controller's; and the next state.
+            Each layer's output [B, H], the last of which is the controller's, and the next state.
         """
         of_inputs = projected.chunk(self.num_layers, -1) if self.skips else (projected,)
         outputs: list[Tensor] = []

@@ -31,7 +31,7 @@ class Control(Protocol):
         """Logits [B, width] to the strength [B], in elements, and its distribution [B, K + 1] if it has one."""
 
     def initial_bias(self) -> list[float]:
-        """Biases that its logits start with [width]; none if that is left to the linear layer."""
+        """Initial biases of its logits [width]; empty if the linear layer decides."""
 
 
 class Fixed:
@@ -73,7 +73,7 @@ class ExpectedValue:
 
     Args:
         maximum: K.
-        bias_init: initial bias of logit 1, of which logit i has i times as much; None leaves all to the linear layer.
+        bias_init: initial bias of logit 1; that of logit i is i times it. None leaves all to the linear layer.
     """
 
     def __init__(self, maximum: int, bias_init: float | None = None) -> None:
@@ -160,7 +160,7 @@ class ActionProjection(nn.Linear):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Torch's default for a linear layer, but for the given biases."""
+        """Torch's default for a linear layer, except the given biases."""
         super().reset_parameters()
         if self.bias is None:
             return
@@ -261,6 +261,6 @@ class Controls(nn.Module):
         return self.memory.action_type(**actions), distributions
 
     def report(self, actions: Any, distributions: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What is told of emitted actions, by name: strengths, choices and distributions, not the values stored."""
-        told = {field.name: getattr(actions, field.name) for field in self.memory.actions if field.kind != "value"}
-        return told | dict(distributions)
+        """The reported part of emitted actions, by name: strengths, choices and distributions, not values."""
+        reported = {field.name: getattr(actions, field.name) for field in self.memory.actions if field.kind != "value"}
+        return reported | dict(distributions)

@@ -95,7 +95,7 @@ def _optional(check: Check, mention: str = "") -> Check:
 
 
 def control_checks(control: str) -> dict[str, Check]:
-    """What the three settings of a strength's control allow; "push" has `push_control`, `max_push`, `push_bias_init`.
+    """Checks of the three settings of a strength's control; "push" has `push_control`, `max_push`, `push_bias_init`.
 
     None leaves each open: for the memory, or to the default initialisation.
     """
@@ -106,7 +106,7 @@ def control_checks(control: str) -> dict[str, Check]:
     }
 
 
-# What a memory may have a use for: each declares which of these in `Memory.settings`, and its own defaults.
+# Settings of memories: each memory declares those that it uses in `Memory.settings`, with its defaults.
 MEMORY_CHECKS: dict[str, Check] = {
     "memory_size": _optional(_integer(1)),
     "memory_depth": _optional(_integer(1), " or None"),
@@ -148,7 +148,7 @@ FIELD_CHECKS: dict[str, Check] = {
     "bos_token_id": _token_id,
     "eos_token_id": _token_id,
 }
-# What `BufferedStackRNNConfig` has besides.
+# Additional fields of `BufferedStackRNNConfig`.
 BUFFER_CHECKS: dict[str, Check] = {
     "target_vocab_size": _optional(_integer(1), " or None"),
     "input_pop_control": _strength_control,

@@ -1,4 +1,4 @@
-"""A stack RNN between an input and an output buffer, which takes as many steps as it is given."""
+"""A stack RNN between an input and an output buffer, which runs for a given number of steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .modeling_stack_rnn import StackRNNModel, StackRNNPreTrainedModel
 
 @dataclass
 class BufferedStackRNNOutput(ModelOutput):
-    """What a buffered network computes.
+    """The output of a buffered network.
 
     Attributes:
         loss: mean cross-entropy over the labelled positions, in nats.
@@ -95,11 +95,11 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
             input_ids: [B, N].
             attention_mask: [B, N], zero at padding, left or right, which is then not in the input buffer.
             inputs_embeds: [B, N, E], in place of input_ids.
-            labels: output symbols [B, M], not shifted: label j is that of position j. -100 is ignored.
+            labels: output symbols [B, M], not shifted: label j belongs to position j. -100 is ignored.
             num_steps: how many steps to take: a number, or one for each sequence [B]. None:
                 `steps_per_token` for each token that is not padding, and `extra_steps`.
             target_length: positions to read, M; by default the labels' number, or that of the steps.
-            output_actions: return what the controller did to its memory and buffers.
+            output_actions: return the actions on memory and buffers.
 
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.

@@ -43,7 +43,7 @@ class StackRNNPerStepOutput(TokenClassifierOutput):
 
 
 class _Head(StackRNNPreTrainedModel, ABC):
-    """A linear layer on what the stack RNN gives out.
+    """A linear layer on the output of a stack RNN.
 
     Args:
         config: sizes, controller, memory and controls; `num_labels`.
@@ -97,7 +97,7 @@ class _Head(StackRNNPreTrainedModel, ABC):
     def _select(
         self, outputs: StackRNNModelOutput, mask: Tensor | None, earlier: Tensor | None, labels: Tensor | None
     ) -> Any:
-        """What the linear layer is given: the outputs of all steps [B, T, H]."""
+        """The input of the linear layer: the outputs of all steps [B, T, H]."""
         return outputs.last_hidden_state
 
     @abstractmethod

@@ -146,7 +146,7 @@ class HeadArguments(ModelArguments, total=False):
     """The further arguments of a model with a head: `StackRNNModel.forward`'s, and those of transformers' losses.
 
     Attributes:
-        num_items_in_batch: what the summed loss is divided by; by default it is a mean.
+        num_items_in_batch: divisor of the summed loss; by default the loss is a mean.
         ignore_index: the label that does not count, -100.
         shift_labels: of a language model, in place of labels: the state at step t predicts label t.
         return_dict: False for a tuple.
@@ -207,7 +207,7 @@ class StackRNNPreTrainedModel(PreTrainedModel):
         """Change the size of the vocabulary; see transformers.
 
         Raises:
-            ValueError: for one-hot inputs, of which the controller's weights have the size.
+            ValueError: for one-hot inputs, whose size the controller's weights have.
         """
         if self.config.input_encoding == "one_hot" and new_num_tokens not in (None, self.config.vocab_size):
             raise ValueError(
@@ -274,7 +274,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
             inputs_embeds: [B, T, E], in place of input_ids.
             use_cache: return the state. A state that is given is always updated and returned.
             output_hidden_states: return the embeddings and every layer's outputs.
-            output_actions: return what the controller did to its memory.
+            output_actions: return the actions on the memory.
 
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
@@ -307,7 +307,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         )
 
     def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-        """What the cell is given, x_t [B, T, E]: `inputs_embeds`, or the tokens' embeddings or one-hot vectors.
+        """The input of the cell, x_t [B, T, E]: `inputs_embeds`, or the tokens' embeddings or one-hot vectors.
 
         Raises:
             ValueError: unless exactly one of the two is given, and if it has no tokens.

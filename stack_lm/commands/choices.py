@@ -28,7 +28,7 @@ SHOWN_VALUES = 20
 
 
 class ChoiceTask(NamedTuple):
-    """What the two commands differ in: the items and their files, how a model scores them, and their texts."""
+    """The differences between the two commands: items, their files, how a model scores them, and their texts."""
 
     items: Sequence[Any]
     files: list[str]

@@ -95,7 +95,7 @@ def _score_language_model(scorer: ModelScorer, options: argparse.Namespace) -> d
 
 
 def _score_parses(scorer: ModelScorer) -> dict[str, Any]:
-    """F1 of the stack model's trees on new sentences, beside trees that know nothing."""
+    """F1 of the stack model's trees on new sentences, with baselines."""
     from ..data.generated import generate_corpus
     from ..parsing import (
         balanced,

@@ -77,7 +77,7 @@ def _align(item: GoldTree, tree: ConstituencyTree | None, name: str) -> Constitu
 
 
 def print_ensemble(record: dict[str, Any], scores: Sequence[float]) -> None:
-    """Print the runs with their agreement and spread, and what the ensemble scores."""
+    """Print the runs with their agreement and spread, and the ensemble's scores."""
     rows: list[tuple[Any, ...]] = []
     for name, agreement, f1 in zip(record["runs"], record["agreement"], scores, strict=True):
         rows.append((name + (" (outlier: no vote)" if name in record["outliers"] else ""), f1, agreement))

@@ -30,13 +30,13 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         "inspect",
         run_inspect,
-        summary="show what a model does with its stack over one sentence, as an HTML page",
+        summary="show how a model uses its stack over one sentence, as an HTML page",
         example='stack-lm inspect runs/brown-u1 "the dog that the cats fear barks loudly" --output dog.html\n'
         "  stack-lm inspect runs/brown-u1 --treebank nltk:treebank --sentence 8 --output page.html",
     )
     inspect.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
     inspect.add_argument("words", metavar="SENTENCE", nargs="?", help="words separated by spaces")
-    inspect.add_argument("--treebank", metavar="PATH", help="take a sentence from here, and show its gold tree beside")
+    inspect.add_argument("--treebank", metavar="PATH", help="take a sentence from it, and show its gold tree")
     inspect.add_argument("--sentence", type=positive_int, metavar="N", help="with --treebank: which, counted from 1")
     inspect.add_argument("--output", metavar="F", default="inspect.html", help="the page (default: inspect.html)")
     inspect.add_argument("--figure", metavar="F", help="also draw strengths and tree: .png, .pdf or .svg")
@@ -104,7 +104,7 @@ def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
             raise InputError("--sentence says which sentence of --treebank is shown; give both")
         return None
     if options.words is not None or options.sentence is None:
-        raise InputError("--treebank needs --sentence N, and no sentence besides")
+        raise InputError("--treebank needs --sentence N, and no sentence as an argument")
     trees = read_treebank(options.treebank, decoder=options.decoder)
     if options.sentence > len(trees):
         raise InputError(

@@ -95,7 +95,7 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
     )
     rules.add_argument("--removed", choices=get_args(Removed)[1:], help="what counts as punctuation")
     rules.add_argument(
-        "--removed-by", choices=get_args(WordRule), help="tell punctuation by tags, where trees have them, or by token"
+        "--removed-by", choices=get_args(WordRule), help="identify punctuation by tag, if trees have tags, or by token"
     )
     rules.add_argument("--gold", choices=get_args(GoldForm), help="form of the gold trees")
     rules.add_argument("--whole-sentence", choices=get_args(WholeSentence), help="whether its span counts")
@@ -129,7 +129,7 @@ def _convention(options: argparse.Namespace) -> tuple[Convention, dict[str, Any]
 
 
 def run_f1(options: argparse.Namespace) -> None:
-    """Score trees and print the scores beside the baselines."""
+    """Score trees and print the scores with the baselines."""
     convention, changes = _convention(options)
     check_parsing_options(options)
     systems = [*options.models, *options.predictions]
@@ -144,7 +144,7 @@ def run_f1(options: argparse.Namespace) -> None:
         raise InputError("--only says which sentences --trees writes; give both")
     _check_ensemble_options(options, systems)
     if len(systems) > 1 and not options.ensemble and (options.trees or options.items):
-        raise InputError(f"--trees and --items write what one system made; got {len(systems)}: {', '.join(systems)}")
+        raise InputError(f"--trees and --items write the trees of one system; got {len(systems)}: {', '.join(systems)}")
     problems = Problems(options.keep_going)
     trees = read_treebank(options.treebank, decoder=options.decoder, on_error=problems.on_error)
     gold = [prepare_gold(tree, convention) for tree in trees]
@@ -199,7 +199,7 @@ def run_f1(options: argparse.Namespace) -> None:
     if options.baselines:
         result["baselines"] = _baselines(chosen, convention, options.decoder)
     if options.json:
-        # The figures of the first system, which most often is the only one, also stand at the top.
+        # The figures of the first system, usually the only one, are also at the top level.
         print_json({"convention": result["convention"]} | result["systems"][0] | result)
     else:
         print_f1(result, convention)
@@ -307,7 +307,7 @@ def _numbers(text: str) -> set[int]:
 
 
 def _write_trees(path: str, pairs: Sequence[tuple[GoldTree, ConstituencyTree | None]]) -> None:
-    """Predicted trees over the words that count, beside the gold trees as they count."""
+    """Write predicted trees over the words that count, with the gold trees."""
     shown = [(item.align(tree), item.tree) for item, tree in pairs if tree is not None]
     both = [(tree.collapse_unaries(), golden) for tree, golden in shown if tree is not None and golden is not None]
     if not both:

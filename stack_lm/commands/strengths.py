@@ -49,7 +49,7 @@ def add(subparsers: Subparsers) -> None:
         "--data",
         metavar="SOURCE",
         required=True,
-        help="a treebank (as for parse-f1), of which the verbs' objects can be told, or a corpus with tags, such as "
+        help="a treebank (as for parse-f1), whose trees show the verbs' objects, or a corpus with tags, such as "
         "nltk:brown or generated",
     )
     strengths.add_argument("--limit", type=positive_int, metavar="N", help="the first N sentences only")
@@ -76,7 +76,7 @@ def run_strengths(options: argparse.Namespace) -> None:
     sentences, tags, frames = _read_tagged(options)
     traces, signal = trace_sentences(options.model, options, sentences, tags, "tracing")
     if signal not in traces[0].signals:
-        distances_from_trace(traces[0], signal)  # tells which there are
+        distances_from_trace(traces[0], signal)  # raises an error that lists the signals
     words = Occurrences.of_traces(traces, signal, tags, frames)
     if not words.words:
         raise InputError(f"{options.model} knows no word of {options.data}: {' '.join(sentences[0])[:80]!r} ...")
@@ -86,9 +86,7 @@ def run_strengths(options: argparse.Namespace) -> None:
         verbs = {f"listed {name} verbs": words.listed_verbs(forms or ()) for name, forms in listed.items()}
         for (name, found), forms in zip(verbs.items(), listed.values(), strict=True):
             if not found.any():
-                raise InputError(
-                    f"{options.data} has none of the {name} that the model knows: {', '.join(forms or ())}"
-                )
+                raise InputError(f"{options.data} has no {name} in the model's vocabulary: {', '.join(forms or ())}")
     elif frames is not None:
         verbs = {f"{frame} verbs": words.verbs(frame) for frame in VERB_FRAMES}
         verbs = {name: found for name, found in verbs.items() if found.any()}
@@ -126,7 +124,7 @@ def run_strengths(options: argparse.Namespace) -> None:
         return
     _print_strengths(result)
     if frames is None and not verbs:
-        print_note(f"{options.data} has no trees that tell which verbs have an object; see --transitive")
+        print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
 
 
 def _verbs(name: str, text: str | None) -> list[str] | None:
@@ -161,7 +159,7 @@ def _read_tagged(options: argparse.Namespace) -> Tagged:
         if tree.word_tags is None:
             raise InputError(f"{tree.origin}: the tree has no part-of-speech tags")
         tags.append(tree.word_tags)
-    # Chunks are no trees: what stands to the right of a verb is not in its phrase.
+    # Chunks are not trees: the words to the right of a verb are not in its phrase.
     frames = None if kind == "chunks" else [verb_frames(tree) for tree in trees]
     return [tree.words for tree in trees], tags, frames
 

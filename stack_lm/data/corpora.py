@@ -1,4 +1,4 @@
-"""What a corpus is, and the registry of the sources that open one."""
+"""Corpora, and the registry of their sources."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class DocumentStream:
         return DocumentStream(*parts, lambda document: not held(document)), DocumentStream(*parts, held)
 
     def read(self, position: Position | None = None) -> Iterator[tuple[Sentence, Position]]:
-        """The sentences from a position on, each with the position behind it."""
+        """The sentences from a position on, each with the position after it."""
         documents, skip = position or Position()
         self._dataset.load_state_dict(documents)
         for document in self._dataset:
@@ -104,7 +104,7 @@ class Corpus:
 
 
 class Request(NamedTuple):
-    """What was asked for when a corpus is opened; see `stack_lm.data.open_corpus`.
+    """A request to open a corpus; see `stack_lm.data.open_corpus`.
 
     Attributes:
         source: the whole name, such as "generated:100:1".

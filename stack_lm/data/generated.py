@@ -2,7 +2,7 @@
 
 A probabilistic grammar with about 600 word forms. Verbs have frames (intransitive, transitive, ditransitive, sentential
 complement) and prefer kinds of subjects and objects; noun phrases grow prepositional phrases, subject and object
-relative clauses and conjuncts; verbs agree with their subject across whatever stands between. Recursion becomes less
+relative clauses and conjuncts; verbs agree with their subject across any intervening words. Recursion becomes less
 likely with depth, so that sentences end. A seed gives the same sentences on every machine.
 """
 
@@ -307,7 +307,7 @@ class _Grammar:
 
     def agreeing(self, subject: _NounPhrase, form: str, other: str, tag: str, conjunct: bool) -> _Leaf:
         leaf = _Leaf(form, tag)
-        # With conjuncts there is no one head, and behind "and" the subject is not this verb's alone.
+        # With conjuncts there is no single head, and after "and" the subject is not this verb's alone.
         if subject.head is not None and not conjunct:
             self.agreements.append((subject.head, leaf, other))
         return leaf

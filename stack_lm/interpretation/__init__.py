@@ -1,4 +1,4 @@
-"""What a model does with its stack: over one sentence, and by kinds of words (Merrill et al. 2019, section 4)."""
+"""How a model uses its stack: over one sentence, and by word class (Merrill et al. 2019, section 4)."""
 
 from .figures import plot_distributions, plot_groups, plot_strengths, save_figure
 from .page import render_page

@@ -83,7 +83,7 @@ def _draw_bars(axes: Axes, strengths: Mapping[str, np.ndarray], label: str) -> N
 def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: str = "") -> Figure:
     """Push, pop and read strengths over a sentence, and below the words its tree.
 
-    After Merrill et al. (2019), figures 2 and 5. Under each word stands the total strength left on the stack.
+    After Merrill et al. (2019), figures 2 and 5. The number under each word is the total strength on the stack.
 
     Args:
         trace: with the signals of a stack.
@@ -123,7 +123,7 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
 
 
 def _draw_tree(axes: Axes, phrases: Sequence[PlacedPhrase]) -> None:
-    """A tree upside down, under the words: each phrase is a bracket around what it holds."""
+    """A tree upside down, under the words: each phrase is a bracket around its children."""
     for phrase in reversed(phrases):
         for x, level in phrase.children:
             axes.plot([x, x], [level, phrase.level], color="black", linewidth=1)
@@ -138,7 +138,7 @@ def _draw_tree(axes: Axes, phrases: Sequence[PlacedPhrase]) -> None:
 def plot_distributions(trace: Trace, title: str = "") -> Figure:
     """The distributions over pushing, popping and reading 0, 1, ... K elements at each step.
 
-    After Merrill et al. (2019), figure 3. Below each word stand the expected values, which are the strengths.
+    After Merrill et al. (2019), figure 3. The numbers below each word are the expected values: the strengths.
 
     Args:
         trace: with distributions.

@@ -1,4 +1,4 @@
-"""One sentence as one HTML page that needs nothing else: strengths, the stack at each step, the tree, all numbers."""
+"""One sentence as a self-contained HTML page: strengths, the stack at each step, the tree, all numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STRENGTHS = ("push_strength", "pop_strength", "read_strength")
 _NO_WORD = "(beginning)"
 # Elements of the stack: pale enough for dark text on them (after Okabe and Ito), next to each other never alike.
 _ELEMENT_COLORS = ("#9ecae8", "#f5c98a", "#9fd8c2", "#eac2d9", "#f2eb9a", "#c9c9c9")
-_CARD, _BARS, _UNIT, _DEEPEST = 74, 70, 26, 8.0  # pixels, but for the last: elements of a stack that are drawn
+_CARD, _BARS, _UNIT, _DEEPEST = 74, 70, 26, 8.0  # pixels; the last is in elements: the deepest that is drawn
 _GONE = 0.005  # elements; less is not shown
 _ROW, _LEVELS = 24, 200
 
@@ -42,9 +42,9 @@ def render_page(
     Args:
         trace: of n words, with log-probabilities and the strengths of a stack.
         tree: over its words.
-        contents: what is left of each element after each word [n, n + 1], see `ModelScorer.memory_contents`.
+        contents: the remaining strength of each element after each word [n, n + 1]; see `ModelScorer.memory_contents`.
         distances: that the tree was made of [n].
-        memory: its name; of a "stack" it is also shown what is read, since that is at its top.
+        memory: its name; for a "stack" the page also marks the reading, which is at the top.
         about: what else to say of the model, by name.
         gold: a tree over the same words, to compare with.
     """
@@ -55,7 +55,7 @@ def render_page(
         f"<h1>{escape(' '.join(trace.words))}</h1>",
         f'<p class="soft">{"; ".join(f"{escape(k)}: {escape(v)}" for k, v in about.items())}</p>',
         '<p class="soft screen">Point at a word or a phrase, tap it, or move with the arrow keys.</p>',
-        f"<h2>Strengths, and what is on the {escape(memory)} after each word</h2>",
+        f"<h2>Strengths, and the {escape(memory)} after each word</h2>",
         _legend(names, memory),
         f'<div class="steps">{"".join(_steps(trace, names, contents, memory))}</div>',
         "<h2>Tree</h2>",
@@ -104,8 +104,8 @@ def _legend(names: list[str], memory: str) -> str:
     return (
         f'<p class="legend">{"".join(keys)}</p>'
         f"<p>Under a word hangs the {escape(memory)} after it, the newest element first: each has the name of the word "
-        "that pushed it, and is as high as what is left of it. The number above is the sum"
-        f"{'; the green bracket is what is read' if memory == 'stack' else ''}.</p>"
+        "that pushed it; its height is its remaining strength. The number above is the sum"
+        f"{'; the green bracket marks the reading' if memory == 'stack' else ''}.</p>"
     )
 
 
@@ -140,7 +140,7 @@ def _in_words(trace: Trace, names: list[str], i: int) -> str:
 
 
 def _column(trace: Trace, left: np.ndarray, step: int, memory: str) -> str:
-    """What is in the memory after one word, the newest above; what does not fit is a number."""
+    """The memory after one word, the newest element first; elements that do not fit are counted."""
     total = float(left.sum())
     shown = min(total, _DEEPEST)
     top, bottom = 13.0, 13.0 + shown * _UNIT
@@ -211,7 +211,7 @@ def _draw_tree(tree: ConstituencyTree, distances: np.ndarray) -> str:
             f"M{x:.1f} {top + y:.1f}H{10 + pitch * (deepest - level):.1f}" for y, level in phrase.children
         )
         greatest_at = start + int(distances[start:stop].argmax())
-        note = f"the greatest distance, {distances[greatest_at]:.2f}, stands before “{tree.words[greatest_at]}”"
+        note = f"the greatest distance, {distances[greatest_at]:.2f}, is before “{tree.words[greatest_at]}”"
         words = escape(" ".join(tree.words[start:stop]))
         pieces.append(
             f'<g class="phrase" tabindex="0" role="button" aria-pressed="false" data-start="{start}" '
@@ -258,7 +258,7 @@ def _table(trace: Trace, names: list[str]) -> str:
 
 
 def _numbers(trace: Trace, names: list[str], contents: np.ndarray) -> list[dict[str, Any]]:
-    """What the script shows of each word."""
+    """The data that the script shows for each word."""
     words = []
     for i, word in enumerate(trace.words):
         logprob = float(trace.logprobs[i])

@@ -37,7 +37,7 @@ def word_class(tag: str) -> str | None:
     """The class of a part-of-speech tag of the Penn Treebank or the Brown corpus; None for rare ones.
 
     Adpositions (IN) of the Penn Treebank include its subordinating conjunctions, and its infinitival to (TO) includes
-    the preposition; the Brown corpus tells them apart. Brown's tags of two words in one (PPSS+BEM) have no class.
+    the preposition; the Brown corpus distinguishes them. Brown's tags of two words in one (PPSS+BEM) have no class.
     """
     plain = re.sub(r"^FW-|-(TL|HL|NC)\b", "", tag)
     plain = plain.removesuffix("*") or plain

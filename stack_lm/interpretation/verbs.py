@@ -7,18 +7,18 @@ import re
 from ..parsing.trees import Child, ConstituencyTree, base_label
 
 VERB_FRAMES = ("transitive", "clausal", "intransitive")
-"""What a verb has to its right: an object, a clause without one, or neither."""
+"""The complement of a verb: an object, a clause without one, or neither."""
 
 _VERB_TAGS = frozenset({"VB", "VBD", "VBG", "VBN", "VBP", "VBZ"})
 _BE = frozenset("be am is are was were been being 's 're 'm".split())
 _HAVE = frozenset("have has had having 've 's 'd".split())
 _CLAUSES = frozenset({"S", "SBAR", "SBARQ", "SINV", "SQ"})
-# Function tags of phrases that are no argument of the verb they stand beside (Bies et al. 1995, section 2.2).
+# Function tags of phrases that are not arguments of the verb next to them (Bies et al. 1995, section 2.2).
 _ADVERBIAL = frozenset({"ADV", "BNF", "DIR", "EXT", "LOC", "MNR", "PRP", "TMP", "VOC"})
 
 
 def verb_frames(tree: ConstituencyTree) -> list[str | None]:
-    """For each word, the frame in which it stands if it is a verb whose frame can be told.
+    """For each word, its frame if it is a verb whose frame is known.
 
     A verb is a word tagged VB, VBD, VBG, VBN, VBP or VBZ directly in a VP. To its right in that VP it has
 
@@ -27,8 +27,8 @@ def verb_frames(tree: ConstituencyTree) -> list[str | None]:
     - "clausal": no object, but a clause (S, SBAR, SBARQ, SINV, SQ) that is not adverbial;
     - "intransitive": neither.
 
-    None are all other words, and verbs of which this cannot be told: auxiliaries and copulas (forms of be, a VP, PRD or
-    ADJP to the right); passive participles (VBN, unless a form of have stands in the VP around it); and verbs in a
+    None for all other words, and for verbs of unknown frame: auxiliaries and copulas (forms of be, a VP, PRD or
+    ADJP to the right); passive participles (VBN, unless a form of have is in the VP around it); and verbs in a
     clause that may have lost their object to another place, with an object or without: in an SBAR or SBARQ that opens
     with a wh-phrase, an SBAR in an NP or ADJP, an SQ, a clause with a fronted part (TPC), or a parenthesis (PRN).
 
@@ -36,7 +36,7 @@ def verb_frames(tree: ConstituencyTree) -> list[str | None]:
     decides. Trees without function tags (those of most parsers) take adverbial phrases for objects.
 
     Args:
-        tree: annotated, as tags and labels tell the frames.
+        tree: annotated with tags and labels, which give the frames.
 
     Returns:
         n frames, each one of `VERB_FRAMES` or None.
@@ -66,7 +66,7 @@ def _function_tags(label: str) -> frozenset[str]:
 
 
 def _frame(right: list[Child]) -> str | None:
-    """The frame of a verb, from what stands to its right in its VP; None if that makes it an auxiliary or a copula."""
+    """The frame of a verb, from the material to its right in its VP; None for an auxiliary or a copula."""
     frame = "intransitive"
     for child in right:
         if child.phrase is None:

@@ -26,7 +26,7 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
     """A tape in superposition of five operations; then the new value is added to the first cell, which is read.
 
     Of [a, b, c, d, e] rotate_left makes [b, c, d, e, a], rotate_right [e, a, b, c, d], pop_right [0, a, b, c, d] and
-    pop_left [b, c, d, e, 0]; no_op leaves it as it is. The tape's size is fixed: what a pop moves over its end is gone,
+    pop_left [b, c, d, e, 0]; no_op changes nothing. The tape's size is fixed: an element moved over its end is gone,
     by definition, and nothing can overflow.
 
     Args:
@@ -72,7 +72,7 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
         return TapeState(torch.zeros(batch_size, self.cells, self.size, device=device, dtype=dtype))
 
     def update(self, state: TapeState, actions: ChoiceActions) -> tuple[TapeState, Tensor]:
-        """Mix what the operations would make of the tape, add the value to its first cell, and read that.
+        """Mix the results of the operations, add the value to the first cell, and read that cell.
 
         Args:
             state: cells [B, N, D].

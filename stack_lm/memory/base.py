@@ -1,4 +1,4 @@
-"""What every memory is: a state, the actions it takes, and one step from a state and actions to a reading."""
+"""The interface of memories: a state, actions, and one step from a state and actions to a reading."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Memory(ABC, Generic[State, Actions]):
         """An empty memory for `batch_size` sequences."""
 
     def initial_reading(self, state: State) -> Tensor:
-        """What the controller is given at the first step, r_0: zeros [B, R], as in all papers but those that say."""
+        """The reading at the first step, r_0: zeros [B, R] unless a paper defines another."""
         first = next(_tensors(state))
         return first.new_zeros(first.shape[0], self.reading_size)
 
@@ -126,9 +126,9 @@ class Memory(ABC, Generic[State, Actions]):
 
     @abstractmethod
     def update(self, state: State, actions: Actions) -> tuple[State, Tensor]:
-        """Apply one step's actions, which are not checked: what runs over a sequence.
+        """Apply one step's actions without checking them; scans call this.
 
-        Args and returns are those of `step`.
+        Arguments and results are those of `step`.
         """
 
     @abstractmethod
@@ -145,7 +145,7 @@ class Memory(ABC, Generic[State, Actions]):
         """
 
     def measure(self, state: State) -> dict[str, Tensor]:
-        """What can be told of a state, by name, each [B]: reported beside the actions of the step."""
+        """Measurements of a state, by name, each [B]: reported with the actions of the step."""
         return {}
 
     def measure_over(self, state: State, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -187,7 +187,7 @@ class Memory(ABC, Generic[State, Actions]):
                     raise ValueError(f"{field.name} must sum to 1 over {', '.join(field.operations)}; got {total:g}")
 
     def check_overflow(self, state: State) -> None:
-        """Find out whether a memory of limited size has lost something, where it was told to raise then.
+        """Check whether a memory of limited size has lost an element, if it is set to raise then.
 
         Raises:
             ValueError: if it has.
@@ -257,7 +257,7 @@ def map_tensors(function: Callable[..., Tensor], *trees: Any) -> Any:
     """Apply a function to the corresponding tensors of nested (named) tuples of one structure.
 
     Args:
-        function: takes as many tensors as there are trees.
+        function: takes one tensor from each tree.
         trees: tensors, or tuples, NamedTuples or Nones nested in any way.
 
     Returns:

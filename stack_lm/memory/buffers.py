@@ -1,6 +1,6 @@
 """The two buffers of a buffered network: queues that it only reads, or only writes (Hao et al. 2018, section 2.3).
 
-Both are neural queues (`NeuralQueue`), of which each lacks an operation. Nothing is ever pushed to the input buffer,
+Both are neural queues (`NeuralQueue`) that lack one operation. Nothing is ever pushed to the input buffer,
 which starts with the whole input, and nothing is read from the output buffer before the last step. A buffer is
 therefore a `StackState`, elements from front to back, and the functions here; it is no memory that a controller owns.
 """
@@ -49,7 +49,7 @@ def dequeue(buffer: StackState, pop_strength: Tensor) -> tuple[StackState, Tenso
 def read_off(buffer: StackState, length: int, delay: int = 0) -> Tensor:
     """The sequence in a buffer: read one element's worth, pop as much, and so on.
 
-    Position j is what is read with strength 1 after j pops of strength 1, which take what one pop of strength j takes.
+    Position j is the reading of strength 1 after j pops of strength 1, which equal one pop of strength j.
 
     NOTE: Hao et al. (2018), section 2.3, pop before they read, also the first time, so that the first element's worth
     is never read: that is `delay=1`. By itself nothing is lost.
@@ -60,7 +60,7 @@ def read_off(buffer: StackState, length: int, delay: int = 0) -> Tensor:
         delay: how many elements' worth to pop before the first read.
 
     Returns:
-        [B, M, D]. A position behind the last element is zeros, and one that it fills in part is a part of it.
+        [B, M, D]. Positions after the last element are zeros; a partly filled position holds a part of the element.
     """
     pops = delay + torch.arange(length, device=buffer.strengths.device, dtype=buffer.strengths.dtype)
     # Every position looks at the whole buffer: [B, M, N].

@@ -1,4 +1,4 @@
-"""The arithmetic of memories in superposition: the mean of what operations that move cells would make of a memory.
+"""The arithmetic of memories in superposition: the mean of the results of operations that move cells.
 
 An operation is a list of moves of blocks of cells, so a step is a weighted sum of slices, however deep a memory is.
 """
@@ -22,16 +22,16 @@ class Move(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    """What a step makes of a memory, but for its numbers.
+    """The static part of a step: the cells that each operation moves.
 
     Attributes:
-        operations: for each operation its moves, of which no two have a target in common; what nothing moves to is
+        operations: for each operation its moves, no two of which share a target; a cell that nothing moves to is
             empty.
         length: rows of the result.
         prepend: the new element is row 0 and the cells follow, so that operations move it too; otherwise the cells are
             the rows, and the element is added to the first of the result.
         read: how many rows are read, from the first.
-        empty_value: what is read of a cell that is not occupied, where the memory keeps account of that.
+        empty_value: the reading of an empty cell, if the memory records occupancy.
     """
 
     operations: tuple[tuple[Move, ...], ...]
@@ -106,7 +106,7 @@ class _Mix(torch.autograd.Function):
         weights = weights.reshape(batch_size, -1)
         if of_mixed is None:
             gradient = rows.new_zeros(batch_size, mixture.length * width)
-        else:  # which may be somebody else's too, so what is read is not added in place
+        else:  # may be shared, so the reading's gradient is not added in place
             gradient = of_mixed.reshape(batch_size, -1)
             gradient = gradient if of_reading is None else gradient.clone(memory_format=torch.contiguous_format)
         if of_reading is not None:
@@ -169,13 +169,13 @@ def _blocks(mixture: Mixture, width: int) -> Iterator[tuple[int, int, int, int]]
 
 
 def mix(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Tensor]:
-    """Mix what the operations would make of a memory and its new elements, and read.
+    """Mix the results of the operations on a memory and its new elements, and read.
 
     Args:
-        cells: [B, S, N, W], or [B, N, W] where S = 1. A column beside the elements' own says how far one is occupied.
+        cells: [B, S, N, W], or [B, N, W] where S = 1. An extra column holds each cell's occupancy.
         weights: of the operations, [B, S, O].
         elements: [B, S * D], with W = D or W = D + 1; they are occupied.
-        mixture: the operations, and what is read.
+        mixture: the operations and the reading.
 
     Returns:
         The next cells, of `length` rows, and the reading [B, S * read * D].

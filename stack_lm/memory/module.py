@@ -1,7 +1,7 @@
 """A memory and its controls: the one place where controls, update, hold and report meet.
 
 `ControlledMemory` has the step. `MemoryModule` is one to put into an encoder or decoder of your own, and
-`stack_lm.cell.StackRNNCell` is one with a controller of ours.
+`stack_lm.cell.StackRNNCell` combines one with a controller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .settings import check_memory, complete_settings
 
 
 class Actions(dict[str, Tensor]):
-    """What was done to a memory at each step, by name and as attributes.
+    """The actions on a memory at each step, by name and as attributes.
 
     For a stack: `push_strength`, `pop_strength`, `read_strength` and `total_strength` [B, T], in elements, and for
     each control that is an expected value its distribution, such as `push_distribution` [B, T, K + 1]. For memories in
@@ -77,7 +77,7 @@ class ControlledMemory(nn.Module):
         return next(chain(self.parameters(), self.buffers()), torch.empty(0))
 
     def empty(self, batch_size: int) -> MemoryState:
-        """An empty memory for `batch_size` sequences, and what is read from it."""
+        """An empty memory for `batch_size` sequences, and its reading."""
         memory = self.memory.initial_state(batch_size, device=self.like.device, dtype=self.like.dtype)
         return MemoryState(memory, self.memory.initial_reading(memory).to(self.like.dtype))
 
@@ -92,7 +92,7 @@ class ControlledMemory(nn.Module):
             active: [B] bool; where False, the sequence does not take the step and its state stays.
 
         Returns:
-            What the controls emitted (see `Controls.forward`), and the next state.
+            The output of the controls (see `Controls.forward`), and the next state.
         """
         emitted = self.controls(hidden)
         memory, reading = self.memory.update(state.memory, emitted[0])
@@ -102,24 +102,24 @@ class ControlledMemory(nn.Module):
         return emitted, MemoryState(memory, reading)
 
     def report(self, emitted: tuple[Any, dict[str, Tensor]], memory: Any, active: Tensor | None = None) -> Actions:
-        """What was done at a step (see `Actions`, without the time), from what `drive` returned."""
+        """The actions of a step (see `Actions`, without the time), from the result of `drive`."""
         return Actions(blank(self.controls.report(*emitted), active) | self.memory.measure(memory))
 
     def report_over(self, hidden: Tensor, memory: Any, mask: Tensor | None = None) -> Actions:
-        """What was done over a sequence whose states were not kept, for memories with `measure_over`.
+        """The actions over a sequence whose states were not kept, for memories with `measure_over`.
 
         Args:
             hidden: [B, T, H].
             memory: the memory's state before the first step.
             mask: [B, T] bool, False at padding.
         """
-        told = self.controls.report(*self.controls(hidden.flatten(0, 1)))
-        actions = blank({name: part.unflatten(0, hidden.shape[:2]) for name, part in told.items()}, mask)
+        reported = self.controls.report(*self.controls(hidden.flatten(0, 1)))
+        actions = blank({name: part.unflatten(0, hidden.shape[:2]) for name, part in reported.items()}, mask)
         return Actions(actions | self.memory.measure_over(memory, actions))
 
 
 class MemoryModule(ControlledMemory):
-    """A differentiable memory driven by vectors of yours: hidden state in, reading out.
+    """A differentiable memory driven by given vectors: hidden state in, reading out.
 
     A linear layer emits the memory's actions from a vector h_t, and the memory takes its step. The controller is yours,
     and what becomes of the reading too. Most often it enters at the next step, beside the input.
@@ -161,7 +161,7 @@ class MemoryModule(ControlledMemory):
         self.reading_size = self.memory.reading_size
 
     def initial_state(self, batch_size: int) -> MemoryState:
-        """An empty memory for `batch_size` sequences, and what is read from it."""
+        """An empty memory for `batch_size` sequences, and its reading."""
         return self.empty(batch_size)
 
     def forward(
@@ -175,7 +175,7 @@ class MemoryModule(ControlledMemory):
             active: [B] bool; where False, at padding, the sequence does not take the step and its state stays.
 
         Returns:
-            The reading r_t [B, R], the next state, and what was done (see `Actions`, without the time).
+            The reading r_t [B, R], the next state, and the actions (see `Actions`, without the time).
 
         Raises:
             ValueError: if the state is of another batch size, or a memory of limited size overflows.
@@ -190,7 +190,7 @@ class MemoryModule(ControlledMemory):
     def scan(
         self, hidden: Tensor, mask: Tensor | None = None, state: MemoryState | None = None
     ) -> tuple[Tensor, MemoryState, Actions]:
-        """Run a sequence whose h_1 .. h_T are there already, as behind an encoder that does not see the readings.
+        """Run a sequence of given h_1 .. h_T, as after an encoder that does not see the readings.
 
         Args:
             hidden: [B, T, H].
@@ -198,7 +198,7 @@ class MemoryModule(ControlledMemory):
             state: to start from; None: empty.
 
         Returns:
-            The readings [B, T, R], the last state, and what was done [B, T, ...].
+            The readings [B, T, R], the last state, and the actions [B, T, ...].
 
         Raises:
             ValueError: as for a step, and if there is none.

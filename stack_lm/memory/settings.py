@@ -1,4 +1,4 @@
-"""From settings to a memory: what a memory's settings allow, which ones go together, and the memory itself."""
+"""Settings of memories: allowed values, legal combinations, and the memory that they make."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def make_memory(config: Any) -> Memory[Any, Any]:
 
 
 def _own_checks(settings: Any) -> dict[str, Check]:
-    """What the settings of a memory's own controls allow: those that no other memory has, and no check of a field."""
+    """The checks of a memory's own control settings, which have no field of the configuration."""
     checks: dict[str, Check] = {}
     for name in settings.keys() - MEMORY_CHECKS.keys():
         if name.endswith("_control"):

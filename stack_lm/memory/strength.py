@@ -72,7 +72,7 @@ class DequeActions(NamedTuple):
 
 
 def _remaining(strength: Tensor, strengths: Tensor, end: End = "top") -> Tensor:
-    """What is left of a strength [...] for each element [..., N] after all elements before it took their part."""
+    """The rest of a strength [...] for each element [..., N] after all elements before it took their part."""
     # The sum runs over the elements before each only. Summing all and subtracting the element itself would round, and
     # an element that uses a strength up exactly would no longer be seen as a tie.
     if end == "top":
@@ -189,7 +189,7 @@ class _OneEnded(StrengthMemory[StackActions]):
         """Pop, push, then read.
 
         Args:
-            state: values [B, N, D] and strengths [B, N]; the element pushed last stands last.
+            state: values [B, N, D] and strengths [B, N]; the element pushed last comes last.
             actions: the strengths [B] in elements and the pushed value [B, D].
 
         Returns:

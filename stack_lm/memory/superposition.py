@@ -1,4 +1,4 @@
-"""Memories in superposition: their next state is the mean of what each operation would make of them.
+"""Memories in superposition: the next state is the mean of the results of all operations.
 
 Joulin & Mikolov (2015) and Suzgun et al. (2019), section 3.1: with the weights a of the operations, the new element n
 and the cells s from the top (0) down,
@@ -47,7 +47,7 @@ class SuperpositionState(NamedTuple):
     Attributes:
         cells: [B, S, N, D + 1] from the top down. The last column is how far a cell is occupied, in [0, 1]; the values
             are weighted by it, so that an empty cell is zeros.
-        lost: [B], in elements: what a full stack has lost at its bottom.
+        lost: [B], in elements: the mass that a full stack has lost at its bottom.
     """
 
     cells: Tensor
@@ -62,7 +62,7 @@ class ChoiceActions(NamedTuple):
 
 
 class _Stacks(Memory[SuperpositionState, ChoiceActions]):
-    """What the stacks in superposition have in common: their state, how it is read, and its limit."""
+    """The common part of stacks in superposition: state, reading and depth limit."""
 
     action_type = ChoiceActions
     state_type = SuperpositionState
@@ -94,7 +94,7 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
     def initial_state(
         self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
     ) -> SuperpositionState:
-        """Empty stacks, of as many cells as are read; each step adds a cell until there are `depth`."""
+        """Empty stacks of `read_depth` cells; each step adds a cell until there are `depth`."""
         # Every step mixes all cells, so rounding adds up over a sequence: float32 at least, as for strengths.
         dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
         shape = (batch_size, self.stacks, self.read_depth, self.size + 1)
@@ -109,10 +109,10 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
 
     @abstractmethod
     def _moves(self, n_cells: int, length: int) -> tuple[tuple[Move, ...], ...]:
-        """What each operation does to the cells of a stack of `n_cells`, of which the next has `length`."""
+        """The moves of each operation on a stack of `n_cells` cells; the next stack has `length`."""
 
     def update(self, state: SuperpositionState, actions: ChoiceActions) -> tuple[SuperpositionState, Tensor]:
-        """Mix what the operations would make of the stacks, then read.
+        """Mix the results of the operations, then read.
 
         Args:
             state: cells [B, S, N, D + 1] from the top down.
@@ -166,7 +166,7 @@ class SuperpositionStack(_Stacks):
         empty_value: what an empty cell reads as.
 
     Raises:
-        ValueError: if a depth and what is to be done at it do not go together.
+        ValueError: if depth and overflow do not go together.
     """
 
     settings = STACK_SETTINGS | {"no_op": False}
@@ -209,7 +209,7 @@ class MultipopSuperpositionStack(_Stacks):
     """A stack whose next state is the superposition of having popped 0, 1, ... elements, and then pushed one.
 
     NOTE: "MACS-style": Yogatama et al. (2018) describe a multipop adaptive computation stack in this shape; the
-    equations here are ours.
+    equations here are this project's own.
 
     Args:
         size: size of one element, D.
@@ -221,7 +221,7 @@ class MultipopSuperpositionStack(_Stacks):
         empty_value: as of `SuperpositionStack`.
 
     Raises:
-        ValueError: if a depth and what is to be done at it do not go together.
+        ValueError: if depth and overflow do not go together.
     """
 
     settings = STACK_SETTINGS | {"max_pop": 3}

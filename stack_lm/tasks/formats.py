@@ -1,6 +1,6 @@
 """Transduction: how pairs of sequences become batches, and how a model's own outputs are read.
 
-A format says where a model meets the source and where it owes the target:
+A format places the source in a model's input and the target in its labels:
 
     DelimitedFormat  `<s> source ||| target </s>` in one sequence, for causal language models (Grefenstette et al. 2015)
     PerStepFormat    an answer at each step, or blanks to answer on, for per-step classification (Hao et al. 2018)
@@ -42,7 +42,7 @@ class TransductionFormat(ABC):
             pairs: B transductions; plain pairs will do.
 
         Returns:
-            `input_ids` and `attention_mask` [B, N], and `labels`, which are -100 where no target is owed.
+            `input_ids` and `attention_mask` [B, N], and `labels`, which are -100 where there is no target.
 
         Raises:
             InputError: for a source or target that the format cannot hold.
@@ -76,7 +76,7 @@ def _pad(rows: Iterable[Sequence[int]], value: int, side: str = "right") -> Tens
 
 
 def _inputs(rows: Sequence[Sequence[int]], side: str = "right") -> dict[str, Tensor]:
-    """`input_ids` and `attention_mask`. The mask tells what is padding, so any id will do there."""
+    """`input_ids` and `attention_mask`. The mask marks padding, so any id will do there."""
     return {"input_ids": _pad(rows, 0, side), "attention_mask": _pad([[1] * len(row) for row in rows], 0, side)}
 
 
@@ -87,7 +87,7 @@ def _to(batch: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
 def _refuse_symbols(pair: Transduction, **special: int | None) -> None:
     for name, symbol in special.items():
         if symbol is not None and (symbol in pair.source or symbol in pair.target):
-            raise InputError(f"symbol {symbol} is the {name}; it must not stand in a source or a target")
+            raise InputError(f"symbol {symbol} is the {name}; it must not occur in a source or a target")
 
 
 def _refuse_empty(pair: Transduction) -> None:
@@ -129,7 +129,7 @@ class DelimitedFormat(TransductionFormat):
         prompts = _to(_inputs([self._prompt(pair) for pair in pairs], "left"), model)
         generated = model.generate(
             **prompts,
-            # One more than the longest target: what is longer is wrong, however it goes on.
+            # One more than the longest target: any longer output is wrong.
             max_new_tokens=max(len(pair.target) for pair in pairs) + 1,
             do_sample=False,
             num_beams=1,
@@ -145,10 +145,10 @@ class PerStepFormat(TransductionFormat):
     """An answer at each step, for `StackRNNForTokenClassification`, whose labels are not shifted.
 
     With a `blank` the answers come late: the input is the source and then a blank for each target symbol, on which the
-    answers are owed (string reversal in Hao et al. 2018, section 4.1). Without one, target and source are of one
-    length and step t owes target symbol t (XOR evaluation, section 4.2).
+    answers are due (string reversal in Hao et al. 2018, section 4.1). Without one, target and source are of one
+    length and target symbol t is due at step t (XOR evaluation, section 4.2).
 
-    A target symbol of -100 is owed nothing: neither trained on nor scored.
+    A target symbol of -100 is neither trained on nor scored.
 
     Args:
         blank: the id that is read once the source is over, or None.

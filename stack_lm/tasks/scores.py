@@ -21,7 +21,7 @@ class TransductionScores:
             Grefenstette et al. (2015), section 4.3.
         prefix_accuracy: how much of a target comes before the first error, a mean over targets: the fine accuracy of
             Grefenstette et al. (2015). NOTE: ends are not counted as symbols.
-        symbol_accuracy: of all target symbols, those that stand at their place in the output: Hao et al. (2018).
+        symbol_accuracy: share of target symbols at their position in the output (Hao et al. 2018).
         number: of transductions.
     """
 
@@ -35,11 +35,11 @@ def score_outputs(outputs: Sequence[Sequence[int]], targets: Sequence[Sequence[i
     """Compare outputs with targets; target symbols of -100 count nowhere.
 
     Raises:
-        InputError: if there are none, or not as many of the one as of the other.
+        InputError: if there are none, or the numbers of outputs and targets differ.
     """
     if len(outputs) != len(targets) or not targets:
         raise InputError(
-            f"there must be as many outputs as targets, and at least one; got {len(outputs)} and {len(targets)}"
+            f"there must be one output for each target, and at least one; got {len(outputs)} and {len(targets)}"
         )
     exact, prefixes, right, owed = 0, 0.0, 0, 0
     for output, target in zip(outputs, targets, strict=True):
@@ -61,7 +61,7 @@ def evaluate_transduction(
     """Score a model's own greedy outputs.
 
     Args:
-        model: of the kind the format is for; it is in evaluation mode meanwhile.
+        model: of the kind that the format is for; it runs in evaluation mode.
         format: how it meets source and target.
         pairs: any number of transductions.
         batch_size: transductions at a time.

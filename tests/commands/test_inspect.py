@@ -102,7 +102,10 @@ def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):
         (["stack", SENTENCE, "--figure", "x.xyz"], "a figure's name must end in one of .png, .pdf, .svg; got 'x.xyz'"),
         (["stack", SENTENCE, "--figure", "x.png", "--distributions", "x.png"], "must be different files"),
         (["lstm", SENTENCE], "the model has no memory"),
-        (["lstm", SENTENCE, "--signal", "push_strength"], "memory='none': it does not keep one strength for each step"),
+        (
+            ["lstm", SENTENCE, "--signal", "push_strength"],
+            "memory='none' cannot be shown: it does not keep one strength",
+        ),
         (["nonesuch", SENTENCE], "nonesuch"),
     ],
 )
@@ -158,7 +161,7 @@ def test_strengths_of_a_tagged_corpus_and_listed_verbs(capsys, models, tmp_path)
     assert found["by_verb"] == []
     status, _, err = run(capsys, *arguments)
     assert status == 0
-    assert "no trees that tell which verbs have an object" in err
+    assert "no trees to show which verbs have an object" in err
     found = run_json(capsys, *arguments, "--transitive", "chases, sees,saw", "--intransitive", "sleeps,sleep")
     sentences = list(generate_corpus(200, 5))
     wanted = sum(word in ("sleeps", "sleep") for s in sentences for word in s.words)
@@ -178,7 +181,11 @@ def test_chunks_do_not_tell_frames(capsys, models, tmp_path):
     [
         ("stack", ["--data", "generated:20", "--transitive", "sees"], "give both"),
         ("stack", ["--data", "generated:20", "--transitive", ",", "--intransitive", "x"], "verbs separated by commas"),
-        ("stack", ["--data", "generated:20", "--transitive", "qqq", "--intransitive", "x"], "none of the listed trans"),
+        (
+            "stack",
+            ["--data", "generated:20", "--transitive", "qqq", "--intransitive", "x"],
+            "has no listed transitive verbs in the model",
+        ),
         ("stack", ["--data", "nonesuch.mrg"], "nonesuch.mrg"),
         ("stack", ["--data", "UNTAGGED"], "the tree has no part-of-speech tags"),
         ("stack", ["--data", "generated:20", "--signal", "volume"], "--signal must be one of"),

@@ -202,7 +202,7 @@ def test_bad_options(run, right, arguments, message):
 def test_two_systems_cannot_write_one_file(run, right, gold, tmp_path):
     status, _, err = run("--predictions", right, gold, "--items", tmp_path / "items.tsv")
     assert status == 2
-    assert "--trees and --items write what one system made; got 2" in err
+    assert "--trees and --items write the trees of one system; got 2" in err
     assert not (tmp_path / "items.tsv").exists()
 
 

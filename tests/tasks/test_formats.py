@@ -152,8 +152,8 @@ def test_a_format_collates_for_transformers_trainer(tmp_path):
 def test_bad_pairs_are_refused():
     delimited = DelimitedFormat(separator=1, end=2)
     for format, pair, message in (
-        (delimited, ([5, 1], [5]), "symbol 1 is the separator; it must not stand in a source or a target"),
-        (delimited, ([5], [5, 2]), "symbol 2 is the end; it must not stand"),
+        (delimited, ([5, 1], [5]), "symbol 1 is the separator; it must not occur in a source or a target"),
+        (delimited, ([5], [5, 2]), "symbol 2 is the end; it must not occur"),
         (BufferedFormat(end=2), ([5], [2]), "symbol 2 is the end"),
         (BufferedFormat(), ([], [5]), "a source must have at least one symbol"),
         (PerStepFormat(), ([5, 6], [5]), "source and target must be of one length; they are of 2 and 1"),
@@ -162,7 +162,7 @@ def test_bad_pairs_are_refused():
             format([pair])
         with pytest.raises(InputError, match=message):
             evaluate_transduction(models()[0][1], format, [pair])
-    with pytest.raises(InputError, match="as many outputs as targets, and at least one; got 0 and 0"):
+    with pytest.raises(InputError, match="one output for each target, and at least one; got 0 and 0"):
         evaluate_transduction(models()[0][1], delimited, [])
 
 

@@ -21,7 +21,7 @@ def open_standard_input(request: Request) -> Corpus:
 
 
 def open_files(request: Request) -> Corpus:
-    """A text file, or all those below a directory; `source` is the path. Files are read anew for each iteration."""
+    """A text file, or all those below a directory; `source` is the path. Each iteration reads the files again."""
     files = text_files(Path(request.source))
 
     def lines() -> Iterator[str]:
