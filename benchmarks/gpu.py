@@ -22,7 +22,7 @@ from stack_lm import StackRNNConfig
 from stack_lm.cell import StackRNNCell
 from stack_lm.console import positive_int, print_json, print_note, print_table, run_command
 from stack_lm.errors import InputError
-from stack_lm.kernels.gpu import backend as triton_backend
+from stack_lm.kernels.gpu import backend
 
 Run = Callable[[Tensor], Tensor]  # inputs [B, T, E] to outputs [B, T, H]
 GRAPHS = "STACK_LM_CUDA_GRAPHS"
@@ -74,13 +74,13 @@ def make_ways(args: argparse.Namespace, inputs: Tensor) -> dict[str, Way]:
         pop_control=args.pop_control,
     )
     cell = StackRNNCell(config).to(inputs.device)
-    reason = triton_backend.obstacle(cell, inputs.device, inputs.dtype)
+    reason = backend.obstacle(cell, inputs.device, inputs.dtype)
     if reason:
         raise InputError(f"the Triton backend cannot run this: {reason}")
     lstm = nn.LSTM(args.embedding_size, args.hidden_size, batch_first=True).to(inputs.device)
 
     def triton(given: Tensor) -> Tensor:
-        return triton_backend.scan(cell, given, cell.initial_state(len(given)), None)[0]
+        return backend.scan(cell, given, cell.initial_state(len(given)), None)[0]
 
     ways = {
         "lstm": Way(lambda given: lstm(given)[0], lstm),

@@ -8,6 +8,7 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import numpy as np
 import pytest
 import torch
 
@@ -98,6 +99,27 @@ def evaluate_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
         yield
+
+
+@pytest.fixture(scope="module")
+def uninitialised_is_nan():
+    """Memory that nobody has written to holds NaN, or the largest number there is, in numpy and in torch on a CPU."""
+    empty, deterministic = np.empty, torch.are_deterministic_algorithms_enabled()
+
+    def filled(*arguments, **options):
+        array = empty(*arguments, **options)
+        array.fill(
+            np.nan if array.dtype.kind == "f" else True if array.dtype.kind == "b" else np.iinfo(array.dtype).max
+        )
+        return array
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "empty", filled)
+        patch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+        if not torch.cuda.is_available():  # where some operations have no such form
+            torch.use_deterministic_algorithms(True)
+        yield
+    torch.use_deterministic_algorithms(deterministic)
 
 
 @pytest.fixture(autouse=True)

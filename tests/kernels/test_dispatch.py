@@ -34,9 +34,7 @@ def test_numba_is_the_default_on_a_cpu(memory):
     ("fields", "reason"),
     [
         ({"memory": "superposition"}, "the memory is 'superposition'"),
-        ({"controller": "rnn_sigmoid"}, "the controller is a SigmoidElmanController"),
         ({"controller": "direct"}, "the controller is a DirectController"),
-        ({"num_layers": 2, "input_skip_connections": True}, "skip connections"),
         ({"reading_entry": "hidden_state"}, "the reading enters the hidden_state"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from . import scan as triton_scan
+from . import scan as launches
 from .scan import Given, Results, Settings
 
 Recorded = TypeVar("Recorded")
@@ -58,23 +58,21 @@ class Captured:
 
     def __init__(self, settings: Settings, given: Given, differentiable: bool) -> None:
         self.given = Given(*(tensor.clone() for tensor in given))
-        self.run, (self.results, kept) = record(lambda: triton_scan.forward(settings, self.given))
+        self.run, (self.results, kept) = record(lambda: launches.forward(settings, self.given))
         if differentiable:
             self.run()  # the backward is tried out before it is captured, and walks over the log
             self.grads = Results(*(torch.zeros_like(result) for result in self.results))
-            self.run_back, self.grad_given = record(
-                lambda: triton_scan.backward(settings, self.given, kept, self.grads)
-            )
+            self.run_back, self.grad_given = record(lambda: launches.backward(settings, self.given, kept, self.grads))
 
     def forward(self, given: Given) -> Results:
-        """`triton_scan.forward`."""
+        """`scan.forward`."""
         for own, tensor in zip(self.given, given, strict=True):
             own.copy_(tensor)
         self.run()
         return Results(*(result.clone() for result in self.results))
 
     def backward(self, grads: Results) -> list[torch.Tensor | None]:
-        """`triton_scan.backward` of the last `forward`."""
+        """`scan.backward` of the last `forward`."""
         for own, tensor in zip(self.grads, grads, strict=True):
             own.copy_(tensor)
         self.run_back()

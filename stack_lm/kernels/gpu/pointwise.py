@@ -1,8 +1,7 @@
 """The pointwise part of a controller's step on a GPU, forwards and backwards, one launch for each layer.
 
-A layer's gates are laid out in blocks of H: one for the linear and Elman controllers, (input, forget, cell, output) for
-an LSTM, and (reset, update, new from below, new from the state) for a GRU, whose last two are apart because the reset
-gate stands between them. The products with the weights are cuBLAS's; what is here adds them up and squashes them.
+See `stack_lm.kernels.layout` for the blocks of a layer's gates. The products with the weights are cuBLAS's; these
+kernels add them up and squash them.
 
 Steps are told apart by a number t and tensors that hold all steps, so that a launch needs no views of tensors.
 """
@@ -10,11 +9,12 @@ Steps are told apart by a number t and tensors that hold all steps, so that a la
 import triton
 import triton.language as tl
 
-LINEAR = tl.constexpr(0)
-ELMAN = tl.constexpr(1)
-SIGMOID_ELMAN = tl.constexpr(2)
-GRU = tl.constexpr(3)
-LSTM = tl.constexpr(4)
+from .. import layout
+
+ELMAN = tl.constexpr(layout.ELMAN)
+SIGMOID_ELMAN = tl.constexpr(layout.SIGMOID_ELMAN)
+GRU = tl.constexpr(layout.GRU)
+LSTM = tl.constexpr(layout.LSTM)
 
 
 @triton.jit

@@ -6,25 +6,24 @@ graph. What `backward` needs is kept for all steps side by side; the gradient of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 
-from . import pointwise as triton_pointwise
-from . import strength as triton_stack
+from ..layout import LSTM
+from . import pointwise, strength
 
 
 class Settings(NamedTuple):
     """What a cell is made of, which does not change with its weights.
 
     Attributes:
-        kind: of controller; see `triton_pointwise`.
+        kind: of controller, as `layout.CONTROLLERS` numbers them.
         recurrent: whether it has a state.
         skips: whether each layer is given x_t.
-        stack: constants of the kernels of `triton_stack`; None without a memory.
+        stack: constants of the kernels of `strength`; None without a memory.
     """
 
     kind: int
@@ -39,24 +38,21 @@ class Given(NamedTuple):
     Attributes:
         projected: what x_t gives to the gates of each layer that is given it [T, B, ...].
         active: [T, B], or [0, 0] where all sequences take all steps.
-        dropped: what each layer's output is multiplied with on its way up [L - 1, T, B, H], or [L - 1, 0, 0, 0].
-        controls, controls_bias: from the controller's output to the logits of all controls [P, H] and [P].
-        first: from h and r to the gates of the first layer [blocks * H, H + R].
-        rest: from the layer below and h to those of each further layer [L - 1, blocks * H, 2 H].
-        biases: [L, blocks * H].
+        dropped: what each layer's output is multiplied with on its way up [L - 1, T, B, H], or [L - 1, 0, 0, 0]. Among
+            gradients, these two are None.
+        first, rest, biases, controls, controls_bias: as in `layout.Weights`.
         hidden, cell: the controller's state [L, B, H] each.
-        reading: [B, R].
-        values, strengths: the elements of the initial memory [B, N, D] and [B, N].
+        reading, values, strengths: as in `layout.States`.
     """
 
     projected: Tensor
-    active: Tensor
-    dropped: Tensor
-    controls: Tensor
-    controls_bias: Tensor
+    active: Any
+    dropped: Any
     first: Tensor
     rest: Tensor
     biases: Tensor
+    controls: Tensor
+    controls_bias: Tensor
     hidden: Tensor
     cell: Tensor
     reading: Tensor
@@ -95,6 +91,87 @@ class Kept(NamedTuple):
     log_starts: Tensor
 
 
+class LayerArguments(NamedTuple):
+    """Tensors of one layer, as `pointwise.forward` takes them."""
+
+    gates: Tensor
+    projected: Tensor
+    bias: Tensor
+    hidden: Tensor
+    cells: Tensor
+    own: Tensor
+    up: Tensor
+    dropped: Tensor
+    active: Tensor
+
+
+class LayerGradients(NamedTuple):
+    """Tensors of one layer, as `pointwise.backward` takes them."""
+
+    gates: Tensor
+    hidden: Tensor
+    cells: Tensor
+    dropped: Tensor
+    active: Tensor
+    grad_outputs: Tensor
+    grad_own: Tensor
+    grad_up: Tensor
+    grad_straight: Tensor
+    grad_cell: Tensor
+    grad_gates: Tensor
+
+
+class MemoryArguments(NamedTuple):
+    """Tensors of the memory, as `strength.forward` takes them."""
+
+    logits: Tensor
+    bias: Tensor
+    active: Tensor
+    reading: Tensor
+    given: Tensor
+    values: Tensor
+    list_index: Tensor
+    list_strength: Tensor
+    ends: Tensor
+    logged: Tensor
+    log_index: Tensor
+    log_strength: Tensor
+    log_starts: Tensor
+
+
+class MemoryGradients(NamedTuple):
+    """Tensors of the memory, as `strength.backward` takes them."""
+
+    logits: Tensor
+    bias: Tensor
+    active: Tensor
+    values: Tensor
+    list_index: Tensor
+    list_strength: Tensor
+    ends: Tensor
+    logged: Tensor
+    log_index: Tensor
+    log_strength: Tensor
+    log_starts: Tensor
+    grad_given: Tensor
+    grad_reading: Tensor
+    grad_values: Tensor
+    grad_strengths: Tensor
+    grad_logits: Tensor
+    first_shared: Tensor
+    first_boundary: Tensor
+
+
+class MemorySizes(NamedTuple):
+    """Numbers that the kernels of the memory take behind t: B, T, N, C and the length of a log."""
+
+    batch_size: int
+    length: int
+    elements: int
+    capacity: int
+    log: int
+
+
 def _pointwise_constants(settings: Settings, given: Given, layer: int) -> dict[str, Any]:
     size = given.hidden.shape[2]
     layers = len(given.biases)
@@ -126,6 +203,12 @@ def _stack_constants(settings: Settings, given: Given) -> dict[str, Any]:
         "num_warps": 1,
         **_FUSED,
     }
+
+
+def _memory_sizes(given: Given, kept: Kept) -> MemorySizes:
+    length, batch_size = given.projected.shape[:2]
+    elements, capacity = given.strengths.shape[1], kept.list_strength.shape[1]
+    return MemorySizes(batch_size, length, elements, capacity, kept.log_index.shape[1])
 
 
 def _living(given: Given, length: int, deque: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -164,8 +247,8 @@ def forward(settings: Settings, given: Given) -> tuple[Results, Kept]:
     columns, depth = given.biases.shape[1], given.reading.shape[1]
     hidden = given.hidden.new_empty(layers, length + 1, batch_size, size)
     hidden[:, 0] = given.hidden
-    cells = given.hidden.new_empty(layers, length + 1, batch_size, size if settings.kind == _LSTM else 0)
-    if settings.kind == _LSTM:
+    cells = given.hidden.new_empty(layers, length + 1, batch_size, size if settings.kind == LSTM else 0)
+    if settings.kind == LSTM:
         cells[:, 0] = given.cell
     gates = projected.new_empty(layers, length, batch_size, columns)
     given_first = projected.new_empty(length + 1, batch_size, first.shape[1])
@@ -177,69 +260,83 @@ def forward(settings: Settings, given: Given) -> tuple[Results, Kept]:
     given_first[0, :, first.shape[1] - depth :] = given.reading
     deque = stack is not None and stack["DEQUE"]
     pops = 2 if deque else 1
-    index, strength, ends, values = _living(given, length, deque)
-    logs = strength.shape[1] + pops * length
+    index, strengths, ends, values = _living(given, length, deque)
+    logs = strengths.shape[1] + pops * length
     logits = projected.new_empty(length, batch_size, len(given.controls))
     logged = torch.zeros(batch_size, dtype=torch.int32, device=index.device)
-    log_index, log_strength = index.new_empty(batch_size, logs), strength.new_empty(batch_size, logs)
+    log_index, log_strength = index.new_empty(batch_size, logs), strengths.new_empty(batch_size, logs)
     log_starts = index.new_empty(length, batch_size, pops)
     reading = given.reading.clone()
-    numbers = (batch_size, length, given.strengths.shape[1], strength.shape[1], logs)
     kept = Kept(
-        given_first,
-        given_rest,
-        gates,
-        hidden,
-        cells,
-        tops,
-        logits,
-        values,
-        index,
-        strength,
-        ends,
-        logged,
-        log_index,
-        log_strength,
-        log_starts,
+        given_first=given_first,
+        given_rest=given_rest,
+        gates=gates,
+        hidden=hidden,
+        cells=cells,
+        tops=tops,
+        logits=logits,
+        values=values,
+        list_index=index,
+        list_strength=strengths,
+        ends=ends,
+        logged=logged,
+        log_index=log_index,
+        log_strength=log_strength,
+        log_starts=log_starts,
     )
     constants = [_pointwise_constants(settings, given, layer) for layer in range(layers)]
     of_layers = []
     for layer in range(layers):
-        has = layer == 0 or settings.skips
+        has, last = layer == 0 or settings.skips, layer == layers - 1
         constants[layer]["PROJECTED"] = projected.shape[2] if has else 0
         constants[layer]["PROJECTED_FROM"] = layer * (projected.shape[2] // layers) if has else 0
         of_layers.append(
-            (
-                gates[layer],
-                projected,
-                given.biases[layer],
-                hidden[layer],
-                cells[layer],
-                given_rest[layer - 1] if layer else given_first,
-                given_rest[layer] if layer < layers - 1 else tops,
-                given.dropped[layer] if layer < layers - 1 else given.dropped,
-                given.active,
+            LayerArguments(
+                gates=gates[layer],
+                projected=projected,
+                bias=given.biases[layer],
+                hidden=hidden[layer],
+                cells=cells[layer],
+                own=given_rest[layer - 1] if layer else given_first,
+                up=tops if last else given_rest[layer],
+                dropped=given.dropped if last else given.dropped[layer],
+                active=given.active,
             )
         )
     matrices = [first.t(), *rest.transpose(1, 2)]
     blocks = batch_size, triton.cdiv(size, constants[0]["BLOCK"])
     stack_constants = _stack_constants(settings, given)
-    of_memory = (logits, given.controls_bias, given.active, reading, given_first, *kept[_MEMORY:])
+    of_memory = MemoryArguments(
+        logits=logits,
+        bias=given.controls_bias,
+        active=given.active,
+        reading=reading,
+        given=given_first,
+        values=values,
+        list_index=index,
+        list_strength=strengths,
+        ends=ends,
+        logged=logged,
+        log_index=log_index,
+        log_strength=log_strength,
+        log_starts=log_starts,
+    )
+    sizes = _memory_sizes(given, kept)
 
     for t in range(length):
         for layer, tensors in enumerate(of_layers):
-            torch.mm(tensors[_OWN][t], matrices[layer], out=tensors[0][t])
-            triton_pointwise.forward[blocks](*tensors, t, batch_size, **constants[layer])
+            torch.mm(tensors.own[t], matrices[layer], out=tensors.gates[t])
+            pointwise.forward[blocks](*tensors, t, batch_size, **constants[layer])
         if stack:
             torch.mm(tops[t], given.controls.t(), out=logits[t])
-            triton_stack.forward[(batch_size,)](*of_memory, t, *numbers, **stack_constants)
+            strength.forward[(batch_size,)](*of_memory, t, *sizes, **stack_constants)
     outputs = hidden[-1, 1:]
     outputs = outputs.masked_fill(given.active.unsqueeze(-1) == 0, 0) if given.active.numel() else outputs.clone()
-    cell = cells[:, -1].clone() if settings.kind == _LSTM else given.cell
-    return Results(outputs, hidden[:, -1].clone(), cell, reading, values, _spread(index, strength, ends)), kept
+    cell = cells[:, -1].clone() if settings.kind == LSTM else given.cell
+    return Results(outputs, hidden[:, -1].clone(), cell, reading, values, _spread(index, strengths, ends)), kept
 
 
-def backward(settings: Settings, given: Given, kept: Kept, grads: Results) -> Sequence[Tensor | None]:
+def backward(settings: Settings, given: Given, kept: Kept, grads: Results) -> Given:
     """Backwards through `forward`.
 
     Args:
@@ -247,7 +344,7 @@ def backward(settings: Settings, given: Given, kept: Kept, grads: Results) -> Se
         grads: of its results.
 
     Returns:
-        The gradients of `given`, in its order; None for the two that have none.
+        The gradients of `given`.
     """
     first, rest, stack = given.first, given.rest, settings.stack
     length, batch_size = given.projected.shape[:2]
@@ -260,64 +357,59 @@ def backward(settings: Settings, given: Given, kept: Kept, grads: Results) -> Se
     grad_rest = rest.new_zeros(layers - 1, batch_size, rest.shape[2])
     grad_top = first.new_empty(batch_size, size)
     straight, grad_cell, grad_reading, grad_values, grad_strengths = (grad.clone() for grad in grads[1:])
-    # The list and the ends of the log are replayed in place, and another backward may follow.
-    index, strength, ends, logged = (
-        kept.list_index.clone(),
-        kept.list_strength.clone(),
-        kept.ends.clone(),
-        kept.logged.clone(),
-    )
-    first_shared, first_boundary = strength.new_zeros(batch_size), index.new_full((batch_size,), -1)
-    numbers = (batch_size, length, given.strengths.shape[1], strength.shape[1], kept.log_index.shape[1])
+    first_shared = given.strengths.new_zeros(batch_size)
+    first_boundary = kept.list_index.new_full((batch_size,), -1)
     constants = [_pointwise_constants(settings, given, layer) for layer in range(layers)]
     of_layers = [
-        (
-            kept.gates[layer],
-            kept.hidden[layer],
-            kept.cells[layer],
-            given.dropped[layer] if layer < layers - 1 else given.dropped,
-            given.active,
-            grads.outputs,
-            grad_rest[layer - 1] if layer else grad_first,
-            grad_rest[layer] if layer < layers - 1 else grad_top,
-            straight[layer],
-            grad_cell[layer],
-            grad_gates[layer],
+        LayerGradients(
+            gates=kept.gates[layer],
+            hidden=kept.hidden[layer],
+            cells=kept.cells[layer],
+            dropped=given.dropped[layer] if layer < layers - 1 else given.dropped,
+            active=given.active,
+            grad_outputs=grads.outputs,
+            grad_own=grad_rest[layer - 1] if layer else grad_first,
+            grad_up=grad_rest[layer] if layer < layers - 1 else grad_top,
+            grad_straight=straight[layer],
+            grad_cell=grad_cell[layer],
+            grad_gates=grad_gates[layer],
         )
         for layer in range(layers)
     ]
     matrices = [first, *rest]
     blocks = batch_size, triton.cdiv(size, constants[0]["BLOCK"])
     stack_constants = _stack_constants(settings, given)
-    of_memory = (
-        kept.logits,
-        given.controls_bias,
-        given.active,
-        kept.values,
-        index,
-        strength,
-        ends,
-        logged,
-        kept.log_index,
-        kept.log_strength,
-        kept.log_starts,
-        grad_first,
-        grad_reading,
-        grad_values,
-        grad_strengths,
-        grad_logits,
-        first_shared,
-        first_boundary,
+    of_memory = MemoryGradients(
+        logits=kept.logits,
+        bias=given.controls_bias,
+        active=given.active,
+        values=kept.values,
+        # The list and the ends of the log are replayed in place, and another backward may follow.
+        list_index=kept.list_index.clone(),
+        list_strength=kept.list_strength.clone(),
+        ends=kept.ends.clone(),
+        logged=kept.logged.clone(),
+        log_index=kept.log_index,
+        log_strength=kept.log_strength,
+        log_starts=kept.log_starts,
+        grad_given=grad_first,
+        grad_reading=grad_reading,
+        grad_values=grad_values,
+        grad_strengths=grad_strengths,
+        grad_logits=grad_logits,
+        first_shared=first_shared,
+        first_boundary=first_boundary,
     )
+    sizes = _memory_sizes(given, kept)
 
     for t in reversed(range(length)):
         if stack:
-            triton_stack.backward[(batch_size,)](*of_memory, t, *numbers, **stack_constants)
+            strength.backward[(batch_size,)](*of_memory, t, *sizes, **stack_constants)
             torch.mm(grad_logits[t], given.controls, out=grad_top)
         for layer in reversed(range(layers)):
             tensors, last = of_layers[layer], layer == layers - 1
-            triton_pointwise.backward[blocks](*tensors, t, batch_size, LAST=last, **constants[layer])
-            torch.mm(grad_gates[layer, t], matrices[layer], out=tensors[_GRAD_OWN])
+            pointwise.backward[blocks](*tensors, t, batch_size, LAST=last, **constants[layer])
+            torch.mm(grad_gates[layer, t], matrices[layer], out=tensors.grad_own)
 
     if settings.recurrent:
         straight[0] += grad_first[:, :size]
@@ -339,20 +431,20 @@ def backward(settings: Settings, given: Given, kept: Kept, grads: Results) -> Se
         first_boundary,
     )
     flat_logits = grad_logits.flatten(0, 1)
-    return (
-        torch.cat(of_inputs, dim=-1),
-        None,
-        None,
-        flat_logits.t() @ kept.tops.flatten(0, 1),
-        flat_logits.sum(0, dtype=given.controls_bias.dtype),
-        flat[0].t() @ kept.given_first[:-1].flatten(0, 1),
-        torch.stack(of_rest) if of_rest else torch.zeros_like(rest),
-        flat.sum(1, dtype=given.biases.dtype),
-        straight,
-        grad_cell,
-        grad_reading,
-        grad_values,
-        grad_strengths,
+    return Given(
+        projected=torch.cat(of_inputs, dim=-1),
+        active=None,
+        dropped=None,
+        first=flat[0].t() @ kept.given_first[:-1].flatten(0, 1),
+        rest=torch.stack(of_rest) if of_rest else torch.zeros_like(rest),
+        biases=flat.sum(1, dtype=given.biases.dtype),
+        controls=flat_logits.t() @ kept.tops.flatten(0, 1),
+        controls_bias=flat_logits.sum(0, dtype=given.controls_bias.dtype),
+        hidden=straight,
+        cell=grad_cell,
+        reading=grad_reading,
+        values=grad_values,
+        strengths=grad_strengths,
     )
 
 
@@ -383,7 +475,4 @@ def _revive(
     return grad_values, torch.where(dead, revived, grad_strengths)
 
 
-_LSTM = triton_pointwise.LSTM.value
 _FUSED = {"enable_fp_fusion": True}  # Triton's default, which it announces to change unless it is given
-_MEMORY = Kept._fields.index("values")
-_OWN, _GRAD_OWN = 5, 6  # which of a layer's tensors are what it was given, and its gradient

@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from stack_lm.kernels.cpu import gemm as numba_gemm
-from stack_lm.kernels.cpu import math as numba_math
-from stack_lm.kernels.cpu import threads as numba_threads
+from stack_lm.kernels.cpu import gemm, math
+from stack_lm.kernels.cpu import threads as torch_threads
 
 
 def over(function):
     """A compiled scalar function, over an array."""
 
-    @njit(error_model="numpy", fastmath=numba_math.FAST)
+    @njit(error_model="numpy", fastmath=math.FAST)
     def apply(values):
         results = np.empty_like(values)
         for i in range(values.shape[0]):
@@ -43,7 +42,7 @@ def test_functions_are_right_to_a_few_units_in_the_last_place(name, dtype):
         [generator.normal(size=4000) * scale for scale in (1e-6, 1e-2, 1, 10, 80)] + [[0.0, -0.0, 1.0, -1.0]]
     ).astype(dtype)
     values = values[np.abs(values) < 85]
-    found = over(getattr(numba_math, name))(values)
+    found = over(getattr(math, name))(values)
     exact = EXACT[name](values.astype(np.longdouble))
     unit = np.spacing(np.abs(exact).astype(dtype)).astype(np.longdouble)
     assert found.dtype == dtype
@@ -53,9 +52,9 @@ def test_functions_are_right_to_a_few_units_in_the_last_place(name, dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_functions_at_the_ends(dtype):
     ends = np.array([-np.inf, -1e30, 1e30, np.inf, np.nan], dtype)
-    assert np.allclose(over(numba_math.sigmoid)(ends), [0, 0, 1, 1, np.nan], atol=1e-30, equal_nan=True)
-    assert np.array_equal(over(numba_math.tanh)(ends), np.array([-1, -1, 1, 1, np.nan], dtype), equal_nan=True)
-    assert np.isnan(over(numba_math.exp)(ends)[-1])
+    assert np.allclose(over(math.sigmoid)(ends), [0, 0, 1, 1, np.nan], atol=1e-30, equal_nan=True)
+    assert np.array_equal(over(math.tanh)(ends), np.array([-1, -1, 1, 1, np.nan], dtype), equal_nan=True)
+    assert np.isnan(over(math.exp)(ends)[-1])
 
 
 @pytest.mark.parametrize(("dtype", "zero", "infinity"), [(np.float32, -103.97, 88.72), (np.float64, -745.13, 709.78)])
@@ -75,9 +74,9 @@ def test_exponentials_reach_zero_and_infinity_where_the_exact_ones_do(dtype, zer
 def test_products_equal_numpys(rows, inner, columns, seed, dtype):
     generator = np.random.default_rng(seed)
     a, matrix = (generator.normal(size=shape).astype(dtype) for shape in ((rows, inner), (inner, columns)))
-    wide = numba_gemm.padded(columns, a)
+    wide = gemm.padded(columns, a)
     result = np.ones((rows, wide), dtype)
-    numba_gemm.multiply_add(a.reshape(-1), 0, inner, rows, numba_gemm.pack(matrix), result.reshape(-1), 0, wide)
+    gemm.multiply_add(a.reshape(-1), 0, inner, rows, gemm.pack(matrix), result.reshape(-1), 0, wide)
     assert np.allclose(result[:, :columns], 1 + a @ matrix, atol=1e-4 if dtype == np.float32 else 1e-12)
     assert (result[:, columns:] == 1).all()
 
@@ -85,7 +84,7 @@ def test_products_equal_numpys(rows, inner, columns, seed, dtype):
     b[:, :columns] = generator.normal(size=(rows, columns))
     transposed = np.ones((max(inner, 1), wide), dtype)
     a = generator.normal(size=(rows, max(inner, 1))).astype(dtype)
-    numba_gemm.add_transposed_product(a, b, transposed)
+    gemm.add_transposed_product(a, b, transposed)
     assert np.allclose(transposed, 1 + a.T @ b, atol=1e-4 if dtype == np.float32 else 1e-12)
 
 
@@ -94,7 +93,7 @@ def test_parts_run_once_each_on_any_number_of_threads(parts):
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert numba_threads.run_parts(lambda part: part * part, parts) == [part * part for part in range(parts)]
+        assert torch_threads.run_parts(lambda part: part * part, parts) == [part * part for part in range(parts)]
     finally:
         torch.set_num_threads(threads)
 
@@ -106,12 +105,12 @@ def test_an_error_in_a_part_is_raised_here():
         return part
 
     with pytest.raises(ZeroDivisionError, match="in a part"):
-        numba_threads.run_parts(run, 3)
+        torch_threads.run_parts(run, 3)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch's OpenMP library is looked for on Linux only")
 def test_torchs_threads_are_found():
-    assert numba_threads.available() == torch.get_num_threads()
+    assert torch_threads.available() == torch.get_num_threads()
 
 
 @pytest.mark.slow

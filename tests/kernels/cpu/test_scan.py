@@ -3,16 +3,18 @@
 import multiprocessing
 import threading
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.comparison import compare, leaves, make_cell, random_state
 
-from stack_lm.kernels.cpu import backend as numba_backend
-from stack_lm.kernels.cpu import threads as numba_threads
+from stack_lm.kernels.cpu import backend
+from stack_lm.kernels.cpu import threads as torch_threads
 
-CONTROLLERS = ("linear", "rnn", "gru", "lstm")
+pytestmark = pytest.mark.usefixtures("uninitialised_is_nan")
+CONTROLLERS = ("linear", "rnn", "rnn_sigmoid", "gru", "lstm")
 MEMORIES = ("stack", "queue", "deque")
 # What ties and empty memories are made of: whole and half numbers, and none.
 FIXED = {"push_control": 1.0, "pop_control": 0.5, "read_control": 1.0}
@@ -65,6 +67,13 @@ def test_exact_ties(memory, strengths):
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_several_layers(controller, memory):
     cell = make_cell(controller=controller, memory=memory, num_layers=3)
+    check(cell, mask=some_mask(3, 7), state=random_state(cell, 3, torch.float64))
+
+
+@pytest.mark.parametrize("memory", [*MEMORIES, "none"])
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_inputs_that_skip_layers(controller, memory):
+    cell = make_cell(controller=controller, memory=memory, num_layers=3, input_skip_connections=True)
     check(cell, mask=some_mask(3, 7), state=random_state(cell, 3, torch.float64))
 
 
@@ -128,7 +137,7 @@ def test_sizes_beyond_one_tile_and_one_thread():
 @pytest.mark.parametrize("rows", [1, 5, 12])
 @pytest.mark.parametrize("controller", ["gru", "lstm"])
 def test_gradients_of_weights_are_added_up_piece_by_piece(controller, rows, monkeypatch):
-    monkeypatch.setattr(numba_backend, "_ROWS_OF_A_PRODUCT", rows)
+    monkeypatch.setattr(backend, "_ROWS_OF_A_PRODUCT", rows)
     cell = make_cell(controller=controller, num_layers=2, memory="deque")
     check(cell, 11, 3, mask=some_mask(3, 11), state=random_state(cell, 3, torch.float64))
 
@@ -145,6 +154,7 @@ def cases(draw):
         "hidden_size": draw(st.integers(1, 40)),
         "bias": draw(st.booleans()),
     }
+    fields["input_skip_connections"] = fields["num_layers"] > 1 and draw(st.booleans())
     if memory != "none":
         fields |= {
             "memory_size": draw(st.integers(1, 9)),
@@ -233,6 +243,12 @@ def test_backwards_twice_through_one_forward_pass():
     assert torch.equal(torch.autograd.grad(loss, inputs)[0], first)
 
 
+def test_memory_that_nobody_wrote_to_is_nan_here():
+    """So that the tests of this file see it if the scan reads any."""
+    assert np.isnan(np.empty(3)).all()
+    assert torch.empty(3).isnan().all()
+
+
 def test_second_derivatives_are_refused():
     """Also where the gradient given needs none, as that of a sum: it would be taken for a constant."""
     cell = make_cell()
@@ -267,7 +283,7 @@ def test_dropout_draws_the_mean():
 
 def _outputs(cell, inputs, queue):
     # torch's threads do not survive a fork: its own operations would wait for them, so a DataLoader's workers have one.
-    available = numba_threads.available()
+    available = torch_threads.available()
     torch.set_num_threads(1)
     queue.put((cell.scan(inputs).outputs.detach().numpy(), available))
 

@@ -16,7 +16,7 @@ from conftest import tiny_config
 
 from stack_lm.cell import StackRNNCell
 from stack_lm.errors import InputError
-from stack_lm.kernels.gpu import backend as triton_backend
+from stack_lm.kernels.gpu import backend
 from stack_lm.memory import StackState
 
 ON_GPU = torch.cuda.is_available()
@@ -25,8 +25,9 @@ pytest.importorskip("triton", reason="triton is not installed")
 with pytest.MonkeyPatch.context() as patch:  # of these kernels it looks when they are imported; see also conftest.py
     if INTERPRETED:
         patch.setenv("TRITON_INTERPRET", "1")
-    from stack_lm.kernels.gpu import graphs as triton_graphs
+    from stack_lm.kernels.gpu import graphs
 
+pytestmark = pytest.mark.usefixtures("uninitialised_is_nan")
 CONTROLLERS = ("linear", "rnn", "rnn_sigmoid", "gru", "lstm")
 MEMORIES = ("stack", "queue", "deque", "none")
 # Pushes are stronger than pops and readings, so that boundaries fall inside elements.
@@ -102,7 +103,7 @@ def reference(cell, inputs, state, mask):
 
 def assert_equal_to_reference(cell, inputs, state, mask=None, tolerance=1e-11):
     expected = results_of(reference, cell, inputs, state, mask)
-    found = results_of(triton_backend.scan, cell, inputs, state, mask)
+    found = results_of(backend.scan, cell, inputs, state, mask)
     for of_reference, of_triton in zip(itertools.chain(*expected), itertools.chain(*found), strict=True):
         assert of_triton.dtype == of_reference.dtype
         size = max(1.0, float(of_reference.abs().max())) if of_reference.numel() else 1.0
@@ -175,7 +176,7 @@ def test_what_is_not_finite_ends(device, bad):
     inputs[0, 0, 0] = bad
     inputs.requires_grad_()
     with np.errstate(all="ignore"):  # the interpreter computes in numpy, which warns
-        outputs, state = triton_backend.scan(cell, inputs, cell.initial_state(2), None)
+        outputs, state = backend.scan(cell, inputs, cell.initial_state(2), None)
         (outputs.sum() + state.reading.sum()).backward()
     assert bool(outputs[0].isnan().any()) == (bad != bad)
     assert outputs[1].isfinite().all()
@@ -185,7 +186,7 @@ def test_what_is_not_finite_ends(device, bad):
 def test_a_second_backward(device):
     cell = make_cell(device, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
-    outputs, _ = triton_backend.scan(cell, inputs, a_state(cell, 1, [0.5]), None)
+    outputs, _ = backend.scan(cell, inputs, a_state(cell, 1, [0.5]), None)
     first = torch.autograd.grad(outputs.sum(), inputs, retain_graph=True)[0]
     assert torch.equal(torch.autograd.grad(outputs.sum(), inputs)[0], first)
 
@@ -193,9 +194,9 @@ def test_a_second_backward(device):
 def test_strengths_stay_exact_under_autocast(device):
     cell = make_cell(device, torch.float32, scale=1.0, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
-    exact, _ = triton_backend.scan(cell, inputs, cell.initial_state(1), None)
+    exact, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
     with torch.autocast(device.type, torch.bfloat16):
-        outputs, state = triton_backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, state = backend.scan(cell, inputs, cell.initial_state(1), None)
     assert outputs.dtype == state.memory.strengths.dtype == torch.float32
     torch.testing.assert_close(outputs, exact, rtol=0, atol=0.02)
     assert not torch.equal(outputs, exact)
@@ -219,36 +220,36 @@ def test_captured_scans_are_shared_one_at_a_time(device, monkeypatch):
         return again, result
 
     if device.type == "cpu":
-        monkeypatch.setattr(triton_graphs, "wanted", lambda device: True)
-        monkeypatch.setattr(triton_graphs, "record", record)
+        monkeypatch.setattr(graphs, "wanted", lambda device: True)
+        monkeypatch.setattr(graphs, "record", record)
     else:
         monkeypatch.setenv("STACK_LM_CUDA_GRAPHS", "1")
-    monkeypatch.setattr(triton_graphs, "_seen", set())
-    monkeypatch.setattr(triton_graphs, "_free", {})
-    monkeypatch.setattr(triton_graphs, "_count", 0)
-    monkeypatch.setattr(triton_graphs, "CAPACITY", 2)
+    monkeypatch.setattr(graphs, "_seen", set())
+    monkeypatch.setattr(graphs, "_free", {})
+    monkeypatch.setattr(graphs, "_count", 0)
+    monkeypatch.setattr(graphs, "CAPACITY", 2)
     cell = make_cell(device, controller="rnn", memory="stack")
 
     def grad_of(inputs):
-        outputs, _ = triton_backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
         return outputs
 
     batches = [some_inputs(cell, 1, 2) for _ in range(3)]
     expected = [torch.autograd.grad(grad_of(inputs).sum(), inputs)[0] for inputs in batches[:1]]
-    assert triton_graphs._count == 0  # the first of a shape
+    assert graphs._count == 0  # the first of a shape
     for inputs in batches[1:]:
         expected += torch.autograd.grad(reference(cell, inputs, cell.initial_state(1), None)[0].sum(), inputs)
     in_flight = [grad_of(inputs) for inputs in batches]  # the third finds no place
-    assert triton_graphs._count == 2
+    assert graphs._count == 2
     for outputs, inputs, grad in zip(in_flight, batches, expected, strict=True):
         torch.testing.assert_close(torch.autograd.grad(outputs.sum(), inputs)[0], grad)
     del in_flight, outputs
     torch.testing.assert_close(torch.autograd.grad(grad_of(batches[1]).sum(), batches[1])[0], expected[1])
-    assert triton_graphs._count == 2
+    assert graphs._count == 2
     with torch.no_grad():  # another key: an old one makes room
         grad_of(batches[0])
         torch.testing.assert_close(grad_of(batches[0]), reference(cell, batches[0], cell.initial_state(1), None)[0])
-    assert triton_graphs._count == 2
+    assert graphs._count == 2
 
 
 @pytest.mark.gpu
@@ -258,7 +259,7 @@ def test_nothing_waits_for_the_device():
     for mode in ("default", "error"):  # compiled first
         torch.cuda.set_sync_debug_mode(mode)
         try:
-            outputs, _ = triton_backend.scan(cell, inputs, cell.initial_state(2), mask)
+            outputs, _ = backend.scan(cell, inputs, cell.initial_state(2), mask)
             outputs.sum().backward()
         finally:
             torch.cuda.set_sync_debug_mode("default")
@@ -271,7 +272,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
 from conftest import tiny_config
 from stack_lm.cell import StackRNNCell
-from stack_lm.kernels.gpu import backend as triton_backend, pointwise as triton_pointwise, strength as triton_stack
+from stack_lm.kernels.gpu import backend, pointwise, strength
 
 target = GPUTarget("cuda", ARCHITECTURE, 32)
 triton.runtime.driver.set_active(types.SimpleNamespace(  # a GPU of which there is nothing but its name
@@ -290,14 +291,14 @@ class Compiled:
             compiled[result.hash] = result.asm["cubin"]
         return launch
 
-for module in (triton_pointwise, triton_stack):
+for module in (pointwise, strength):
     for name in ("forward", "backward"):
         setattr(module, name, Compiled(getattr(module, name)))
 with FakeTensorMode():  # which fails where a program looks at a number
     cell = StackRNNCell(tiny_config(controller=CONTROLLER, memory=MEMORY, pop_control="sigmoid", num_layers=LAYERS))
     inputs, mask = torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16, enabled=AUTOCAST):
-        outputs, state = triton_backend.scan(cell, inputs, cell.initial_state(2), mask)
+        outputs, state = backend.scan(cell, inputs, cell.initial_state(2), mask)
     (outputs.sum() + state.reading.sum()).backward()
 print(len(compiled), min(map(len, compiled.values())) > 0)
 """
@@ -353,18 +354,18 @@ def test_obstacles(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     cell = StackRNNCell(tiny_config(memory="stack"))
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    assert triton_backend.obstacle(cell, gpu, torch.float32) is None
-    assert "CUDA" in triton_backend.obstacle(cell, cpu, torch.float32)
-    assert "int64" in triton_backend.obstacle(cell, gpu, torch.int64)
+    assert backend.obstacle(cell, gpu, torch.float32) is None
+    assert "CUDA" in backend.obstacle(cell, cpu, torch.float32)
+    assert "int64" in backend.obstacle(cell, gpu, torch.int64)
     for fields, name in (
         ({"memory": "superposition"}, "SuperpositionStack"),
         ({"memory": "stack", "controller": "direct"}, "DirectController"),
         ({"memory": "stack", "reading_entry": "hidden_state", "controller": "rnn"}, "hidden_state"),
     ):
         other = StackRNNCell(tiny_config(**fields))
-        assert name in triton_backend.obstacle(other, gpu, torch.float32)
-    monkeypatch.setattr(triton_backend.importlib.util, "find_spec", lambda name: None)
-    assert triton_backend.obstacle(cell, gpu, torch.float32) == "triton is not installed"
+        assert name in backend.obstacle(other, gpu, torch.float32)
+    monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name: None)
+    assert backend.obstacle(cell, gpu, torch.float32) == "triton is not installed"
 
 
 @pytest.mark.slow

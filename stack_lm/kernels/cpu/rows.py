@@ -1,0 +1,72 @@
+"""Loops over the numbers of one row, forwards and backwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from .math import COMPILE, sigmoid, tanh
+
+TANH, SIGMOID = range(2)
+
+# The loops over a row stand in functions of their own: LLVM then vectorises every one of them. An assignment to a slice
+# would look for overlaps first.
+
+
+@njit(**COMPILE)
+def copy(target: Any, source: Any) -> None:
+    """target = source."""
+    for j in range(target.shape[0]):
+        target[j] = source[j]
+
+
+@njit(**COMPILE)
+def clear(target: Any) -> None:
+    """target = 0."""
+    for j in range(target.shape[0]):
+        target[j] = 0
+
+
+@njit(**COMPILE)
+def add(target: Any, source: Any) -> None:
+    """target += source."""
+    for j in range(target.shape[0]):
+        target[j] += source[j]
+
+
+@njit(**COMPILE)
+def add_product(target: Any, source: Any, factor: Any) -> None:
+    """target += source * factor."""
+    for j in range(target.shape[0]):
+        target[j] += source[j] * factor[j]
+
+
+@njit(**COMPILE)
+def scale(target: Any, factor: Any) -> None:
+    """target *= factor."""
+    for j in range(target.shape[0]):
+        target[j] *= factor[j]
+
+
+@njit(**COMPILE)
+def squash(values: Any, kind: int) -> None:
+    """tanh or sigmoid, in place."""
+    if kind == TANH:
+        for j in range(values.shape[0]):
+            values[j] = tanh(values[j])
+    else:
+        for j in range(values.shape[0]):
+            values[j] = sigmoid(values[j])
+
+
+@njit(**COMPILE)
+def squash_backward(squashed: Any, kind: int, grad: Any, grad_sums: Any) -> None:
+    """Backwards through `_squash`, from its results."""
+    one = type(grad[0])(1)
+    if kind == TANH:
+        for j in range(squashed.shape[0]):
+            grad_sums[j] = grad[j] * (one - squashed[j] * squashed[j])
+    else:
+        for j in range(squashed.shape[0]):
+            grad_sums[j] = grad[j] * squashed[j] * (one - squashed[j])

@@ -1,0 +1,136 @@
+"""What all compiled scans share: a cell's parameters as blocks of gates, and its states.
+
+A layer's gates are laid out in blocks of H: one for the linear and Elman controllers, (input, forget, cell, output) for
+an LSTM, and (reset, update, new from below, new from the state) for a GRU, whose last two are kept apart because the
+reset gate stands between them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..controllers import (
+    Controller,
+    ElmanController,
+    GRUController,
+    LinearController,
+    LSTMController,
+    SigmoidElmanController,
+)
+from ..memory import StackState
+
+if TYPE_CHECKING:
+    from ..cell import CellState, StackRNNCell
+
+LINEAR, ELMAN, SIGMOID_ELMAN, GRU, LSTM = range(5)
+CONTROLLERS: dict[type[Controller], int] = {
+    LinearController: LINEAR,
+    ElmanController: ELMAN,
+    SigmoidElmanController: SIGMOID_ELMAN,
+    GRUController: GRU,
+    LSTMController: LSTM,
+}
+
+
+class Weights(NamedTuple):
+    """A cell's parameters, or their gradients, or the matrices packed for products.
+
+    Attributes:
+        inputs: from x_t to the gates of the first layer, or with skip connections of each layer [1 or L, gates * H, E];
+            a GRU has no block here for what comes from the state.
+        first: from h and r to the gates of the first layer [blocks * H, H + R]; the linear controller has no state.
+        rest: from the layer below and h to those of each further layer [L - 1, blocks * H, 2 H]; likewise.
+        biases: of the gates [L, blocks * H].
+        controls, controls_bias: from the controller's output to the logits of all controls [P, H] and [P]; P = 0
+            without a memory.
+    """
+
+    inputs: Any
+    first: Any
+    rest: Any
+    biases: Any
+    controls: Any
+    controls_bias: Any
+
+
+class States(NamedTuple):
+    """A cell's state, or its gradients. N is the number of elements in the memory.
+
+    Attributes:
+        hidden, cell: of the controller's layers [B, L, H] each; zeros for controllers that have none.
+        reading: [B, R].
+        values, strengths: of the elements, from bottom to top [B, N, D] and [B, N]; N = D = 0 without a memory.
+    """
+
+    hidden: Any
+    cell: Any
+    reading: Any
+    values: Any
+    strengths: Any
+
+
+def gather_weights(cell: StackRNNCell) -> Weights:
+    """A cell's parameters as blocks, by differentiable operations."""
+    controller = cell.controller
+    layers, size = controller.num_layers, controller.hidden_size
+    gru = isinstance(controller, GRUController)
+
+    def blocks(weight: Tensor, of_state: bool = False) -> Tensor:
+        """Rows of a weight matrix, or a bias, as blocks: a GRU's new gate is apart for what is below and the state."""
+        if not gru:
+            return weight
+        none = weight.new_zeros(size, *weight.shape[1:])
+        return torch.cat((weight[: 2 * size], none, weight[2 * size :]) if of_state else (weight, none))
+
+    matrices, biases = [], []
+    for layer in range(layers):
+        columns = [] if layer == 0 else [blocks(getattr(controller, f"weight_ih_l{layer}"))]
+        bias = controller.weight_ih_l0.new_zeros((4 if gru else controller.gates) * size)
+        if controller.bias:
+            bias = blocks(getattr(controller, f"bias_ih_l{layer}"))
+        if controller.recurrent:
+            columns.append(blocks(getattr(controller, f"weight_hh_l{layer}"), of_state=True))
+            if controller.bias:
+                bias = bias + blocks(getattr(controller, f"bias_hh_l{layer}"), of_state=True)
+        if layer == 0 and controller.weight_reading is not None:
+            columns.append(blocks(controller.weight_reading))
+        matrices.append(torch.cat(columns, dim=1) if columns else bias.new_zeros(len(bias), 0))
+        biases.append(bias)
+    none = matrices[0].new_zeros(0, len(biases[0]), size * (2 if controller.recurrent else 1))
+    of_inputs = [controller.weight_ih_l0]
+    if controller.skips:
+        of_inputs += [getattr(controller, f"weight_skip_l{layer}") for layer in range(1, layers)]
+    projection = cell.controls.projection
+    controls = none.new_zeros(0, size) if projection is None else projection.weight
+    has_bias = projection is not None and projection.bias is not None
+    return Weights(
+        torch.stack(of_inputs),
+        matrices[0],
+        torch.stack(matrices[1:]) if layers > 1 else none,
+        torch.stack(biases),
+        controls,
+        projection.bias if projection is not None and has_bias else none.new_zeros(len(controls)),
+    )
+
+
+def gather_states(cell: StackRNNCell, state: CellState) -> States:
+    """A cell's state with tensors in every place."""
+    layers, size = cell.controller.num_layers, cell.controller.hidden_size
+    none = state.reading.new_zeros(len(state.reading), layers, size)
+    hidden, memory_cell = (*state.controller, none, none)[:2]
+    if isinstance(state.memory, StackState):
+        return States(hidden, memory_cell, state.reading, *state.memory)
+    return States(hidden, memory_cell, state.reading, none[:, :0, :0], none[:, 0, :0])
+
+
+def next_state(before: CellState, last: States) -> CellState:
+    """The state that a scan ends with, in the form of the one it started from."""
+    stored = isinstance(before.memory, StackState)
+    return before._replace(
+        controller=(last.hidden, last.cell)[: len(before.controller)],
+        memory=StackState(last.values, last.strengths) if stored else before.memory,
+        reading=last.reading,
+    )
