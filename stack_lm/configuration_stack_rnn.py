@@ -76,9 +76,10 @@ class StackRNNConfig(PreTrainedConfig):
         evaluation_noise: keep the Gumbel noise on in evaluation, as Suzgun et al. (2019) do.
         evaluation_argmax: in evaluation, take the most probable operation alone.
         push_value_activation: "tanh" or "sigmoid", applied to the pushed element.
-        push_bias_init, pop_bias_init, read_bias_init: initial bias b of a control: logit i of the expected value starts
-            at i * b, which for "sigmoid" is the bias b itself. None leaves the projection's default. Grefenstette et
-            al. (2015, supplement) and Hao et al. (2018) use -1 for the pop. A fixed strength has none.
+        push_bias_init: initial bias b of the push control: logit i of the expected value starts at i * b, which for
+            "sigmoid" is the bias b itself. None leaves the projection's default. A fixed strength has none.
+        pop_bias_init: likewise of the pop control. Grefenstette et al. (2015, supplement) and Hao et al. (2018) use -1.
+        read_bias_init: likewise of the read control.
         learn_initial_state: learn the controller's first state; otherwise it is zero.
         embedding_dropout: on token embeddings.
         hidden_dropout: between the controller's layers.

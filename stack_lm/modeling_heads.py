@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,6 @@ from .modeling_stack_rnn import (
     StackRNNModelOutput,
     StackRNNPreTrainedModel,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 @dataclass

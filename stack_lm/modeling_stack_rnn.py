@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -22,9 +22,6 @@ from .configuration_stack_rnn import StackRNNConfig
 from .loss import IGNORED, causal_lm_loss, ignore_after_padding, is_plain_linear
 from .memory import map_tensors
 from .memory.module import Actions
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class StackRNNCache(Cache):

@@ -29,6 +29,7 @@ REFUSED = [
     ("max_pop", 0, r"max_pop must be an integer of at least 1; got 0"),
     ("push_value_activation", "relu", r"push_value_activation must be one of 'tanh', 'sigmoid'; got 'relu'"),
     ("pop_bias_init", "low", r"pop_bias_init must be a finite number or None; got 'low'"),
+    ("read_bias_init", float("inf"), r"read_bias_init must be a finite number or None; got inf"),
     ("embedding_dropout", 1.0, r"embedding_dropout must be a probability in \[0, 1\); got 1.0"),
     ("learn_initial_state", 1, r"learn_initial_state must be True or False; got 1"),
     ("input_encoding", "onehot", r"input_encoding must be one of 'embedding', 'one_hot'; got 'onehot'"),
@@ -70,6 +71,12 @@ PAIRS = [
     ({"controller": "direct", "reading_entry": "hidden_state"}, "needs a recurrent controller"),
     ({"controller": "direct", "num_layers": 2}, "num_layers must be 1 with controller='direct'"),
     ({"controller": "direct", "hidden_size": 7}, "hidden_size must be 8 with controller='direct'; got 7"),
+    (
+        {"pop_control": 1.0, "pop_bias_init": -1.0},
+        "pop_bias_init=-1.0 does not go with pop_control=1.0: a fixed strength has no bias",
+    ),
+    ({"bias": False, "push_bias_init": 1.0}, "push_bias_init=1.0 needs bias=True; got bias=False"),
+    ({"memory": "baby_ntm", "read_bias_init": 1.0}, "read_bias_init=1.0 does not go with memory='baby_ntm'"),
     (
         {"memory": "baby_ntm", "push_control": 1.0},
         "push_control=1.0 does not go with memory='baby_ntm', which has no such",

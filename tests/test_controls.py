@@ -63,12 +63,23 @@ def test_sigmoid_values():
 
 
 @pytest.mark.parametrize("control", ["sigmoid", "expected_value"])
-def test_pop_bias_init(control):
-    module = controls(pop_control=control, pop_bias_init=-1.0)
-    pops = module.projection.bias[3 + 4 : -4]
-    assert pops.tolist() == ([-1.0] if control == "sigmoid" else [0.0, -1.0, -2.0, -3.0])
-    module.projection.reset_parameters()
-    assert module.projection.bias[3 + 4 : -4].tolist() == pops.tolist()
+@pytest.mark.parametrize("name", ["push", "pop", "read"])
+def test_initial_biases(name, control):
+    settings = {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": "sigmoid"}
+    module = controls(**settings | {f"{name}_control": control, f"{name}_bias_init": -1.0})
+    first = 3 + ["push", "pop", "read"].index(name)
+    last = first + module.strengths[f"{name}_strength"].width
+    expected = [-1.0] if control == "sigmoid" else [0.0, -1.0, -2.0, -3.0]
+    for _ in range(2):
+        bias = module.projection.bias
+        assert bias[first:last].tolist() == expected
+        assert not set(bias[:first].tolist() + bias[last:].tolist()) & {0.0, -1.0}  # all others are torch's own
+        module.projection.reset_parameters()
+
+
+def test_both_ends_of_a_deque_start_alike():
+    module = controls(memory="deque", pop_control="sigmoid", pop_bias_init=-1.0)
+    assert module.projection.bias[6 + 8 : 6 + 8 + 2].tolist() == [-1.0, -1.0]
 
 
 def test_no_memory_has_no_projection():

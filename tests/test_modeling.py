@@ -182,6 +182,27 @@ def test_loss_ignores_padding_and_counts_items():
     torch.testing.assert_close(model(batch, labels=labels, num_items_in_batch=4).loss, nats / 4)
 
 
+@pytest.mark.parametrize("skip_logits", [True, False])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_loss_is_that_without_padding(side, skip_logits):
+    """A padded step predicts nothing, also not the first token after padding on the left."""
+    model = make_lm()
+    sentences = [ids(1, n) for n in (4, 6)]
+    pads = [(2, 0) if side == "left" else (0, 2), (0, 0)]
+    batch = torch.cat([torch.nn.functional.pad(s, pad) for s, pad in zip(sentences, pads, strict=True)])
+    mask = (batch != 0).long()
+    labels = batch.masked_fill(mask == 0, -100)
+    nats = sum(model(sentence, labels=sentence).loss * (sentence.shape[1] - 1) for sentence in sentences)
+    run = {"attention_mask": mask, "skip_logits": skip_logits}
+    torch.testing.assert_close(model(batch, labels=labels, **run).loss, nats / 8)
+    torch.testing.assert_close(model(batch, labels=labels, num_items_in_batch=4, **run).loss, nats / 4)
+    shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
+    torch.testing.assert_close(model(batch, shift_labels=shifted, **run).loss, nats / 8)
+    longer = torch.nn.functional.pad(mask, (3, 0), value=1)  # of a longer mask the last columns count
+    torch.testing.assert_close(model(batch, labels=labels, **run | {"attention_mask": longer}).loss, nats / 8)
+    assert labels.equal(batch.masked_fill(mask == 0, -100))  # the caller's are as they were
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -354,6 +375,45 @@ def test_classifier_reads_the_last_token_that_is_not_padding():
     torch.testing.assert_close(expected, model.score(hidden))
     loss = model(sentence, labels=torch.tensor([2])).loss
     torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(expected, torch.tensor([2])))
+
+
+@pytest.mark.parametrize("controller", ["lstm", "direct", "gru"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_classifier_takes_a_sequence_in_chunks(side, controller):
+    """Also where a chunk of a sequence is all padding, before or behind its tokens."""
+    model = StackRNNForSequenceClassification(tiny_config(num_labels=3, controller=controller, output_size=4)).eval()
+    sentences = [ids(1, n) for n in (2, 7, 4)]
+    whole = torch.cat([model(sentence).logits for sentence in sentences])
+    pads = [7 - sentence.shape[1] for sentence in sentences]
+    batch = torch.cat(
+        [torch.nn.functional.pad(s, (p, 0) if side == "left" else (0, p)) for s, p in zip(sentences, pads, strict=True)]
+    )
+    cache, order = None, torch.tensor([2, 0, 1])
+    for number, chunk in enumerate(batch.split(2, dim=1)):
+        outputs = model(chunk, past_key_values=cache, use_cache=True)
+        cache = outputs.past_key_values
+        if number == 0:
+            untouched = (chunk == 0).all(1)
+            assert outputs.logits[untouched].isnan().all()
+            assert outputs.logits[~untouched].isfinite().all()
+        if number == 1:
+            cache.reorder_cache(order)
+            batch, whole = batch[order], whole[order]
+            rest = batch.split(2, dim=1)[2:]
+            break
+    for chunk in rest:
+        outputs = model(chunk, past_key_values=cache)
+    torch.testing.assert_close(outputs.logits, whole)
+    cache.reset()
+    assert cache.last_hidden is None
+
+
+def test_a_label_for_a_sequence_without_tokens_is_refused():
+    model = StackRNNForSequenceClassification(tiny_config(num_labels=3)).eval()
+    batch = torch.tensor([[3, 4, 5], [0, 0, 0]])
+    with pytest.raises(ValueError, match="sequence 1 of the batch has a label but no token: all of it is padding"):
+        model(batch, labels=torch.tensor([0, 1]))
+    assert model(batch).logits[1].isnan().all()
 
 
 def test_regression_head():

@@ -264,6 +264,25 @@ def test_saved_and_loaded_it_computes_the_same(fields, tmp_path):
     assert torch.equal(loaded(batch).logits, model(batch).logits)
 
 
+@pytest.mark.parametrize("control", ["sigmoid", "expected_value"])
+def test_initial_biases_of_the_buffers(control):
+    fields = {"input_pop_control": control, "max_input_pop": 2, "input_pop_bias_init": 1.5}
+    model = BufferedStackRNNForTransduction(tiny(**fields, output_push_bias_init=-0.5))
+    expected = [1.5] if control == "sigmoid" else [0.0, 1.5, 3.0]
+    for _ in range(2):
+        assert model.buffer_projection.bias.tolist() == [*expected, -0.5]
+        model.buffer_projection.reset_parameters()
+
+
+def test_actions_at_padded_steps_are_zero():
+    model = make(**HAO)
+    actions = model(torch.randint(1, 5, (2, 4)), num_steps=torch.tensor([5, 3]), output_actions=True).actions
+    for name in ("push_strength", "input_pop_strength", "output_push_strength"):
+        assert not actions[name][1, 3:].any()
+        assert actions[name][0].all()
+    assert (actions.total_strength[1, 3:] == actions.total_strength[1, 2]).all()  # what is on the memory stays
+
+
 def test_bfloat16_and_autocast():
     model = make(1.0, controller="lstm", **HAO)
     batch, labels = torch.randint(1, 5, (2, 6)), torch.randint(0, 4, (2, 5))
@@ -309,6 +328,11 @@ def test_bad_values_are_refused():
         ({"target_vocab_size": 0}, r"target_vocab_size must be an integer of at least 1 or None; got 0"),
         ({"steps_per_token": -1}, r"steps_per_token must be an integer of at least 0; got -1"),
         ({"output_delay": -1}, r"output_delay must be an integer of at least 0; got -1"),
+        ({"input_pop_bias_init": "low"}, r"input_pop_bias_init must be a finite number or None; got 'low'"),
+        (
+            {"output_push_control": 1.0, "output_push_bias_init": 1.0},
+            r"output_push_bias_init=1.0 does not go with output_push_control=1.0",
+        ),
         ({"steps_per_token": 0}, r"steps_per_token and extra_steps must not both be 0"),
         ({"tie_word_embeddings": True, "embedding_size": 7}, r"tie_word_embeddings must be False"),
         (

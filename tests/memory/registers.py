@@ -1,4 +1,4 @@
-"""A memory of numbered registers: at each step one is written and one is read."""
+"""A memory of numbered registers: at each step all fade, one is written and one is read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from stack_lm.memory import ActionField, Memory, register_memory
+from stack_lm.memory import ActionField, Memory, control_settings, register_memory
 
 
 class RegisterState(NamedTuple):
@@ -17,18 +17,24 @@ class RegisterState(NamedTuple):
 
 
 class RegisterActions(NamedTuple):
-    """One step's actions: the vector to write [B, D], and where to write and to read [B, 1, N], each a distribution."""
+    """One step's actions.
+
+    The vector to write [B, D], how much all registers fade [B], and where to write and to read [B, 1, N], each a
+    distribution.
+    """
 
     push_value: Tensor
+    decay_strength: Tensor
     write: Tensor
     read: Tensor
 
 
 @register_memory("registers")
-class Registers(Memory):
-    """N registers of one vector each. With w and q the weights of writing and reading, and v the vector to write:
+class Registers(Memory[RegisterState, RegisterActions]):
+    """N registers of one vector each. With w and q the weights of writing and reading, v the vector to write and d the
+    strength of the decay:
 
-        register n:  V_n <- (1 - w_n) V_n + w_n v
+        register n:  V_n <- (1 - w_n) exp(-d) V_n + w_n v
         reading:     r = sum_n q_n V_n
 
     The reading sees what has just been written.
@@ -41,6 +47,7 @@ class Registers(Memory):
     settings = {  # noqa: RUF012 - declared as a class variable by `Memory`
         "memory_size": 16,
         "memory_depth": 8,
+        **control_settings("decay", "sigmoid"),
         "push_value_activation": "tanh",
         "operation_control": "softmax",
         "temperature": 1.0,
@@ -55,6 +62,7 @@ class Registers(Memory):
         names = tuple(f"register_{n}" for n in range(number))
         self.actions = (
             ActionField("push_value", "value", size),
+            ActionField.strength("decay"),
             ActionField("write", "choice", number, operations=names),
             ActionField("read", "choice", number, operations=names),
         )
@@ -69,7 +77,8 @@ class Registers(Memory):
     def update(self, state: RegisterState, actions: RegisterActions) -> tuple[RegisterState, Tensor]:
         write, read = (choice.to(state.values.dtype) for choice in (actions.write, actions.read))
         weights = write.transpose(1, 2)  # [B, N, 1]
-        values = (1 - weights) * state.values + weights * actions.push_value.unsqueeze(1)
+        kept = torch.exp(-actions.decay_strength).to(state.values.dtype).view(-1, 1, 1)
+        values = (1 - weights) * kept * state.values + weights * actions.push_value.unsqueeze(1)
         return RegisterState(values), torch.bmm(read, values).squeeze(1)
 
     def hold(self, active: Tensor, new: RegisterState, old: RegisterState) -> RegisterState:

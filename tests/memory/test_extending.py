@@ -7,13 +7,13 @@ import pytest
 import test_conformance
 import test_model_conformance
 import torch
-from conftest import CONTROLLERS
+from conftest import CONTROLLERS, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack_lm import MemoryModule, StackRNNConfig
+from stack_lm import MemoryModule, ModelScorer, StackRNNCell, StackRNNConfig, StackRNNForCausalLM, train_word_tokenizer
+from stack_lm.memory import ActionField, NeuralStack, control_settings, memory_class, memory_names, register_memory
 from stack_lm.memory import base as memory_base
-from stack_lm.memory import memory_class, memory_names
 
 SOURCE = Path(__file__).with_name("registers.py")
 FIELDS = {"memory": "registers", "memory_depth": 4}
@@ -62,7 +62,10 @@ def test_hard_choices_make_a_python_list(operations):
     for number, (write, read) in enumerate(operations, start=1):
         expected[write] = float(number)
         actions = memory.action_type(
-            torch.tensor([[float(number)]]), one_hot[write].view(1, 1, 4), one_hot[read].view(1, 1, 4)
+            torch.tensor([[float(number)]]),
+            torch.zeros(1),
+            one_hot[write].view(1, 1, 4),
+            one_hot[read].view(1, 1, 4),
         )
         state, reading = memory.step(state, actions)
         assert reading.item() == expected[read]
@@ -70,9 +73,89 @@ def test_hard_choices_make_a_python_list(operations):
 
 
 def test_it_serves_other_networks():
-    readings, _, actions = MemoryModule(7, "registers", memory_size=3).scan(torch.randn(2, 5, 7))
+    module = MemoryModule(7, "registers", memory_size=3, decay_control="expected_value", max_decay=2)
+    readings, _, actions = module.scan(torch.randn(2, 5, 7))
     assert readings.shape == (2, 5, 3)
     assert actions.write.shape == (2, 5, 1, 8)
+    assert actions.decay_distribution.shape == (2, 5, 3)
+    with pytest.raises(ValueError, match="max_decay must be an integer of at least 1; got 0"):
+        MemoryModule(7, "registers", max_decay=0)
+
+
+# --- a strength of its own
+
+
+@pytest.mark.parametrize("control", ["sigmoid", "expected_value", 0.5])
+def test_a_strength_of_its_own_is_reported(control):
+    cell = StackRNNCell(tiny_config(decay_control=control, **FIELDS))
+    mask = torch.tensor([[1, 1, 1], [0, 1, 1]]).bool()
+    actions = cell.scan(torch.randn(2, 3, 5), mask=mask, output_actions=True).actions
+    strength = actions.decay_strength
+    assert strength.shape == (2, 3)
+    assert strength[1, 0] == 0
+    if control == "expected_value":
+        torch.testing.assert_close(actions.decay_distribution @ torch.arange(4.0), strength)
+    else:
+        assert "decay_distribution" not in actions
+        assert control == "sigmoid" or (strength[mask] == 0.5).all()
+
+
+def test_a_strength_of_its_own_is_in_the_trace():
+    tokenizer = train_word_tokenizer([(["a", "dog", "barks"], None)])
+    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), decay_control="expected_value", **FIELDS))
+    (trace,) = ModelScorer(model, tokenizer).trace([["a", "dog", "barks"]])
+    assert {"decay_strength", "norm"} <= set(trace.signals)
+    assert trace.distributions["decay_distribution"].shape == (3, 4)
+
+
+def test_settings_of_its_own_are_saved(tmp_path):
+    config = tiny_config(decay_control="expected_value", max_decay=5, decay_bias_init=-0.5, **FIELDS)
+    model = StackRNNForCausalLM(config)
+    start = 3  # of the decay's logits, behind those of the value
+    assert model.model.cell.controls.projection.bias[start : start + 6].tolist() == [0.0, -0.5, -1.0, -1.5, -2.0, -2.5]
+    model.save_pretrained(tmp_path)
+    loaded = StackRNNForCausalLM.from_pretrained(tmp_path)
+    assert (loaded.config.max_decay, loaded.config.decay_bias_init) == (5, -0.5)
+    ids = torch.randint(1, 23, (2, 4))
+    assert torch.equal(loaded(ids).logits, model(ids).logits)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"decay_control": "hard"},
+            "decay_control must be 'sigmoid', 'expected_value' or a fixed strength.*; got 'hard'",
+        ),
+        ({"max_decay": 0}, "max_decay must be an integer of at least 1; got 0"),
+        ({"decay_bias_init": "low"}, "decay_bias_init must be a finite number or None; got 'low'"),
+        ({"decay_control": 1.0, "decay_bias_init": 2.0}, "decay_bias_init=2.0 does not go with decay_control=1.0"),
+        ({"decay": 1.0}, "StackRNNConfig has no field 'decay'"),
+    ],
+)
+def test_settings_of_its_own_are_checked(fields, message):
+    with pytest.raises(ValueError, match=message):
+        tiny_config(**fields, **FIELDS)
+    with pytest.raises(ValueError, match="StackRNNConfig has no field '(max_)?decay"):
+        tiny_config(**fields)  # the stack has no such
+
+
+def test_a_strength_without_settings_is_refused():
+    @register_memory("fading")
+    class Fading(NeuralStack):
+        """Forgets to declare what the strength of its own is emitted by."""
+
+        def __init__(self, size):
+            super().__init__(size)
+            self.actions = (*self.actions, ActionField.strength("decay"))
+
+    with pytest.raises(ValueError, match="'decay_strength' with control='decay', but no setting 'decay_bias_init'"):
+        StackRNNConfig(memory="fading")
+    Fading.settings = NeuralStack.settings | control_settings("decay", 1.0)
+    assert StackRNNConfig(memory="fading").decay_control == 1.0
+    Fading.__init__ = lambda self, size: setattr(self, "actions", (ActionField("decay_strength", "strength", 1),))
+    with pytest.raises(ValueError, match="'decay_strength' that does not name its control and distribution"):
+        StackRNNConfig(memory="fading")
 
 
 def test_the_document_has_the_file_as_it_is():

@@ -125,6 +125,8 @@ def test_hao2018_buffered(name, stack):
     )
     assert outputs.actions.output_push_strength.shape == (2, 12)
     assert model.config.output_delay == 1
+    assert model.buffer_projection.bias.tolist() == [1.0, 1.0]
+    assert (model.model.cell.controls.projection.bias == -1).sum() == 1
     outputs.loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 
