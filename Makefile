@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 TYPES ?= build/types
 
-.PHONY: demo test test-slow lint types type-tree docs format clean
+.PHONY: demo test test-slow wheel test-wheel lint types type-tree docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stack-lm demo
@@ -14,6 +14,13 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow or not slow and not gpu and not network"
+
+wheel: $(VENV)/.dev
+	rm -rf build/lib build/bdist.* # setuptools would take up what an earlier build left there
+	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation -w dist .
+
+test-wheel: $(VENV)/.dev
+	$(BIN)/python -m pytest -m network tests/publishing/test_wheel.py
 
 lint: $(VENV)/.dev types
 	$(BIN)/ruff check .
@@ -52,4 +59,4 @@ $(VENV)/.docs: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -30,11 +30,9 @@ def _register_dataset(usage: str, name: str, config: str, segmentation: str) -> 
 
 
 def _open(request: Request, name: str, config: str | None, segmentation: str) -> Corpus:
+    from datasets import load_dataset
+
     split, column = request.split, request.column
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise InputError(f"{request.source} needs the datasets library: pip install 'stack-lm[data]'") from error
     try:
         dataset = load_dataset(name, config, split=split, streaming=True)
         first = next(iter(dataset.take(1)), None)

@@ -1,0 +1,81 @@
+"""The files around the package: licence, citation, changelog and hooks agree with it and with their own formats."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stack_lm import __version__
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+
+
+def test_the_licence_is_apache_2():
+    assert (PROJECT["license"], PROJECT["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    text = (ROOT / "LICENSE").read_text()
+    assert re.search(r"Apache License\s+Version 2.0, January 2004", text)
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert "urls" not in PROJECT
+
+
+def test_the_citation_has_what_its_format_requires():
+    """Citation File Format 1.2.0: the required keys, of the software and of each reference."""
+    assert CITATION["cff-version"] == "1.2.0"
+    assert CITATION["message"]
+    assert (CITATION["title"], CITATION["type"]) == (PROJECT["name"], "software")
+    assert (str(CITATION["version"]), CITATION["license"]) == (__version__, PROJECT["license"])
+    assert CITATION["authors"] == [{"name": "The stack-lm developers"}]
+    for reference in CITATION["references"]:
+        assert reference["type"] in ("article", "conference-paper")
+        assert isinstance(reference["title"], str)
+        assert isinstance(reference["year"], int)
+        for author in reference["authors"]:
+            assert author.keys() == {"family-names", "given-names"}
+
+
+def test_the_papers_are_those_of_the_readme():
+    papers = (ROOT / "README.md").read_text().split("## Papers")[1]
+    listed = [" ".join(paper.split()) for paper in papers.split("\n- ")[1:]]
+    assert len(listed) == len(CITATION["references"]) == 4
+    for paper, reference in zip(listed, CITATION["references"], strict=True):
+        assert reference["title"] in paper
+        assert str(reference["year"]) in paper
+        names = re.findall(r"((?:[A-Z]\. )+)(\w+)", paper.split(reference["title"])[0])
+        assert [(initials.strip(), family) for initials, family in names] == [
+            (" ".join(f"{name[0]}." for name in author["given-names"].split()), author["family-names"])
+            for author in reference["authors"]
+        ]
+
+
+def test_the_changelog_is_in_its_form():
+    """Keep a Changelog 1.1.0: versions as headings, kinds of change below them, and items below those."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert text.startswith("# Changelog\n")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE)[0] == "[Unreleased]"
+    kinds = re.findall(r"^### (.+)$", text, re.MULTILINE)
+    assert kinds
+    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    for section in text.split("\n### ")[1:]:
+        assert re.match(r"\w+\n\n- ", section)
+
+
+def test_hooks_need_no_network():
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"
+    hooks = {hook["id"]: hook for hook in repository["hooks"]}
+    assert hooks.keys() == {"ruff", "ruff-format", "mypy"}
+    assert {hook["language"] for hook in hooks.values()} == {"system"}
+    target = hooks["mypy"]["entry"].split()[-1]
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("extra", re.findall(r"stack-lm\[([\w,]+)\]", "".join(
+    path.read_text() for folder in ("stack_lm", "parsing", "eval", "docs", "benchmarks", "recipes")
+    for pattern in ("*.py", "*.md") for path in (ROOT / folder).rglob(pattern)
+)))  # fmt: skip
+def test_extras_that_are_recommended_exist(extra):
+    assert set(extra.split(",")) <= PROJECT["optional-dependencies"].keys()
