@@ -173,11 +173,11 @@ def print_note(text: str) -> None:
 
 
 @contextmanager
-def progress(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress(description: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """A progress bar on standard error, if that is a terminal; yields a function that advances it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task(description, total=total)
 
         def advance(n: int) -> None:

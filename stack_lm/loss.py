@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .derivatives import first_derivative_only
-
-IGNORED = -100  # the label that does not count, as in torch and transformers
+from .labels import IGNORED
 
 # Each chunk reads the weights and adds to their gradient, [V, H] both: fewer rows than H, and that costs more than the
 # products; many more, and a chunk leaves the cache. `python benchmarks/loss.py` measures it.

@@ -13,7 +13,7 @@ from transformers.modeling_outputs import SequenceClassifierOutputWithPast, Toke
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_stack_rnn import StackRNNConfig
-from .loss import IGNORED
+from .labels import IGNORED
 from .memory.module import Actions
 from .modeling_stack_rnn import (
     HeadArguments,

@@ -19,7 +19,8 @@ from transformers.utils.generic import merge_with_config_defaults
 
 from .cell import CellState, Scan, StackRNNCell, set_scan_backend
 from .configuration_stack_rnn import StackRNNConfig
-from .loss import IGNORED, causal_lm_loss, ignore_after_padding, is_plain_linear
+from .labels import IGNORED
+from .loss import causal_lm_loss, ignore_after_padding, is_plain_linear
 from .memory import map_tensors
 from .memory.module import Actions
 

@@ -29,12 +29,12 @@ LAYERS = [
     ["parsing"],
     ["data", "tasks", "tokenization", "config_files", "console"],
     ["atomic", "trace"],
-    ["errors", "derivatives"],
+    ["errors", "derivatives", "labels"],
 ]
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.
 MODEL_FREE = {
-    "tasks": {"errors"},
+    "tasks": {"errors", "labels"},
     "parsing": {"trace", "errors", "atomic", "data.text"},
     "eval": {"trace", "errors", "data.text", "data.generated"},
     "eval.metrics": {"errors", "eval", "parsing"},

@@ -138,8 +138,7 @@ def all_recipes():
 @pytest.mark.parametrize("path", all_recipes(), ids=lambda path: path.stem)
 def test_every_recipe_is_valid(path):
     import stack_lm
-    from stack_lm.training.language_model import RunConfig
-    from stack_lm.training.number_prediction import ClassifierConfig
+    from stack_lm.training.config import ClassifierConfig, RunConfig
 
     kind = ClassifierConfig if path.stem.startswith("numpred") else RunConfig
     config = build(kind, read_config(path))
@@ -152,7 +151,7 @@ def test_every_recipe_is_valid(path):
 
 
 def test_the_variants_of_the_paper_share_everything_else():
-    from stack_lm.training.language_model import RunConfig
+    from stack_lm.training.config import RunConfig
 
     for data in ("wikipedia", "brown", "linzen"):
         configs = [build(RunConfig, read_config(f"merrill2019/{data}_{v}")) for v in VARIANTS]

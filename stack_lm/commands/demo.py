@@ -48,7 +48,8 @@ def run_demo(options: argparse.Namespace) -> None:
     if options.sentences <= 2 * HELD_OUT:
         raise InputError(f"--sentences must be more than {2 * HELD_OUT}; got {options.sentences}")
     from ..scoring.sentences import ModelScorer
-    from ..training.language_model import DataConfig, LoopConfig, RunConfig, TokenizerConfig, Trainer
+    from ..training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
+    from ..training.language_model import Trainer
 
     results: dict[str, Any] = {}
     scorers: dict[str, ModelScorer] = {}

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-
-IGNORED = -100
+from ..labels import IGNORED
 
 
 class Transduction(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from ..errors import InputError
-from .formats import IGNORED, Transduction, TransductionFormat
+from ..labels import IGNORED
+from .formats import Transduction, TransductionFormat
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausa
 from stack_lm import ModelScorer, __version__
 from stack_lm.cli import main
 from stack_lm.data.generated import generate_corpus
-from stack_lm.training.language_model import DataConfig, LoopConfig, RunConfig, TokenizerConfig, Trainer
+from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
+from stack_lm.training.language_model import Trainer
 
 SENTENCE = "the dog that the cats fear chases a rabbit ."
 

@@ -5,7 +5,7 @@ import torch
 
 import stack_lm
 from stack_lm.config_files import build, preset_names, read_config
-from stack_lm.training.language_model import RunConfig
+from stack_lm.training.config import RunConfig
 
 
 def build_model(name, **fields):

@@ -1,5 +1,6 @@
 """recipes/train_classifier.py as a user types it, and its classifiers as agreement asks them."""
 
+import dataclasses
 import importlib.util
 import json
 import random
@@ -15,7 +16,8 @@ from stack_lm.cli import main as stack_lm
 from stack_lm.config_files import build, read_config
 from stack_lm.errors import InputError
 from stack_lm.scoring.number_classifier import ClassifierScorer
-from stack_lm.training.number_prediction import ClassifierConfig, ClassifierTrainer
+from stack_lm.training.config import ClassifierConfig
+from stack_lm.training.number_prediction import ClassifierTrainer
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 SPEC = importlib.util.spec_from_file_location("train_classifier", RECIPES / "train_classifier.py")
@@ -55,7 +57,6 @@ def test_a_run_learns_and_its_model_scores_as_the_recipe_said(capsys, data, run)
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     losses = [record["eval_loss"] for record in records if "eval_loss" in record]
     assert min(losses) < losses[0]
-    assert not (run / "checkpoints").exists()
     test = str(data / "numpred.test.1")
     assert stack_lm(["agreement", str(run), "--data", test, "--format", "linzen-numpred", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -96,29 +97,24 @@ def test_a_run_stops_early_and_resumes(capsys, data, tmp_path):
     assert "always the more frequent number" in capsys.readouterr().out
 
 
-def test_an_interrupted_run_continues(data, tmp_path, monkeypatch):
-    def config(output):
-        values = read_config("merrill2019/numpred_lstm")
-        values["data"] = {"train": str(data / "numpred.train")}
-        values |= {"output_dir": str(tmp_path / output), "training": {"epochs": 3, "batch_size": 16}}
-        return build(ClassifierConfig, values)
-
-    whole = ClassifierTrainer(config("whole"), quiet=True)
-    expected = whole.train()
-    trainer = ClassifierTrainer(config("half"), quiet=True)
-
-    def stop(args, state, control, **kwargs):
-        if state.epoch >= 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(trainer._record, "on_epoch_begin", stop, raising=False)
-    with pytest.raises(KeyboardInterrupt):
-        trainer.train()
-    assert not (tmp_path / "half" / "model.safetensors").exists()
-    monkeypatch.undo()
-    continued = ClassifierTrainer(config("half"), quiet=True, resume=True).train()
-    assert (continued.pop("test"), expected.pop("test")) == ({}, {})
-    assert continued == pytest.approx(expected)
+def test_a_resumed_run_waits_no_longer_than_a_whole_one(data, tmp_path):
+    """The epochs without a lower loss are counted over all of a run, not from where it was resumed."""
+    values = read_config("merrill2019/numpred_lstm")
+    values["data"] = {"train": str(data / "numpred.train"), "limit": 100}
+    values |= {"output_dir": str(tmp_path), "training": {"epochs": 30, "patience": 2, "learning_rate": 0.5}}
+    config = build(ClassifierConfig, values)
+    whole = ClassifierTrainer(config, quiet=True).train()
+    assert whole["epochs"] == whole["best_epoch"] + 2 < 30
+    checkpoints = sorted((tmp_path / "checkpoints").iterdir(), key=lambda path: int(path.name.split("-")[1]))
+    assert len(checkpoints) == 2  # the best and the last
+    assert ClassifierTrainer(config, quiet=True, resume=True).train() == whole
+    # Stopped in the middle of the wait.
+    for part in (1, 2):
+        output = tmp_path / str(part)
+        short = dataclasses.replace(config, output_dir=str(output))
+        longer = dataclasses.replace(short.training, epochs=whole["best_epoch"] + 2 - part)
+        ClassifierTrainer(dataclasses.replace(short, training=longer), quiet=True).train()
+        assert ClassifierTrainer(short, quiet=True, resume=True).train() == whole
 
 
 def test_the_four_variants_differ_in_their_memory_alone():

@@ -1,0 +1,278 @@
+"""Configurations of the trainers: dataclasses whose fields carry their ranges, so that one loop checks them all."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from ..errors import InputError
+from ..tokenization import Lowercase
+
+
+def setting(
+    default: Any, *, above: float | None = None, at_least: float | None = None, may_change: bool = False
+) -> Any:
+    """A field of a configuration.
+
+    Args:
+        default: its value where none is given.
+        above, at_least: its range; None, where the field allows it, is in range.
+        may_change: a resumed run may have another value.
+    """
+    return field(default=default, metadata={"above": above, "at_least": at_least, "may_change": may_change})
+
+
+def check_ranges(config: Any, where: str = "") -> None:
+    """Check the numbers in a configuration, in nested ones too.
+
+    Raises:
+        InputError: that names the key, its range and the value.
+    """
+    for entry in dataclasses.fields(config):
+        value, key = getattr(config, entry.name), where + entry.name
+        above, least = entry.metadata.get("above"), entry.metadata.get("at_least")
+        if dataclasses.is_dataclass(value):
+            check_ranges(value, key + ".")
+        elif value is None or isinstance(value, str):
+            continue
+        elif above is not None and not value > above:
+            raise InputError(f"{key} must be more than {above}; got {value}")
+        elif least is not None and not value >= least:
+            raise InputError(f"{key} must be at least {least}; got {value}")
+
+
+def settled(config: Any) -> dict[str, Any]:
+    """The values that a resumed run must share with the run that it resumes."""
+    values: dict[str, Any] = {}
+    for entry in dataclasses.fields(config):
+        value = getattr(config, entry.name)
+        if not entry.metadata.get("may_change"):
+            values[entry.name] = settled(value) if dataclasses.is_dataclass(value) else value
+    return values
+
+
+@dataclass(frozen=True)
+class BaseConfig:
+    """A training run: everything that decides its outcome.
+
+    Attributes:
+        output_dir: where the model, its tokenizer, metrics and checkpoints go.
+        seed: of initial weights, dropout, the order of batches and the choice of held-out sentences.
+        model: fields of `StackRNNConfig` but those that come from the data.
+    """
+
+    output_dir: str = setting("runs/model", may_change=True)
+    seed: int = 0
+    model: dict[str, Any] = field(default_factory=dict)
+
+    FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size",)
+
+    def check(self) -> None:
+        """Find values that cannot work.
+
+        Raises:
+            InputError: that names the key.
+        """
+        check_ranges(self)
+        if not self.output_dir:
+            raise InputError("output_dir must name a directory; it is empty")
+        for key in self.FROM_DATA:
+            if key in self.model:
+                raise InputError(f"model.{key} cannot be set: it comes from the data")
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """Where the tokenizer comes from.
+
+    Attributes:
+        pretrained: an existing tokenizer, by directory or name on the hub; otherwise a word-level one is made.
+        vocab_size: most frequent words to keep.
+        lowercase: "none", "first_word" of each sentence, or "all".
+        tag_rare_words: put part-of-speech tags in the place of words outside the vocabulary.
+        add_bos, add_eos: begin, or end, sentences with a token.
+        sentences: of a stream, how many sentences to count words in.
+    """
+
+    pretrained: str | None = None
+    vocab_size: int = setting(10_000, above=0)
+    lowercase: Lowercase = "first_word"
+    tag_rare_words: bool = False
+    add_bos: bool = False
+    add_eos: bool = False
+    sentences: int = setting(1_000_000, above=0)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What to train and validate on; see `stack_lm.data.open_corpus` for the sources.
+
+    Attributes:
+        source: of the training sentences.
+        split, segmentation, column: see `open_corpus`.
+        streaming: read a hub dataset as a stream, never whole.
+        validation: source of the validation sentences; null holds some of the training source out.
+        validation_split: of that source.
+        held_out: how many sentences to hold out (1 or more), or which share (below 1). Of a stream: which share of
+            the documents.
+        validation_limit: maximum number of validation sentences.
+        limit: maximum number of training sentences, taken from the start; null for all. Not for a stream.
+        max_length: longest sentence, in tokens; the rest of longer ones is cut off.
+        pool: of a stream, how many sentences to sort by length at a time.
+    """
+
+    source: str = "generated"
+    split: str = "train"
+    segmentation: str | None = None
+    column: str = "text"
+    streaming: bool = False
+    validation: str | None = None
+    validation_split: str = "validation"
+    held_out: float = setting(0.1, above=0)
+    validation_limit: int | None = setting(None, above=0)
+    limit: int | None = setting(None, above=0)
+    max_length: int = setting(200, at_least=2)
+    pool: int = setting(20_000, above=0)
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """How to train.
+
+    Attributes:
+        epochs: passes over the training sentences; a stream goes by max_steps instead.
+        max_steps: stop after this number of updates.
+        batch_size: sentences in a batch, on each process.
+        gradient_accumulation: batches in an update, on each process.
+        optimizer: "adam" or "rmsprop".
+        learning_rate: of the optimizer, at its highest.
+        weight_decay: of the optimizer, as an L2 term in the gradient.
+        schedule: of the learning rate, after the warm-up.
+        warmup_steps: updates over which the learning rate rises.
+        max_grad_norm: clip gradients to this norm; null does not.
+        temperature_decay, temperature_minimum: of controls with a temperature; see `TemperatureSchedule`. A decay of 0
+            leaves the temperature as it is.
+        mixed_precision: "no", "bf16" or "fp16"; null takes what `accelerate launch` says.
+        log_every: updates between lines in metrics.jsonl.
+        eval_every: updates between validations; null validates after each epoch only.
+        save_every: updates between checkpoints to resume from; null saves one after each epoch.
+        keep_checkpoints: how many checkpoints to keep.
+        save_epochs: keep the model of each epoch, in epochs/1 and so on.
+        tracker: also report metrics to an Accelerate tracker, such as "tensorboard".
+    """
+
+    epochs: int = setting(5, above=0, may_change=True)
+    max_steps: int | None = setting(None, above=0, may_change=True)
+    batch_size: int = setting(16, above=0)
+    gradient_accumulation: int = setting(1, above=0)
+    optimizer: Literal["adam", "rmsprop"] = "adam"
+    learning_rate: float = setting(1e-3, above=0)
+    weight_decay: float = setting(0.0, at_least=0)
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: int = setting(0, at_least=0)
+    max_grad_norm: float | None = setting(None, above=0)
+    temperature_decay: float = setting(0.0, at_least=0)
+    temperature_minimum: float = setting(0.5, above=0)
+    mixed_precision: Literal["no", "bf16", "fp16"] | None = None
+    log_every: int = setting(50, above=0, may_change=True)
+    eval_every: int | None = setting(None, above=0, may_change=True)
+    save_every: int | None = setting(None, above=0, may_change=True)
+    keep_checkpoints: int = setting(2, above=0, may_change=True)
+    save_epochs: bool = setting(False, may_change=True)
+    tracker: str | None = setting(None, may_change=True)
+
+
+@dataclass(frozen=True)
+class RunConfig(BaseConfig):
+    """A language model's training run."""
+
+    output_dir: str = setting("runs/generated", may_change=True)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    training: LoopConfig = field(default_factory=LoopConfig)
+
+    def check(self) -> None:
+        """See `BaseConfig.check`."""
+        super().check()
+        if self.data.streaming and self.training.max_steps is None:
+            raise InputError("data.streaming needs training.max_steps: the length of a stream is not known")
+        if self.data.streaming and self.data.validation is None and self.data.held_out >= 1:
+            raise InputError(
+                f"data.held_out of a stream is a share of its documents, below 1; got {self.data.held_out:g}"
+            )
+
+
+@dataclass(frozen=True)
+class VocabularyConfig:
+    """The word-level vocabulary, from the training sentences.
+
+    Attributes:
+        vocab_size: most frequent words to keep.
+        lowercase: "none", "first_word" of each sentence, or "all".
+    """
+
+    vocab_size: int = setting(10_000, above=0)
+    lowercase: Lowercase = "none"
+
+
+@dataclass(frozen=True)
+class NumberDataConfig:
+    """What to train, stop and test on: files of the number prediction task (Linzen et al. 2016).
+
+    Attributes:
+        train: the file to train on.
+        validation: the file that decides when to stop; null holds some of the training file out.
+        held_out: how many sentences to hold out (1 or more), or which share (below 1).
+        test: files to report accuracies on, which have no part in training.
+        limit: maximum number of training sentences, taken from the start; null for all.
+        max_length: longest sentence, in words; of longer ones the beginning is cut off, as the verb is at the end.
+    """
+
+    train: str = "numpred.train"
+    validation: str | None = None
+    held_out: float = setting(0.1, above=0)
+    test: list[str] = field(default_factory=list)
+    limit: int | None = setting(None, above=0)
+    max_length: int = setting(200, above=0)
+
+
+@dataclass(frozen=True)
+class ClassifierLoopConfig:
+    """How to train.
+
+    Attributes:
+        epochs: maximum number of passes over the training sentences.
+        patience: stop after this number of epochs without a lower validation loss; the best epoch's model is kept.
+        batch_size: sentences in a batch, on each process.
+        learning_rate: of Adam.
+        weight_decay: of AdamW, decoupled from the gradient.
+        max_grad_norm: clip gradients to this norm; null does not.
+        mixed_precision: "no", "bf16" or "fp16".
+    """
+
+    epochs: int = setting(50, above=0, may_change=True)
+    patience: int = setting(5, above=0, may_change=True)
+    batch_size: int = setting(16, above=0)
+    learning_rate: float = setting(1e-3, above=0)
+    weight_decay: float = setting(0.0, at_least=0)
+    max_grad_norm: float | None = setting(None, above=0)
+    mixed_precision: Literal["no", "bf16", "fp16"] = "no"
+
+
+@dataclass(frozen=True)
+class ClassifierConfig(BaseConfig):
+    """A number prediction classifier's training run."""
+
+    output_dir: str = setting("runs/number", may_change=True)
+    tokenizer: VocabularyConfig = field(default_factory=VocabularyConfig)
+    data: NumberDataConfig = field(default_factory=NumberDataConfig)
+    training: ClassifierLoopConfig = field(default_factory=ClassifierLoopConfig)
+
+    FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "num_labels", "id2label", "label2id")
+
+    def check(self) -> None:
+        """See `BaseConfig.check`."""
+        super().check()
+        if not all(isinstance(path, str) for path in self.data.test):
+            raise InputError(f"data.test must be a list of paths; got {self.data.test!r}")
