@@ -216,8 +216,9 @@ class _Scan(torch.autograd.Function):
     @first_derivative_only("the compiled scan", 'set_scan_backend("reference") has one that can')
     def backward(ctx: Any, *grads_of_results: Tensor) -> tuple[Tensor | None, ...]:
         n_weights, n_layers = len(Weights._fields), len(Layers._fields)
-        weights, values = Weights(*ctx.saved_tensors[:n_weights]), _array(ctx.saved_tensors[n_weights])
-        kept = [tensor.numpy() for tensor in ctx.saved_tensors[n_weights + 1 :]]
+        saved = ctx.saved_tensors  # once: under activation checkpointing each access unpacks them anew
+        weights, values = Weights(*saved[:n_weights]), _array(saved[n_weights])
+        kept = [tensor.numpy() for tensor in saved[n_weights + 1 :]]
         grad_outputs, grads = _array(grads_of_results[0]), States(*(_array(g).copy() for g in grads_of_results[1:]))
         dtype, (batch_size, length, _) = ctx.settings.fixed.dtype, grad_outputs.shape
         grad_inputs = np.empty((batch_size, length, weights.inputs.shape[2]), dtype)

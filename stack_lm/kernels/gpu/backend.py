@@ -146,6 +146,7 @@ class _Scan(torch.autograd.Function):
         of_results = launches.Results(*(grad.contiguous() for grad in grads))
         if ctx.lease is not None:
             return None, None, *ctx.lease.captured.backward(of_results)
-        given = launches.Given(*ctx.saved_tensors[: len(launches.Given._fields)])
-        kept = launches.Kept(*ctx.saved_tensors[len(given) :])
+        saved = ctx.saved_tensors  # once: under activation checkpointing each access unpacks them anew
+        given = launches.Given(*saved[: len(launches.Given._fields)])
+        kept = launches.Kept(*saved[len(given) :])
         return None, None, *launches.backward(ctx.settings, given, kept, of_results)
