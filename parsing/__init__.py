@@ -1,7 +1,7 @@
 """From push strengths to trees, and from trees to F1."""
 
 from .baselines import balanced, left_branching, random_distances, random_merges, right_branching
-from .conventions import CONVENTIONS, Convention, get_convention
+from .conventions import CONVENTIONS, Convention, get_convention, register_convention
 from .distances import DECODERS, distances_from_trace, tree_from_distances
 from .ensemble import Ensemble, combine_runs, vote_tree
 from .evalb import read_parameters
@@ -33,6 +33,7 @@ __all__ = [
     "read_parameters",
     "read_predictions",
     "read_treebank",
+    "register_convention",
     "right_branching",
     "score_trees",
     "tree_from_distances",

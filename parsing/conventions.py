@@ -146,6 +146,17 @@ CONVENTIONS = {
 """The conventions by name."""
 
 
+def register_convention(convention: Convention) -> Convention:
+    """Make a convention available by its name, to `score_trees` and to the commands of a program that imports it.
+
+    Raises:
+        ValueError: if another convention has that name.
+    """
+    if CONVENTIONS.setdefault(convention.name, convention) != convention:
+        raise ValueError(f"the convention name {convention.name!r} is taken: {CONVENTIONS[convention.name].source}")
+    return convention
+
+
 def get_convention(name: str) -> Convention:
     """The convention of that name.
 

@@ -21,6 +21,7 @@ from stack_lm.parsing import (
     random_merges,
     read_predictions,
     read_treebank,
+    register_convention,
     right_branching,
     score_trees,
 )
@@ -293,6 +294,15 @@ def test_going_on_without_what_cannot_be_scored():
     assert "the predicted tree 3 cannot be scored" in score.errors[1]
     with pytest.raises(InputError, match="no sentence is left to score; the predicted tree 1 cannot be scored"):
         score_trees([GOLD], [wrong], "prpn", keep_going=True)
+
+
+def test_a_convention_of_ones_own(monkeypatch):
+    monkeypatch.setattr("stack_lm.parsing.conventions.CONVENTIONS", dict(CONVENTIONS))
+    mine = Convention("mine", "here", removed="period", whole_sentence="counted")
+    assert register_convention(mine) is register_convention(mine) is get_convention("mine")
+    assert score_trees([GOLD], [GOLD], "mine").f1 == pytest.approx(100)
+    with pytest.raises(ValueError, match="the convention name 'prpn' is taken: Shen et al. 2018"):
+        register_convention(replace(mine, name="prpn"))
 
 
 # --- known numbers
