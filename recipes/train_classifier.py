@@ -26,10 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _load() -> tuple[type[Any], Callable[..., Any]]:
-    from stack_lm.training.config import ClassifierConfig
-    from stack_lm.training.number_prediction import ClassifierTrainer
+    from stack_lm.training.config import NumberPredictionConfig
+    from stack_lm.training.number_prediction import NumberPredictionTrainer
 
-    return ClassifierConfig, ClassifierTrainer
+    return NumberPredictionConfig, NumberPredictionTrainer
 
 
 def _show(output_dir: str, result: dict[str, Any]) -> None:

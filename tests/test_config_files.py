@@ -138,9 +138,9 @@ def all_recipes():
 @pytest.mark.parametrize("path", all_recipes(), ids=lambda path: path.stem)
 def test_every_recipe_is_valid(path):
     import stack_lm
-    from stack_lm.training.config import ClassifierConfig, RunConfig
+    from stack_lm.training.config import NumberPredictionConfig, RunConfig
 
-    kind = ClassifierConfig if path.stem.startswith("numpred") else RunConfig
+    kind = NumberPredictionConfig if path.stem.startswith("numpred") else RunConfig
     config = build(kind, read_config(path))
     config.check()
     (architecture,) = config.model.get("architectures", ["StackRNNForCausalLM"])

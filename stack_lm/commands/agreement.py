@@ -42,9 +42,9 @@ def run_agreement(options: argparse.Namespace) -> None:
 
     def load(path: str) -> Any:
         if options.format == "linzen-numpred":
-            from ..scoring.number_classifier import ClassifierScorer
+            from ..scoring.number_classifier import NumberClassifier
 
-            return ClassifierScorer.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
+            return NumberClassifier.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
         return load_language_model(path, options)
 
     def texts(item: AgreementItem) -> dict[str, str]:

@@ -16,7 +16,7 @@ from .sentences import length_batches
 LABELS = ("VBP", "VBZ")
 
 
-class ClassifierScorer:
+class NumberClassifier:
     """A number classifier as evaluation sees a model: what may come next is one of its labels.
 
     Args:
@@ -37,13 +37,13 @@ class ClassifierScorer:
         self._prepare = WordPreparation(tokenizer)
 
     @classmethod
-    def from_pretrained(cls, path: str, *, device: str | None = None, batch_tokens: int = 8192) -> ClassifierScorer:
-        """Load a classifier and its tokenizer from a directory or the hub.
+    def from_pretrained(cls, path: str, *, device: str | None = None, batch_tokens: int = 8192) -> NumberClassifier:
+        """Load a number classifier and its tokenizer from a directory or the hub.
 
         Raises:
             InputError: if it cannot be loaded, or is no number classifier.
         """
-        model, tokenizer = load_pretrained(AutoModelForSequenceClassification, path, device, what="classifier")
+        model, tokenizer = load_pretrained(AutoModelForSequenceClassification, path, device, what="number classifier")
         return cls(model, tokenizer, batch_tokens=batch_tokens)
 
     def knows(self, text: str) -> bool:

@@ -238,7 +238,7 @@ class NumberDataConfig:
 
 
 @dataclass(frozen=True)
-class ClassifierLoopConfig:
+class NumberPredictionLoopConfig:
     """How to train.
 
     Attributes:
@@ -261,13 +261,13 @@ class ClassifierLoopConfig:
 
 
 @dataclass(frozen=True)
-class ClassifierConfig(BaseConfig):
+class NumberPredictionConfig(BaseConfig):
     """A number prediction classifier's training run."""
 
     output_dir: str = setting("runs/number", may_change=True)
     tokenizer: VocabularyConfig = field(default_factory=VocabularyConfig)
     data: NumberDataConfig = field(default_factory=NumberDataConfig)
-    training: ClassifierLoopConfig = field(default_factory=ClassifierLoopConfig)
+    training: NumberPredictionLoopConfig = field(default_factory=NumberPredictionLoopConfig)
 
     FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "num_labels", "id2label", "label2id")
 

@@ -26,15 +26,15 @@ from ..data import hold_out
 from ..errors import InputError
 from ..eval import AgreementItem, evaluate_agreement, read_agreement
 from ..modeling_heads import StackRNNForSequenceClassification
-from ..scoring.number_classifier import LABELS, ClassifierScorer
+from ..scoring.number_classifier import LABELS, NumberClassifier
 from ..tokenization import WordPreparation, train_word_tokenizer
-from .config import ClassifierConfig, ClassifierLoopConfig
+from .config import NumberPredictionConfig, NumberPredictionLoopConfig
 from .run_directory import RunDirectory, read_state
 
 FORMAT = "linzen-numpred"
 
 
-class ClassifierTrainer:
+class NumberPredictionTrainer:
     """One training run with transformers' `Trainer`; `train` runs it.
 
     Args:
@@ -49,7 +49,7 @@ class ClassifierTrainer:
     """
 
     def __init__(
-        self, config: ClassifierConfig, *, resume: bool = False, overwrite: bool = False, quiet: bool = False
+        self, config: NumberPredictionConfig, *, resume: bool = False, overwrite: bool = False, quiet: bool = False
     ) -> None:
         config.check()
         self.config, self.quiet = config, quiet
@@ -67,7 +67,7 @@ class ClassifierTrainer:
             ((item.prefix, None) for item in train), config.tokenizer.vocab_size, lowercase=config.tokenizer.lowercase
         )
         set_seed(config.seed)
-        self.model = make_classifier(config, self.tokenizer)
+        self.model = make_number_classifier(config, self.tokenizer)
         self.run.begin()
         self._most_steps = config.training.epochs * math.ceil(len(train) / config.training.batch_size)
         self._record = _Record(self.run, config.training, quiet)
@@ -148,7 +148,7 @@ class ClassifierTrainer:
         ).to(self._trainer.args.device)
         if self._trainer.is_world_process_zero():
             self.run.save_model(self._write)
-        scorer = ClassifierScorer(self.model, self.tokenizer)
+        scorer = NumberClassifier(self.model, self.tokenizer)
         return {
             "best_epoch": round(best["epoch"]),
             "epochs": len(validations),
@@ -162,7 +162,9 @@ class ClassifierTrainer:
         self.tokenizer.save_pretrained(directory)
 
 
-def make_classifier(config: ClassifierConfig, tokenizer: PreTrainedTokenizerBase) -> StackRNNForSequenceClassification:
+def make_number_classifier(
+    config: NumberPredictionConfig, tokenizer: PreTrainedTokenizerBase
+) -> StackRNNForSequenceClassification:
     """A new classifier of the configured shape, for the tokenizer's vocabulary.
 
     Raises:
@@ -191,7 +193,7 @@ def _validations(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [record for record in history if "eval_loss" in record]
 
 
-def _is_over(history: Sequence[dict[str, Any]], loop: ClassifierLoopConfig) -> bool:
+def _is_over(history: Sequence[dict[str, Any]], loop: NumberPredictionLoopConfig) -> bool:
     """All epochs are done, the loss has not fallen for `patience` epochs, or it is not finite any more.
 
     transformers' `EarlyStoppingCallback` counts anew in a resumed run; this goes by all of its epochs.
@@ -206,7 +208,7 @@ def _is_over(history: Sequence[dict[str, Any]], loop: ClassifierLoopConfig) -> b
 class _Record(TrainerCallback):
     """Logs to the run's directory, prints each validation, stops early, and moves a progress bar."""
 
-    def __init__(self, run: RunDirectory, loop: ClassifierLoopConfig, quiet: bool) -> None:
+    def __init__(self, run: RunDirectory, loop: NumberPredictionLoopConfig, quiet: bool) -> None:
         self._run, self._loop, self._quiet = run, loop, quiet
         self.advance: Callable[[int], None]
 

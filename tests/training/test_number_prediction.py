@@ -15,9 +15,9 @@ from stack_lm import ModelScorer
 from stack_lm.cli import main as stack_lm
 from stack_lm.config_files import build, read_config
 from stack_lm.errors import InputError
-from stack_lm.scoring.number_classifier import ClassifierScorer
-from stack_lm.training.config import ClassifierConfig
-from stack_lm.training.number_prediction import ClassifierTrainer
+from stack_lm.scoring.number_classifier import NumberClassifier
+from stack_lm.training.config import NumberPredictionConfig
+from stack_lm.training.number_prediction import NumberPredictionTrainer
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 SPEC = importlib.util.spec_from_file_location("train_classifier", RECIPES / "train_classifier.py")
@@ -66,7 +66,7 @@ def test_a_run_learns_and_its_model_scores_as_the_recipe_said(capsys, data, run)
 
 
 def test_the_scorer_gives_the_models_probabilities(run):
-    scorer = ClassifierScorer.from_pretrained(str(run), device="cpu", batch_tokens=8)
+    scorer = NumberClassifier.from_pretrained(str(run), device="cpu", batch_tokens=8)
     prefixes = ["the dog near the cats", "the dogs", "the boys near the boy"]
     labels = [("VBZ", "VBP"), ("VBP", "VBZ"), ("VBZ",)]
     for text, names, result in zip(
@@ -102,23 +102,25 @@ def test_a_resumed_run_waits_no_longer_than_a_whole_one(data, tmp_path):
     values = read_config("merrill2019/numpred_lstm")
     values["data"] = {"train": str(data / "numpred.train"), "limit": 100}
     values |= {"output_dir": str(tmp_path), "training": {"epochs": 30, "patience": 2, "learning_rate": 0.5}}
-    config = build(ClassifierConfig, values)
-    whole = ClassifierTrainer(config, quiet=True).train()
+    config = build(NumberPredictionConfig, values)
+    whole = NumberPredictionTrainer(config, quiet=True).train()
     assert whole["epochs"] == whole["best_epoch"] + 2 < 30
     checkpoints = sorted((tmp_path / "checkpoints").iterdir(), key=lambda path: int(path.name.split("-")[1]))
     assert len(checkpoints) == 2  # the best and the last
-    assert ClassifierTrainer(config, quiet=True, resume=True).train() == whole
+    assert NumberPredictionTrainer(config, quiet=True, resume=True).train() == whole
     # Stopped in the middle of the wait.
     for part in (1, 2):
         output = tmp_path / str(part)
         short = dataclasses.replace(config, output_dir=str(output))
         longer = dataclasses.replace(short.training, epochs=whole["best_epoch"] + 2 - part)
-        ClassifierTrainer(dataclasses.replace(short, training=longer), quiet=True).train()
-        assert ClassifierTrainer(short, quiet=True, resume=True).train() == whole
+        NumberPredictionTrainer(dataclasses.replace(short, training=longer), quiet=True).train()
+        assert NumberPredictionTrainer(short, quiet=True, resume=True).train() == whole
 
 
 def test_the_four_variants_differ_in_their_memory_alone():
-    configs = [build(ClassifierConfig, read_config(f"merrill2019/numpred_{v}")) for v in ("u1", "d1", "free", "lstm")]
+    configs = [
+        build(NumberPredictionConfig, read_config(f"merrill2019/numpred_{v}")) for v in ("u1", "d1", "free", "lstm")
+    ]
     for config in configs:
         assert (config.training, config.data, config.tokenizer) == (
             configs[0].training, configs[0].data, configs[0].tokenizer,
@@ -150,11 +152,11 @@ def test_bad_input(capsys, data, tmp_path, more, message):
 
 
 def test_models_that_are_no_number_classifiers(run, tmp_path):
-    with pytest.raises(InputError, match="cannot load a classifier from"):
-        ClassifierScorer.from_pretrained(str(tmp_path / "none"))
+    with pytest.raises(InputError, match="cannot load a number classifier from"):
+        NumberClassifier.from_pretrained(str(tmp_path / "none"))
     with pytest.raises(InputError, match="is no complete language model"):
         ModelScorer.from_pretrained(str(run))
-    scorer = ClassifierScorer.from_pretrained(str(run), device="cpu")
+    scorer = NumberClassifier.from_pretrained(str(run), device="cpu")
     scorer.model.config.label2id = {"A": 0, "B": 1}
     with pytest.raises(InputError, match="has the labels VBP and VBZ; this has A, B"):
-        ClassifierScorer(scorer.model, scorer.tokenizer)
+        NumberClassifier(scorer.model, scorer.tokenizer)

@@ -16,16 +16,16 @@ from safetensors.torch import load_file
 
 from stack_lm.errors import InputError
 from stack_lm.training.config import (
-    ClassifierConfig,
-    ClassifierLoopConfig,
     DataConfig,
     LoopConfig,
     NumberDataConfig,
+    NumberPredictionConfig,
+    NumberPredictionLoopConfig,
     RunConfig,
     TokenizerConfig,
 )
 from stack_lm.training.language_model import Trainer
-from stack_lm.training.number_prediction import ClassifierTrainer
+from stack_lm.training.number_prediction import NumberPredictionTrainer
 from stack_lm.training.run_directory import RunDirectory
 
 MODEL = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "output_dropout": 0.1}
@@ -47,11 +47,11 @@ def classifier(directory, **training):
         rng = random.Random(3)
         labels = rng.choices(["VBZ", "VBP"], k=60)
         file.write_text("".join(f"{x}\tthe {'dog' if x == 'VBZ' else 'dogs'} near the old cat\n" for x in labels))
-    return ClassifierConfig(
+    return NumberPredictionConfig(
         output_dir=str(directory),
         model=MODEL,
         data=NumberDataConfig(train=str(file), held_out=20),
-        training=ClassifierLoopConfig(**({"epochs": 3, "batch_size": 8} | training)),
+        training=NumberPredictionLoopConfig(**({"epochs": 3, "batch_size": 8} | training)),
     )
 
 
@@ -66,7 +66,7 @@ class Kind:
         return self.trainer(config, resume=resume, overwrite=overwrite, quiet=quiet).train()
 
 
-KINDS = {"language model": Kind(Trainer, language_model), "classifier": Kind(ClassifierTrainer, classifier)}
+KINDS = {"language model": Kind(Trainer, language_model), "classifier": Kind(NumberPredictionTrainer, classifier)}
 
 
 @pytest.fixture(params=KINDS)
