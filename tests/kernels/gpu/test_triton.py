@@ -191,6 +191,16 @@ def test_a_second_backward(device):
     assert torch.equal(torch.autograd.grad(outputs.sum(), inputs)[0], first)
 
 
+def test_second_derivatives_are_refused(device):
+    """Also where the scan is the end of the graph, and nothing that its gradient is given needs one."""
+    cell = make_cell(device, controller="lstm", memory="stack")
+    inputs = some_inputs(cell, 1, 2)
+    for loss in (lambda outputs: outputs.sum(), lambda outputs: outputs.square().sum()):
+        outputs, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
+        with pytest.raises(RuntimeError, match="the compiled scan cannot be differentiated twice .create_graph=True."):
+            torch.autograd.grad(loss(outputs), inputs, create_graph=True)
+
+
 def test_strengths_stay_exact_under_autocast(device):
     cell = make_cell(device, torch.float32, scale=1.0, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
