@@ -9,7 +9,6 @@ Example:
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,17 +16,13 @@ from collections.abc import Callable, Sequence
 import torch
 
 from stack_lm import ModelScorer, StackRNNConfig, StackRNNForCausalLM, train_word_tokenizer
-from stack_lm.console import print_json, print_table, quiet_libraries, run_command
+from stack_lm.console import print_json, print_table, quiet_libraries, run_command, script_parser
 from stack_lm.eval import AGREEMENT_FORMATS, evaluate_agreement, read_agreement
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n\nExample:")[0],
-        epilog=__doc__[__doc__.index("Example:") :],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = script_parser(__doc__)
     parser.add_argument(
         "--data", metavar="PATH", default="1", help="a path; for the format generated a seed (default: 1)"
     )

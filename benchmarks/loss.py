@@ -14,7 +14,6 @@ from timing import in_fresh_process, peak_memory
 from torch import Tensor
 from torch.nn import functional as F
 
-from stack_lm.console import quiet_libraries, run_command
 from stack_lm.loss import default_chunk_rows, linear_cross_entropy
 
 Tell = Callable[[str], None]
@@ -144,18 +143,13 @@ PARTS = [
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-
-    def run() -> None:
-        quiet_libraries()
-        run_benchmark(
-            "loss",
-            PARTS,
-            argv,
-            summary="Time the loss without logits against the plain one and torch's own.",
-            example="python benchmarks/loss.py --threads 2 --json loss.json",
-        )
-
-    return run_command("benchmarks/loss.py", run)
+    return run_benchmark(
+        "loss",
+        PARTS,
+        argv,
+        summary="Time the loss without logits against the plain one and torch's own.",
+        example="python benchmarks/loss.py --threads 2 --json loss.json",
+    )
 
 
 if __name__ == "__main__":

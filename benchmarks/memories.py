@@ -9,7 +9,6 @@ Example:
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
@@ -20,7 +19,15 @@ import torch
 from torch import nn
 
 from stack_lm import StackRNNCell, StackRNNConfig
-from stack_lm.console import positive_int, print_json, print_table, progress, quiet_libraries, run_command
+from stack_lm.console import (
+    positive_int,
+    print_json,
+    print_table,
+    progress,
+    quiet_libraries,
+    run_command,
+    script_parser,
+)
 from stack_lm.errors import InputError
 from stack_lm.memory import ChoiceActions, Memory, make_memory
 
@@ -165,11 +172,7 @@ def report(medians: dict[str, float], base: str, steps: int) -> list[dict[str, A
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n\nExample:")[0],
-        epilog=__doc__[__doc__.index("Example:") :],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--rounds", type=positive_int, default=30, help="how often each is timed (30)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where (cpu)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -12,7 +12,7 @@ import torch
 from timing import Key, Timing, alternate, environment
 
 from stack_lm.atomic import atomic_file
-from stack_lm.console import positive_int, print_note, print_table, progress
+from stack_lm.console import format_cell, positive_int, print_note, print_table, progress, quiet_libraries, run_command
 from stack_lm.errors import InputError
 
 Row = dict[str, Any]
@@ -44,8 +44,8 @@ def run_benchmark(
     example: str,
     add_options: Callable[[argparse.ArgumentParser], None] | None = None,
     summarize: Callable[[list[Table], argparse.Namespace], Table | None] | None = None,
-) -> None:
-    """The command of a benchmark: measure, print, write.
+) -> int:
+    """The command of a benchmark: measure, print, write; returns its exit status.
 
     Args:
         name: of the benchmark, which its JSON says.
@@ -54,9 +54,6 @@ def run_benchmark(
         summary, example: for `--help`.
         add_options: adds options of its own.
         summarize: makes a table of all the others, to stand first.
-
-    Raises:
-        InputError: for a device that is not there, and a file that is no result of this benchmark.
     """
     parser = argparse.ArgumentParser(
         prog=f"benchmarks/{name}.py",
@@ -75,17 +72,22 @@ def run_benchmark(
     if add_options is not None:
         add_options(parser)
     args = parser.parse_args(argv)
-    if args.source:
-        result = read_result(args.source)
-        if result["benchmark"] != name:
-            raise InputError(f"{args.source} is a result of benchmarks/{result['benchmark']}.py, not of {name}.py")
-        result["tables"] = [table for table in result["tables"] if table["name"] in (*args.only, "targets")]
-    else:
-        result = _measure(name, [part for part in parts if part.name in args.only], args, summarize)
-    _show(result, args.markdown)
-    if args.json:
-        with atomic_file(args.json) as path:
-            path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def run() -> None:
+        quiet_libraries()
+        if args.source:
+            result = read_result(args.source)
+            if result["benchmark"] != name:
+                raise InputError(f"{args.source} is a result of benchmarks/{result['benchmark']}.py, not of {name}.py")
+            result["tables"] = [table for table in result["tables"] if table["name"] in (*args.only, "targets")]
+        else:
+            result = _measure(name, [part for part in parts if part.name in args.only], args, summarize)
+        _show(result, args.markdown)
+        if args.json:
+            with atomic_file(args.json) as path:
+                path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    return run_command(f"benchmarks/{name}.py", run)
 
 
 def timed(
@@ -154,13 +156,5 @@ def _show(result: dict[str, Any], markdown: bool) -> None:
 
 def _markdown(title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
     lines = [f"**{title}**", "", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-    lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+    lines += ["| " + " | ".join(map(format_cell, row)) + " |" for row in rows]
     return "\n".join([*lines, "", *([caption, ""] if caption else [])])
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -15,7 +15,6 @@ from report import Part, Row, Table, run_benchmark, timed
 from timing import Timing, in_fresh_process, peak_memory
 
 from stack_lm import StackRNNCell, StackRNNForCausalLM, explain_backend
-from stack_lm.console import quiet_libraries, run_command
 
 Tell = Callable[[str], None]
 
@@ -268,19 +267,14 @@ PARTS = [
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-
-    def run() -> None:
-        quiet_libraries()
-        run_benchmark(
-            "scan",
-            PARTS,
-            argv,
-            summary="Time the scan of a stack RNN against nn.LSTM of the same size and against the reference.",
-            example="python benchmarks/scan.py --threads 2 --json scan.json",
-            summarize=summarize,
-        )
-
-    return run_command("benchmarks/scan.py", run)
+    return run_benchmark(
+        "scan",
+        PARTS,
+        argv,
+        summary="Time the scan of a stack RNN against nn.LSTM of the same size and against the reference.",
+        example="python benchmarks/scan.py --threads 2 --json scan.json",
+        summarize=summarize,
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -11,7 +10,7 @@ from typing import Any, Literal, NoReturn, get_args
 
 from nltk.tokenize import NLTKWordTokenizer
 
-from stack_lm.data.text import read_lines
+from stack_lm.data.text import json_record, read_lines
 from stack_lm.errors import InputError
 
 from .minimal_pairs import MinimalPair
@@ -72,13 +71,7 @@ def _read_marvin_linzen(path: Path, method: Method, words: ToWords) -> Iterator[
 def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in read_lines(path):
         where = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{where}: not JSON ({error.msg})") from error
-        if not isinstance(row, dict):
-            raise InputError(f"{where}: a JSON object is needed; got {line[:60]!r}")
-        yield where, row
+        yield where, json_record(line, where)
 
 
 def _read_blimp(path: Path, method: Method, words: ToWords) -> Iterator[MinimalPair]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from stack_lm.data.text import read_lines, read_text
+from stack_lm.data.text import json_record, read_lines, read_text
 from stack_lm.errors import InputError
 
 from .distances import tree_from_distances
@@ -157,12 +156,7 @@ def _read_file(source: str, decoder: str) -> Iterator[ConstituencyTree]:
 
 
 def _from_json(line: str, where: str, decoder: str) -> ConstituencyTree:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON ({error.msg})") from error
-    if not isinstance(record, dict):
-        raise InputError(f"{where}: an object is needed; got {line.strip()[:40]!r}")
+    record = json_record(line, where)
     if isinstance(record.get(BRACKETS_KEY), str):
         return ConstituencyTree.from_brackets(record[BRACKETS_KEY], where)
     for key in BINARY_PARSE_KEYS:

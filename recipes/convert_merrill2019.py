@@ -9,7 +9,6 @@ Example:
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceClassification
 from stack_lm.atomic import atomic_directory
-from stack_lm.console import quiet_libraries, run_command
+from stack_lm.console import quiet_libraries, run_command, script_parser
 from stack_lm.errors import InputError
 from stack_lm.hub.state_dicts import load_state_dict, take
 from stack_lm.tokenization import word_tokenizer
@@ -169,11 +168,7 @@ def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n\n")[0],
-        epilog=__doc__[__doc__.index("Example:") :],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the released .th file")
     parser.add_argument(
         "vocabulary",

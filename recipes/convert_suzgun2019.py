@@ -11,7 +11,6 @@ Example:
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from itertools import compress, count
@@ -25,7 +24,7 @@ from transformers import PreTrainedTokenizerFast
 
 from stack_lm import StackRNNConfig, StackRNNForKHotPrediction
 from stack_lm.atomic import atomic_directory
-from stack_lm.console import positive_int, print_json, progress, quiet_libraries, run_command
+from stack_lm.console import positive_int, print_json, progress, quiet_libraries, run_command, script_parser
 from stack_lm.errors import InputError
 from stack_lm.field_checks import CHOICE_CONTROLS
 from stack_lm.hub.state_dicts import load_state_dict, take
@@ -152,11 +151,7 @@ def save(model: StackRNNForKHotPrediction, symbols: str, output: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n\nExample:")[0],
-        epilog=__doc__[__doc__.index("Example:") :],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the released .pth file")
     parser.add_argument("output", type=Path, metavar="OUT_DIR", help="the model directory to write; must be new")
     parser.add_argument(

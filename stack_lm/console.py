@@ -24,6 +24,22 @@ from .errors import InputError
 Subparsers = Any  # argparse's own class for them is private
 
 
+def script_parser(documentation: str | None, name: str | None = None) -> argparse.ArgumentParser:
+    """The parser of a script, whose help is the script's docstring with its example last.
+
+    Args:
+        documentation: the docstring; the example is what follows "Example:".
+        name: of the script; None takes the process's own.
+    """
+    text, marker, example = (documentation or "").partition("Example:")
+    return argparse.ArgumentParser(
+        prog=name,
+        description=text.strip(),
+        epilog=marker + example,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
 def add_command(
     subparsers: Subparsers,
     name: str,
@@ -94,7 +110,7 @@ def print_table(
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i < text_columns else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*map(format_cell, row))
     # Not the table's own title and caption: they would be folded to its width.
     if title:
         console.print(title, style="bold", markup=False)
@@ -103,7 +119,8 @@ def print_table(
         console.print(caption, style="italic", markup=False)
 
 
-def _cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
+    """A value as tables for people show it: two decimals, thousands separated, "" for None."""
     if value is None:
         return ""
     if isinstance(value, float):

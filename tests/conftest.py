@@ -92,6 +92,17 @@ def run_json(capsys, *arguments):
 
 
 @pytest.fixture(scope="session")
+def treebank(tmp_path_factory):
+    """A file of 40 trees of the generated English."""
+    from stack_lm.data import generate_corpus
+
+    path = tmp_path_factory.mktemp("treebank") / "generated.mrg"
+    trees = [" ".join(str(s.tree).split()) for s in generate_corpus(40, seed=8)]
+    path.write_text("".join(f"( {tree} )\n" for tree in trees))
+    return path
+
+
+@pytest.fixture(scope="session")
 def evaluate_cache(tmp_path_factory):
     """`evaluate` copies the modules that it loads; not to the user's cache, and to one place in a process."""
     import evaluate

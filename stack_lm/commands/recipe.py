@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ..config_files import build, merge, parse_overrides, read_config
-from ..console import print_json, quiet_libraries, run_command
+from ..console import print_json, quiet_libraries, run_command, script_parser
 from ..errors import InputError
 
 
@@ -39,13 +38,7 @@ def run_recipe(
     Returns:
         The exit status.
     """
-    text, _, example = description.partition("Example:")
-    parser = argparse.ArgumentParser(
-        prog=f"{name}.py",
-        description=text.strip(),
-        epilog="Example:" + example,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = script_parser(description, f"{name}.py")
     parser.add_argument(
         "config", metavar="CONFIG", nargs="?", help="a YAML file, or a preset; `stack-lm presets` lists them"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import lzma
 import sys
 import zlib
@@ -89,6 +90,21 @@ def read_text(path: str | Path) -> str:
     if not text.strip():
         raise InputError(f"{name} is empty")
     return text.replace("\r\n", "\n")
+
+
+def json_record(line: str, where: str) -> dict[str, Any]:
+    """The object in a line of JSON; `where` opens the message of errors.
+
+    Raises:
+        InputError: if the line is no JSON, or no object.
+    """
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON ({error.msg})") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: a JSON object is needed; got {line.strip()[:60]!r}")
+    return record
 
 
 def read_table(path: str | Path, delimiter: str = "\t") -> Iterator[tuple[int, dict[str, str]]]:

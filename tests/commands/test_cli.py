@@ -38,14 +38,6 @@ def models(tmp_path_factory):
     return directory
 
 
-@pytest.fixture(scope="session")
-def treebank(tmp_path_factory):
-    path = tmp_path_factory.mktemp("treebank") / "generated.mrg"
-    trees = [" ".join(str(s.tree).split()) for s in generate_corpus(40, seed=8)]
-    path.write_text("".join(f"( {tree} )\n" for tree in trees))
-    return path
-
-
 # --- each command, for machines and for people
 
 

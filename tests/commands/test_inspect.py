@@ -32,14 +32,6 @@ def models(tmp_path_factory):
     return directory
 
 
-@pytest.fixture(scope="module")
-def treebank(tmp_path_factory):
-    path = tmp_path_factory.mktemp("treebank") / "generated.mrg"
-    trees = [" ".join(str(s.tree).split()) for s in generate_corpus(60, seed=8)]
-    path.write_text("".join(f"( {tree} )\n" for tree in trees))
-    return path
-
-
 def test_inspect(capsys, models, tmp_path):
     page, figure, distributions = (tmp_path / name for name in ("p.html", "f.png", "d.svg"))
     arguments = (
@@ -96,7 +88,7 @@ def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):
         (["stack", "--sentence", "1"], "--sentence says which sentence of --treebank is shown"),
         (["stack", "--treebank", "TREEBANK"], "--treebank needs --sentence N"),
         (["stack", "a dog", "--treebank", "TREEBANK", "--sentence", "1"], "--treebank needs --sentence N, and no sen"),
-        (["stack", "--treebank", "TREEBANK", "--sentence", "61"], "--sentence must be at most 60"),
+        (["stack", "--treebank", "TREEBANK", "--sentence", "41"], "--sentence must be at most 40"),
         (["stack", "qwx zzy"], "the sentence has no word that the model knows: 'qwx zzy'"),
         (["stack", SENTENCE, "--signal", "volume"], "--signal must be one of push_strength"),
         (["stack", SENTENCE, "--figure", "x.xyz"], "a figure's name must end in one of .png, .pdf, .svg; got 'x.xyz'"),
@@ -127,7 +119,7 @@ def test_strengths(capsys, models, treebank, tmp_path):
     assert figure.read_bytes().startswith(b"\x89PNG")
     with open(items, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    assert (found["n_sentences"], found["n_words"]) == (60, len(rows))
+    assert (found["n_sentences"], found["n_words"]) == (40, len(rows))
     trees = read_treebank(str(treebank))
     assert len(rows) + found["n_unknown"] == sum(map(len, trees))
     # Anybody can recompute the groups from the items.

@@ -162,7 +162,7 @@ def test_files_that_cannot_be_read_are_left_out(tmp_path):
         ("t.mrg", "(S (NN a)\n", "t.mrg: the tree that starts on line 1 lacks 1 closing bracket"),
         ("t.mrg", "( (NP (-NONE- *)) )", "t.mrg has no trees"),
         ("t.jsonl", "{", "t.jsonl, line 1: not JSON"),
-        ("t.jsonl", "[]", r"t.jsonl, line 1: an object is needed; got '\[\]'"),
+        ("t.jsonl", "[]", r"t.jsonl, line 1: a JSON object is needed; got '\[\]'"),
         (
             "t.jsonl",
             '{"a": 1}',
