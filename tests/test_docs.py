@@ -77,9 +77,12 @@ def test_the_reference_has_every_public_name(pages):
 
 def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
     """The same link is right in the repository, and turned into one that is right on the site."""
-    files = [DOCS.parent / name for name in pages.TOP] + sorted(DOCS.glob("*.md"))
+    root = DOCS.parent
+    files = [*root.glob("*.md"), *DOCS.glob("*.md"), *root.glob("examples/*.ipynb")]
+    assert len(files) > 12
     for path in files:
-        for target in re.findall(r"\]\(([^):#]+)(?:#[^)]*)?\)", path.read_text() if path.is_file() else ""):
+        text = path.read_text() if path.suffix == ".md" else pages.notebook(path)
+        for target in re.findall(r"\]\(([^):#]+)(?:#[^)]*)?\)", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)):
             assert (path.parent / target).exists(), f"{path.name} links to {target}, which is not there"
 
     def link(text, uri):

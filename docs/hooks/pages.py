@@ -47,6 +47,15 @@ def public_names(package: str, folder: Path) -> list[str]:
     ]
 
 
+def notebook(path: Path) -> str:
+    """A notebook as a page: its text and its code."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    fenced = [f"```python\n{text}\n```" for text in texts]
+    chosen = zip(cells, texts, fenced, strict=True)
+    return "\n\n".join(code if cell["cell_type"] == "code" else text for cell, text, code in chosen)
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """List the made pages behind those that mkdocs.yml lists."""
     made = _made_pages()
@@ -77,7 +86,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 def _made_pages() -> dict[str, str]:
     pages = {uri: (ROOT / name).read_text(encoding="utf-8") for name, uri in TOP.items() if (ROOT / name).is_file()}
-    pages |= {f"examples/{path.stem}.md": _notebook(path) for path in sorted((ROOT / "examples").glob("*.ipynb"))}
+    pages |= {f"examples/{path.stem}.md": notebook(path) for path in sorted((ROOT / "examples").glob("*.ipynb"))}
     return pages | {f"reference/{name}.md": _reference(name, public_names(name, folder)) for name, folder in packages()}
 
 
@@ -85,15 +94,6 @@ def _reference(package: str, names: list[str]) -> str:
     """The page of one package: its description, then its public names."""
     head = f"# {package}\n\n::: {package}\n    options:\n      show_root_heading: false\n      members: false\n"
     return head + "".join(f"\n::: {name}\n" for name in names)
-
-
-def _notebook(path: Path) -> str:
-    """A notebook as a page: its text and its code."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    texts = ["".join(cell["source"]) for cell in cells]
-    fenced = [f"```python\n{text}\n```" for text in texts]
-    chosen = zip(cells, texts, fenced, strict=True)
-    return "\n\n".join(code if cell["cell_type"] == "code" else text for cell, text, code in chosen)
 
 
 def _link(link: re.Match[str], source: str, uri: str) -> str:
