@@ -36,7 +36,7 @@ type-tree:
 	ln -s $(addprefix $(CURDIR)/,$(wildcard stack_lm/*) parsing eval) $(TYPES)/stack_lm
 	ln -s $(CURDIR)/recipes $(CURDIR)/benchmarks $(CURDIR)/docs $(TYPES)
 
-docs: $(VENV)/.docs
+docs: $(VENV)/.docs type-tree
 	$(BIN)/mkdocs build --strict
 
 format: $(VENV)/.dev

@@ -53,7 +53,8 @@ class Task(ABC):
         """The possible lengths of sources in a window, each with its weight in `draw`; equal weights by default.
 
         Args:
-            shortest, longest: the window, in symbols; both ends belong to it.
+            shortest: the shortest length in the window, in symbols.
+            longest: the longest length in it.
         """
         return dict.fromkeys(range(shortest, longest + 1), 1.0)
 
@@ -65,7 +66,8 @@ class Task(ABC):
         Args:
             rng: source of randomness.
             number: of examples.
-            shortest, longest: the window for the length of the source, in symbols; both ends belong to it.
+            shortest: the shortest source, in symbols.
+            longest: the longest source.
             distinct: whether all sources must differ.
 
         Raises:
