@@ -57,7 +57,7 @@ def pages():
 
 
 def test_the_reference_has_every_public_name(pages):
-    """Of each package what it exports, or else what its modules define; and each name says what it is."""
+    """Of each package what it exports; the build fails on a name that is not there."""
     described = dict(pages.packages())
     found = {"stack_lm"} | {m.name for m in pkgutil.iter_modules(stack_lm.__path__, "stack_lm.") if m.ispkg}
     assert set(described) == (found | {"stack_lm.eval", "stack_lm.parsing"}) - {"stack_lm.commands", "stack_lm.kernels"}
@@ -67,12 +67,6 @@ def test_the_reference_has_every_public_name(pages):
         assert listed
         if hasattr(package, "__all__"):
             assert listed == [f"{name}.{public}" for public in package.__all__]
-        for full in listed:
-            module, _, last = full.rpartition(".")
-            value = getattr(importlib.import_module(module), last)
-            if isinstance(value, type) or callable(value):
-                assert value.__doc__, f"{full} has no docstring"
-                assert not value.__doc__.startswith(f"{last}("), f"{full} has no docstring of its own"
 
 
 def test_links_lead_from_page_to_page_and_from_file_to_file(pages):

@@ -17,7 +17,8 @@ def setting(
 
     Args:
         default: its value where none is given.
-        above, at_least: its range; None, where the field allows it, is in range.
+        above: it must be more than this; None, where the field allows it, is in range.
+        at_least: likewise it must be this or more.
         may_change: a resumed run may have another value.
     """
     return field(default=default, metadata={"above": above, "at_least": at_least, "may_change": may_change})
