@@ -92,7 +92,8 @@ class TokenizerConfig:
         vocab_size: most frequent words to keep.
         lowercase: "none", "first_word" of each sentence, or "all".
         tag_rare_words: put part-of-speech tags in the place of words outside the vocabulary.
-        add_bos, add_eos: begin, or end, sentences with a token.
+        add_bos: begin sentences with a token.
+        add_eos: end sentences with a token.
         sentences: of a stream, how many sentences to count words in.
     """
 
@@ -111,7 +112,9 @@ class DataConfig:
 
     Attributes:
         source: of the training sentences.
-        split, segmentation, column: see `open_corpus`.
+        split: as of `open_corpus`.
+        segmentation: as of `open_corpus`.
+        column: as of `open_corpus`.
         streaming: read a hub dataset as a stream, never whole.
         validation: source of the validation sentences; null holds some of the training source out.
         validation_split: of that source.
@@ -152,8 +155,8 @@ class LoopConfig:
         schedule: of the learning rate, after the warm-up.
         warmup_steps: updates over which the learning rate rises.
         max_grad_norm: clip gradients to this norm; null does not.
-        temperature_decay, temperature_minimum: of controls with a temperature; see `TemperatureSchedule`. A decay of 0
-            leaves the temperature as it is.
+        temperature_decay: of controls with a temperature; see `TemperatureSchedule`. 0 leaves the temperature as it is.
+        temperature_minimum: the lowest temperature.
         mixed_precision: "no", "bf16" or "fp16"; null takes what `accelerate launch` says.
         log_every: updates between lines in metrics.jsonl.
         eval_every: updates between validations; null validates after each epoch only.
