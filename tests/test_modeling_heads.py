@@ -1,9 +1,12 @@
-"""Heads that answer at every step, inputs that are one-hot, and the layer before the head."""
+"""Heads over one forward, inputs that are one-hot, and the layer before the head."""
+
+import inspect
 
 import pytest
 import torch
 from conftest import tiny_config
 from transformers import AutoModelForTokenClassification, Trainer, TrainingArguments, pipeline
+from transformers.utils.generic import find_labels
 
 from stack_lm import (
     StackRNNForCausalLM,
@@ -172,6 +175,13 @@ def test_one_hot_inputs_in_every_type(controller, memory, dtype, tmp_path):
     loaded = StackRNNForTokenClassification.from_pretrained(tmp_path, dtype=dtype)
     assert torch.equal(loaded(ids).logits, model(ids).logits)
     assert model.to("meta")(ids.to("meta"), attention_mask=mask.to("meta")).logits.shape == (2, 5, 2)
+
+
+@pytest.mark.parametrize("cls", [*PER_STEP, StackRNNForSequenceClassification, StackRNNForCausalLM])
+def test_forward_names_the_arguments_that_trainers_look_for(cls):
+    """A Trainer drops the columns of a data set that the signature does not name, and finds labels there."""
+    assert {"input_ids", "attention_mask", "inputs_embeds", "labels"} <= set(inspect.signature(cls.forward).parameters)
+    assert find_labels(cls) == ["labels"]
 
 
 def test_a_vocabulary_of_one_hot_inputs_is_not_resized():
