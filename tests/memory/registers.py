@@ -11,7 +11,7 @@ from stack_lm.memory import ActionField, Memory, control_settings, register_memo
 
 
 class RegisterState(NamedTuple):
-    """What stands in the registers, [B, N, D]."""
+    """The contents of the registers [B, N, D]."""
 
     values: Tensor
 
@@ -85,5 +85,5 @@ class Registers(Memory[RegisterState, RegisterActions]):
         return RegisterState(torch.where(active.view(-1, 1, 1), new.values, old.values))
 
     def measure(self, state: RegisterState) -> dict[str, Tensor]:
-        """`norm` [B]: the length of all that stands in the registers."""
+        """`norm` [B]: the Euclidean norm of the contents of all registers."""
         return {"norm": state.values.flatten(1).norm(dim=1).float()}
