@@ -7,7 +7,7 @@ gradient in place and are at once multiplied into the gradients of the inputs, s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -16,12 +16,30 @@ from torch import Tensor, nn
 from .derivatives import first_derivative_only
 from .labels import IGNORED
 
+if TYPE_CHECKING:
+    from .kernels.cpu.cross_entropy import CompiledSoftmax
+
 # Each chunk reads the weights and adds to their gradient, [V, H] both: fewer rows than H, and that costs more than the
 # products; many more, and a chunk leaves the cache. `python benchmarks/loss.py` measures it.
 MIN_CHUNK_ROWS = 256
 # The most that a chunk's logits may take, in bytes of float32. A GPU needs much work at a time (chosen, not measured).
 CPU_CHUNK_BYTES = 64 * 2**20
 GPU_CHUNK_BYTES = 256 * 2**20
+
+LOSS_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether the processor has instructions for products of bfloat16, and torch was built with what uses them.
+
+    Those of x86 (AVX512-BF16, AMX). Elsewhere bfloat16 runs too, but slower than float32.
+    """
+    if not torch.backends.mkldnn.is_available():
+        return False
+    if hasattr(torch.cpu, "get_capabilities"):  # not before torch 2.13
+        capabilities = torch.cpu.get_capabilities()
+        return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def default_chunk_rows(hidden_size: int, vocab_size: int, device: torch.device) -> int:
@@ -52,43 +70,24 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         needs_hidden, needs_weight, needs_bias = (with_gradients and needs for needs in ctx.needs_input_grad[:3])
         needs_any = needs_hidden or needs_weight or needs_bias
-        precise = torch.promote_types(dtype, torch.float32)
-        # Loss scaling is what keeps small gradients in the range of float16, and it comes after the gradients here.
-        product = precise if dtype == torch.float16 else dtype
-        rows, classes = min(chunk_rows, len(hidden)), len(weight)
+        product = torch.float32 if dtype == torch.float16 else dtype
         # One piece of memory for all chunks: fresh pages for each would cost as much as the softmax.
-        buffer = hidden.new_empty(rows, classes, dtype=dtype)
-        precise_buffer = buffer if dtype == precise else hidden.new_empty(rows, classes, dtype=precise)
-        matrix = weight.to(dtype).t()
-        backward_matrix = weight.to(product)
-        total = hidden.new_zeros((), dtype=precise)
+        buffer = hidden.new_empty(min(chunk_rows, len(hidden)), len(weight), dtype=dtype)
+        softmax = _make_softmax(buffer, bias, needs_any)
+        matrix, backward_matrix = weight.to(dtype).t(), weight.to(product)
+        total = hidden.new_zeros((), dtype=_precise(dtype))
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
         # Sums over chunks: in half precision each chunk would round what the ones before it added.
-        grad_weight = torch.zeros_like(weight, dtype=_precise(weight)) if needs_weight else None
-        grad_bias = torch.zeros_like(bias, dtype=_precise(bias)) if bias is not None and needs_bias else None
+        grad_weight = torch.zeros_like(weight, dtype=_precise(weight.dtype)) if needs_weight else None
         for start in range(0, len(hidden), chunk_rows):
             part = slice(start, start + chunk_rows)
-            counts = counted[part].unsqueeze(1)
             # What does not count is zero from the start, so that even NaN there reaches nothing.
-            chunk = hidden[part].to(dtype).masked_fill(~counts, 0)
-            label = labels[part].masked_fill(~counted[part], 0).unsqueeze(1)
+            chunk = hidden[part].to(dtype).masked_fill(~counted[part].unsqueeze(1), 0)
             logits = torch.mm(chunk, matrix, out=buffer[: len(chunk)])
-            if precise_buffer is not buffer:
-                logits = precise_buffer[: len(chunk)].copy_(logits)
-            if bias is not None:
-                logits += bias
-            torch.log_softmax(logits, 1, out=logits)  # row by row, so that a row stays in the cache
-            total -= logits.gather(1, label).masked_fill(~counts, 0).sum()
-            if not needs_any:
-                continue
-            # softmax less the one-hot labels: the gradient of each row's loss, were it to count.
-            gradient = logits.exp_().scatter_add_(1, label, logits.new_full((1, 1), -1.0).expand_as(label))
-            if grad_bias is not None:
-                grad_bias += torch.mv(gradient.t(), counts.squeeze(1).to(gradient.dtype))
-            if product != precise:
-                gradient = buffer[: len(chunk)].copy_(gradient)
+            loss, gradient = softmax(logits, labels[part].masked_fill(~counted[part], 0), counted[part])
+            total += loss
             if grad_hidden is not None:
-                grad_hidden[part] = torch.mm(gradient, backward_matrix).masked_fill(~counts, 0)
+                grad_hidden[part] = torch.mm(gradient, backward_matrix).masked_fill(~counted[part].unsqueeze(1), 0)
             if grad_weight is None:
                 continue
             if grad_weight.dtype == product:
@@ -98,7 +97,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx.save_for_backward(
             grad_hidden,
             None if grad_weight is None else grad_weight.to(weight.dtype),
-            None if grad_bias is None or bias is None else grad_bias.to(bias.dtype),
+            softmax.grad_bias().to(bias.dtype) if bias is not None and needs_bias else None,
         )
         return total
 
@@ -111,8 +110,53 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return (*gradients, None, None, None, None, None)
 
 
-def _precise(tensor: Tensor) -> torch.dtype:
-    return torch.promote_types(tensor.dtype, torch.float32)
+def _precise(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
+class _Softmax:
+    """Cross-entropy of logits and a bias, a chunk of rows at a time, whose gradient takes the logits' place.
+
+    Args:
+        buffer: [N, V], the largest of the chunks to come.
+        bias: [V], or None.
+        with_gradient: whether to compute it.
+    """
+
+    def __init__(self, buffer: Tensor, bias: Tensor | None, with_gradient: bool) -> None:
+        self.bias, self.with_gradient = bias, with_gradient
+        precise = _precise(buffer.dtype)
+        self.buffer = buffer if buffer.dtype == precise else torch.empty_like(buffer, dtype=precise)
+        self.sums = buffer.new_zeros(buffer.shape[1], dtype=precise)
+
+    def __call__(self, logits: Tensor, labels: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of losses [] of logits [N, V] for labels [N] of the rows that count [N]; the logits' gradient."""
+        label, counts = labels.unsqueeze(1), counted.unsqueeze(1)
+        rows = logits if logits.dtype == self.buffer.dtype else self.buffer[: len(logits)].copy_(logits)
+        if self.bias is not None:
+            rows += self.bias
+        torch.log_softmax(rows, 1, out=rows)  # row by row, so that a row stays in the cache
+        loss = -rows.gather(1, label).masked_fill(~counts, 0).sum()
+        if not self.with_gradient:
+            return loss, rows
+        # softmax less the one-hot labels: the gradient of each row's loss, were it to count.
+        gradient = rows.exp_().scatter_add_(1, label, rows.new_full((1, 1), -1.0).expand_as(label))
+        self.sums += torch.mv(gradient.t(), counted.to(gradient.dtype))
+        # Loss scaling is what keeps small gradients in the range of float16, and it comes after the gradients here.
+        return loss, gradient if logits.dtype in (gradient.dtype, torch.float16) else logits.copy_(gradient)
+
+    def grad_bias(self) -> Tensor:
+        """The gradient of the bias [V], over all chunks so far."""
+        return self.sums
+
+
+def _make_softmax(buffer: Tensor, bias: Tensor | None, with_gradient: bool) -> _Softmax | CompiledSoftmax:
+    if buffer.device.type == "cpu":
+        from .kernels.cpu.cross_entropy import DTYPES, CompiledSoftmax
+
+        if buffer.dtype in DTYPES:
+            return CompiledSoftmax(buffer, bias, with_gradient)
+    return _Softmax(buffer, bias, with_gradient)
 
 
 def linear_cross_entropy(
@@ -123,12 +167,14 @@ def linear_cross_entropy(
     *,
     ignore_index: int = IGNORED,
     reduction: str = "mean",
+    dtype: torch.dtype | None = None,
     chunk_rows: int | None = None,
 ) -> Tensor:
     """`cross_entropy(linear(hidden, weight, bias), labels)`, without ever holding all logits.
 
     The gradients are exact, and are computed in the forward pass. They cannot be differentiated again. Under autocast
-    the products are in its precision, the softmax and all sums in float32.
+    the products are in its precision, and with a `dtype` in that. The softmax and all sums are in float32 even so: what
+    is rounded are the logits, their gradients, and the products of one chunk.
 
     torch 2.13 has a `linear_cross_entropy` of its own, which was slower at every size tried (docs/performance.md).
 
@@ -139,10 +185,11 @@ def linear_cross_entropy(
         labels: [N], class ids in [0, V), or `ignore_index`.
         ignore_index: rows with this label do not count; whatever is in them.
         reduction: "mean" (over the rows that count; NaN if there are none) or "sum", in nats.
+        dtype: of the matrix products; by default autocast's, or else that of the inputs.
         chunk_rows: rows of logits [chunk_rows, V] that exist at a time; by default `default_chunk_rows`.
 
     Returns:
-        The loss [], in float32, or in float64 for float64 inputs.
+        The loss [], in float32, or in float64 for products in float64.
 
     Raises:
         ValueError: for another reduction, fewer than one row, and inputs and weights of two types without autocast.
@@ -154,12 +201,12 @@ def linear_cross_entropy(
         chunk_rows = default_chunk_rows(hidden.shape[1], len(weight), hidden.device)
     if chunk_rows < 1:
         raise ValueError(f"chunk_rows must be at least 1; got {chunk_rows}")
-    device, dtype = hidden.device.type, hidden.dtype
+    device = hidden.device.type
     autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    if autocast and dtype != torch.float64:
-        dtype = torch.get_autocast_dtype(device)
-    elif weight.dtype != dtype:
-        raise ValueError(f"hidden and weight must be of one type; got {dtype} and {weight.dtype}")
+    if not autocast and weight.dtype != hidden.dtype:
+        raise ValueError(f"hidden and weight must be of one type; got {hidden.dtype} and {weight.dtype}")
+    if dtype is None:
+        dtype = torch.get_autocast_dtype(device) if autocast and hidden.dtype != torch.float64 else hidden.dtype
     counted = labels != ignore_index
     count = counted.sum()
     if device == "cpu" and int(count) < len(labels):
@@ -185,6 +232,7 @@ def causal_lm_loss(
     num_items_in_batch: Tensor | float | None = None,
     ignore_index: int = IGNORED,
     shift_labels: Tensor | None = None,
+    loss_dtype: str | torch.dtype | None = None,
     **_: Any,
 ) -> Tensor:
     """The loss of a language model, as transformers' `ForCausalLMLoss` defines it, from its hidden states.
@@ -196,10 +244,16 @@ def causal_lm_loss(
         num_items_in_batch: what to divide the sum by; by default the number of predicted tokens.
         ignore_index: labels that do not count.
         shift_labels: [B, T], in place of labels: the state at step t predicts label t.
+        loss_dtype: of the matrix products, "float32" or "bfloat16"; by default autocast's, or else the model's.
 
     Returns:
         The loss [], in nats; in float32, or in float64 for float64 models.
+
+    Raises:
+        ValueError: for another loss_dtype.
     """
+    if loss_dtype is not None and str(loss_dtype).removeprefix("torch.") not in LOSS_DTYPES:
+        raise ValueError(f"loss_dtype must be one of {', '.join(LOSS_DTYPES)}; got {loss_dtype!r}")
     if shift_labels is None:
         assert labels is not None
         hidden, shift_labels = hidden[:, :-1], labels[:, 1:]
@@ -210,6 +264,7 @@ def causal_lm_loss(
         shift_labels.reshape(-1).to(hidden.device),
         ignore_index=ignore_index,
         reduction="mean" if num_items_in_batch is None else "sum",
+        dtype=LOSS_DTYPES[str(loss_dtype).removeprefix("torch.")] if loss_dtype is not None else None,
     )
     if num_items_in_batch is None:
         return loss

@@ -409,6 +409,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
         skip_logits: bool | None = None,
+        loss_dtype: str | torch.dtype | None = None,
         **kwargs: Unpack[HeadArguments],
     ) -> StackRNNCausalLMOutput:
         """Predict the next tokens; see `StackRNNModel.forward` for the arguments that are not listed here.
@@ -421,10 +422,12 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
             skip_logits: compute the loss without holding all logits, which is faster, and return None for them (see
                 `stack_lm.loss`). By default in training mode where labels are given and nothing else needs logits:
                 logits_to_keep, a `loss_function` of one's own, an lm_head that an adapter or a hook has changed.
+            loss_dtype: of the matrix products of the loss without logits and of its gradients, "float32" or "bfloat16";
+                by default autocast's, or else the model's. The softmax and sums are in float32 even so.
             **kwargs: see `HeadArguments`.
 
         Raises:
-            ValueError: if skip_logits is True where the logits are needed.
+            ValueError: if skip_logits is True where logits are needed, and for a loss_dtype where they are computed.
         """
         outputs, of_loss = self.run_model(
             kwargs, input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds
@@ -443,12 +446,15 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
         hidden: Any = outputs.last_hidden_state
         loss = logits = None
         if needed or not (self.training if skip_logits is None else skip_logits):
+            if loss_dtype is not None:
+                reason = needed or "logits are computed in evaluation mode; skip_logits=True skips them"
+                raise ValueError(f"loss_dtype={str(loss_dtype)!r} cannot be: {reason}")
             steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.lm_head(self.dropout(hidden[:, steps]))
             if has_labels:
                 loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **of_loss)
         else:
-            loss = causal_lm_loss(self.dropout(hidden), self.lm_head, labels, **of_loss)
+            loss = causal_lm_loss(self.dropout(hidden), self.lm_head, labels, loss_dtype=loss_dtype, **of_loss)
         return outputs.answered(StackRNNCausalLMOutput, loss, logits)
 
     def _logits_needed(self, has_labels: bool, logits_to_keep: int | Tensor) -> str | None:

@@ -1,0 +1,148 @@
+"""Logits to the gradient of their cross-entropy in place, in compiled code: a row is read once and written once.
+
+torch's operations would go over the logits for the bias, the softmax, its exponential, the labels and the sum that is
+the bias's gradient, and in bfloat16 to float32 and back as well. Here what lies between is one row, in the cache.
+
+Logits are float32, float64, or bfloat16 as their bits (uint16), which NumPy has no type for. bfloat16 is computed in
+float32.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from .math import COMPILE, exp
+
+# A sum in any order, which is what LLVM needs to vectorise it.
+_SUM: dict[str, Any] = COMPILE | {"fastmath": {*COMPILE["fastmath"], "reassoc"}}
+
+
+def _reordered(builder: Any, bits: Any) -> Any:
+    """Bits of floats to integers of the same order, or back: those below zero are turned around."""
+    width = bits.type.width
+    sign = builder.ashr(bits, ir.Constant(bits.type, width - 1))
+    return builder.xor(bits, builder.lshr(sign, ir.Constant(bits.type, 1)))
+
+
+@intrinsic
+def _order_intrinsic(typingctx: Any, number: Any) -> Any:
+    """An integer with the order of floats: LLVM vectorises the maximum of integers, not that of floats."""
+    result = types.int32 if number == types.float32 else types.int64
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _reordered(builder, builder.bitcast(arguments[0], context.get_value_type(result)))
+
+    return result(number), codegen
+
+
+@intrinsic
+def _of_order_intrinsic(typingctx: Any, order: Any) -> Any:
+    """The float with an order."""
+    result = types.float32 if order == types.int32 else types.float64
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(_reordered(builder, arguments[0]), context.get_value_type(result))
+
+    return result(order), codegen
+
+
+@intrinsic
+def _load_intrinsic(typingctx: Any, stored: Any) -> Any:
+    """A logit as a float. Those of bfloat16 are the upper half of float32's bits."""
+    if stored != types.uint16:
+        return stored(stored), lambda context, builder, signature, arguments: arguments[0]
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(32)
+        shifted = builder.shl(builder.zext(arguments[0], word), ir.Constant(word, 16))
+        return builder.bitcast(shifted, ir.FloatType())
+
+    return types.float32(stored), codegen
+
+
+@intrinsic
+def _stored_intrinsic(typingctx: Any, number: Any, row: Any) -> Any:
+    """A float as a row holds them. To bfloat16 it is rounded to the nearest, of two to the even one; NaN stays NaN."""
+    if row.dtype != types.uint16:
+        return number(number, row), lambda context, builder, signature, arguments: arguments[0]
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(32)
+        bits = builder.bitcast(arguments[0], word)
+        odd = builder.and_(builder.lshr(bits, ir.Constant(word, 16)), ir.Constant(word, 1))
+        rounded = builder.add(bits, builder.add(odd, ir.Constant(word, 0x7FFF)))
+        is_nan = builder.fcmp_unordered("uno", arguments[0], arguments[0])
+        chosen = builder.select(is_nan, ir.Constant(word, 0x7FC00000), rounded)
+        return builder.trunc(builder.lshr(chosen, ir.Constant(word, 16)), ir.IntType(16))
+
+    return types.uint16(number, row), codegen
+
+
+# The first parameter of an intrinsic is Numba's own.
+_order: Any = _order_intrinsic
+_of_order: Any = _of_order_intrinsic
+_load: Any = _load_intrinsic
+_stored: Any = _stored_intrinsic
+
+
+@njit(**COMPILE)
+def _add_bias(row: Any, bias: Any, numbers: Any) -> Any:
+    """numbers = row + bias; returns the largest."""
+    largest = _order(_load(row[0]) + bias[0])
+    for j in range(row.shape[0]):
+        number = _load(row[j]) + bias[j]
+        numbers[j] = number
+        order = _order(number)
+        largest = order if order > largest else largest
+    return _of_order(largest)
+
+
+@njit(**_SUM)
+def _exponentials(numbers: Any, largest: Any) -> Any:
+    """numbers = exp(numbers - largest); returns their sum."""
+    total = type(largest)(0)
+    for j in range(numbers.shape[0]):
+        e = exp(numbers[j] - largest)
+        numbers[j] = e
+        total += e
+    return total
+
+
+@njit(**COMPILE)
+def _scale(numbers: Any, factor: Any, row: Any, column_sums: Any) -> None:
+    """row = numbers * factor, added to the sums as well."""
+    for j in range(row.shape[0]):
+        number = numbers[j] * factor
+        column_sums[j] += number
+        row[j] = _stored(number, row)
+
+
+@njit(**COMPILE)
+def cross_entropy_rows(
+    logits: Any, bias: Any, labels: Any, with_gradient: bool, losses: Any, numbers: Any, grad_bias: Any
+) -> None:
+    """The loss of each row, and its gradient in the logits' place: softmax less the one-hot label.
+
+    Args:
+        logits: [N, V], before the bias.
+        bias: [V].
+        labels: [N], in [0, V).
+        with_gradient: whether to compute it. Without, the logits stay as they are.
+        losses: [N], to be filled.
+        numbers: [V], a row's room.
+        grad_bias: [V], to which the rows' gradients are added.
+    """
+    for i in range(logits.shape[0]):
+        label = labels[i]
+        largest = _add_bias(logits[i], bias, numbers)
+        at_label = numbers[label]
+        total = _exponentials(numbers, largest)
+        losses[i] = math.log(total) + (largest - at_label)
+        if with_gradient:
+            numbers[label] -= total
+            _scale(numbers, type(total)(1) / total, logits[i], grad_bias)
