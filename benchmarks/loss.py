@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from stack_lm.loss import default_chunk_rows, linear_cross_entropy
 
 Tell = Callable[[str], None]
-Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+Loss = Callable[..., Tensor]
 Size = tuple[int, int, int]
 
 # Rows (tokens), hidden size, classes.
@@ -43,7 +43,11 @@ def torchs_own(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> 
     return F.linear_cross_entropy(hidden, weight, labels, linear_bias=bias, options=options)
 
 
-LOSSES: dict[str, Loss] = {"plain": plain, "ours": linear_cross_entropy}
+LOSSES: dict[str, Loss] = {
+    "plain": plain,
+    "ours": linear_cross_entropy,
+    "bfloat16": partial(linear_cross_entropy, dtype=torch.bfloat16),
+}
 if hasattr(F, "linear_cross_entropy"):
     LOSSES["torch"] = torchs_own
 
@@ -73,7 +77,9 @@ def measure_losses(args: argparse.Namespace, tell: Tell) -> list[Row]:
         row: Row = {"rows": rows, "H": hidden, "V": classes}
         row |= {f"{name}_ms": time.median * 1e3 for name, time in times.items()}
         row |= {f"plain/{name}": times["plain"].median / time.median for name, time in times.items() if name != "plain"}
-        table.append(row | {"plain/ours_of_minima": times["plain"].minimum / times["ours"].minimum})
+        for name in ("ours", "bfloat16"):
+            row[f"plain/{name}_of_minima"] = times["plain"].minimum / times[name].minimum
+        table.append(row)
     return table
 
 
@@ -107,7 +113,9 @@ def measure_chunks(args: argparse.Namespace, tell: Tell) -> list[Row]:
         tell(f"{rows} rows, H {hidden}, V {classes}")
         chunks = sorted({chunk for chunk in (64, 128, 256, 512, 1024, 2048) if chunk < rows} | {rows, default})
         runs: dict[Any, Callable[[], None]] = {
-            chunk: run_of(partial(linear_cross_entropy, chunk_rows=chunk), size, args.device) for chunk in chunks
+            (name, chunk): run_of(partial(LOSSES[name], chunk_rows=chunk), size, args.device)
+            for name in ("ours", "bfloat16")
+            for chunk in chunks
         }
         times = timed(runs | {"plain": run_of(plain, size, args.device)}, args, 6)
         table += [
@@ -116,8 +124,10 @@ def measure_chunks(args: argparse.Namespace, tell: Tell) -> list[Row]:
                 "V": classes,
                 "chunk_rows": chunk,
                 "default": "yes" if chunk == default else "",
-                "ms": times[chunk].median * 1e3,
-                "plain/ours": times["plain"].median / times[chunk].median,
+                "ours_ms": times["ours", chunk].median * 1e3,
+                "bfloat16_ms": times["bfloat16", chunk].median * 1e3,
+                "plain/ours": times["plain"].median / times["ours", chunk].median,
+                "plain/bfloat16": times["plain"].median / times["bfloat16", chunk].median,
             }
             for chunk in chunks
         ]
@@ -127,8 +137,9 @@ def measure_chunks(args: argparse.Namespace, tell: Tell) -> list[Row]:
 PARTS = [
     Part(
         "losses",
-        "Linear layer and cross-entropy, forward and backward, float32",
-        "Medians in milliseconds. plain: cross_entropy(linear(h)). torch: torch's own linear_cross_entropy, in chunks.",
+        "Linear layer and cross-entropy of float32 tensors, forward and backward",
+        "Medians in ms. plain: cross_entropy(linear(h)). ours: this toolkit's linear_cross_entropy. bfloat16: "
+        "with its products in bfloat16. torch: torch's own linear_cross_entropy, in chunks.",
         measure_losses,
     ),
     Part(

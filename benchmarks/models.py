@@ -102,27 +102,38 @@ class PlainLSTM(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
-def step_runs(size: Size, device: torch.device) -> dict[str, Callable[[], None]]:
-    """Forward and backward passes of whole language models."""
+def step_runs(size: Size, device: torch.device, adam: bool = False) -> dict[str, Callable[[], None]]:
+    """Forward and backward passes of whole language models; with `adam` the update of their weights too."""
     ids = torch.randint(VOCABULARY, (size.batch, size.length), device=device)
-    plain = PlainLSTM(size.hidden).to(device)
+    plain = PlainLSTM(size.hidden)
     models: dict[str, Any] = {
         "stack": StackRNNForCausalLM(size.config()),
+        "bfloat16": StackRNNForCausalLM(size.config()),
         "reference": StackRNNForCausalLM(size.config()),
         "own_lstm": StackRNNForCausalLM(size._replace(preset="lstm").config()),
     }
     models["reference"].set_scan_backend("reference")
 
-    def run_plain() -> None:
-        plain.zero_grad(set_to_none=True)
-        plain(ids).backward()
+    def stepping(model: nn.Module, loss: Callable[[], Tensor]) -> Callable[[], None]:
+        optimizer = torch.optim.Adam(model.to(device).train().parameters(), fused=True)
 
-    def run(model: Any) -> None:
-        model.zero_grad(set_to_none=True)
-        model(ids, labels=ids, use_cache=False).loss.backward()
+        def run() -> None:
+            model.zero_grad(set_to_none=True)
+            loss().backward()
+            if adam:
+                optimizer.step()
 
-    runs = {name: partial(run, model.to(device).train()) for name, model in models.items()}
-    return {"lstm": run_plain, **runs}
+        return run
+
+    def own_loss(model: Any, **options: Any) -> Tensor:
+        loss: Tensor = model(ids, labels=ids, use_cache=False, **options).loss
+        return loss
+
+    runs = {"lstm": stepping(plain, partial(plain, ids))}
+    for name, model in models.items():
+        options = {"loss_dtype": "bfloat16"} if name == "bfloat16" else {}
+        runs[name] = stepping(model, partial(own_loss, model, **options))
+    return runs
 
 
 def _by_generate(model: Any, ids: Tensor, count: int) -> None:

@@ -77,11 +77,41 @@ def measure_step(args: argparse.Namespace, tell: Tell) -> list[Row]:
                 "H": size.hidden,
                 "lstm_ms": lstm.median * 1e3,
                 "stack_ms": stack.median * 1e3,
+                "bfloat16_ms": times["bfloat16"].median * 1e3,
                 "reference_ms": times["reference"].median * 1e3,
                 "own_lstm_ms": times["own_lstm"].median * 1e3,
                 "lstm/stack": lstm.median / stack.median,
                 "of_minima": lstm.minimum / stack.minimum,
                 "tokens/s": round(size.batch * (size.length - 1) / stack.median),
+            }
+        )
+    return rows
+
+
+def measure_update(args: argparse.Namespace, tell: Tell) -> list[Row]:
+    """Training steps with the optimiser, and the loss in both of its types."""
+    rows = []
+    sizes = [
+        Size(preset, batch=batch, length=length) for preset in ("u1", "d1") for batch, length in ((16, 30), (32, 64))
+    ]
+    for size in _sizes(args, *sizes):
+        tell(f"{size.preset}, batch {size.batch}, T {size.length}")
+        runs = step_runs(size, args.device, adam=True)
+        times = timed({name: runs[name] for name in ("lstm", "stack", "bfloat16")}, args, 6)
+        lstm, stack, bfloat16 = times["lstm"], times["stack"], times["bfloat16"]
+        rows.append(
+            {
+                "preset": size.preset,
+                "batch": size.batch,
+                "T": size.length,
+                "lstm_ms": lstm.median * 1e3,
+                "stack_ms": stack.median * 1e3,
+                "bfloat16_ms": bfloat16.median * 1e3,
+                "lstm/stack": lstm.median / stack.median,
+                "lstm/bfloat16": lstm.median / bfloat16.median,
+                "lstm/stack_of_minima": lstm.minimum / stack.minimum,
+                "lstm/bfloat16_of_minima": lstm.minimum / bfloat16.minimum,
+                "tokens/s": round(size.batch * (size.length - 1) / bfloat16.median),
             }
         )
     return rows
@@ -213,6 +243,9 @@ def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
                 add(what, row["scan/lstm"], "<=", 1.5 if row["H"] == 100 else 1.3)
     for row in found.get("step", []):
         add(f"{row['preset']}: lstm/stack of a training step, H {row['H']}", row["lstm/stack"], ">=", 1.5)
+    for row in found.get("update", []):
+        what = f"{row['preset']}: lstm/bfloat16 of an update, batch {row['batch']}, T {row['T']}"
+        add(what, row["lstm/bfloat16"], ">=", 3.0)
     per_token = {row["T"]: row["scan_alone_us/token"] for row in found.get("length", [])}
     if 4096 in per_token and 256 in per_token:
         add("time per token at T 4096, to that at T 256", per_token[4096] / per_token[256], "<=", 1.3)
@@ -237,8 +270,15 @@ PARTS = [
     Part(
         "step",
         f"A training step with {VOCABULARY:,} words, batch 32, T 64, without the optimiser",
-        "lstm: nn.Embedding, nn.LSTM, cross_entropy(linear(h)). own lstm: this toolkit's, with its own loss.",
+        "lstm: nn.Embedding, nn.LSTM, cross_entropy(linear(h)). own lstm: this toolkit's, with its own loss. "
+        "bfloat16: stack with loss_dtype bfloat16.",
         measure_step,
+    ),
+    Part(
+        "update",
+        f"A training update with {VOCABULARY:,} words, H 100, with torch's fused Adam for all",
+        "lstm: nn.Embedding, nn.LSTM, cross_entropy(linear(h)). stack: loss_dtype float32; bfloat16: that.",
+        measure_update,
     ),
     Part(
         "length",

@@ -74,26 +74,24 @@ class _LinearCrossEntropy(torch.autograd.Function):
         # One piece of memory for all chunks: fresh pages for each would cost as much as the softmax.
         buffer = hidden.new_empty(min(chunk_rows, len(hidden)), len(weight), dtype=dtype)
         softmax = _make_softmax(buffer, bias, needs_any)
-        matrix, backward_matrix = weight.to(dtype).t(), weight.to(product)
+        matrix = weight.to(dtype)
+        backward_matrix = matrix if dtype == product else weight.to(product)
         total = hidden.new_zeros((), dtype=_precise(dtype))
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
-        # Sums over chunks: in half precision each chunk would round what the ones before it added.
-        grad_weight = torch.zeros_like(weight, dtype=_precise(weight.dtype)) if needs_weight else None
+        grad_weight: Tensor | None = None
         for start in range(0, len(hidden), chunk_rows):
             part = slice(start, start + chunk_rows)
             # What does not count is zero from the start, so that even NaN there reaches nothing.
             chunk = hidden[part].to(dtype).masked_fill(~counted[part].unsqueeze(1), 0)
-            logits = torch.mm(chunk, matrix, out=buffer[: len(chunk)])
+            logits = torch.mm(chunk, matrix.t(), out=buffer[: len(chunk)])
             loss, gradient = softmax(logits, labels[part].masked_fill(~counted[part], 0), counted[part])
             total += loss
             if grad_hidden is not None:
                 grad_hidden[part] = torch.mm(gradient, backward_matrix).masked_fill(~counted[part].unsqueeze(1), 0)
-            if grad_weight is None:
-                continue
-            if grad_weight.dtype == product:
-                grad_weight.addmm_(gradient.t(), chunk.to(product))
-            else:
-                grad_weight += torch.mm(gradient.t(), chunk.to(product))
+            if needs_weight:
+                grad_weight = _add_product(grad_weight, gradient.t(), chunk.to(product), _precise(weight.dtype))
+        if needs_weight and grad_weight is None:  # not one row counts
+            grad_weight = torch.zeros_like(weight)
         ctx.save_for_backward(
             grad_hidden,
             None if grad_weight is None else grad_weight.to(weight.dtype),
@@ -112,6 +110,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def _precise(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
+
+
+def _add_product(total: Tensor | None, left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """A sum over chunks, in `dtype`: in half precision each chunk would round what the ones before it added."""
+    if total is None:
+        return torch.mm(left, right).to(dtype)
+    return total.addmm_(left, right) if left.dtype == dtype else total.add_(torch.mm(left, right))
 
 
 class _Softmax:

@@ -14,7 +14,7 @@ from transformers import Trainer, TrainingArguments
 from transformers.loss.loss_utils import ForCausalLMLoss
 
 from stack_lm import StackRNNForCausalLM
-from stack_lm.loss import default_chunk_rows, is_plain_linear, linear_cross_entropy
+from stack_lm.loss import default_chunk_rows, is_plain_linear, linear_cross_entropy, multiplies_bfloat16
 
 
 def make_inputs(rows, hidden, classes, dtype=torch.float64, bias=True, ignored=0.0, seed=0):
@@ -163,6 +163,61 @@ def test_autocast(dtype):
     doubles = make_inputs(5, 3, 4)
     with torch.autocast("cpu", dtype):  # leaves float64 alone, as it does elsewhere
         assert_same(linear_cross_entropy(*doubles), plain(*doubles))
+
+
+def test_products_in_bfloat16():
+    inputs = make_inputs(300, 16, 50, torch.float32, ignored=0.2)
+    exact = value_and_gradients(plain, *inputs)
+    value, gradients = value_and_gradients(linear_cross_entropy, *inputs, dtype=torch.bfloat16, chunk_rows=7)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value, exact[0], rtol=2e-3, atol=0)
+    for actual, expected in zip(gradients, exact[1], strict=True):
+        assert actual.dtype == torch.float32
+        assert 0 < (actual - expected).norm() < 0.01 * expected.norm()
+    # The same as of inputs that were rounded before, but for the type of the results.
+    with torch.autocast("cpu", torch.bfloat16):
+        same = value_and_gradients(linear_cross_entropy, *inputs, chunk_rows=7)
+        single = value_and_gradients(linear_cross_entropy, *inputs, dtype=torch.float32)
+    assert_same((value, gradients), same)
+    assert_same((single[0], single[1]), exact, rtol=1e-5, atol=1e-6)
+
+
+def test_the_products_of_doubles_in_other_types():
+    inputs = make_inputs(30, 6, 9, torch.float64)
+    exact = value_and_gradients(plain, *inputs)
+    for dtype, tolerance in ((torch.float32, 1e-6), (torch.bfloat16, 0.02)):
+        value, gradients = value_and_gradients(linear_cross_entropy, *inputs, dtype=dtype)
+        assert value.dtype == torch.float32
+        for actual, expected in zip(gradients, exact[1], strict=True):
+            assert actual.dtype == torch.float64
+            assert (actual - expected).norm() < tolerance * expected.norm()
+
+
+def test_bfloat16_where_nothing_counts():
+    inputs = make_inputs(5, 3, 4, torch.float32, ignored=1.0)
+    value, gradients = value_and_gradients(linear_cross_entropy, *inputs, reduction="sum", dtype=torch.bfloat16)
+    assert value == 0
+    assert all(not gradient.any() for gradient in gradients)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ({"avx512_bf16": True, "amx_bf16": False}, True),
+        ({"avx512_bf16": False, "amx_bf16": True}, True),
+        ({"avx512_f": True, "avx512_bf16": False}, False),
+        ({"architecture": "aarch64", "bf16": True}, False),
+    ],
+)
+def test_which_processors_multiply_bfloat16(monkeypatch, capabilities, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    assert multiplies_bfloat16() == (expected and torch.backends.mkldnn.is_available())
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: capabilities.get("avx512_bf16", False))
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: capabilities.get("amx_bf16", False))
+    assert multiplies_bfloat16() == (expected and torch.backends.mkldnn.is_available())
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert not multiplies_bfloat16()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -387,6 +442,32 @@ def test_skipping_needs_labels_and_all_steps():
         model(ids, skip_logits=True)
     with pytest.raises(ValueError, match="logits_to_keep asks for logits"):
         model(ids, labels=labels, logits_to_keep=1, skip_logits=True)
+
+
+def test_loss_dtype():
+    model, ids, labels = make_model()
+    model = model.float()
+    expected, gradients = loss_and_gradients(model, ids, labels=labels)
+    same, same_gradients = loss_and_gradients(model, ids, labels=labels, loss_dtype=torch.float32)
+    assert torch.equal(same.loss, expected.loss)
+    assert_same(same_gradients, gradients)
+    for dtype in ("bfloat16", torch.bfloat16):
+        rounded, rounded_gradients = loss_and_gradients(model, ids, labels=labels, loss_dtype=dtype)
+        assert rounded.loss != expected.loss
+        torch.testing.assert_close(rounded.loss, expected.loss, rtol=1e-2, atol=0)
+        for name, gradient in gradients.items():
+            assert rounded_gradients[name].dtype == torch.float32
+            assert (rounded_gradients[name] - gradient).norm() <= 0.05 * gradient.norm(), name
+    with pytest.raises(ValueError, match="loss_dtype must be one of float32, bfloat16; got 'float8'"):
+        model(ids, labels=labels, loss_dtype="float8")
+    with pytest.raises(ValueError, match="loss_dtype='bfloat16' cannot be: logits_to_keep asks for logits"):
+        model(ids, labels=labels, loss_dtype="bfloat16", logits_to_keep=1)
+    with pytest.raises(ValueError, match="loss_dtype='bfloat16' cannot be: there are no labels"):
+        model(ids, loss_dtype="bfloat16")
+    model.eval()
+    with pytest.raises(ValueError, match="loss_dtype='bfloat16' cannot be: logits are computed in evaluation mode"):
+        model(ids, labels=labels, loss_dtype="bfloat16")
+    assert model(ids, labels=labels, loss_dtype="bfloat16", skip_logits=True).logits is None
 
 
 def test_resized_embeddings():
