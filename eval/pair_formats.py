@@ -8,8 +8,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
-from nltk.tokenize import NLTKWordTokenizer
-
 from stack_lm.data.text import json_record, read_lines
 from stack_lm.errors import InputError
 
@@ -26,6 +24,8 @@ _PAIR_KEYS = ("good", "bad", "prefix", "prefix_good", "prefix_bad")
 
 def split_words(text: str) -> tuple[str, ...]:
     """Words as in the Penn Treebank, by NLTK's tokenizer: punctuation and "n't" are words of their own."""
+    from nltk.tokenize import NLTKWordTokenizer
+
     return tuple(NLTKWordTokenizer().tokenize(text))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from nltk.tree import Tree
 
 from stack_lm.errors import InputError
 
@@ -15,6 +15,9 @@ from .averages import Score, sentence_scores, summarize
 from .conventions import Convention, get_convention
 from .heads import HEAD_RULES
 from .trees import LABEL, ConstituencyTree, Span, base_label, escape_word
+
+if TYPE_CHECKING:  # slow to load
+    from nltk.tree import Tree
 
 LENGTHS = (10, 20, 30, 40)
 
@@ -183,7 +186,10 @@ def score_trees(
         raise InputError(f"there are {len(predictions)} predicted trees for {len(gold)} gold trees")
     if not gold:
         raise InputError("there are no trees to score")
-    trees = [ConstituencyTree.from_nltk(tree) if isinstance(tree, Tree) else tree for tree in predictions]
+    trees = [
+        tree if tree is None or isinstance(tree, ConstituencyTree) else ConstituencyTree.from_nltk(tree)
+        for tree in predictions
+    ]
     if rules.labels == "compared" and not any(
         label != LABEL for t in trees if t is not None for _, _, label in t.spans
     ):

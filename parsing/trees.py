@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import NamedTuple
-
-from nltk.tree import Tree
+from typing import TYPE_CHECKING, NamedTuple
 
 from stack_lm.errors import InputError
+
+if TYPE_CHECKING:  # slow to load
+    from nltk.tree import Tree
 
 LABEL = "X"
 TRACE = "-NONE-"
@@ -135,6 +136,8 @@ class ConstituencyTree:
 
     def nltk_tree(self) -> Tree:
         """As an `nltk.Tree`. A single word without a tag gets the label "X"."""
+        from nltk.tree import Tree
+
         root = Tree("", [])
         open_nodes = [(root, len(self.words) + 1)]
         for place, leaf in enumerate(self.leaves()):

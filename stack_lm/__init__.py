@@ -1,7 +1,8 @@
 """stack-lm: recurrent networks with a differentiable stack, their parses and their scores.
 
-Importing this package registers `StackRNNConfig` and, with the first config made, the models with transformers'
-Auto classes; the heavier parts load when they are first used.
+Importing this package loads nothing heavy, so that `stack-lm --help` is quick; its names load when they are first used.
+When transformers' Auto classes are there, or as soon as they are, the configurations are registered with them, and the
+models with the first configuration made.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from transformers import AutoConfig
-
-from .configuration_buffered import BufferedStackRNNConfig
-from .configuration_stack_rnn import StackRNNConfig
+from .import_hooks import after_import
 
 if TYPE_CHECKING:
     from .cell import StackRNNCell, explain_backend
+    from .configuration_buffered import BufferedStackRNNConfig
+    from .configuration_stack_rnn import StackRNNConfig
     from .memory.module import MemoryModule
     from .modeling_buffered import BufferedStackRNNForTransduction
     from .modeling_heads import (
@@ -32,8 +32,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 """The version of the package."""
 
-AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
-AutoConfig.register(BufferedStackRNNConfig.model_type, BufferedStackRNNConfig, exist_ok=True)
+
+def register_configurations() -> None:
+    """Register the configurations with transformers, so that `from_pretrained` of its Auto classes knows them."""
+    from transformers import AutoConfig
+
+    from .configuration_buffered import BufferedStackRNNConfig
+    from .configuration_stack_rnn import StackRNNConfig
+
+    AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
+    AutoConfig.register(BufferedStackRNNConfig.model_type, BufferedStackRNNConfig, exist_ok=True)
 
 
 def register_models() -> None:
@@ -41,9 +49,11 @@ def register_models() -> None:
     from . import modeling_buffered, modeling_heads, modeling_stack_rnn  # noqa: F401
 
 
-StackRNNConfig.register_models = staticmethod(register_models)
+after_import("transformers.models.auto.configuration_auto", register_configurations)
 
 _HOMES = {
+    "BufferedStackRNNConfig": "configuration_buffered",
+    "StackRNNConfig": "configuration_stack_rnn",
     "MemoryModule": "memory.module",
     "BufferedStackRNNForTransduction": "modeling_buffered",
     "StackRNNCell": "cell",

@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from . import __version__
-from .commands import agreement, demo, inspect, minimal_pairs, parse, parse_f1, perplexity, presets, strengths, warmup
 from .console import quiet_libraries, run_command
 
-COMMANDS = (demo, parse, parse_f1, agreement, minimal_pairs, perplexity, warmup, inspect, strengths, presets)
+# The summaries of all commands, whose modules in `commands` have their names. A module is only loaded if its command is
+# run, since what it needs can take seconds to load.
+COMMANDS = {
+    "demo": "train a stack model and an LSTM on generated English, and show perplexity, parses and agreement",
+    "parse": "parse sentences with a model's push strengths",
+    "parse-f1": "score models' trees, or trees from files, against a treebank",
+    "agreement": "score subject-verb agreement, by attractors, number, construction and distance",
+    "minimal-pairs": "compare acceptable with unacceptable sentences, by construction",
+    "perplexity": "measure perplexity on a text",
+    "warmup": "compile the fast scan now, once for this machine, and not when a model first runs",
+    "inspect": "show what a model does with its stack over one sentence, as an HTML page",
+    "strengths": "summarise a model's strengths by part of speech, and of verbs with and without an object",
+    "presets": "list, show or copy the configurations of the papers' models",
+}
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command and all its subcommands."""
+def make_parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of the command and of its subcommands.
+
+    Args:
+        arguments: what it will parse, so that the options of the subcommand named there are enough; None for those of
+            all subcommands.
+    """
     parser = argparse.ArgumentParser(
         prog="stack-lm",
         description="Stack RNN language models: parse with their push strengths, and score them.",
@@ -23,8 +43,11 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"stack-lm {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add(subparsers)
+    for name, summary in COMMANDS.items():
+        if arguments is None or name in arguments:
+            import_module(f".commands.{name.replace('-', '_')}", __package__).add(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary)
     return parser
 
 
@@ -34,7 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, or 2 after one line on standard error that says what is wrong.
     """
-    options = make_parser().parse_args(arguments)
+    # Loading makes a million objects and no garbage: the collector need not look at them time and again, nor at exit.
+    gc.set_threshold(100_000, 20, 100)
+    atexit.register(gc.freeze)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = make_parser(arguments).parse_args(arguments)
 
     def run() -> None:
         quiet_libraries()

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from .atomic import atomic_file
 from .errors import InputError
+from .import_hooks import after_import
 
 Subparsers = Any  # argparse's own class for them is private
 
@@ -209,6 +210,10 @@ def quiet_libraries() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     logging.getLogger("transformers").setLevel(logging.ERROR)
+    after_import("transformers.utils.logging", _quiet_transformers)
+
+
+def _quiet_transformers() -> None:
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.set_verbosity_error()

@@ -7,6 +7,8 @@ import sys
 import pytest
 from import_graph import FOLDERS, ROOT, at_run_time, circles, graph, imports, modules
 
+from stack_lm.data import Sentence
+
 # Who may import whom, from the outside in: a module may import those below its row and those of its own entry. An entry
 # is a module, or a package with all its modules but those that have an entry of their own.
 LAYERS = [
@@ -29,7 +31,7 @@ LAYERS = [
     ["parsing"],
     ["data", "tasks", "tokenization", "config_files", "console"],
     ["atomic", "trace"],
-    ["errors", "derivatives", "labels"],
+    ["errors", "derivatives", "labels", "import_hooks"],
 ]
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.
@@ -131,23 +133,53 @@ def python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
 
 
+def loaded_by(code):
+    """What a program has loaded at its end: the names of modules up to the first dot, and of two further ones."""
+    loaded = python(f"import sys\n{code}\nprint()\nprint(*sys.modules)").splitlines()[-1].split()
+    return {name.partition(".")[0] for name in loaded} | set(loaded)
+
+
+HEAVY = {"torch", "transformers", "numpy", "scipy", "nltk", "numba", "pandas", "matplotlib", "datasets", "accelerate"}
+
+
 def test_import_is_light():
-    """torch and transformers only; and of transformers not the modelling code, which takes over a second."""
-    code = "import sys, stack_lm; print(' '.join(m for m in sys.modules))"
-    loaded = set(python(code).split())
-    heavy = {
-        "accelerate",
-        "datasets",
-        "nltk",
-        "matplotlib",
-        "rich",
-        "evaluate",
-        "scipy",
-        "pandas",
-        "transformers.modeling_utils",
-    }
+    """It loads nothing: the names of the package load when they are first used."""
+    assert not loaded_by("import stack_lm") & (HEAVY | {"rich", "yaml"})
+
+
+def test_a_configuration_is_light():
+    """Of transformers not the modelling code, which takes over a second."""
+    loaded = loaded_by("from stack_lm import StackRNNConfig")
     assert "transformers" in loaded
-    assert not loaded & heavy
+    assert not loaded & (HEAVY - {"torch", "transformers", "numpy"} | {"transformers.modeling_utils"})
+
+
+def run_main(*arguments):
+    return (
+        "from stack_lm.cli import main\ntry:\n"
+        f"    assert main({list(arguments)!r}) == 0\nexcept SystemExit as end:\n    assert not end.code"
+    )
+
+
+def test_help_loads_nothing():
+    assert not loaded_by(run_main("--help")) & HEAVY
+    assert not loaded_by(run_main("--version")) & HEAVY
+
+
+def test_a_parse_loads_what_it_needs(tmp_path):
+    from conftest import tiny_config
+
+    from stack_lm import StackRNNForCausalLM
+    from stack_lm.tokenization import train_word_tokenizer
+
+    tokenizer = train_word_tokenizer([Sentence(["the", "cat", "purrs"])], 10)
+    StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer))).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = loaded_by(run_main("parse", str(tmp_path), "the cat purrs"))
+    assert "stack_lm.scoring.sentences" in loaded
+    # SciPy and Accelerate are loaded by transformers' modelling code.
+    needless = (HEAVY - {"torch", "transformers", "numpy", "scipy", "accelerate"}) | {"scipy.stats", "stack_lm.eval"}
+    assert not loaded & (needless | {"stack_lm.training", "stack_lm.kernels.cpu", "stack_lm.commands.demo"})
 
 
 def test_public_names():
@@ -157,19 +189,6 @@ def test_public_names():
         assert getattr(stack_lm, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nonesuch'"):
         _ = stack_lm.nonesuch
-
-
-def test_models_open_after_a_plain_import(tmp_path):
-    from conftest import tiny_config
-
-    from stack_lm import StackRNNForCausalLM
-
-    StackRNNForCausalLM(tiny_config()).save_pretrained(tmp_path)
-    code = (
-        "import stack_lm; from transformers import AutoModelForCausalLM as A; "
-        f"print(type(A.from_pretrained({str(tmp_path)!r})).__name__)"
-    )
-    assert python(code).strip() == "StackRNNForCausalLM"
 
 
 def test_nothing_is_unpickled_unsafely():

@@ -15,7 +15,7 @@ from ..parsing.distances import distances_from_trace, tree_from_distances
 from ..parsing.export import tree_record
 from ..parsing.treebank import read_treebank
 from ..parsing.trees import ConstituencyTree
-from .parse import add_parsing_options, check_parsing_options
+from .parse import add_parsing_options, check_parsing_options, open_scorer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,9 +56,8 @@ def run_inspect(options: argparse.Namespace) -> None:
     if not words:
         raise InputError("no sentence to inspect: give one, or --treebank PATH and --sentence N")
     from ..interpretation.page import render_page
-    from ..scoring.sentences import ModelScorer
 
-    scorer = ModelScorer.from_pretrained(options.model, device=options.device, batch_tokens=options.batch_tokens)
+    scorer = open_scorer(options.model, options, [words])
     signal = options.signal or scorer.parsing_signal
     tags = None if gold is None else gold.word_tags
     contents = scorer.memory_contents(words, tags)

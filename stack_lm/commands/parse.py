@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +17,12 @@ from ..parsing.ensemble import combine_runs
 from ..parsing.export import tree_record, write_trees
 from ..parsing.trees import ConstituencyTree
 from ..trace import Trace
+
+if TYPE_CHECKING:
+    from ..scoring.sentences import ModelScorer
+
+# So few are traced by the reference scan before the compiled one would be loaded, which takes half a second.
+FEW_WORDS = 500
 
 
 def add(subparsers: Subparsers) -> None:
@@ -70,6 +78,18 @@ def check_parsing_options(options: argparse.Namespace) -> None:
         raise InputError(f"--signal must be one of {', '.join(SHIFTS)}; got {options.signal!r}")
 
 
+def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]]) -> ModelScorer:
+    """The model at a path, ready to trace some sentences."""
+    from ..cell import set_scan_backend
+    from ..kernels.dispatch import VARIABLE
+    from ..scoring.sentences import ModelScorer
+
+    scorer = ModelScorer.from_pretrained(model, device=options.device, batch_tokens=options.batch_tokens)
+    if sum(map(len, sentences)) <= FEW_WORDS and VARIABLE not in os.environ:
+        set_scan_backend(scorer.model, "reference")
+    return scorer
+
+
 def trace_sentences(
     model: str,
     options: argparse.Namespace,
@@ -78,9 +98,7 @@ def trace_sentences(
     say: str,
 ) -> tuple[list[Trace], str]:
     """Traces of all sentences, and the name of the signal to parse with."""
-    from ..scoring.sentences import ModelScorer
-
-    scorer = ModelScorer.from_pretrained(model, device=options.device, batch_tokens=options.batch_tokens)
+    scorer = open_scorer(model, options, sentences)
     signal = options.signal or scorer.parsing_signal
     with progress(say, len(sentences)) as advance:
         traces = scorer.trace(sentences, tags, logprobs=False, progress=advance)

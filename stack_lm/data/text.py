@@ -13,9 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from nltk.tokenize import NLTKWordTokenizer
-from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
-
 from ..errors import InputError
 
 # Enough text for Punkt to learn its abbreviations, and still only seconds of work.
@@ -152,6 +149,8 @@ class SentenceSplitter:
     """
 
     def __init__(self, training_text: str) -> None:
+        from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
+
         trainer = PunktTrainer()
         trainer.INCLUDE_ALL_COLLOCS = False
         trainer.train(training_text[:TRAINING_CHARACTERS], finalize=True)
@@ -182,6 +181,8 @@ class Segmenter:
         self.mode = mode
         if mode == "lines":
             return
+        from nltk.tokenize import NLTKWordTokenizer
+
         sample: list[str] = []
         size = 0
         for document in documents:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from io import BytesIO
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,8 +14,8 @@ import pytest
 from conftest import REAL_DATA, byte_level_tokenizer, needs_real_data, run, run_json
 from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
-from stack_lm import ModelScorer, __version__
-from stack_lm.cli import main
+from stack_lm import ModelScorer, __version__, commands
+from stack_lm.cli import COMMANDS, main, make_parser
 from stack_lm.data.generated import generate_corpus
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.language_model import Trainer
@@ -234,6 +235,22 @@ def test_demo(capsys, tmp_path):
     assert status == 0
     assert "agreement accuracy" in out
     assert run(capsys, "parse", tmp_path / "demo" / "stack", SENTENCE)[0] == 0
+
+
+def test_every_command_is_listed_with_its_own_summary(capsys):
+    assert make_parser(["--help"]).format_help() == make_parser().format_help()
+    for name, summary in COMMANDS.items():
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        assert f"\n\n{summary[0].upper()}{summary[1:]}.\n" in unfolded(capsys.readouterr().out)
+    folder = Path(commands.__file__).parent
+    defining = {path.stem for path in folder.glob("*.py") if "\ndef add(" in path.read_text(encoding="utf-8")}
+    assert defining == {name.replace("-", "_") for name in COMMANDS}
+
+
+def unfolded(text):
+    """Without the line breaks inside paragraphs."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
 def test_version_and_help():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...errors import InputError
 from ..corpora import Corpus, Request, Sentence, register_source
-from ..generated import generate_corpus
 
 GENERATED_SENTENCES = 20_000
 
@@ -12,6 +11,8 @@ GENERATED_SENTENCES = 20_000
 @register_source("generated[:N[:SEED]]")
 def open_generated(request: Request) -> Corpus:
     """N sentences of the generated English, no two alike, with their tags."""
+    from ..generated import generate_corpus
+
     numbers = request.argument.split(":") if request.argument else []
     if len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
         raise InputError(
