@@ -49,6 +49,13 @@ def register_models() -> None:
     from . import modeling_buffered, modeling_heads, modeling_stack_rnn  # noqa: F401
 
 
+def _hand_over_models() -> None:
+    from .configuration_stack_rnn import StackRNNConfig
+
+    StackRNNConfig.register_models = staticmethod(register_models)
+
+
+after_import(f"{__name__}.configuration_stack_rnn", _hand_over_models)
 after_import("transformers.models.auto.configuration_auto", register_configurations)
 
 _HOMES = {

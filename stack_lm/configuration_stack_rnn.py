@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from transformers import GenerationConfig, PreTrainedConfig
@@ -29,14 +30,6 @@ _TRANSFORMERS_KEYS = frozenset(
 
 # The default of a field that the memory, or another field, decides. Typed so that the field has its type once decided.
 _UNDECIDED: Any = None
-
-
-def _register_models() -> None:
-    """Called with each configuration made: the Auto classes find a model by its configuration, so the first one made is
-    early enough, and loading the models takes over a second. They know this module, so the package brings them."""
-    from . import register_models
-
-    register_models()
 
 
 class StackRNNConfig(PreTrainedConfig):
@@ -110,6 +103,9 @@ class StackRNNConfig(PreTrainedConfig):
     attribute_map = {"num_hidden_layers": "num_layers"}  # noqa: RUF012 - the base class's own idiom
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     checks: ClassVar[dict[str, Check]] = FIELD_CHECKS | {"memory": check_memory}  # a subclass has more
+    # Called with each configuration made: `stack_lm` puts here what registers the models with the Auto classes. These
+    # find a model by its configuration, so the first one made is early enough; loading the models takes over a second.
+    register_models: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
     vocab_size: int = 10_000
     input_encoding: str = "embedding"
@@ -163,7 +159,7 @@ class StackRNNConfig(PreTrainedConfig):
             )
         super().__post_init__(**kwargs)
         self.complete()
-        _register_models()
+        type(self).register_models()
 
     def complete(self) -> None:
         """Decide the fields that were left open, and refuse values that do not go together.

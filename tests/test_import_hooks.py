@@ -1,4 +1,4 @@
-"""Actions that follow an import, and transformers' Auto classes, which know our models in whatever order things load."""
+"""Actions that follow an import, and transformers' Auto classes, which know our models whatever was loaded first."""
 
 import subprocess
 import sys

@@ -158,6 +158,9 @@ class LoopConfig:
         temperature_decay: of controls with a temperature; see `TemperatureSchedule`. 0 leaves the temperature as it is.
         temperature_minimum: the lowest temperature.
         mixed_precision: "no", "bf16" or "fp16"; null takes what `accelerate launch` says.
+        loss_dtype: of the matrix products of a language model's loss and of its gradients, "float32" or "bfloat16".
+            "auto" is bfloat16 on a CPU that multiplies it natively; elsewhere what mixed_precision says. On a CPU that
+            does not, it is float32 in any case. Validation is as mixed_precision says.
         log_every: updates between lines in metrics.jsonl.
         eval_every: updates between validations; null validates after each epoch only.
         save_every: updates between checkpoints to resume from; null saves one after each epoch.
@@ -179,6 +182,7 @@ class LoopConfig:
     temperature_decay: float = setting(0.0, at_least=0)
     temperature_minimum: float = setting(0.5, above=0)
     mixed_precision: Literal["no", "bf16", "fp16"] | None = None
+    loss_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     log_every: int = setting(50, above=0, may_change=True)
     eval_every: int | None = setting(None, above=0, may_change=True)
     save_every: int | None = setting(None, above=0, may_change=True)

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configuration_stack_rnn import StackRNNConfig
 from ..errors import InputError
+from ..loss import multiplies_bfloat16
 from ..modeling_stack_rnn import StackRNNForCausalLM
 from .batches import Batches
 from .config import RunConfig
@@ -28,19 +29,22 @@ class Trainer(TrainingLoop):
 
     Attributes:
         data: batches, validation sentences and tokenizer.
+        loss_dtype: of the loss's matrix products; None leaves it to mixed precision.
     """
 
     config: RunConfig
 
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
         """See `TrainingLoop.prepare`."""
+        self.loss_dtype, note = choose_loss_dtype(self.config.training.loss_dtype, self.accelerator)
+        self._note(note)
         self.data = prepare_data(self.config, checkpoint / "tokenizer" if checkpoint else None)
         return make_model(self.config, self.data.tokenizer), self.data.batches
 
     def collate(self, batch: Sequence[Sequence[int]]) -> tuple[dict[str, Tensor], int]:
         """See `TrainingLoop.collate`; each word but the first of a sentence is a target."""
         ids, labels = collate(batch, self.accelerator.device)
-        return {"input_ids": ids, "labels": labels}, sum(map(len, batch)) - len(batch)
+        return {"input_ids": ids, "labels": labels, "loss_dtype": self.loss_dtype}, sum(map(len, batch)) - len(batch)
 
     def evaluate(self) -> tuple[dict[str, Any], str]:
         """See `TrainingLoop.evaluate`: eval_nats_per_token, eval_perplexity, eval_tokens."""
@@ -52,6 +56,23 @@ class Trainer(TrainingLoop):
     def write_tokenizer(self, directory: Path) -> None:
         """See `TrainingLoop.write_tokenizer`."""
         self.data.tokenizer.save_pretrained(directory)
+
+
+def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None, str]:
+    """The type of the loss's matrix products, None for that of mixed precision, and a line that says so.
+
+    Args:
+        wanted: `LoopConfig.loss_dtype`.
+        accelerator: has the device, and the mixed precision.
+    """
+    mixed = accelerator.mixed_precision != "no"
+    if wanted == "auto" and (mixed or accelerator.device.type != "cpu"):
+        return None, f"the loss multiplies in {accelerator.mixed_precision if mixed else 'float32'}"
+    if wanted == "float32" or accelerator.device.type != "cpu":
+        return wanted, f"the loss multiplies in {wanted}"
+    if multiplies_bfloat16():
+        return "bfloat16", "the loss multiplies in bfloat16 (training.loss_dtype)"
+    return "float32", "the loss multiplies in float32, since this processor does not multiply bfloat16"
 
 
 def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> StackRNNForCausalLM:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,10 +20,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stack_lm.data import Sentence
 from stack_lm.errors import InputError
+from stack_lm.training import language_model
 from stack_lm.training.batches import EpochBatches
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.data import collate, encode_sentences
-from stack_lm.training.language_model import Trainer
+from stack_lm.training.language_model import Trainer, choose_loss_dtype
 
 TINY = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "output_dropout": 0.1}
 
@@ -69,6 +71,35 @@ def test_a_run_writes_what_is_needed(tmp_path):
     assert (directory / "training_config.yaml").is_file()
     assert not list(directory.rglob("*partial*"))
     assert not list(directory.rglob(".new"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "mixed", "native", "expected", "note"),
+    [
+        ("auto", "cpu", "no", True, "bfloat16", "multiplies in bfloat16 (training.loss_dtype)"),
+        ("auto", "cpu", "no", False, "float32", "in float32, since this processor does not multiply bfloat16"),
+        ("bfloat16", "cpu", "no", False, "float32", "in float32, since this processor does not multiply bfloat16"),
+        ("bfloat16", "cpu", "bf16", True, "bfloat16", "multiplies in bfloat16 (training.loss_dtype)"),
+        ("float32", "cpu", "bf16", True, "float32", "multiplies in float32"),
+        ("auto", "cpu", "bf16", True, None, "multiplies in bf16"),
+        ("auto", "cuda", "no", True, None, "multiplies in float32"),
+        ("bfloat16", "cuda", "no", False, "bfloat16", "multiplies in bfloat16"),
+    ],
+)
+def test_the_type_of_the_loss(monkeypatch, wanted, device, mixed, native, expected, note):
+    monkeypatch.setattr(language_model, "multiplies_bfloat16", lambda: native)
+    accelerator = SimpleNamespace(device=torch.device(device), mixed_precision=mixed)
+    chosen, told = choose_loss_dtype(wanted, accelerator)
+    assert chosen == expected
+    assert told.endswith(note)
+
+
+def test_a_run_with_its_loss_in_bfloat16(tmp_path, monkeypatch):
+    monkeypatch.setattr(language_model, "multiplies_bfloat16", lambda: True)
+    single = Trainer(run_config(tmp_path / "single", loss_dtype="float32"), quiet=True).train()
+    half = Trainer(run_config(tmp_path / "half"), quiet=True).train()
+    assert not same(weights(tmp_path / "single"), weights(tmp_path / "half"))
+    assert half["eval_nats_per_token"] == pytest.approx(single["eval_nats_per_token"], rel=0.01)
 
 
 def test_the_validation_loss_is_the_mean_over_tokens(tmp_path):
