@@ -169,6 +169,37 @@ def test_agreement(load, capsys, tmp_path):
     assert load("agreement").main(["--data", str(tmp_path / "none"), "--format", "linzen-gulordava"]) == 2
 
 
+def test_training(load, tmp_path):
+    module = load("training")
+    module.write_corpus(tmp_path / "corpus.txt", 2000)
+    lengths = [len(line.split()) for line in (tmp_path / "corpus.txt").read_text().splitlines()]
+    assert sum(lengths) / len(lengths) == pytest.approx(20, rel=0.1)
+    path = tmp_path / "training.json"
+    assert module.main(["--quick", "--only", "loop", "optimizers", "--threads", "1", "--json", str(path)]) == 0
+    (row,), optimizers = (table["rows"] for table in json.loads(path.read_text())["tables"])
+    assert all(optimizer["ms"] > 0 for optimizer in optimizers)
+    assert row["threads"] == 1
+    assert row["bare_us/token"] > 0
+    assert row["loop_us/token"] > 0
+
+
+def test_targets_of_training(load):
+    args = type("Options", (), {"quick": False})
+    busy = [
+        {"neighbours": "none", "threads": "auto", "to_quiet,_auto": 1.0, "to_one_thread": 1.3},
+        {"neighbours": "1", "threads": "auto", "to_quiet,_auto": 0.3, "to_one_thread": 0.95},
+        {"neighbours": "1", "threads": "2", "to_quiet,_auto": 0.1, "to_one_thread": 0.2},
+    ]
+    tables = [{"name": "loop", "rows": [{"threads": 1, "bare/loop": 0.97}]}, {"name": "busy", "rows": busy}]
+    rows = load("training").summarize(tables, args)["rows"]
+    assert [(row["measured"], row["target"], row["met"]) for row in rows] == [
+        (0.97, ">= 0.9", "yes"),
+        (1.3, ">= 0.9", "yes"),
+        (0.3, ">= 0.4", "no"),
+        (0.95, ">= 0.9", "yes"),
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["scan.py", "loss.py"])
 def test_a_quick_run_of_everything(tmp_path, script):
@@ -176,3 +207,10 @@ def test_a_quick_run_of_everything(tmp_path, script):
     assert result.returncode == 0, result.stderr
     figure = run("plot.py", tmp_path / "result.json", tmp_path / "figure.png")
     assert figure.returncode == 0, figure.stderr
+
+
+@pytest.mark.slow
+def test_a_quick_run_beside_a_busy_neighbour():
+    result = run("training.py", "--quick", "--threads", 1, "--only", "busy")
+    assert result.returncode == 0, result.stderr
+    assert "neighbours" in result.stdout

@@ -167,6 +167,8 @@ class LoopConfig:
         keep_checkpoints: how many checkpoints to keep.
         save_epochs: keep the model of each epoch, in epochs/1 and so on.
         tracker: also report metrics to an Accelerate tracker, such as "tensorboard".
+        threads: of one process on a CPU: their number, or "auto" to measure which number is fastest; see
+            `ThreadChooser`. On a GPU and with several processes torch's own number is kept.
     """
 
     epochs: int = setting(5, above=0, may_change=True)
@@ -189,6 +191,7 @@ class LoopConfig:
     keep_checkpoints: int = setting(2, above=0, may_change=True)
     save_epochs: bool = setting(False, may_change=True)
     tracker: str | None = setting(None, may_change=True)
+    threads: Literal["auto"] | int = setting("auto", above=0, may_change=True)
 
 
 @dataclass(frozen=True)
@@ -257,6 +260,7 @@ class NumberPredictionLoopConfig:
         weight_decay: of AdamW, decoupled from the gradient.
         max_grad_norm: clip gradients to this norm; null does not.
         mixed_precision: "no", "bf16" or "fp16".
+        threads: see `LoopConfig`.
     """
 
     epochs: int = setting(50, above=0, may_change=True)
@@ -266,6 +270,7 @@ class NumberPredictionLoopConfig:
     weight_decay: float = setting(0.0, at_least=0)
     max_grad_norm: float | None = setting(None, above=0)
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
+    threads: Literal["auto"] | int = setting("auto", above=0, may_change=True)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object, set_seed
+from accelerate.utils import DistributedType, gather_object, set_seed
 from torch import Tensor
 from transformers import PreTrainedModel, get_scheduler
 
@@ -27,11 +27,7 @@ from .batches import Batches
 from .config import BaseConfig, LoopConfig
 from .run_directory import STATE_FILE, TRACKER, RunDirectory, read_state
 from .temperature import TemperatureSchedule
-
-OPTIMIZERS: dict[str, type[torch.optim.Adam] | type[torch.optim.RMSprop]] = {
-    "adam": torch.optim.Adam,
-    "rmsprop": torch.optim.RMSprop,
-}
+from .threads import ThreadChooser
 
 
 class TrainingLoop(ABC):
@@ -70,8 +66,8 @@ class TrainingLoop(ABC):
         self.temperature = self._make_temperature_schedule(model)
         set_seed(config.seed, device_specific=True)  # from here on each process has its own dropout
         self._make_optimizer(model)
-        if self.run.checkpoint:
-            self._load(self.run.checkpoint)
+        state = self._load(self.run.checkpoint) if self.run.checkpoint else {}
+        self.threads = ThreadChooser(self.loop.threads, self.accelerator.device, self._note, state.get("threads"))
         self.run.begin()
         if self.loop.tracker:
             self.accelerator.init_trackers("stack-lm")
@@ -115,12 +111,14 @@ class TrainingLoop(ABC):
         self._note(f"training on {self.accelerator.num_processes} process(es), {self.accelerator.device}")
         self.model.train()
         batches = self.batches.read(self.position)
-        with progress("training", self.total, quiet=self.quiet) as advance:
+        with progress("training", self.total, quiet=self.quiet) as advance, self.threads.running():
             advance(self.step)
             self._clock = time.perf_counter()
             while self.step < self.total:
                 epoch = self.epoch
-                self._update(batches)
+                start = time.perf_counter()
+                tokens = self._update(batches)
+                self.threads.observe(tokens, time.perf_counter() - start)
                 self.step += 1
                 advance(1)
                 self._log_and_save(ended=self.epoch > epoch and self.updates_per_epoch is not None)
@@ -143,9 +141,7 @@ class TrainingLoop(ABC):
     def _make_optimizer(self, model: PreTrainedModel) -> None:
         """The optimizer, its schedule and the number of updates; model and optimizer as Accelerate wants them."""
         loop = self.loop
-        optimizer = OPTIMIZERS[loop.optimizer](
-            model.parameters(), lr=loop.learning_rate, weight_decay=loop.weight_decay
-        )
+        optimizer = make_optimizer(loop, model, self.accelerator.device)
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         per_epoch = self.batches.steps_per_epoch
         self.updates_per_epoch = None if per_epoch is None else math.ceil(per_epoch / loop.gradient_accumulation)
@@ -157,9 +153,19 @@ class TrainingLoop(ABC):
             num_warmup_steps=loop.warmup_steps,
             num_training_steps=self.total,
         )
+        # Accelerate's own step and backward pass look for libraries and states each time, which takes a millisecond.
+        kinds = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
+        if self.accelerator.distributed_type in kinds and self.accelerator.scaler is None:
+            self._backward, self._optimizer_step = Tensor.backward, optimizer.step
+        else:
+            self._backward, self._optimizer_step = self.accelerator.backward, self.optimizer.step
 
-    def _update(self, batches: Iterator[tuple[Any, dict[str, Any]]]) -> None:
-        """One update of the weights. Its loss is the mean over the targets in the batches of all processes."""
+    def _update(self, batches: Iterator[tuple[Any, dict[str, Any]]]) -> int:
+        """One update of the weights. Its loss is the mean over the targets in the batches of all processes.
+
+        Returns:
+            The number of those targets.
+        """
         parts: list[tuple[dict[str, Tensor], int]] = []
         sequences, epoch = 0, self.epoch
         while len(parts) < self.loop.gradient_accumulation and self.epoch == epoch:
@@ -180,17 +186,18 @@ class TrainingLoop(ABC):
             with nullcontext() if last else self.accelerator.no_sync(self.model):
                 # DDP averages gradients over processes: dividing by count / world makes that the mean over targets.
                 loss = self.model(**inputs, use_cache=False, num_items_in_batch=count / world).loss
-                self.accelerator.backward(loss)
+                self._backward(loss)
             total += loss.detach()
         if self.loop.max_grad_norm is not None:
             self.accelerator.clip_grad_norm_(self.model.parameters(), self.loop.max_grad_norm)
-        self.optimizer.step()
+        self._optimizer_step()
         self.scheduler.step()
         self.optimizer.zero_grad()
         if world > 1:
             total = self.accelerator.reduce(total, reduction="mean")
         self._losses.append(total)
         self._counts.append(count)
+        return count
 
     def _log_and_save(self, *, ended: bool) -> None:
         """Do what is due after an update. `ended`: it was the last of an epoch."""
@@ -271,10 +278,12 @@ class TrainingLoop(ABC):
                     "seconds": self.seconds + time.perf_counter() - self._started,
                     "positions": positions,
                     "scheduler": self.scheduler.state_dict(),
+                    "threads": self.threads.state(),
                 }
                 (directory / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
 
-    def _load(self, checkpoint: Path) -> None:
+    def _load(self, checkpoint: Path) -> dict[str, Any]:
+        """Continue from a checkpoint; its state."""
         state = read_state(checkpoint) or {}
         if len(state["positions"]) != self.accelerator.num_processes:
             raise InputError(
@@ -285,6 +294,7 @@ class TrainingLoop(ABC):
         self.step, self.seconds, self.sequences = state["step"], state["seconds"], state["sequences"]
         self.position = state["positions"][self.accelerator.process_index]
         self.scheduler.load_state_dict(state["scheduler"])
+        return state
 
     def _save(self, save: Callable[[Callable[[Path], None]], None]) -> None:
         """Save the model and what belongs to it, ready for from_pretrained, with a function of `RunDirectory`."""
@@ -296,3 +306,14 @@ class TrainingLoop(ABC):
 
         if self.accelerator.is_main_process:
             save(write)
+
+
+def make_optimizer(loop: LoopConfig, model: torch.nn.Module, device: torch.device) -> torch.optim.Optimizer:
+    """The configured optimizer, in the form of torch's that runs over all parameters at once.
+
+    Adam is fused on CPUs and GPUs; RMSprop has no fused form and goes by lists of tensors (foreach).
+    """
+    parameters, rate, decay = model.parameters(), loop.learning_rate, loop.weight_decay
+    if loop.optimizer == "rmsprop":
+        return torch.optim.RMSprop(parameters, rate, weight_decay=decay, foreach=True)
+    return torch.optim.Adam(parameters, rate, weight_decay=decay, fused=device.type in ("cpu", "cuda"))

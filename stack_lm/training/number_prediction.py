@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from transformers import (
     set_seed,
 )
 from transformers import Trainer as TransformersTrainer
-from transformers.trainer_callback import PrinterCallback
+from transformers.trainer_callback import ExportableState, PrinterCallback
 
 from ..configuration_stack_rnn import StackRNNConfig
 from ..console import print_note, progress
@@ -30,6 +31,7 @@ from ..scoring.number_classifier import LABELS, NumberClassifier
 from ..tokenization import WordPreparation, train_word_tokenizer
 from .config import NumberPredictionConfig, NumberPredictionLoopConfig
 from .run_directory import RunDirectory, read_state
+from .threads import ThreadChooser
 
 FORMAT = "linzen-numpred"
 
@@ -70,7 +72,7 @@ class NumberPredictionTrainer:
         self.model = make_number_classifier(config, self.tokenizer)
         self.run.begin()
         self._most_steps = config.training.epochs * math.ceil(len(train) / config.training.batch_size)
-        self._record = _Record(self.run, config.training, quiet)
+        self._state = (read_state(self.run.checkpoint) or {}) if self.run.checkpoint else {}
         self._trainer = self._make_trainer(self._encode(train), self._encode(validation))
 
     def _encode(self, items: Sequence[AgreementItem]) -> list[dict[str, Any]]:
@@ -106,7 +108,12 @@ class NumberPredictionTrainer:
             disable_tqdm=True,
             dataloader_pin_memory=torch.cuda.is_available(),
             report_to="none",
+            include_num_input_tokens_seen="all",  # for `ThreadChooser`
         )
+        tell = (lambda text: None) if self.quiet else print_note
+        kept = self._state.get("stateful_callbacks", {}).get(_Record.__name__, {}).get("attributes")
+        threads = ThreadChooser(loop.threads, arguments.device, tell, kept)
+        self._record = _Record(self.run, loop, threads, tell)
         trainer = TransformersTrainer(
             self.model,
             arguments,
@@ -130,9 +137,12 @@ class NumberPredictionTrainer:
             InputError: when the loss is not finite any more. No model is written then.
         """
         checkpoint = self.run.checkpoint
-        history = (read_state(checkpoint) or {})["log_history"] if checkpoint else []
+        history = self._state.get("log_history", [])
         if not _is_over(history, self.config.training):
-            with progress("training, at most", self._most_steps, quiet=self.quiet) as self._record.advance:
+            with (
+                progress("training, at most", self._most_steps, quiet=self.quiet) as self._record.advance,
+                self._record.threads.running(),
+            ):
                 self._record.advance(self.run.step)
                 self._trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             history = self._trainer.state.log_history
@@ -205,22 +215,33 @@ def _is_over(history: Sequence[dict[str, Any]], loop: NumberPredictionLoopConfig
     return len(losses) >= loop.epochs or waited >= loop.patience or not math.isfinite(losses[-1])
 
 
-class _Record(TrainerCallback):
-    """Logs to the run's directory, prints each validation, stops early, and moves a progress bar."""
+class _Record(TrainerCallback, ExportableState):
+    """Logs to the run's directory, prints each validation, stops early, chooses threads, and moves a progress bar."""
 
-    def __init__(self, run: RunDirectory, loop: NumberPredictionLoopConfig, quiet: bool) -> None:
-        self._run, self._loop, self._quiet = run, loop, quiet
+    def __init__(
+        self, run: RunDirectory, loop: NumberPredictionLoopConfig, threads: ThreadChooser, tell: Callable[[str], None]
+    ) -> None:
+        self._run, self._loop, self.threads, self._tell = run, loop, threads, tell
         self.advance: Callable[[int], None]
+        self._start, self._tokens = 0.0, 0
+
+    def state(self) -> dict[str, Any]:
+        """What transformers' Trainer keeps in its checkpoints."""
+        return {"args": {}, "attributes": self.threads.state()}
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._start, self._tokens = time.perf_counter(), state.num_input_tokens_seen
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.threads.observe(state.num_input_tokens_seen - self._tokens, time.perf_counter() - self._start)
         self.advance(1)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if "loss" not in logs and "eval_loss" not in logs:
             return  # a summary of this process's part of the run
         self._run.log({"step": state.global_step, **logs})
-        if "eval_loss" in logs and not self._quiet and state.is_world_process_zero:
-            print_note(
+        if "eval_loss" in logs and state.is_world_process_zero:
+            self._tell(
                 f"epoch {state.epoch:.0f}: validation loss {logs['eval_loss']:.4f}, "
                 f"accuracy {logs['eval_accuracy']:.2f}"
             )

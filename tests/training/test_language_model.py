@@ -30,7 +30,7 @@ TINY = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "output_dropout
 
 
 def run_config(directory, *, data=None, **training):
-    loop = {"epochs": 2, "batch_size": 8, "log_every": 5, "learning_rate": 5e-3} | training
+    loop = {"epochs": 2, "batch_size": 8, "log_every": 5, "learning_rate": 5e-3, "threads": 1} | training
     return RunConfig(
         output_dir=str(directory),
         model=TINY,

@@ -37,7 +37,7 @@ def language_model(directory, **training):
         model=MODEL,
         tokenizer=TokenizerConfig(vocab_size=100),
         data=DataConfig(source="generated:60", held_out=20),
-        training=LoopConfig(**({"epochs": 3, "batch_size": 8, "log_every": 2} | training)),
+        training=LoopConfig(**({"epochs": 3, "batch_size": 8, "log_every": 2, "threads": 1} | training)),
     )
 
 
@@ -51,7 +51,7 @@ def classifier(directory, **training):
         output_dir=str(directory),
         model=MODEL,
         data=NumberDataConfig(train=str(file), held_out=20),
-        training=NumberPredictionLoopConfig(**({"epochs": 3, "batch_size": 8} | training)),
+        training=NumberPredictionLoopConfig(**({"epochs": 3, "batch_size": 8, "threads": 1} | training)),
     )
 
 

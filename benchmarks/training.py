@@ -1,0 +1,310 @@
+"""How fast train_lm's loop is, beside the bare step on the same batches, and beside busy neighbours."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from itertools import accumulate, islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from report import Part, Row, Table, run_benchmark, timed
+
+from stack_lm.config_files import build, merge, read_config
+from stack_lm.console import quiet_libraries, run_command
+from stack_lm.training.batches import Batches
+from stack_lm.training.config import RunConfig
+from stack_lm.training.data import collate
+from stack_lm.training.language_model import Trainer
+
+Tell = Callable[[str], None]
+PRESET = "merrill2019/brown_u1"
+# Brown's sentences are 20 words long on average, with a long tail; its words are Zipf's.
+MEAN_LENGTH, SHAPE, WORDS = 20.0, 2.2, 12_000
+
+
+def write_corpus(path: Path, sentences: int) -> None:
+    """Random text of the shape of Brown's, a sentence a line."""
+    rng = random.Random(0)
+    words = [f"w{rank}" for rank in range(WORDS)]
+    weights = list(accumulate(1 / (rank + 2.7) for rank in range(WORDS)))
+    lengths = [max(2, round(rng.gammavariate(SHAPE, MEAN_LENGTH / SHAPE))) for _ in range(sentences)]
+    lines = (" ".join(rng.choices(words, cum_weights=weights, k=length)) for length in lengths)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+def make_trainer(folder: Path, args: argparse.Namespace, **training: Any) -> Trainer:
+    """A trainer of the paper's sizes, or of small ones."""
+    corpus = folder / "corpus.txt"
+    if not corpus.exists():
+        write_corpus(corpus, 2_000 if args.quick else 20_000)
+    values = read_config(PRESET)
+    merge(values, {"output_dir": str(folder / "run"), "data": {"source": str(corpus), "held_out": 100}})
+    merge(values, {"training": {"save_epochs": False} | training})
+    if args.quick:
+        merge(values, {"model": {"hidden_size": 8, "memory_size": 2}, "tokenizer": {"vocab_size": 100}})
+    return Trainer(build(RunConfig, values), overwrite=(folder / "run").exists(), quiet=True)
+
+
+class BareStep:
+    """Forward and backward pass and optimizer, and nothing around them."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.device = trainer.accelerator.device
+        self.model = copy.deepcopy(trainer.accelerator.unwrap_model(trainer.model)).train()
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
+
+    def seconds(self, batches: list[list[list[int]]]) -> float:
+        """Time for a step on each batch; they are collated before."""
+        ready = [collate(batch, self.device) for batch in batches]
+        start = time.perf_counter()
+        for ids, labels in ready:
+            self.model(ids, labels=labels, use_cache=False).loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        return time.perf_counter() - start
+
+
+class Alternating:
+    """Batches that time a trainer's loop a block of them at a time, and after each block the bare step on it."""
+
+    def __init__(self, inner: Batches, bare: BareStep, steps: int) -> None:
+        self._inner, self._bare, self._steps = inner, bare, steps
+        self.times: list[tuple[float, float, int]] = []
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Of the batches within."""
+        return self._inner.steps_per_epoch
+
+    def read(self, position: dict[str, Any] | None) -> Iterator[tuple[list[list[int]], dict[str, Any]]]:
+        """The batches within; the trainer's time for a block is the time until it asks for the next."""
+        batches = self._inner.read(position)
+        while True:
+            start = time.perf_counter()
+            block = list(islice(batches, self._steps))
+            yield from block
+            loop = time.perf_counter() - start
+            contents = [batch for batch, _ in block]
+            tokens = sum(len(sentence) - 1 for batch in contents for sentence in batch)
+            self.times.append((loop, self._bare.seconds(contents), tokens))
+
+
+def measure_loop(args: argparse.Namespace, tell: Tell) -> list[Row]:
+    """The trainer's loop against the bare step."""
+    steps, blocks = (2, 2) if args.quick else (20, 40)
+    tell(f"{blocks} blocks of {steps} updates")
+    with tempfile.TemporaryDirectory() as folder:
+        # One update more, so that the last block does not end in a validation.
+        trainer = make_trainer(Path(folder), args, max_steps=(blocks + 1) * steps + 1, threads=args.threads or 1)
+        trainer.batches = alternating = Alternating(trainer.batches, BareStep(trainer), steps)
+        trainer.train()
+    per_token = [(loop / tokens, bare / tokens) for loop, bare, tokens in alternating.times[1:]]  # the first compiles
+    loops, bares = zip(*per_token, strict=True)
+    return [
+        {
+            "threads": args.threads or 1,
+            "loop_us/token": median(loops) * 1e6,
+            "bare_us/token": median(bares) * 1e6,
+            "bare/loop": median(bare / loop for loop, bare in per_token),
+            "bare/loop_of_minima": min(bares) / min(loops),
+            "loop_tokens/s": 1 / median(loops),
+        }
+    ]
+
+
+def measure_optimizers(args: argparse.Namespace, tell: Tell) -> list[Row]:
+    """torch's forms of the optimizers, over the weights of the model."""
+    forms: dict[str, tuple[type[torch.optim.Optimizer], dict[str, bool]]] = {
+        "Adam, tensor by tensor": (torch.optim.Adam, {"foreach": False}),
+        "Adam, foreach": (torch.optim.Adam, {"foreach": True}),
+        "Adam, fused (used)": (torch.optim.Adam, {"fused": True}),
+        "RMSprop, tensor by tensor": (torch.optim.RMSprop, {"foreach": False}),
+        "RMSprop, foreach (used)": (torch.optim.RMSprop, {"foreach": True}),
+    }
+    tell("Adam and RMSprop")
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = make_trainer(Path(folder), args)
+    steps: dict[str, Callable[[], Any]] = {}
+    for name, (optimizer, form) in forms.items():
+        model = copy.deepcopy(trainer.accelerator.unwrap_model(trainer.model))
+        for parameter in model.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        steps[name] = optimizer(model.parameters(), **form).step  # type: ignore[arg-type]
+    times = timed(steps, args, 6)
+    return [
+        {"optimizer": name, "ms": times[name].median * 1e3, "ms_minimum": times[name].minimum * 1e3} for name in forms
+    ]
+
+
+class Over(Exception):
+    """The time for a measurement is over."""
+
+
+class Timed:
+    """Batches for some seconds, and the speed at which they were trained on.
+
+    Args:
+        inner: the batches.
+        seconds: to measure.
+        before: seconds before these that do not count; when they are over `begin` is called.
+    """
+
+    def __init__(self, inner: Batches, seconds: float, before: float, begin: Callable[[], Any]) -> None:
+        self._inner, self._seconds, self._before, self._begin = inner, seconds, before, begin
+        self.tokens_per_second = math.nan
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Of the batches within."""
+        return self._inner.steps_per_epoch
+
+    def read(self, position: dict[str, Any] | None) -> Iterator[tuple[list[list[int]], dict[str, Any]]]:
+        """The batches within, until the time is over."""
+        batches = self._inner.read(position)
+        yield from islice(batches, 1)  # loads and compiles
+        start = time.perf_counter()
+        while time.perf_counter() < start + self._before:
+            yield next(batches)
+        self._begin()
+        start, tokens = time.perf_counter(), 0
+        while time.perf_counter() < start + self._seconds:
+            batch, behind = next(batches)
+            yield batch, behind
+            tokens += sum(map(len, batch)) - len(batch)
+        self.tokens_per_second = tokens / (time.perf_counter() - start)
+        raise Over
+
+
+class Neighbours:
+    """Processes that keep a core busy each."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        """Start them."""
+        command = [sys.executable, "-c", "while True: pass"]
+        self._running = [subprocess.Popen(command) for _ in range(self._number)]
+
+    def stop(self) -> None:
+        """Stop them."""
+        for process in self._running:
+            process.kill()
+            process.wait()
+        self._running = []
+
+
+def speed(args: argparse.Namespace, folder: Path, case: str, threads: int | str, neighbours: Neighbours) -> float:
+    """Tokens a second of a new run, its measuring of threads included."""
+    seconds = 0.5 if args.quick else 20.0
+    trainer = make_trainer(folder, args, epochs=1_000, threads=threads)
+    arrives = case == "arrives"
+    timed = Timed(trainer.batches, seconds, seconds if arrives else 0, neighbours.start if arrives else lambda: None)
+    trainer.batches = timed
+    if case == "busy":
+        neighbours.start()
+    try:
+        trainer.train()
+    except Over:
+        return timed.tokens_per_second
+    finally:
+        neighbours.stop()
+    raise AssertionError("a run ended before its time")
+
+
+def measure_busy(args: argparse.Namespace, tell: Tell) -> list[Row]:
+    """The trainer's speed on a quiet and on a busy machine."""
+    most, number = torch.get_num_threads(), len(os.sched_getaffinity(0)) - 1
+    neighbours = Neighbours(number)
+    cases = [(case, threads) for case in ("quiet", "busy") for threads in ("auto", 1, most)] + [("arrives", "auto")]
+    speeds: dict[tuple[str, Any], list[float]] = {case: [] for case in cases}
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(1 if args.quick else 3):
+            for case, threads in cases:
+                tell(f"round {turn + 1}, {case}, threads: {threads}")
+                speeds[case, threads].append(speed(args, Path(folder), case, threads, neighbours))
+    medians = {case: median(values) for case, values in speeds.items()}
+    return [
+        {
+            "neighbours": {"quiet": "none", "busy": f"{number}", "arrives": f"{number}, after half of the run"}[case],
+            "threads": str(threads),
+            "tokens/s": medians[case, threads],
+            "to_quiet,_auto": medians[case, threads] / medians["quiet", "auto"],
+            "to_one_thread": medians[case, threads] / medians["quiet" if case == "quiet" else "busy", 1],
+        }
+        for case, threads in cases
+    ]
+
+
+PARTS = [
+    Part(
+        "loop",
+        "train_lm's loop and the bare step on the same batches",
+        "The bare step: forward and backward pass and fused Adam on batches that are collated already. bare/loop: the "
+        "share of the bare step's speed that the loop has.",
+        measure_loop,
+    ),
+    Part("optimizers", "A step of the optimizers alone", "Over the weights of the same model.", measure_optimizers),
+    Part(
+        "busy",
+        "train_lm's speed beside processes that keep all cores but one busy",
+        "Medians of three runs of 20 s each, in turn. auto: as the trainer chooses, its measuring included.",
+        measure_busy,
+    ),
+]
+
+
+def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
+    """The targets, as far as they were measured."""
+    rows: list[Row] = []
+
+    def add(what: str, measured: float, target: float) -> None:
+        rows.append(
+            {"what": what, "measured": measured, "target": f">= {target}", "met": "yes" if measured >= target else "no"}
+        )
+
+    for table in tables:
+        for row in table["rows"]:
+            if table["name"] == "loop":
+                add(f"loop to bare step, {row['threads']} thread(s)", row["bare/loop"], 0.9)
+            elif table["name"] == "busy" and row["threads"] == "auto":
+                where = f"neighbours: {row['neighbours']}"
+                if row["neighbours"] != "none":
+                    add(f"auto to a quiet machine, {where}", row["to_quiet,_auto"], 0.4)
+                add(f"auto to one thread, {where}", row["to_one_thread"], 0.9)
+    if args.quick or not rows:
+        return None
+    return {"name": "targets", "title": "Targets", "caption": "Ratios of speeds.", "rows": rows}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+
+    def run() -> None:
+        quiet_libraries()
+        run_benchmark(
+            "training",
+            PARTS,
+            argv,
+            summary="Time train_lm's loop against the bare step, and beside busy neighbours, on text of Brown's shape.",
+            example="python benchmarks/training.py --only busy --json busy.json",
+            summarize=summarize,
+        )
+
+    return run_command("benchmarks/training.py", run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
