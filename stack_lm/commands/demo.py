@@ -61,7 +61,7 @@ def run_demo(options: argparse.Namespace) -> None:
             model={"memory": memory},
             tokenizer=TokenizerConfig(lowercase="none"),
             data=DataConfig(source=f"generated:{options.sentences}", held_out=HELD_OUT),
-            training=LoopConfig(epochs=options.epochs, batch_size=16, learning_rate=1e-3),
+            training=LoopConfig(epochs=options.epochs, batch_size=16, learning_rate=1e-3, loss_dtype="float32"),
         )
         trainer = Trainer(config, overwrite=True)
         trained = trainer.train()

@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError
@@ -88,11 +89,13 @@ class Corpus:
         name: the source as it was asked for.
         sentences: starts an iteration.
         stream: the same as a stream, where the corpus may be too large for memory.
+        files: all that it is read from, where these are files.
     """
 
     name: str
     sentences: Callable[[], Iterable[Sentence]]
     stream: DocumentStream | None = None
+    files: tuple[Path, ...] = ()
 
     def __iter__(self) -> Iterator[Sentence]:
         empty = True

@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from ..data import Sentence
 from ..data.corpora import DocumentStream, Position
 from ..errors import InputError
+from .compact import TokenArray
 
 
 class Batches(Protocol):
@@ -30,11 +33,14 @@ class Batches(Protocol):
         the epoch of the next batch under "epoch"."""
 
 
-def _bucket(sentences: Sequence[list[int]], batch_size: int, rng: random.Random) -> list[list[list[int]]]:
-    """Batches of sentences of about the same length, in random order."""
-    noisy = [(len(ids) * rng.uniform(0.9, 1.1), i) for i, ids in enumerate(sentences)]
-    order = [i for _, i in sorted(noisy)]
-    batches = [[sentences[i] for i in order[start : start + batch_size]] for start in range(0, len(order), batch_size)]
+def _bucket(lengths: np.ndarray, batch_size: int, rng: random.Random) -> list[np.ndarray]:
+    """Batches of sentences of about the same length, as their numbers, in random order.
+
+    The random numbers are Python's, one for each sentence and then those of a shuffle, so that a seed means one order.
+    """
+    noise = np.fromiter((rng.uniform(0.9, 1.1) for _ in range(len(lengths))), np.float64, len(lengths))
+    order = np.argsort(lengths * noise, kind="stable")
+    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     rng.shuffle(batches)
     return batches
 
@@ -43,7 +49,7 @@ def _bucket(sentences: Sequence[list[int]], batch_size: int, rng: random.Random)
 class EpochBatches:
     """Batches of sentences that are all in memory, shuffled anew for each epoch in the same way on all processes."""
 
-    sentences: Sequence[list[int]]
+    sentences: TokenArray
     batch_size: int
     seed: int
     rank: int
@@ -58,11 +64,11 @@ class EpochBatches:
         epoch, start = (position["epoch"], position["batch"]) if position else (0, 0)
         steps = self.steps_per_epoch
         while True:
-            batches = _bucket(self.sentences, self.batch_size, random.Random(f"{self.seed}/{epoch}"))
+            batches = _bucket(self.sentences.lengths, self.batch_size, random.Random(f"{self.seed}/{epoch}"))
             own = batches[self.rank :: self.n_processes][:steps]
             for i in range(start, steps):
                 last = i + 1 == steps
-                yield own[i], {"epoch": epoch + last, "batch": 0 if last else i + 1}
+                yield [self.sentences[n] for n in own[i]], {"epoch": epoch + last, "batch": 0 if last else i + 1}
             epoch, start = epoch + 1, 0
 
 
@@ -71,7 +77,7 @@ class StreamBatches:
     """Batches of a process's part of a stream, sorted by length a pool at a time."""
 
     stream: DocumentStream
-    encode: Callable[[Sequence[Sentence]], list[list[int]]]
+    encode: Callable[[Sequence[Sentence]], TokenArray]
     batch_size: int
     pool: int
     seed: int
@@ -87,11 +93,12 @@ class StreamBatches:
         while True:
             any_batch = False
             for sentences, behind in self._pools(place):
-                batches = _bucket(self.encode(sentences), self.batch_size, random.Random(f"{self.seed}/{number}"))
+                encoded = self.encode(sentences)
+                batches = _bucket(encoded.lengths, self.batch_size, random.Random(f"{self.seed}/{number}"))
                 for i in range(start, len(batches)):
                     any_batch = True
                     at = {"epoch": epoch, "pool": number, "batch": i + 1, **place._asdict()}
-                    yield batches[i], at
+                    yield [encoded[n] for n in batches[i]], at
                 number, start, place = number + 1, 0, behind
             if not any_batch and place == Position():
                 raise InputError("a process has no sentence of the stream to train on; use fewer processes")

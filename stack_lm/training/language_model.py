@@ -38,7 +38,7 @@ class Trainer(TrainingLoop):
         """See `TrainingLoop.prepare`."""
         self.loss_dtype, note = choose_loss_dtype(self.config.training.loss_dtype, self.accelerator)
         self._note(note)
-        self.data = prepare_data(self.config, checkpoint / "tokenizer" if checkpoint else None)
+        self.data = prepare_data(self.config, checkpoint / "tokenizer" if checkpoint else None, quiet=self.quiet)
         return make_model(self.config, self.data.tokenizer), self.data.batches
 
     def collate(self, batch: Sequence[Sequence[int]]) -> tuple[dict[str, Tensor], int]:

@@ -1,9 +1,11 @@
 """The training loop: learning, resuming exactly, streams, several processes, and what stops it."""
 
 import dataclasses
+import gzip
 import json
 import math
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -18,19 +20,22 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from stack_lm.cli import main
 from stack_lm.data import Sentence
 from stack_lm.errors import InputError
-from stack_lm.training import language_model
+from stack_lm.training import language_model, token_cache
 from stack_lm.training.batches import EpochBatches
+from stack_lm.training.compact import SentenceStore, TokenArray
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
-from stack_lm.training.data import collate, encode_sentences
+from stack_lm.training.data import collate, encode_sentences, prepare_data
 from stack_lm.training.language_model import Trainer, choose_loss_dtype
 
 TINY = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "output_dropout": 0.1}
 
 
 def run_config(directory, *, data=None, **training):
-    loop = {"epochs": 2, "batch_size": 8, "log_every": 5, "learning_rate": 5e-3, "threads": 1} | training
+    fixed = {"threads": 1, "loss_dtype": "float32"}  # the same on every machine
+    loop = {"epochs": 2, "batch_size": 8, "log_every": 5, "learning_rate": 5e-3} | fixed | training
     return RunConfig(
         output_dir=str(directory),
         model=TINY,
@@ -97,7 +102,7 @@ def test_the_type_of_the_loss(monkeypatch, wanted, device, mixed, native, expect
 def test_a_run_with_its_loss_in_bfloat16(tmp_path, monkeypatch):
     monkeypatch.setattr(language_model, "multiplies_bfloat16", lambda: True)
     single = Trainer(run_config(tmp_path / "single", loss_dtype="float32"), quiet=True).train()
-    half = Trainer(run_config(tmp_path / "half"), quiet=True).train()
+    half = Trainer(run_config(tmp_path / "half", loss_dtype="auto"), quiet=True).train()
     assert not same(weights(tmp_path / "single"), weights(tmp_path / "half"))
     assert half["eval_nats_per_token"] == pytest.approx(single["eval_nats_per_token"], rel=0.01)
 
@@ -198,7 +203,7 @@ def test_rmsprop(tmp_path):
 
 
 def test_batches_are_bucketed_and_complete():
-    sentences = [[i] * (1 + i % 40) for i in range(400)]
+    sentences = TokenArray.pack([[[i] * (1 + i % 40) for i in range(400)]], 400)
     batches = EpochBatches(sentences, 8, seed=0, rank=0, n_processes=1)
     reader = batches.read(None)
     epoch = [next(reader) for _ in range(batches.steps_per_epoch)]
@@ -214,13 +219,106 @@ def test_batches_are_bucketed_and_complete():
     assert [b for b, _ in zip_first(batches.read(epoch[19][1]), 5)] == [batch for batch, _ in epoch[20:25]]
 
 
+def test_the_order_of_batches_is_that_of_documented_runs():
+    """As a list of lists was bucketed: sorted by length times a random number, cut, and shuffled."""
+    lengths = [2 + (7 * i) % 31 for i in range(101)]
+    sentences = TokenArray.pack([[[i] * length for i, length in enumerate(lengths)]], 101)
+    reader = EpochBatches(sentences, 8, seed=5, rank=0, n_processes=1).read(None)
+    for epoch in range(2):
+        rng = random.Random(f"5/{epoch}")
+        order = [i for _, i in sorted((length * rng.uniform(0.9, 1.1), i) for i, length in enumerate(lengths))]
+        expected = [order[start : start + 8] for start in range(0, 101, 8)]
+        rng.shuffle(expected)
+        assert [[sentence[0] for sentence in batch] for batch, _ in zip_first(reader, 13)] == expected
+
+
+@pytest.mark.parametrize("vocab_size", [2**16, 2**16 + 1])
+def test_sentences_in_compact_arrays(vocab_size):
+    sentences = [[5, 0], [], [vocab_size - 1, 3, 1], [7]]
+    packed = TokenArray.pack([sentences[:1], [], sentences[1:]], vocab_size)
+    assert list(packed) == sentences
+    assert packed[-1] == [7]
+    assert packed[1:3] == sentences[1:3]
+    assert packed.lengths.tolist() == [2, 0, 3, 1]
+    assert packed.nbytes == 6 * (2 if vocab_size == 2**16 else 4) + 4 * 8
+    with pytest.raises(IndexError):
+        _ = packed[4]
+    assert len(TokenArray.pack([], 10)) == 0
+
+
+def test_a_store_gives_back_its_sentences():
+    sentences = [
+        Sentence(["a", "b c", "\u00e9"], ["X", "Y", "Z"]), Sentence(["\ud800"]), Sentence([]), Sentence(["d"], ["V"])
+    ]  # fmt: skip
+    store = SentenceStore(iter(sentences))
+    assert list(store) == sentences
+    assert list(store.at([3, 0])) == [sentences[3], sentences[0]]
+    assert store[-1] == sentences[3]
+
+
+def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    text = tmp_path / "text.txt"
+    lines = [
+        f"the {noun} sees the {other} ." for noun in "cat dog man bird".split() for other in "fish cow".split()
+    ] * 9
+    text.write_text("\n".join(lines))
+    packed = tmp_path / "same.txt.gz"
+    packed.write_bytes(gzip.compress(text.read_bytes()))
+
+    def prepare(source=text, seed=0, vocab_size=50, **data):
+        fields = {"source": str(source), "held_out": 10} | data
+        config = RunConfig(seed=seed, data=DataConfig(**fields), tokenizer=TokenizerConfig(vocab_size=vocab_size))
+        return prepare_data(config, quiet=False)
+
+    first = prepare()
+    assert "from the cache" not in capsys.readouterr().err
+    again = prepare()
+    assert "from the cache" in capsys.readouterr().err
+    assert list(again.batches.sentences) == list(first.batches.sentences)
+    assert list(again.validation) == list(first.validation)
+    assert again.tokenizer.get_vocab() == first.tokenizer.get_vocab()
+    assert again.tokenizer.init_kwargs["lowercase"] == first.tokenizer.init_kwargs["lowercase"]
+    shutil.copy(text, tmp_path / "copy.txt")  # the same text under another name
+    prepare(tmp_path / "copy.txt")
+    assert "from the cache" in capsys.readouterr().err
+    prepare(seed=1)
+    prepare(held_out=11)
+    prepare(max_length=3)
+    prepare(validation=str(packed))
+    prepare(vocab_size=8)
+    assert list(prepare(packed).batches.sentences) == list(first.batches.sentences)
+    text.write_text(text.read_text().replace("cow", "cat"))
+    prepare()
+    assert "from the cache" not in capsys.readouterr().err
+    assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 8
+    assert main(["cache", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert len(record["entries"]) == 8
+    assert record["bytes"] == sum(entry["bytes"] for entry in record["entries"]) > 0
+    assert main(["cache", "--clear"]) == 0
+    assert "8 texts" in capsys.readouterr().out
+    assert main(["cache"]) == 0
+    assert "0 texts, 0.0 MB" in capsys.readouterr().out
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    (tmp_path / "text.txt").write_text("a b c\n" * 40)
+    config = RunConfig(data=DataConfig(source=str(tmp_path / "text.txt"), held_out=4))
+    assert len(prepare_data(config).validation) == 4
+
+
 def zip_first(iterator, n):
     return [next(iterator) for _ in range(n)]
 
 
 @pytest.mark.parametrize("n_processes", [2, 3])
 def test_processes_take_different_batches(n_processes):
-    sentences = [[i, i] for i in range(100)]
+    sentences = TokenArray.pack([[[i, i] for i in range(100)]], 100)
     parts = [EpochBatches(sentences, 8, 0, rank, n_processes) for rank in range(n_processes)]
     assert len({part.steps_per_epoch for part in parts}) == 1
     seen = [s[0] for part in parts for batch, _ in zip_first(part.read(None), part.steps_per_epoch) for s in batch]

@@ -28,9 +28,9 @@ def open_files(request: Request) -> Corpus:
         for file in files:
             yield from (line for _, line in read_lines(file))
 
-    return _open(request, lines)
+    return _open(request, lines, tuple(files))
 
 
-def _open(request: Request, lines: Callable[[], Iterable[str]]) -> Corpus:
+def _open(request: Request, lines: Callable[[], Iterable[str]], files: tuple[Path, ...] = ()) -> Corpus:
     segment = Segmenter(request.segmentation or "lines", islice(lines(), _LEARN_FROM))
-    return Corpus(request.source, lambda: (Sentence(words) for line in lines() for words in segment(line)))
+    return Corpus(request.source, lambda: (Sentence(words) for line in lines() for words in segment(line)), files=files)

@@ -1,0 +1,45 @@
+"""`stack-lm cache`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import time
+
+from ..cache_folder import token_cache
+from ..console import Subparsers, add_command, print_json, print_table
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add `stack-lm cache`."""
+    parser = add_command(
+        subparsers,
+        "cache",
+        run_cache,
+        summary="show the size of the tokenised text that is kept between runs, or remove it",
+        example="stack-lm cache --clear",
+    )
+    parser.add_argument("--clear", action="store_true", help="remove all of it")
+
+
+def run_cache(options: argparse.Namespace) -> None:
+    """List the entries, and remove them if asked to."""
+    folder = token_cache()
+    entries = []
+    for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+        size = sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
+        entries.append(
+            {"entry": entry.name, "bytes": size, "used": time.strftime("%F", time.localtime(entry.stat().st_mtime))}
+        )
+    if options.clear:
+        shutil.rmtree(folder, ignore_errors=True)
+    total = sum(int(entry["bytes"]) for entry in entries)
+    if options.json:
+        print_json({"folder": str(folder), "bytes": total, "entries": entries, "cleared": options.clear})
+        return
+    print_table(
+        f"{folder}: {len(entries)} texts, {total / 1e6:,.1f} MB" + (", removed" if options.clear else ""),
+        ["entry", "last used", "MB"],
+        [(entry["entry"], entry["used"], int(entry["bytes"]) / 1e6) for entry in entries],
+        text_columns=2,
+    )

@@ -1,0 +1,98 @@
+"""Many short sequences in two arrays each: thirty million words as lists of lists take over a gigabyte."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+import numpy as np
+
+from ..data import Sentence
+
+_SEPARATOR = "\0"
+
+
+class TokenArray(Sequence[list[int]]):
+    """Sentences as token ids, end to end in one array. An item is a list; what is kept is the array.
+
+    Args:
+        ids: of all sentences, [tokens], uint16 or int32.
+        ends: where each sentence ends, [sentences], int64.
+    """
+
+    def __init__(self, ids: np.ndarray, ends: np.ndarray) -> None:
+        self.ids, self.ends = ids, ends
+
+    @classmethod
+    def pack(cls, parts: Iterable[Sequence[Sequence[int]]], vocab_size: int) -> TokenArray:
+        """From sentences, some at a time."""
+        dtype = np.uint16 if vocab_size <= 2**16 else np.int32
+        ids, lengths = [np.zeros(0, dtype)], [np.zeros(0, np.int64)]
+        for sentences in parts:
+            lengths.append(np.fromiter(map(len, sentences), np.int64, len(sentences)))
+            ids.append(np.fromiter((i for ids in sentences for i in ids), dtype, lengths[-1].sum()))
+        return cls(np.concatenate(ids), np.cumsum(np.concatenate(lengths)))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens in each sentence."""
+        return np.diff(self.ends, prepend=0)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays, in bytes."""
+        return self.ids.nbytes + self.ends.nbytes
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[list[int]]: ...
+
+    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        sentence: list[int] = self.ids[self.ends[i - 1] if i else 0 : self.ends[i]].tolist()
+        return sentence
+
+
+class SentenceStore(Sequence[Sentence]):
+    """Sentences as the bytes of their words and tags: an object for each word would take ten times as much."""
+
+    def __init__(self, sentences: Iterable[Sentence]) -> None:
+        self._text, self._tagged = bytearray(), bytearray()
+        self._ends = array("q", [0])  # of each sentence's words, and of its tags
+        for words, tags in sentences:
+            self._text += _SEPARATOR.join(words).encode("utf-8", "surrogatepass")
+            self._ends.append(len(self._text))
+            self._text += _SEPARATOR.join(tags or ()).encode("utf-8", "surrogatepass")
+            self._ends.append(len(self._text))
+            self._tagged.append(tags is not None)
+
+    def __len__(self) -> int:
+        return len(self._tagged)
+
+    @overload
+    def __getitem__(self, index: int) -> Sentence: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Sentence]: ...
+
+    def __getitem__(self, index: int | slice) -> Sentence | list[Sentence]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        return Sentence(self._words(2 * i), self._words(2 * i + 1) if self._tagged[i] else None)
+
+    def _words(self, i: int) -> list[str]:
+        text = self._text[self._ends[i] : self._ends[i + 1]].decode("utf-8", "surrogatepass")
+        return text.split(_SEPARATOR) if text else []
+
+    def at(self, numbers: Iterable[int]) -> Iterator[Sentence]:
+        """Those of some numbers."""
+        return (self[i] for i in numbers)

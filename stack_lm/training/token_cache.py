@@ -1,0 +1,82 @@
+"""Tokenised text files, kept between runs by their content, so that a second run starts at once.
+
+An entry is a folder named after a hash of the files and of all settings that decide what comes out: a tokenizer, and
+arrays that are mapped into memory, not read. `stack-lm cache` lists the entries and removes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from ..atomic import atomic_directory
+from ..cache_folder import token_cache
+from .compact import TokenArray
+
+# Part of every key: another number leaves all earlier entries aside.
+_FORMAT = 1
+# Smaller texts are tokenised in a second.
+MIN_BYTES = 2**20
+_TRAIN, _VALIDATION, _TOKENIZER = "train", "validation", "tokenizer"
+
+
+class Tokenised(NamedTuple):
+    """What an entry holds."""
+
+    train: TokenArray
+    validation: TokenArray
+    tokenizer: PreTrainedTokenizerBase
+
+
+def cache_key(files: Iterable[Path], settings: str) -> str | None:
+    """The name of an entry; None for files that are too small to be kept.
+
+    Args:
+        files: in the order in which they are read.
+        settings: all else that decides what comes out.
+    """
+    files = list(files)
+    if sum(file.stat().st_size for file in files) < MIN_BYTES:
+        return None
+    digest = hashlib.blake2b(f"{_FORMAT}\n{settings}".encode(), digest_size=16)
+    for file in files:
+        with open(file, "rb") as opened:
+            digest.update(hashlib.file_digest(opened, "blake2b").digest())
+    return digest.hexdigest()
+
+
+def read_entry(key: str) -> Tokenised | None:
+    """An entry, if there is one."""
+    folder = token_cache() / key
+    if not folder.is_dir():
+        return None
+    os.utime(folder)  # used now
+    tokenizer = AutoTokenizer.from_pretrained(folder / _TOKENIZER)
+    return Tokenised(_read(folder, _TRAIN), _read(folder, _VALIDATION), tokenizer)
+
+
+def _read(folder: Path, name: str) -> TokenArray:
+    ids, ends = (np.load(folder / f"{name}_{part}.npy", mmap_mode="r") for part in ("ids", "ends"))
+    return TokenArray(ids, ends)
+
+
+def write_entry(key: str, content: Tokenised) -> None:
+    """Keep an entry. Where nothing can be written, nothing is."""
+    folder = token_cache()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if not os.access(folder, os.W_OK):
+        return
+    with atomic_directory(folder / key, overwrite=True) as directory:
+        for name, tokens in ((_TRAIN, content.train), (_VALIDATION, content.validation)):
+            np.save(directory / f"{name}_ids.npy", tokens.ids)
+            np.save(directory / f"{name}_ends.npy", tokens.ends)
+        content.tokenizer.save_pretrained(directory / _TOKENIZER)
