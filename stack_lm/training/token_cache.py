@@ -62,7 +62,7 @@ def read_entry(key: str) -> Tokenised | None:
 
 
 def _read(folder: Path, name: str) -> TokenArray:
-    ids, ends = (np.load(folder / f"{name}_{part}.npy", mmap_mode="r") for part in ("ids", "ends"))
+    ids, ends = (np.load(folder / f"{name}_{part}.npy", mmap_mode="r", allow_pickle=False) for part in ("ids", "ends"))
     return TokenArray(ids, ends)
 
 
