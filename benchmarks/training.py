@@ -208,7 +208,7 @@ class Neighbours:
 
 def speed(args: argparse.Namespace, folder: Path, case: str, threads: int | str, neighbours: Neighbours) -> float:
     """Tokens a second of a new run, its measuring of threads included."""
-    seconds = 0.5 if args.quick else 20.0
+    seconds = 0.5 if args.quick else 30.0
     trainer = make_trainer(folder, args, epochs=1_000, threads=threads)
     arrives = case == "arrives"
     timed = Timed(trainer.batches, seconds, seconds if arrives else 0, neighbours.start if arrives else lambda: None)
@@ -260,7 +260,7 @@ PARTS = [
     Part(
         "busy",
         "train_lm's speed beside processes that keep all cores but one busy",
-        "Medians of three runs of 20 s each, in turn. auto: as the trainer chooses, its measuring included.",
+        "Medians of three runs of 30 s each, in turn. auto: as the trainer chooses, its measuring included.",
         measure_busy,
     ),
 ]

@@ -30,7 +30,7 @@ from ..modeling_heads import StackRNNForSequenceClassification
 from ..scoring.number_classifier import LABELS, NumberClassifier
 from ..tokenization import WordPreparation, train_word_tokenizer
 from .config import NumberPredictionConfig, NumberPredictionLoopConfig
-from .run_directory import RunDirectory, read_state
+from .run_directory import CHECKPOINTS, RunDirectory, read_state
 from .threads import ThreadChooser
 
 FORMAT = "linzen-numpred"
@@ -54,7 +54,9 @@ class NumberPredictionTrainer:
         self, config: NumberPredictionConfig, *, resume: bool = False, overwrite: bool = False, quiet: bool = False
     ) -> None:
         config.check()
-        self.config, self.quiet = config, quiet
+        self.config = config
+        arguments = self._make_arguments()
+        self.quiet = quiet or arguments.process_index > 0  # asking for the index connects the processes
         self.run = RunDirectory(config, resume=resume, overwrite=overwrite, quiet=quiet)
         data = config.data
         train: Sequence[AgreementItem] = read_agreement(data.train, FORMAT)[: data.limit]
@@ -73,7 +75,7 @@ class NumberPredictionTrainer:
         self.run.begin()
         self._most_steps = config.training.epochs * math.ceil(len(train) / config.training.batch_size)
         self._state = (read_state(self.run.checkpoint) or {}) if self.run.checkpoint else {}
-        self._trainer = self._make_trainer(self._encode(train), self._encode(validation))
+        self._trainer = self._make_trainer(arguments, self._encode(train), self._encode(validation))
 
     def _encode(self, items: Sequence[AgreementItem]) -> list[dict[str, Any]]:
         prepare = WordPreparation(self.tokenizer)
@@ -83,10 +85,10 @@ class NumberPredictionTrainer:
             {"input_ids": ids, "labels": LABELS.index(item.correct)} for ids, item in zip(encoded, items, strict=True)
         ]
 
-    def _make_trainer(self, train: Any, validation: Any) -> TransformersTrainer:
+    def _make_arguments(self) -> TrainingArguments:
         loop = self.config.training
-        arguments = TrainingArguments(
-            output_dir=str(self.run.checkpoints),
+        return TrainingArguments(
+            output_dir=str(Path(self.config.output_dir) / CHECKPOINTS),
             num_train_epochs=loop.epochs,
             per_device_train_batch_size=loop.batch_size,
             per_device_eval_batch_size=256,
@@ -110,6 +112,9 @@ class NumberPredictionTrainer:
             report_to="none",
             include_num_input_tokens_seen="all",  # for `ThreadChooser`
         )
+
+    def _make_trainer(self, arguments: TrainingArguments, train: Any, validation: Any) -> TransformersTrainer:
+        loop = self.config.training
         tell = (lambda text: None) if self.quiet else print_note
         kept = self._state.get("stateful_callbacks", {}).get(_Record.__name__, {}).get("attributes")
         threads = ThreadChooser(loop.threads, arguments.device, tell, kept)

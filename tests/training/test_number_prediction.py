@@ -3,8 +3,11 @@
 import dataclasses
 import importlib.util
 import json
+import os
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +118,22 @@ def test_a_resumed_run_waits_no_longer_than_a_whole_one(data, tmp_path):
         longer = dataclasses.replace(short.training, epochs=whole["best_epoch"] + 2 - part)
         NumberPredictionTrainer(dataclasses.replace(short, training=longer), quiet=True).train()
         assert NumberPredictionTrainer(short, quiet=True, resume=True).train() == whole
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_run(data, tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command += [str(RECIPES / "train_classifier.py"), *arguments(data, tmp_path / "run", "--resume", "--json")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    for epochs, said in ((1, "no checkpoint in"), (2, "resuming at step")):
+        done = subprocess.run(
+            [*command, f"training.epochs={epochs}"], env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count(said) == 1
+        assert json.loads(done.stdout)["epochs"] == epochs
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [record["epoch"] for record in records if "eval_loss" in record] == [1, 2]
 
 
 def test_the_four_variants_differ_in_their_memory_alone():
