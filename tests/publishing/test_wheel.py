@@ -85,7 +85,8 @@ def installed(wheel, tmp_path_factory):
     # Most of what is installed is never imported here, so compiling it would take longer than all tests.
     pip = (folder / "bin" / "pip", "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt")
     execute(*pip, wheel, cwd=folder)
-    return folder / "bin"
+    yield folder / "bin"
+    shutil.rmtree(folder)  # more than a gigabyte, which pytest would keep
 
 
 @pytest.mark.network
