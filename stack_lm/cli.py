@@ -22,7 +22,7 @@ COMMANDS = {
     "minimal-pairs": "compare acceptable with unacceptable sentences, by construction",
     "perplexity": "measure perplexity on a text",
     "warmup": "compile the fast scan now, once for this machine, and not when a model first runs",
-    "inspect": "show what a model does with its stack over one sentence, as an HTML page",
+    "inspect": "show how a model uses its stack over one sentence, as an HTML page",
     "strengths": "summarise a model's strengths by part of speech, and of verbs with and without an object",
     "cache": "show the size of the tokenised text that is kept between runs, or remove it",
     "presets": "list, show or copy the configurations of the papers' models",

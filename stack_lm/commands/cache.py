@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import shutil
 import time
+from pathlib import Path
+from typing import Any
 
 from ..cache_folder import token_cache
 from ..console import Subparsers, add_command, print_json, print_table
@@ -25,21 +27,22 @@ def add(subparsers: Subparsers) -> None:
 def run_cache(options: argparse.Namespace) -> None:
     """List the entries, and remove them if asked to."""
     folder = token_cache()
-    entries = []
-    for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
-        size = sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
-        entries.append(
-            {"entry": entry.name, "bytes": size, "used": time.strftime("%F", time.localtime(entry.stat().st_mtime))}
-        )
+    entries = [_describe(entry) for entry in sorted(folder.iterdir())] if folder.is_dir() else []
     if options.clear:
         shutil.rmtree(folder, ignore_errors=True)
-    total = sum(int(entry["bytes"]) for entry in entries)
+    total = sum(entry["bytes"] for entry in entries)
     if options.json:
         print_json({"folder": str(folder), "bytes": total, "entries": entries, "cleared": options.clear})
         return
     print_table(
         f"{folder}: {len(entries)} texts, {total / 1e6:,.1f} MB" + (", removed" if options.clear else ""),
         ["entry", "last used", "MB"],
-        [(entry["entry"], entry["used"], int(entry["bytes"]) / 1e6) for entry in entries],
+        [(entry["entry"], entry["used"], entry["bytes"] / 1e6) for entry in entries],
         text_columns=2,
     )
+
+
+def _describe(entry: Path) -> dict[str, Any]:
+    size = sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
+    used = time.strftime("%Y-%m-%d", time.localtime(entry.stat().st_mtime))
+    return {"entry": entry.name, "bytes": size, "used": used}

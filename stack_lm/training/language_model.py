@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configuration_stack_rnn import StackRNNConfig
@@ -41,7 +40,7 @@ class Trainer(TrainingLoop):
         self.data = prepare_data(self.config, checkpoint / "tokenizer" if checkpoint else None, quiet=self.quiet)
         return make_model(self.config, self.data.tokenizer), self.data.batches
 
-    def collate(self, batch: Sequence[Sequence[int]]) -> tuple[dict[str, Tensor], int]:
+    def collate(self, batch: Sequence[Sequence[int]]) -> tuple[dict[str, Any], int]:
         """See `TrainingLoop.collate`; each word but the first of a sentence is a target."""
         ids, labels = collate(batch, self.accelerator.device)
         return {"input_ids": ids, "labels": labels, "loss_dtype": self.loss_dtype}, sum(map(len, batch)) - len(batch)

@@ -81,7 +81,7 @@ class TrainingLoop(ABC):
         """
 
     @abstractmethod
-    def collate(self, batch: Any) -> tuple[dict[str, Tensor], int]:
+    def collate(self, batch: Any) -> tuple[dict[str, Any], int]:
         """A batch as keyword arguments of the model, and the number of targets in it."""
 
     @abstractmethod
@@ -166,7 +166,7 @@ class TrainingLoop(ABC):
         Returns:
             The number of those targets.
         """
-        parts: list[tuple[dict[str, Tensor], int]] = []
+        parts: list[tuple[dict[str, Any], int]] = []
         sequences, epoch = 0, self.epoch
         while len(parts) < self.loop.gradient_accumulation and self.epoch == epoch:
             batch, self.position = next(batches)

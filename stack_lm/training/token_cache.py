@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,7 +57,8 @@ def read_entry(key: str) -> Tokenised | None:
     folder = token_cache() / key
     if not folder.is_dir():
         return None
-    os.utime(folder)  # used now
+    with suppress(OSError):
+        os.utime(folder)  # used now
     tokenizer = AutoTokenizer.from_pretrained(folder / _TOKENIZER)
     return Tokenised(_read(folder, _TRAIN), _read(folder, _VALIDATION), tokenizer)
 
