@@ -24,7 +24,6 @@ from stack_lm.config_files import build, merge, read_config
 from stack_lm.console import quiet_libraries, run_command
 from stack_lm.training.batches import Batches
 from stack_lm.training.config import RunConfig
-from stack_lm.training.data import collate
 from stack_lm.training.language_model import Trainer
 
 Tell = Callable[[str], None]
@@ -60,16 +59,16 @@ class BareStep:
     """Forward and backward pass and optimizer, and nothing around them."""
 
     def __init__(self, trainer: Trainer) -> None:
-        self.device = trainer.accelerator.device
+        self.collate = trainer.collate
         self.model = copy.deepcopy(trainer.accelerator.unwrap_model(trainer.model)).train()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
 
     def seconds(self, batches: list[list[list[int]]]) -> float:
         """Time for a step on each batch; they are collated before."""
-        ready = [collate(batch, self.device) for batch in batches]
+        ready = [self.collate(batch)[0] for batch in batches]
         start = time.perf_counter()
-        for ids, labels in ready:
-            self.model(ids, labels=labels, use_cache=False).loss.backward()
+        for inputs in ready:
+            self.model(**inputs, use_cache=False).loss.backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
         return time.perf_counter() - start
