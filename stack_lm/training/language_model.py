@@ -36,9 +36,10 @@ class Trainer(TrainingLoop):
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
         """See `TrainingLoop.prepare`."""
         self.loss_dtype, note = choose_loss_dtype(self.config.training.loss_dtype, self.accelerator)
-        self._note(note)
         self.data = prepare_data(self.config, checkpoint / "tokenizer" if checkpoint else None, quiet=self.quiet)
-        return make_model(self.config, self.data.tokenizer), self.data.batches
+        model = make_model(self.config, self.data.tokenizer)
+        self._note(note)  # not before an error, which is one line alone
+        return model, self.data.batches
 
     def collate(self, batch: Sequence[Sequence[int]]) -> tuple[dict[str, Any], int]:
         """See `TrainingLoop.collate`; each word but the first of a sentence is a target."""
