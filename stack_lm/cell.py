@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .controllers import ControllerState, make_controller
@@ -66,12 +67,27 @@ class StackRNNCell(ControlledMemory):
         self.controller = make_controller(config, self.memory.reading_size)
         self.controls = Controls.from_config(config, self.memory)
 
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the cell's device and type; looking for one among the parameters takes longer."""
+        weight: Tensor | None = self.controller.weight_ih_l0
+        if weight is not None:
+            return weight
+        projection = self.controls.projection  # a direct controller has none
+        return super().like if projection is None else projection.weight
+
     def initial_state(self, batch_size: int) -> CellState:
         """The state before the first step: an empty memory and its reading."""
         return CellState(self.controller.initial_state(batch_size), *self.empty(batch_size))
 
     def step(
-        self, inputs: Tensor, state: CellState, active: Tensor | None = None, *, output_actions: bool = True
+        self,
+        inputs: Tensor,
+        state: CellState,
+        active: Tensor | None = None,
+        *,
+        noise: Tensor | None = None,
+        output_actions: bool = True,
     ) -> tuple[list[Tensor], Actions, CellState]:
         """One step.
 
@@ -79,6 +95,7 @@ class StackRNNCell(ControlledMemory):
             inputs: x_t, [B, E].
             state: after step t - 1.
             active: [B] bool; where False, the sequence does not take the step and its state stays.
+            noise: of choices, as `Controls.draw_noise` drew it; None to draw it here.
             output_actions: return the actions; otherwise none are.
 
         Returns:
@@ -89,15 +106,15 @@ class StackRNNCell(ControlledMemory):
                 size overflows and was told to raise then.
         """
         _check_state(inputs, state)
-        outputs, emitted, state = self._step(self.controller.project(inputs), state, active)
+        outputs, emitted, state = self._step(self.controller.project(inputs), state, active, noise)
         self.memory.check_overflow(state.memory)
         return outputs, self.report(emitted, state.memory, active) if output_actions else Actions(), state
 
     def _step(
-        self, projected: Tensor, state: CellState, active: Tensor | None
+        self, projected: Tensor, state: CellState, active: Tensor | None, noise: Tensor | None
     ) -> tuple[list[Tensor], tuple[Any, dict[str, Tensor]], CellState]:
         outputs, controller = self.controller.step(projected, state.reading, state.controller)
-        emitted, driven = self.drive(outputs[-1], MemoryState(state.memory, state.reading), active)
+        emitted, driven = self.drive(outputs[-1], MemoryState(state.memory, state.reading), active, noise)
         if active is not None:
             of_layers = active.view(-1, 1, 1)
             controller = map_tensors(lambda new, old: torch.where(of_layers, new, old), controller, state.controller)
@@ -115,7 +132,7 @@ class StackRNNCell(ControlledMemory):
         """Run a sequence.
 
         Args:
-            inputs: x_1 .. x_T, [B, T, E].
+            inputs: x_1 .. x_T, [B, T, E]; or integers [B, T], the numbers of one-hot vectors of size E.
             state: the initial state; None is an empty one.
             mask: [B, T] bool, False at padding. A padded step leaves the whole state as it is; its output is zeros.
             output_actions: collect the actions.
@@ -130,24 +147,36 @@ class StackRNNCell(ControlledMemory):
         else:
             _check_state(inputs, state)
             state = state._replace(memory=self.memory.compact(state.memory, inputs.shape[1]))
+        like = inputs if inputs.is_floating_point() else self.like
+        # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
+        noise = self.controls.draw_noise(inputs.shape[:2], like)
         backend, _ = dispatch.choose(
             self,
             inputs.device,
-            inputs.dtype,
+            like.dtype,
             has_mask=mask is not None,
             all_layers=output_layers,
             single_step=inputs.shape[1] == 1 and not torch.is_grad_enabled(),
         )
         if backend == "reference":
-            return self._reference_scan(inputs, state, mask, output_actions, output_layers)
-        outputs, last = dispatch.load(backend).scan(self, inputs, state, mask)
-        actions = self.report_over(outputs, state.memory, mask) if output_actions else Actions()
+            return self._reference_scan(inputs, state, mask, noise, output_actions, output_layers)
+        outputs, last = dispatch.load(backend).scan(self, inputs, state, mask, noise)
+        self.memory.check_overflow(last.memory)
+        actions = self.report_over(outputs, state.memory, mask, noise) if output_actions else Actions()
         return Scan(outputs, (outputs,) if output_layers else None, actions, last)
 
     def _reference_scan(
-        self, inputs: Tensor, state: CellState, mask: Tensor | None, output_actions: bool, output_layers: bool
+        self,
+        inputs: Tensor,
+        state: CellState,
+        mask: Tensor | None,
+        noise: Tensor | None,
+        output_actions: bool,
+        output_layers: bool,
     ) -> Scan:
         length = inputs.shape[1]
+        if not inputs.is_floating_point():
+            inputs = F.one_hot(inputs, self.controller.input_size).to(self.like.dtype)
         if not self.memory.actions and mask is None and not output_layers:
             fused = self.controller.run(inputs, state.controller)
             if fused is not None:
@@ -157,8 +186,8 @@ class StackRNNCell(ControlledMemory):
         outputs: list[list[Tensor]] = []
         actions: list[Actions] = []
         for t in range(length):
-            active = None if mask is None else mask[:, t]
-            layers, emitted, state = self._step(projected[t], state, active)
+            active, of_step = (None if part is None else part[:, t] for part in (mask, noise))
+            layers, emitted, state = self._step(projected[t], state, active, of_step)
             outputs.append(layers if output_layers else layers[-1:])
             if output_actions:
                 actions.append(self.report(emitted, state.memory, active))

@@ -65,7 +65,8 @@ class Controller(nn.Module, ABC):
         input_skip_connections: bool = False,
     ) -> None:
         super().__init__()
-        self.reading_size, self.hidden_size, self.num_layers = reading_size, hidden_size, num_layers
+        self.input_size, self.reading_size, self.hidden_size = input_size, reading_size, hidden_size
+        self.num_layers = num_layers
         self.dropout, self.bias, self.reading_entry = dropout, bias, reading_entry
         self.skips = input_skip_connections and num_layers > 1
         rows = self.gates * hidden_size

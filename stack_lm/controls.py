@@ -130,10 +130,18 @@ class OperationChoice(nn.Module):
         self.evaluation_noise, self.evaluation_argmax = evaluation_noise, evaluation_argmax
         self.register_buffer("temperature", None if kind == "softmax" else torch.tensor(float(temperature)))
 
-    def forward(self, logits: Tensor) -> Tensor:
-        """Logits [B, S, O] to weights [B, S, O] that sum to 1."""
-        if self.noisy and (self.training or self.evaluation_noise):
-            logits = logits - torch.empty_like(logits).exponential_().log()
+    def draw_noise(self, like: Tensor) -> Tensor | None:
+        """Gumbel noise of the shape, type and device of a tensor; None where there is none now."""
+        if not (self.noisy and (self.training or self.evaluation_noise)):
+            return None
+        noise = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+        return noise.exponential_().log_().neg_()
+
+    def forward(self, logits: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Logits [B, S, O], and noise like them, to weights [B, S, O] that sum to 1; noise is drawn if not given."""
+        noise = self.draw_noise(logits) if noise is None else noise
+        if noise is not None:
+            logits = logits + noise
         if self.evaluation_argmax and not self.training:
             return F.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype)
         if self.temperature is not None:
@@ -234,11 +242,27 @@ class Controls(nn.Module):
             bias=config.bias,
         )
 
-    def forward(self, hidden: Tensor) -> tuple[Any, dict[str, Tensor]]:
+    def draw_noise(self, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
+        """The noise of choices [*shape, S, O], at least float32; None where there is none.
+
+        Args:
+            shape: of hidden states, without H.
+            like: of the device and type of hidden states.
+        """
+        for field in self.memory.actions:
+            if field.kind == "choice":
+                dtype = torch.promote_types(like.dtype, torch.float32)
+                empty = like.new_empty(()).to(dtype).expand(*shape, field.groups, field.size)
+                choice = self.choices[field.name]
+                return choice.draw_noise(empty) if isinstance(choice, OperationChoice) else None
+        return None
+
+    def forward(self, hidden: Tensor, noise: Tensor | None = None) -> tuple[Any, dict[str, Tensor]]:
         """Emit one step's actions.
 
         Args:
             hidden: the controller's output [B, H].
+            noise: of choices, as `draw_noise` drew it; None to draw it here.
 
         Returns:
             The memory's actions (strengths [B] and choices [B, S, O], at least float32; values [B, D]), and the
@@ -253,7 +277,7 @@ class Controls(nn.Module):
                 continue
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
             if field.kind == "choice":
-                actions[field.name] = self.choices[field.name](logits.unflatten(-1, (field.groups, field.size)))
+                actions[field.name] = self.choices[field.name](logits.unflatten(-1, (field.groups, field.size)), noise)
                 continue
             actions[field.name], distribution = self.strengths[field.name].emit(logits)
             if distribution is not None:

@@ -19,6 +19,7 @@ from transformers.utils.generic import merge_with_config_defaults
 
 from .cell import CellState, Scan, StackRNNCell, set_scan_backend
 from .configuration_stack_rnn import StackRNNConfig
+from .kernels.plain import hung_on
 from .labels import IGNORED
 from .loss import causal_lm_loss, ignore_after_padding, is_plain_linear
 from .memory import map_tensors
@@ -277,14 +278,18 @@ class StackRNNModel(StackRNNPreTrainedModel):
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
         """
-        inputs_embeds = self.embed(input_ids, inputs_embeds)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
-        batch_size, length = inputs_embeds.shape[:2]
+        if input_ids is not None and not output_hidden_states and self._takes_ids(input_ids, inputs_embeds):
+            inputs = input_ids
+        else:
+            inputs_embeds = self.embed(input_ids, inputs_embeds)
+            inputs = self.embedding_dropout(inputs_embeds)
+        batch_size, length = inputs.shape[:2]
         state = self._state_of(past_key_values, batch_size)
         mask = self._step_mask(attention_mask, batch_size, length)
         scan = self._scan(
-            self.embedding_dropout(inputs_embeds),
+            inputs,
             state,
             mask,
             output_actions=output_actions,
@@ -300,8 +305,19 @@ class StackRNNModel(StackRNNPreTrainedModel):
         return StackRNNModelOutput(
             last_hidden_state=hidden,
             past_key_values=past_key_values,
-            hidden_states=(inputs_embeds, *scan.layers) if scan.layers is not None else None,
+            hidden_states=None if scan.layers is None or inputs_embeds is None else (inputs_embeds, *scan.layers),
             actions=scan.actions if output_actions else None,
+        )
+
+    def _takes_ids(self, input_ids: Tensor, inputs_embeds: Tensor | None) -> bool:
+        """Whether the cell can be given token ids for one-hot vectors, because nothing comes between the two."""
+        return (
+            inputs_embeds is None
+            and input_ids.shape[1] > 0
+            and type(self.embed_tokens) is OneHot
+            and not (self.training and self.embedding_dropout.p > 0)
+            and hung_on(self.embed_tokens) is None
+            and hung_on(self.embedding_dropout) is None
         )
 
     def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:

@@ -4,7 +4,11 @@
 same in one differentiable function per sequence. Each of the two is a module with
 
     obstacle(cell, device, dtype) -> str | None     why it cannot run this cell, in a few words, or None
-    scan(cell, inputs, state, mask) -> (outputs [B, T, H], last state)
+    scan(cell, inputs, state, mask, noise) -> (outputs [B, T, H], last state)
+
+and, if it runs buffered networks,
+
+    scan_buffered(cell, inputs, state, mask, noise) -> the same, of inputs that it reads from a `layout.Buffered`
 
 that is loaded when it is first needed. Nothing about the backend is part of a model's configuration.
 """
@@ -15,16 +19,18 @@ import os
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ..controls import ActionProjection
 from ..errors import InputError
-from .plain import alteration
+from .plain import alteration, alteration_of
 
 if TYPE_CHECKING:
     from ..cell import CellState, StackRNNCell
+    from .layout import Buffered
 
 VARIABLE = "STACK_LM_SCAN_BACKEND"
 _MODULES = {"numba": "cpu.backend", "triton": "gpu.backend"}
@@ -48,9 +54,14 @@ class Backend(Protocol):
         """Why it cannot run this cell, or None."""
 
     def scan(
-        self, cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None
+        self, cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None, noise: Tensor | None
     ) -> tuple[Tensor, CellState]:
         """Equals the reference in outputs, states and every gradient."""
+
+    def scan_buffered(
+        self, cell: StackRNNCell, inputs: Buffered, state: CellState, mask: Tensor | None, noise: Tensor | None
+    ) -> tuple[Tensor, CellState]:
+        """The same for inputs in a buffer; a backend need not have it."""
 
 
 def load(name: str) -> Backend:
@@ -77,6 +88,7 @@ def choose(
     has_mask: bool = False,
     all_layers: bool = False,
     single_step: bool = False,
+    buffer_projection: nn.Module | Literal[False] | None = False,
 ) -> BackendChoice:
     """The backend for a cell: the one it is set to, or the environment names, or the fastest that can run.
 
@@ -85,6 +97,8 @@ def choose(
         has_mask: whether there is padding.
         all_layers: whether the outputs of every controller layer are wanted.
         single_step: whether it is one step, without gradients, as in generation.
+        buffer_projection: of a buffered network, whose inputs are read from a buffer, the layer from the controller's
+            output to the strengths of its buffers, if it has one; False for other networks.
 
     Raises:
         ValueError: if a backend that was named cannot run.
@@ -98,11 +112,12 @@ def choose(
     if named == "reference":
         return BackendChoice(named, by)
     if named != "auto":
-        reason = _obstacle(named, cell, device, dtype, all_layers)
+        reason = _obstacle(named, cell, device, dtype, all_layers, buffer_projection)
         if reason is not None:
             raise ValueError(f"scan_backend={named!r}, {by}, cannot run this: {reason}")
         return BackendChoice(named, by)
-    if not (cell.memory.actions or has_mask or all_layers or cell.controller.fused is None):
+    steps = cell.memory.actions or has_mask or all_layers or cell.controller.fused is None
+    if buffer_projection is False and not steps:
         return BackendChoice("reference", f"without a memory it is torch's own {cell.controller.fused}")
     if single_step:
         return BackendChoice("reference", "for a single step a compiled sequence is more to set up than to run")
@@ -110,7 +125,7 @@ def choose(
         ask = '; set_scan_backend("triton") has one that is new' if device.type == "cuda" else ""
         return BackendChoice("reference", f"no compiled scan is the default on {device.type}{ask}")
     name = _FASTEST[device.type]
-    reason = _obstacle(name, cell, device, dtype, all_layers)
+    reason = _obstacle(name, cell, device, dtype, all_layers, buffer_projection)
     if reason is None:
         return BackendChoice(name, f"the fastest on {device.type}")
     return BackendChoice("reference", f"{name} cannot run this: {reason}")
@@ -121,11 +136,24 @@ def _installed(name: str) -> bool:
     return find_spec(name) is not None
 
 
-def _obstacle(name: str, cell: StackRNNCell, device: torch.device, dtype: torch.dtype, all_layers: bool) -> str | None:
+def _obstacle(
+    name: str,
+    cell: StackRNNCell,
+    device: torch.device,
+    dtype: torch.dtype,
+    all_layers: bool,
+    buffer_projection: nn.Module | Literal[False] | None,
+) -> str | None:
     if not _installed(name):
         return f"{name} is not installed (pip install {name})"
     if all_layers and cell.controller.num_layers > 1:
         return "it keeps the outputs of the last controller layer only, and those of all layers were asked for"
     if torch.compiler.is_compiling():
         return "torch.compile cannot look into it"
+    if buffer_projection is not False and not hasattr(load(name), "scan_buffered"):
+        return "it has no input buffer"
+    if buffer_projection:
+        reason = alteration_of(buffer_projection, "buffer_projection", ActionProjection)
+        if reason is not None:
+            return reason
     return alteration(cell) or load(name).obstacle(cell, device, dtype)

@@ -24,8 +24,9 @@ from ..memory import StackState
 
 if TYPE_CHECKING:
     from ..cell import CellState, StackRNNCell
+    from ..controls import Control
 
-LINEAR, ELMAN, SIGMOID_ELMAN, GRU, LSTM = range(5)
+LINEAR, ELMAN, SIGMOID_ELMAN, GRU, LSTM, DIRECT = range(6)
 CONTROLLERS: dict[type[Controller], int] = {
     LinearController: LINEAR,
     ElmanController: ELMAN,
@@ -70,6 +71,25 @@ class States(NamedTuple):
     reading: Any
     values: Any
     strengths: Any
+
+
+class Buffered(NamedTuple):
+    """Inputs that are read from an input buffer, instead of being given step by step (see `memory.buffers`).
+
+    Attributes:
+        values: [B, N, E], from front to back.
+        mask: [B, N] bool, False at padding, which is not in the buffer; or None.
+        control: of the pop strength.
+        weight, bias: from the controller's output to that control's logits [K, H] and [K]; or None.
+        steps: how many to take.
+    """
+
+    values: Tensor
+    mask: Tensor | None
+    control: Control
+    weight: Tensor | None
+    bias: Tensor | None
+    steps: int
 
 
 def gather_weights(cell: StackRNNCell) -> Weights:

@@ -11,31 +11,40 @@ from ..controls import ActionProjection, Controls, OperationChoice
 if TYPE_CHECKING:
     from ..cell import StackRNNCell
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+def hung_on(module: nn.Module) -> str | None:
+    """What makes a call of a module another than its class says; None if nothing does.
+
+    Hooks (one of which is the old weight_norm), parametrisations, a forward method put on the instance, and weights
+    that are no plain tensors, as quantisation makes them.
+    """
+    own = vars(module)
+    if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
+        return "hooks"
+    if "forward" in own:
+        return "a forward method of its own"
+    if "parametrizations" in own["_modules"]:
+        return "parametrizations"
+    for parameter in own["_parameters"].values():
+        if parameter is not None and type(parameter) not in (nn.Parameter, Tensor):
+            return f"a weight that is a {type(parameter).__name__}"
+    return None
+
+
+def alteration_of(module: nn.Module, name: str, kind: type[nn.Module]) -> str | None:
+    """What makes a module another than one of a class, in a few words; None if nothing does."""
+    if type(module) is not kind:
+        return f"{name} is a {type(module).__name__}, no {kind.__name__}"
+    reason = hung_on(module)
+    return None if reason is None else f"{name} has {reason}"
 
 
 def alteration(cell: StackRNNCell) -> str | None:
-    """What has been hung on a cell or put in the place of one of its modules, in a few words; None if nothing has.
-
-    Hooks, parametrisations (of which the old weight_norm is a hook), adapters and quantised layers.
-    """
-    controls = cell.controls
-    built = [(controls, Controls), *((choice, OperationChoice) for choice in controls.choices.values())]
-    if controls.projection is not None:
-        built.append((controls.projection, ActionProjection))
-    for module, kind in built:
-        if type(module) is not kind:
-            return f"the cell has a {type(module).__name__} where a {kind.__name__} was"
-    for name, module in cell.named_modules():
-        if module is cell:
-            continue  # nothing calls it
-        if "forward" in vars(module):
-            return f"{name} has a forward method of its own"
-        if any(getattr(module, hooks) for hooks in _HOOKS):
-            return f"{name} has hooks"
-        if "parametrizations" in module._modules:
-            return f"{name} has parametrizations"
-        for parameter in module._parameters.values():
-            if parameter is not None and type(parameter) not in (nn.Parameter, Tensor):
-                return f"a weight of {name} is a {type(parameter).__name__}"
-    return None
+    """What has been hung on a cell or put in the place of one of its modules, in a few words; None if nothing has."""
+    controls, controller = cell.controls, cell.controller
+    reason = alteration_of(controls, "controls", Controls) or alteration_of(controller, "controller", type(controller))
+    if reason is None and controls.projection is not None:
+        reason = alteration_of(controls.projection, "controls.projection", ActionProjection)
+    for name, choice in controls.choices.items():
+        reason = reason or alteration_of(choice, f"controls.choices.{name}", OperationChoice)
+    return reason

@@ -82,7 +82,7 @@ class ControlledMemory(nn.Module):
         return MemoryState(memory, self.memory.initial_reading(memory).to(self.like.dtype))
 
     def drive(
-        self, hidden: Tensor, state: MemoryState, active: Tensor | None = None
+        self, hidden: Tensor, state: MemoryState, active: Tensor | None = None, noise: Tensor | None = None
     ) -> tuple[tuple[Any, dict[str, Tensor]], MemoryState]:
         """One step of controls and memory.
 
@@ -90,11 +90,12 @@ class ControlledMemory(nn.Module):
             hidden: the vectors to emit the actions from, [B, H].
             state: after step t - 1.
             active: [B] bool; where False, the sequence does not take the step and its state stays.
+            noise: of choices, as `Controls.draw_noise` drew it; None to draw it here.
 
         Returns:
             The output of the controls (see `Controls.forward`), and the next state.
         """
-        emitted = self.controls(hidden)
+        emitted = self.controls(hidden, noise)
         memory, reading = self.memory.update(state.memory, emitted[0])
         if active is not None:
             memory = self.memory.hold(active, memory, state.memory)
@@ -105,15 +106,19 @@ class ControlledMemory(nn.Module):
         """The actions of a step (see `Actions`, without the time), from the result of `drive`."""
         return Actions(blank(self.controls.report(*emitted), active) | self.memory.measure(memory))
 
-    def report_over(self, hidden: Tensor, memory: Any, mask: Tensor | None = None) -> Actions:
+    def report_over(
+        self, hidden: Tensor, memory: Any, mask: Tensor | None = None, noise: Tensor | None = None
+    ) -> Actions:
         """The actions over a sequence whose states were not kept, for memories with `measure_over`.
 
         Args:
             hidden: [B, T, H].
             memory: the memory's state before the first step.
             mask: [B, T] bool, False at padding.
+            noise: of choices [B, T, S, O], as it was drawn for the steps.
         """
-        reported = self.controls.report(*self.controls(hidden.flatten(0, 1)))
+        noise = None if noise is None else noise.flatten(0, 1)
+        reported = self.controls.report(*self.controls(hidden.flatten(0, 1), noise))
         actions = blank({name: part.unflatten(0, hidden.shape[:2]) for name, part in reported.items()}, mask)
         return Actions(actions | self.memory.measure_over(memory, actions))
 

@@ -12,6 +12,7 @@ Each operation moves all cells by one offset; `mixing.mix` does the arithmetic.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -125,7 +126,7 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
         length = n_cells + 1 if self.depth is None else min(n_cells + 1, self.depth)
         mixture = Mixture(self._moves(n_cells, length), length, self._prepend, self.read_depth, self.empty_value)
         cells, reading = mix(state.cells, actions.operation, actions.push_value, mixture)
-        lost = state.lost
+        lost = state.lost.detach()  # a measure, not a part of the network
         if length == n_cells:
             with torch.no_grad():  # The first operation pushes without popping.
                 lost = lost + torch.linalg.vecdot(actions.operation[..., 0].to(lost.dtype), state.cells[..., -1, -1])
@@ -134,11 +135,23 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
     def hold(self, active: Tensor, new: SuperpositionState, old: SuperpositionState) -> SuperpositionState:
         kept = F.pad(old.cells, (0, 0, 0, new.cells.shape[2] - old.cells.shape[2]))
         cells = torch.where(active[:, None, None, None], new.cells, kept)
-        return SuperpositionState(cells, torch.where(active, new.lost, old.lost))
+        return SuperpositionState(cells, torch.where(active, new.lost, old.lost.detach()))
 
     def measure(self, state: SuperpositionState) -> dict[str, Tensor]:
         """In elements, over all stacks: `depth` [B], expected to be on them; `lost` [B], at the bottom of full ones."""
         return {"depth": state.cells[..., -1].sum((1, 2)), "lost": state.lost}
+
+    def measure_over(self, state: SuperpositionState, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`measure` after each step: the cells' occupation takes the steps alone, without the values."""
+        weights = actions["operation"]
+        state = state._replace(cells=state.cells[..., -1:])
+        nothing = weights.new_empty(len(weights), 0)
+        measured = []
+        for of_step in weights.unbind(1):
+            new, _ = self.update(state, ChoiceActions(nothing, of_step))
+            state = self.hold(of_step.any(-1).any(-1), new, state)  # weights are zeros at padding alone
+            measured.append(self.measure(state))
+        return {name: torch.stack([step[name] for step in measured], dim=1) for name in measured[0]}
 
     def check_overflow(self, state: SuperpositionState) -> None:
         # No stack of fewer cells than its limit is full, so most sequences need no look at a value.

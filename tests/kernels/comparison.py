@@ -10,7 +10,7 @@ from stack_lm.memory import map_tensors
 def make_cell(dtype=torch.float64, *, spread=2.0, seed=0, **fields):
     """A small cell of odd sizes whose weights are larger than at the start of training, so that actions differ."""
     torch.manual_seed(seed)
-    sizes = {"vocab_size": 5, "embedding_size": 5, "hidden_size": 7}
+    sizes = {"vocab_size": 5, "embedding_size": 5, "hidden_size": None if fields.get("controller") == "direct" else 7}
     if fields.get("memory") != "none":
         sizes["memory_size"] = 3
     cell = StackRNNCell(StackRNNConfig(**sizes | fields)).to(dtype)
@@ -29,7 +29,7 @@ def leaves(tree):
 
 def random_state(cell, batch_size, dtype, steps=4):
     """A state that some steps have led to, as leaves that want gradients."""
-    inputs = torch.randn(batch_size, steps, cell.controller.weight_ih_l0.shape[1], dtype=dtype)
+    inputs = torch.randn(batch_size, steps, cell.controller.input_size, dtype=dtype)
     cell.scan_backend = "reference"
     with torch.no_grad():
         state = cell.scan(inputs).state
@@ -52,11 +52,16 @@ def compare(cell, inputs, backend, state=None, mask=None):
         Of outputs, actions and last states, and of all gradients (inputs, parameters, first state); relative to each
         one's largest entry where that is above 1.
     """
-    inputs = inputs.detach().clone().requires_grad_()
-    wanted = [inputs, *cell.parameters(), *(leaf for leaf in leaves(state) if leaf.requires_grad)]
+    inputs = inputs.detach().clone().requires_grad_(inputs.is_floating_point())
+    wanted = [
+        *([inputs] if inputs.requires_grad else []),
+        *cell.parameters(),
+        *(leaf for leaf in leaves(state) if leaf.requires_grad),
+    ]
     found, gradients = [], []
     for name in ("reference", backend):
         cell.scan_backend = name
+        torch.manual_seed(4)  # of the noise of choices
         scan = cell.scan(inputs, state, mask, output_actions=True)
         results = [scan.outputs, *leaves(living(scan.state)), *(part for _, part in sorted(scan.actions.items()))]
         results = [result.detach() for result in results if result.numel()]

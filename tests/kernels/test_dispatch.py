@@ -4,16 +4,18 @@ import json
 
 import pytest
 import torch
-from conftest import tiny_config
+from conftest import CONTROLLERS, MEMORIES, tiny_config
 from kernels.comparison import make_cell
 
 import stack_lm
 from stack_lm import StackRNNForCausalLM
 from stack_lm.cell import explain_backend
 from stack_lm.cli import main
+from stack_lm.controllers import LSTMController
+from stack_lm.controls import Fixed
 from stack_lm.errors import InputError
 from stack_lm.kernels import dispatch as kernels
-from stack_lm.memory import StackState
+from stack_lm.memory import NeuralStack, StackState
 
 
 def make_model(**fields):
@@ -25,21 +27,47 @@ def _no_variable(monkeypatch):
     monkeypatch.delenv(kernels.VARIABLE, raising=False)
 
 
-@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
-def test_numba_is_the_default_on_a_cpu(memory):
-    assert stack_lm.explain_backend(make_model(memory=memory)) == "numba: the fastest on cpu"
+@pytest.mark.parametrize("fields", [fields for fields in MEMORIES if fields["memory"] != "none"], ids=str)
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_numba_is_the_default_on_a_cpu(fields, controller):
+    assert stack_lm.explain_backend(make_model(controller=controller, **fields)) == "numba: the fastest on cpu"
+
+
+class OwnStack(NeuralStack):
+    """A memory of a user's own."""
+
+
+class OwnController(LSTMController):
+    """A controller of a user's own."""
+
+
+class OwnControl(Fixed):
+    """A control of a user's own."""
+
+
+def own_memory(cell):
+    cell.memory.__class__ = OwnStack
+
+
+def own_controller(cell):
+    cell.controller.__class__ = OwnController
+
+
+def own_control(cell):
+    cell.controls.strengths["pop_strength"] = OwnControl(1.0)
 
 
 @pytest.mark.parametrize(
-    ("fields", "reason"),
+    ("change", "reason"),
     [
-        ({"memory": "superposition"}, "the memory is 'superposition'"),
-        ({"controller": "direct"}, "the controller is a DirectController"),
-        ({"reading_entry": "hidden_state"}, "the reading enters the hidden_state"),
+        (own_memory, "the memory is a OwnStack"),
+        (own_controller, "the controller is a OwnController"),
+        (own_control, "the control of pop_strength is a OwnControl"),
     ],
 )
-def test_what_it_cannot_run_the_reference_runs_and_a_named_backend_refuses(fields, reason):
-    model = make_model(**fields)
+def test_what_it_cannot_run_the_reference_runs_and_a_named_backend_refuses(change, reason):
+    model = make_model()
+    change(model.model.cell)
     explained = explain_backend(model)
     assert explained.startswith("reference: numba cannot run this: ")
     assert reason in explained

@@ -77,13 +77,16 @@ ALTERATIONS = {
         "controls has hooks",
     ),
     "hook on the controller": (lambda cell: cell.controller.register_forward_hook(double), "controller has hooks"),
-    "weight norm": (lambda cell: nn.utils.parametrizations.weight_norm(cell.controls.projection), "Parametrized"),
+    "weight norm": (
+        lambda cell: nn.utils.parametrizations.weight_norm(cell.controls.projection),
+        "projection is a Parametrized",
+    ),
     "parametrised controller": (
         lambda cell: nn.utils.parametrize.register_parametrization(cell.controller, "weight_hh_l0", Half()),
         "controller has parametrizations",
     ),
-    "adapter": (adapt, "the cell has a Adapted where a ActionProjection was"),
-    "quantised": (quantise, "a weight of controls.projection is a Quantised"),
+    "adapter": (adapt, "controls.projection is a Adapted, no ActionProjection"),
+    "quantised": (quantise, "controls.projection has a weight that is a Quantised"),
     "patched": (patch, "forward method of its own"),
 }
 

@@ -175,3 +175,16 @@ def test_every_preset_takes_a_training_step(name):
     loss = model(batch, labels=labels).loss
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_with_a_memory_runs_in_the_compiled_scan(name):
+    model_fields = read_config(name).get("model", {})
+    (architecture,) = model_fields.get("architectures", ["StackRNNForCausalLM"])
+    model_class = getattr(stack_lm, architecture)
+    model = model_class(model_class.config_class(**(model_fields | {"vocab_size": 12, "num_labels": 12})))
+    explained = stack_lm.explain_backend(model)
+    if model.config.memory != "none":
+        assert explained == "numba: the fastest on cpu"
+    elif architecture != "BufferedStackRNNForTransduction":
+        assert explained.split()[0] == "reference:" or model.model.cell.controller.fused is None

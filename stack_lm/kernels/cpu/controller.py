@@ -1,8 +1,11 @@
 """A controller's layers for some sequences of a batch, forwards and backwards.
 
+The first layer is given the reading beside its state, or a state to which the reading was added through a linear map;
+a direct controller has no layers, and puts out its input and the reading.
+
 A step of a layer is a product of what it is given with its weights, and a pointwise part. What x_t gives to the gates
 needs no state, so it is one product for many steps, as are the gradients of weights and inputs. What a layer was given
-at each step is kept side by side for them. See `stack_lm.kernels.layout` for the blocks of the gates.
+at each step is kept side by side for them.
 """
 
 from __future__ import annotations
@@ -11,10 +14,56 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from ..layout import ELMAN, GRU, LINEAR, LSTM
+from ..layout import LINEAR, LSTM
+from .gates import pointwise, pointwise_backward
 from .gemm import add_transposed_product, multiply_add
-from .math import COMPILE, tanh
-from .rows import SIGMOID, TANH, add, add_product, clear, copy, scale, squash, squash_backward
+from .math import COMPILE
+from .rows import add, add_product, clear, copy, scale
+
+
+class Parameters(NamedTuple):
+    """A cell's parameters, or their gradients, or the matrices packed for products.
+
+    `layout.Weights` says what those of its names are. A part that a cell has no use for has no numbers.
+
+    Attributes:
+        symbols: in the place of `inputs` where these are one-hot, [1 or L, gates * H, V].
+        entry, entry_bias: from the reading to the state that it is added to, [H, R] and [H].
+    """
+
+    inputs: Any
+    symbols: Any
+    entry: Any
+    entry_bias: Any
+    first: Any
+    rest: Any
+    biases: Any
+    controls: Any
+    controls_bias: Any
+
+
+class Sequence(NamedTuple):
+    """What R sequences are given at each step.
+
+    Attributes:
+        inputs: x_t [R, T, E]; or [R, 0, E] where they come from an input buffer, and for the way back.
+        ids: of one-hot inputs [R, T]; or [R, 0].
+        active: [R, T], or [R, 0] where all are.
+        dropped: what a layer's output is multiplied with before the next [R, L - 1, T, H], or [R, L - 1, T, 0].
+    """
+
+    inputs: Any
+    ids: Any
+    active: Any
+    dropped: Any
+
+
+class Running(NamedTuple):
+    """The controller's part of a state, or its gradients: see `layout.States`."""
+
+    hidden: Any
+    cell: Any
+    reading: Any
 
 
 class Layers(NamedTuple):
@@ -22,19 +71,23 @@ class Layers(NamedTuple):
 
     Attributes:
         inputs: x_t [T, R, E].
-        first: state and reading, which the first layer was given [T, R, H + D].
+        readings: that were added to the state [T, R, D]; or [T, R, 0].
+        first: state, and the reading unless it was added to it, which the first layer was given [T, R, H + D].
         rest: layer below and state, which the others were given [L - 1, T, R, 2 H].
         gates: [L, T, R, padded(blocks * H)].
         cells: of an LSTM, after each step [L, T, R, H].
         tops: the last layer's outputs [T, R, H].
+        entered: to work in [R, padded(H)].
     """
 
     inputs: Any
+    readings: Any
     first: Any
     rest: Any
     gates: Any
     cells: Any
     tops: Any
+    entered: Any
 
 
 class Grads(NamedTuple):
@@ -43,152 +96,50 @@ class Grads(NamedTuple):
     Attributes:
         gates: of the sums [L, S, R, padded(blocks * H)].
         logits: of the controls, whose last columns are zeros [S, R, padded(P)].
-        given: [S * R, padded(largest of E, H + D and 2 H)].
+        states: of the states that the reading was added to [S, R, padded(H)]; or [S, R, 0].
+        given: [S * R, padded(largest of E, H + D, 2 H and D)].
         straight: [R, H].
     """
 
     gates: Any
     logits: Any
+    states: Any
     given: Any
     straight: Any
 
 
 @njit(**COMPILE)
-def _lstm_cell(gates: Any, cell: Any) -> None:
-    size = cell.shape[0]
-    for j in range(size):
-        cell[j] = gates[size + j] * cell[j] + gates[j] * gates[2 * size + j]
+def load(start: int, stop: int, sequence: Any, layers: Any) -> None:
+    """Put the inputs of steps [start, stop) side by side; zeros at padding, so that no NaN there meets a weight."""
+    for t in range(start, stop):
+        for row in range(sequence.inputs.shape[0]):
+            if sequence.active.shape[1] == 0 or sequence.active[row, t]:
+                copy(layers.inputs[t, row], sequence.inputs[row, t])
+            else:
+                clear(layers.inputs[t, row])
 
 
 @njit(**COMPILE)
-def _lstm_hidden(out: Any, cell: Any, hidden: Any) -> None:
-    for j in range(cell.shape[0]):
-        hidden[j] = tanh(cell[j])
-    scale(hidden, out)
-
-
-@njit(**COMPILE)
-def _lstm_hidden_backward(out: Any, cell: Any, grad: Any, grad_cell: Any, grad_out: Any) -> None:
-    one = type(grad[0])(1)
-    for j in range(cell.shape[0]):
-        squashed = tanh(cell[j])
-        grad_out[j] = grad[j] * squashed * out[j] * (one - out[j])
-        grad_cell[j] += grad[j] * out[j] * (one - squashed * squashed)
-
-
-@njit(**COMPILE)
-def _lstm_cell_backward(gates: Any, cell_before: Any, grad_cell: Any, grad_gates: Any) -> None:
-    size = grad_cell.shape[0]
-    one = type(grad_cell[0])(1)
-    for j in range(size):
-        into, forget, new, grad = gates[j], gates[size + j], gates[2 * size + j], grad_cell[j]
-        grad_gates[j] = grad * new * into * (one - into)
-        grad_gates[size + j] = grad * cell_before[j] * forget * (one - forget)
-        grad_gates[2 * size + j] = grad * into * (one - new * new)
-        grad_cell[j] = grad * forget
-
-
-@njit(**COMPILE)
-def _gru_new(gates: Any, size: int) -> None:
-    for j in range(size):
-        gates[2 * size + j] = tanh(gates[2 * size + j] + gates[j] * gates[3 * size + j])
-
-
-@njit(**COMPILE)
-def _gru_hidden(gates: Any, hidden: Any) -> None:
-    size = hidden.shape[0]
-    for j in range(size):
-        new = gates[2 * size + j]
-        hidden[j] = new + gates[size + j] * (hidden[j] - new)
-
-
-@njit(**COMPILE)
-def _gru_backward(gates: Any, hidden_before: Any, grad: Any, grad_gates: Any) -> None:
-    size = grad.shape[0]
-    one = type(grad[0])(1)
-    for j in range(size):
-        reset, update, new = gates[j], gates[size + j], gates[2 * size + j]
-        inside = grad[j] * (one - update) * (one - new * new)
-        grad_gates[j] = inside * gates[3 * size + j] * reset * (one - reset)
-        grad_gates[size + j] = grad[j] * (hidden_before[j] - new) * update * (one - update)
-        grad_gates[2 * size + j] = inside
-        grad_gates[3 * size + j] = inside * reset
-        grad[j] *= update
-
-
-@njit(**COMPILE)
-def pointwise(kind: int, gates: Any, cell: Any, hidden: Any) -> None:
-    """From the gates' sums [blocks * H] to their activations, in place, and to the next state.
-
-    Args:
-        cell: [H] of an LSTM, in place.
-        hidden: [H]: the previous state on entry, the next on return.
-    """
-    size = hidden.shape[0]
-    if kind == LSTM:
-        squash(gates[: 2 * size], SIGMOID)
-        squash(gates[2 * size : 3 * size], TANH)
-        squash(gates[3 * size :], SIGMOID)
-        _lstm_cell(gates, cell)
-        _lstm_hidden(gates[3 * size :], cell, hidden)
-    elif kind == GRU:
-        squash(gates[: 2 * size], SIGMOID)
-        _gru_new(gates, size)
-        _gru_hidden(gates, hidden)
-    else:
-        if kind != LINEAR:
-            squash(gates, TANH if kind == ELMAN else SIGMOID)
-        copy(hidden, gates)
-
-
-@njit(**COMPILE)
-def pointwise_backward(
-    kind: int, gates: Any, cell: Any, cell_before: Any, hidden_before: Any, grad: Any, grad_cell: Any, grad_gates: Any
-) -> None:
-    """Backwards through `pointwise`.
-
-    Args:
-        gates: activations [blocks * H].
-        cell, cell_before: [H] of an LSTM, after and before the step.
-        hidden_before: [H], the state before the step.
-        grad: of the next state [H]; on return, what goes straight to the previous state (of a GRU).
-        grad_cell: of the next cell [H]; on return, of the previous.
-        grad_gates: of the gates' sums [blocks * H], written.
-    """
-    size = grad.shape[0]
-    if kind == LSTM:
-        _lstm_hidden_backward(gates[3 * size :], cell, grad, grad_cell, grad_gates[3 * size :])
-        _lstm_cell_backward(gates, cell_before, grad_cell, grad_gates)
-        clear(grad)
-    elif kind == GRU:
-        _gru_backward(gates, hidden_before, grad, grad_gates)
-    else:
-        if kind != LINEAR:
-            squash_backward(gates, TANH if kind == ELMAN else SIGMOID, grad, grad_gates)
-        else:
-            copy(grad_gates, grad)
-        clear(grad)
-
-
-@njit(**COMPILE)
-def project(start: int, stop: int, weights: Any, inputs: Any, layers: Any) -> None:
+def project(start: int, stop: int, weights: Any, sequence: Any, layers: Any) -> None:
     """Begin the sums of the gates at steps [start, stop): biases, and what x_t gives.
 
     Args:
-        weights: `layout.Weights`, matrices as `gemm.pack` makes them of their transposes.
-        inputs: x_t [R, T, E].
-        layers: `Layers`; `inputs` and `gates` are written.
+        weights: `Parameters`, matrices as `gemm.pack` makes them of their transposes.
+        sequence: `Sequence`.
+        layers: `Layers`, whose inputs are there; `gates` are written.
     """
-    n_rows, size = inputs.shape[0], inputs.shape[2]
+    n_rows, size = layers.inputs.shape[1], layers.inputs.shape[2]
     n_layers, length, stride = layers.gates.shape[0], layers.gates.shape[1], layers.gates.shape[3]
-    width = weights.biases.shape[1]
+    width, ids, active = weights.biases.shape[1], sequence.ids, sequence.active
     flat_inputs, flat_gates = layers.inputs.reshape(-1), layers.gates.reshape(-1)
     for t in range(start, stop):
         for row in range(n_rows):
-            copy(layers.inputs[t, row], inputs[row, t])
             for layer in range(n_layers):
                 copy(layers.gates[layer, t, row, :width], weights.biases[layer])
                 clear(layers.gates[layer, t, row, width:])
+            if ids.shape[1] > 0 and (active.shape[1] == 0 or active[row, t]):
+                for layer in range(weights.symbols.shape[0]):
+                    _add_column(layers.gates[layer, t, row], weights.symbols[layer], ids[row, t])
     for layer in range(weights.inputs.shape[0]):
         first, into = start * n_rows * size, (layer * length + start) * n_rows * stride
         panels, rows = weights.inputs[layer], (stop - start) * n_rows
@@ -196,13 +147,59 @@ def project(start: int, stop: int, weights: Any, inputs: Any, layers: Any) -> No
 
 
 @njit(**COMPILE)
-def _load(layer: int, hidden: Any, reading: Any, dropped: Any, given: Any) -> None:
+def _add_column(sums: Any, matrix: Any, column: int) -> None:
+    for j in range(matrix.shape[0]):
+        sums[j] += matrix[j, column]
+
+
+@njit(**COMPILE)
+def _add_to_column(matrix: Any, column: int, grad: Any) -> None:
+    for j in range(matrix.shape[0]):
+        matrix[j, column] += grad[j]
+
+
+@njit(**COMPILE)
+def put_out(t: int, sequence: Any, running: Any, layers: Any) -> None:
+    """A step of a direct controller, whose output is its input and the reading: [x_t; r_{t-1}]."""
+    n_inputs = running.hidden.shape[2] - running.reading.shape[1]
+    for row in range(running.hidden.shape[0]):
+        if sequence.active.shape[1] == 0 or sequence.active[row, t]:
+            top = running.hidden[row, 0]
+            if sequence.ids.shape[1] > 0:
+                clear(top[:n_inputs])
+                top[sequence.ids[row, t]] = 1
+            else:
+                copy(top[:n_inputs], layers.inputs[t, row])
+            copy(top[n_inputs:], running.reading[row])
+        copy(layers.tops[t, row], running.hidden[row, 0])
+
+
+@njit(**COMPILE)
+def _enter(t: int, weights: Any, running: Any, layers: Any) -> None:
+    """The first layer's states with the reading added to them, in `layers.entered`."""
+    n_rows, size, depth = running.hidden.shape[0], running.hidden.shape[2], running.reading.shape[1]
+    entered = layers.entered
+    for row in range(n_rows):
+        copy(entered[row, :size], running.hidden[row, 0])
+        add(entered[row, :size], weights.entry_bias)
+        clear(entered[row, size:])
+        copy(layers.readings[t, row], running.reading[row])
+    flat, stride = running.reading.reshape(-1), entered.shape[1]
+    multiply_add(flat, 0, depth, n_rows, weights.entry, entered.reshape(-1), 0, stride)
+
+
+@njit(**COMPILE)
+def _join(layer: int, hidden: Any, reading: Any, dropped: Any, entered: Any, given: Any) -> None:
     """Put side by side what a layer of one sequence is given: [h; r] for the first, [layer below; h] for others.
 
     Args:
         hidden: [L, H].
         dropped: [H], or empty.
+        entered: the first layer's h with the reading added to it, which it is given alone; or empty.
     """
+    if layer == 0 and entered.shape[0] > 0:
+        copy(given, entered)
+        return
     if layer == 0:
         recurrent = given.shape[0] - reading.shape[0]
         copy(given[:recurrent], hidden[0])
@@ -216,26 +213,28 @@ def _load(layer: int, hidden: Any, reading: Any, dropped: Any, given: Any) -> No
 
 
 @njit(**COMPILE)
-def step(t: int, kind: int, weights: Any, active: Any, dropped: Any, states: Any, layers: Any) -> None:
+def step(t: int, kind: int, weights: Any, sequence: Any, running: Any, layers: Any) -> None:
     """Run all layers at a step that `project` has begun.
 
     Args:
         kind: of controller, as `layout.CONTROLLERS` numbers them.
         weights: as in `project`.
-        active: [R, T], or [R, 0] where all are.
-        dropped: what a layer's output is multiplied with before the next [R, L - 1, T, H], or [R, L - 1, T, 0].
-        states: `layout.States`; `hidden` (the linear controller's outputs) and `cell` are updated.
+        sequence: `Sequence`.
+        running: `Running`; `hidden` (the linear controller's outputs) and `cell` are updated.
         layers: `Layers`; written at step t.
     """
-    hidden, cell = states.hidden, states.cell
-    n_rows, n_layers = hidden.shape[0], hidden.shape[1]
+    hidden, cell, active = running.hidden, running.cell, sequence.active
+    n_rows, n_layers, size_of_state = hidden.shape
     length, stride, width = layers.gates.shape[1], layers.gates.shape[3], weights.biases.shape[1]
-    flat_gates = layers.gates.reshape(-1)
+    flat_gates, adds = layers.gates.reshape(-1), layers.readings.shape[2] > 0
+    if adds:
+        _enter(t, weights, running, layers)
     for layer in range(n_layers):
         for row in range(n_rows):
             given = layers.first[t, row] if layer == 0 else layers.rest[layer - 1, t, row]
-            drops = dropped[row, layer - 1, t] if layer > 0 else hidden[row, 0, :0]
-            _load(layer, hidden[row], states.reading[row], drops, given)
+            drops = sequence.dropped[row, layer - 1, t] if layer > 0 else hidden[row, 0, :0]
+            entered = layers.entered[row, : size_of_state if adds else 0]
+            _join(layer, hidden[row], running.reading[row], drops, entered, given)
         into = (layer * length + t) * n_rows * stride
         if layer == 0:
             size, flat = layers.first.shape[2], layers.first.reshape(-1)
@@ -246,7 +245,8 @@ def step(t: int, kind: int, weights: Any, active: Any, dropped: Any, states: Any
             multiply_add(flat, start, size, n_rows, panels, flat_gates, into, stride)
         for row in range(n_rows):
             if active.shape[1] == 0 or active[row, t]:
-                pointwise(kind, layers.gates[layer, t, row, :width], cell[row, layer], hidden[row, layer])
+                before = layers.first[t, row] if layer == 0 else layers.rest[layer - 1, t, row, size_of_state:]
+                pointwise(kind, layers.gates[layer, t, row, :width], cell[row, layer], before, hidden[row, layer])
             if kind == LSTM:
                 copy(layers.cells[layer, t, row], cell[row, layer])
     for row in range(n_rows):
@@ -266,44 +266,74 @@ def control_logits(t: int, weights: Any, layers: Any, logits: Any) -> None:
 
 
 @njit(**COMPILE)
+def logits_backward(t: int, weights: Any, sequence: Any, grad_outputs: Any, grads: Any, room: Any) -> None:
+    """Backwards through `control_logits`: adds to the gradients of the last layer's state.
+
+    Args:
+        weights: as in `project`, but packed as they are.
+        grad_outputs: of the last layer's outputs at all steps [R, T, H].
+        grads: `Running` of gradients.
+        room: `Grads`, whose `logits` are those of this step.
+    """
+    n_rows, n_layers, _ = grads.hidden.shape
+    place, given = t % room.gates.shape[1], room.given
+    columns, logits = given.shape[1], room.logits.shape[2]
+    used = given.reshape(-1)[: n_rows * columns]
+    clear(used)
+    multiply_add(room.logits.reshape(-1), place * n_rows * logits, logits, n_rows, weights.controls, used, 0, columns)
+    for row in range(n_rows):
+        if sequence.active.shape[1] == 0 or sequence.active[row, t]:
+            add(grads.hidden[row, n_layers - 1], grad_outputs[row, t])
+            add(grads.hidden[row, n_layers - 1], given[row])
+
+
+@njit(**COMPILE)
+def put_out_backward(t: int, sequence: Any, grads: Any, of_inputs: Any) -> None:
+    """Backwards through `put_out`.
+
+    Args:
+        grads: `Running` of gradients: `hidden` of the outputs on entry, zeros on return; `reading` is added to.
+        of_inputs: of x_t [R, E], or [R, 0] where nothing wants them; written.
+    """
+    n_inputs = grads.hidden.shape[2] - grads.reading.shape[1]
+    for row in range(grads.hidden.shape[0]):
+        clear(of_inputs[row])
+        if sequence.active.shape[1] == 0 or sequence.active[row, t]:
+            copy(of_inputs[row], grads.hidden[row, 0, :n_inputs])
+            add(grads.reading[row], grads.hidden[row, 0, n_inputs:])
+            clear(grads.hidden[row, 0])
+
+
+@njit(**COMPILE)
 def step_backward(
     t: int,
     kind: int,
     weights: Any,
-    active: Any,
-    dropped: Any,
+    sequence: Any,
     first_cell: Any,
     layers: Any,
-    grad_outputs: Any,
     grads: Any,
     grad_weights: Any,
     room: Any,
 ) -> None:
-    """Backwards through `control_logits` and `step`.
+    """Backwards through `step`.
 
     Args:
-        weights: as in `project`, but packed as they are.
+        weights: as in `logits_backward`.
         first_cell: before the first step [R, L, H].
         layers: as the way forward left them.
-        grad_outputs: of the last layer's outputs at all steps [R, T, H].
-        grads: `layout.States` of gradients: `hidden` and `cell` of the states after the step on entry, before it on
+        grads: `Running` of gradients: `hidden` and `cell` of the states after the step on entry, before it on
             return; `reading` of what was read before the step is added to.
-        grad_weights: `layout.Weights` of gradients; the biases are added to.
-        room: `Grads`. `logits` hold those of this step; `gates` are written.
+        grad_weights: `Parameters` of gradients; the biases are added to.
+        room: `Grads`; `gates` and `states` are written.
     """
     n_rows, n_layers, size = grads.hidden.shape
     width, stride, steps = weights.biases.shape[1], layers.gates.shape[3], room.gates.shape[1]
-    recurrent = layers.first.shape[2] - grads.reading.shape[1]
+    adds, active, dropped = layers.readings.shape[2] > 0, sequence.active, sequence.dropped
+    recurrent = 0 if kind == LINEAR else size
     place, masked, given = t % steps, active.shape[1] > 0, room.given
-    flat_gates, flat_logits, flat_given = room.gates.reshape(-1), room.logits.reshape(-1), given.reshape(-1)
-    used = flat_given[: n_rows * given.shape[1]]
-    clear(used)
-    logits = room.logits.shape[2]
-    multiply_add(flat_logits, place * n_rows * logits, logits, n_rows, weights.controls, used, 0, given.shape[1])
-    for row in range(n_rows):
-        if not masked or active[row, t]:
-            add(grads.hidden[row, n_layers - 1], grad_outputs[row, t])
-            add(grads.hidden[row, n_layers - 1], given[row])
+    columns, flat_gates = given.shape[1], room.gates.reshape(-1)
+    used = given.reshape(-1)[: n_rows * columns]
     for layer in range(n_layers - 1, -1, -1):
         before = 0 if layer == 0 else size  # where a layer's own state lies in what it was given
         for row in range(n_rows):
@@ -327,49 +357,84 @@ def step_backward(
         clear(used)
         start = (layer * steps + place) * n_rows * stride
         panels = weights.first if layer == 0 else weights.rest[layer - 1]
-        multiply_add(flat_gates, start, stride, n_rows, panels, used, 0, given.shape[1])
+        multiply_add(flat_gates, start, stride, n_rows, panels, used, 0, columns)
         for row in range(n_rows):
             if masked and not active[row, t]:
                 continue
             copy(grads.hidden[row, layer], room.straight[row])
             add(grads.hidden[row, layer, :recurrent], given[row, before:])
-            if layer == 0:
+            if layer == 0 and not adds:
                 add(grads.reading[row], given[row, recurrent:])
-            elif dropped.shape[3] > 0:
+            elif layer > 0 and dropped.shape[3] > 0:
                 add_product(grads.hidden[row, layer - 1], given[row], dropped[row, layer - 1, t])
-            else:
+            elif layer > 0:
                 add(grads.hidden[row, layer - 1], given[row])
+    if adds:
+        _enter_backward(place, t, weights, sequence, grads, grad_weights, room)
 
 
 @njit(**COMPILE)
-def collect(start: int, stop: int, weights: Any, layers: Any, grad_inputs: Any, grad_weights: Any, room: Any) -> None:
-    """Backwards through `project`, and the gradients of all matrices, for steps [start, stop) that fill `room`.
+def _enter_backward(place: int, t: int, weights: Any, sequence: Any, grads: Any, grad_weights: Any, room: Any) -> None:
+    n_rows, _, size = grads.hidden.shape
+    states, given, stride, columns = room.states, room.given, room.states.shape[2], room.given.shape[1]
+    for row in range(n_rows):
+        of_state = states[place, row]
+        clear(of_state)
+        if sequence.active.shape[1] == 0 or sequence.active[row, t]:
+            copy(of_state[:size], grads.hidden[row, 0])
+            add(grad_weights.entry_bias, of_state)
+    used = given.reshape(-1)[: n_rows * columns]
+    clear(used)
+    multiply_add(states.reshape(-1), place * n_rows * stride, stride, n_rows, weights.entry, used, 0, columns)
+    for row in range(n_rows):
+        add(grads.reading[row], given[row])  # zeros at padding
+
+
+@njit(**COMPILE)
+def project_backward(start: int, stop: int, weights: Any, room: Any) -> None:
+    """The gradients of the inputs of steps [start, stop), in `room.given`; those of no layer or symbols are zeros.
 
     Args:
-        weights: as in `step_backward`.
+        weights: as in `logits_backward`.
+        room: `Grads` of the steps, whose `gates` are there.
+    """
+    _, steps, n_rows, stride = room.gates.shape
+    count, columns = (stop - start) * n_rows, room.given.shape[1]
+    flat_gates, flat_given = room.gates.reshape(-1), room.given.reshape(-1)
+    clear(flat_given[: count * columns])
+    for layer in range(weights.inputs.shape[0]):
+        first = (layer * steps + start % steps) * n_rows * stride
+        multiply_add(flat_gates, first, stride, count, weights.inputs[layer], flat_given, 0, columns)
+
+
+@njit(**COMPILE)
+def collect(start: int, stop: int, sequence: Any, layers: Any, grad_weights: Any, room: Any) -> None:
+    """The gradients of all matrices, for steps [start, stop) that fill `room`.
+
+    Args:
         layers: as the way forward left them.
-        grad_inputs: of x_t [R, T, E]; written.
-        grad_weights: matrices transposed, [K, padded(N)] where the weights are [N, K]; added to.
+        grad_weights: matrices transposed, [K, padded(N)] where the weights are [N, K], but for `symbols`; added to.
         room: `Grads` of the steps.
     """
-    n_layers, steps, n_rows, stride = room.gates.shape
-    count = (stop - start) * n_rows
-    flat_gates, flat_given, columns = room.gates.reshape(-1), room.given.reshape(-1), room.given.shape[1]
-    inputs = layers.inputs[start:stop].reshape(count, -1)
-    clear(flat_given[: count * columns])
+    n_layers, _, n_rows, stride = room.gates.shape
+    count, ids, active = (stop - start) * n_rows, sequence.ids, sequence.active
     for layer in range(n_layers):
         grad_gates = room.gates[layer, : stop - start].reshape(count, stride)
-        if layer < weights.inputs.shape[0]:
-            first = layer * steps * n_rows * stride
-            multiply_add(flat_gates, first, stride, count, weights.inputs[layer], flat_given, 0, columns)
+        if layer < grad_weights.inputs.shape[0]:
+            inputs = layers.inputs[start:stop].reshape(count, -1)
             add_transposed_product(inputs, grad_gates, grad_weights.inputs[layer])
         if layer == 0:
             add_transposed_product(layers.first[start:stop].reshape(count, -1), grad_gates, grad_weights.first)
         else:
             given = layers.rest[layer - 1, start:stop].reshape(count, -1)
             add_transposed_product(given, grad_gates, grad_weights.rest[layer - 1])
-    for t in range(start, stop):
-        for row in range(n_rows):
-            copy(grad_inputs[row, t], room.given[(t - start) * n_rows + row])
+        if layer < grad_weights.symbols.shape[0]:
+            for t in range(start, stop):
+                for row in range(n_rows):
+                    if active.shape[1] == 0 or active[row, t]:
+                        _add_to_column(grad_weights.symbols[layer], ids[row, t], room.gates[layer, t - start, row])
     grad_logits = room.logits[: stop - start].reshape(count, -1)
     add_transposed_product(layers.tops[start:stop].reshape(count, -1), grad_logits, grad_weights.controls)
+    if layers.readings.shape[2] > 0:
+        states = room.states[: stop - start].reshape(count, -1)
+        add_transposed_product(layers.readings[start:stop].reshape(count, -1), states, grad_weights.entry)

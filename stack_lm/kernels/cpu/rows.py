@@ -43,6 +43,23 @@ def add_product(target: Any, source: Any, factor: Any) -> None:
 
 
 @njit(**COMPILE)
+def add_multiple(target: Any, source: Any, factor: Any) -> None:
+    """target += source * factor, a number."""
+    for j in range(target.shape[0]):
+        target[j] += source[j] * factor
+
+
+# A sum is vectorised only if it may be taken in another order.
+@njit(**COMPILE | {"fastmath": COMPILE["fastmath"] | {"reassoc"}})
+def dot(left: Any, right: Any) -> Any:
+    """The sum of the products of `left` with as many of `right`."""
+    total = type(left[0])(0)
+    for j in range(left.shape[0]):
+        total += left[j] * right[j]
+    return total
+
+
+@njit(**COMPILE)
 def scale(target: Any, factor: Any) -> None:
     """target *= factor."""
     for j in range(target.shape[0]):

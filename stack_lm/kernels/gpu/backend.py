@@ -48,7 +48,9 @@ def obstacle(cell: StackRNNCell, device: torch.device, dtype: torch.dtype) -> st
     return None
 
 
-def scan(cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None) -> tuple[Tensor, CellState]:
+def scan(
+    cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None, noise: Tensor | None
+) -> tuple[Tensor, CellState]:
     """Run a sequence; equals the reference scan of `cell` in outputs, states and gradients.
 
     Products run in autocast's dtype where it is on. All else is at least float32, strengths and their sums above all.
@@ -57,11 +59,15 @@ def scan(cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | No
         inputs: [B, T, E].
         state: to start from.
         mask: [B, T] bool, or None.
+        noise: None; it has no memory with choices.
 
     Returns:
         The outputs [B, T, H] and the last state.
     """
     from .scan import Given, Results
+
+    if not inputs.is_floating_point():
+        inputs = F.one_hot(inputs, cell.controller.input_size).to(cell.like.dtype)
 
     controller = cell.controller
     batch_size, length = inputs.shape[:2]

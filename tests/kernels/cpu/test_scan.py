@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.comparison import compare, leaves, make_cell, random_state
 
-from stack_lm.kernels.cpu import backend
+from stack_lm.kernels.cpu import plan
 from stack_lm.kernels.cpu import threads as torch_threads
 
 pytestmark = pytest.mark.usefixtures("uninitialised_is_nan")
@@ -137,7 +137,7 @@ def test_sizes_beyond_one_tile_and_one_thread():
 @pytest.mark.parametrize("rows", [1, 5, 12])
 @pytest.mark.parametrize("controller", ["gru", "lstm"])
 def test_gradients_of_weights_are_added_up_piece_by_piece(controller, rows, monkeypatch):
-    monkeypatch.setattr(backend, "_ROWS_OF_A_PRODUCT", rows)
+    monkeypatch.setattr(plan, "ROWS_OF_A_PRODUCT", rows)
     cell = make_cell(controller=controller, num_layers=2, memory="deque")
     check(cell, 11, 3, mask=some_mask(3, 11), state=random_state(cell, 3, torch.float64))
 

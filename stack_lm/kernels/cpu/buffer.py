@@ -1,0 +1,153 @@
+"""The input buffer of a buffered network: a queue that is only popped and read, for one sequence at a time.
+
+Hao et al. (2018), section 2.3: before each step the strength emitted at the last one is popped, then one element's
+worth is read. See `memory.buffers`, whose `dequeue` this equals.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from . import emission, strength
+from .math import COMPILE
+from .rows import clear
+
+
+class InputBuffer(NamedTuple):
+    """The input buffers of R sequences, of N elements; nothing of it is looked at where there is none.
+
+    Attributes:
+        values: [R, N, E], from front to back.
+        held: [R, N] bool: whether an element is in the buffer at first, with strength 1; or [R, 0], where all are.
+        control: of the pop strength [3]: kind, first logit, and the one behind its last.
+        fixed: the strength where it is fixed [1].
+        emitted: the pop strength that each step emits [T, R].
+        pending: the strength to pop at a sequence's next step [R]; zeros.
+        log_index, log_strength: the log of pops [R, N + T].
+        log_end: where a step's part of it begins and ends [T, R, 2].
+        log_flags: see `strength.pop` [T, R, 2].
+        line_index, line_strength, line_ends: the living elements, [R, N] and [R, 2].
+    """
+
+    values: Any
+    held: Any
+    control: Any
+    fixed: Any
+    emitted: Any
+    pending: Any
+    log_index: Any
+    log_strength: Any
+    log_end: Any
+    log_flags: Any
+    line_index: Any
+    line_strength: Any
+    line_ends: Any
+
+
+class InputBufferGrad(NamedTuple):
+    """Gradients of the input buffers of R sequences; zeros on entry.
+
+    Attributes:
+        values, strengths: [R, N, E] and [R, N].
+        pending: of what was popped at the step behind [R].
+    """
+
+    values: Any
+    strengths: Any
+    pending: Any
+
+
+@njit(**COMPILE)
+def begin_buffer(buffer: Any, row: int) -> None:
+    """Fill the buffer of a sequence."""
+    n = 0
+    for i in range(buffer.values.shape[1]):
+        if buffer.held.shape[1] == 0 or buffer.held[row, i]:
+            buffer.line_index[row, n] = i
+            buffer.line_strength[row, n] = 1
+            n += 1
+    buffer.line_ends[row, 0], buffer.line_ends[row, 1] = 0, n
+
+
+@njit(**COMPILE)
+def dequeue(buffer: Any, t: int, row: int, logged: int, reading: Any) -> int:
+    """Pop what is pending, then read one element's worth [E]; returns how many places of the log are filled."""
+    index, line_strength = buffer.line_index[row], buffer.line_strength[row]
+    amount = buffer.pending[row]
+    buffer.log_end[t, row, 0] = logged
+    low, high, logged, buffer.log_flags[t, row, 0], buffer.log_flags[t, row, 1] = strength.pop(
+        amount,
+        strength.BOTTOM,
+        index,
+        line_strength,
+        buffer.line_ends[row, 0],
+        buffer.line_ends[row, 1],
+        buffer.log_index[row],
+        buffer.log_strength[row],
+        logged,
+    )
+    buffer.log_end[t, row, 1] = logged
+    one = type(amount)(1)
+    strength.read(one, strength.BOTTOM, index, line_strength, low, high, buffer.values[row], reading)
+    buffer.line_ends[row, 0], buffer.line_ends[row, 1] = low, high
+    return logged
+
+
+@njit(**COMPILE)
+def emit(buffer: Any, t: int, row: int, own: Any) -> None:
+    """Emit the strength of the next pop: the logits, those of a step, become its sigmoid or distribution."""
+    logits = own[buffer.control[1] : buffer.control[2]]
+    amount = emission.strength(buffer.control[0], buffer.fixed[0], logits)
+    buffer.emitted[t, row], buffer.pending[row] = amount, amount
+
+
+@njit(**COMPILE)
+def emit_backward(buffer: Any, grad: Any, t: int, row: int, own: Any, grad_logits: Any) -> None:
+    """Backwards through `emit`."""
+    first, last = buffer.control[1], buffer.control[2]
+    amount, change = buffer.emitted[t, row], grad.pending[row]
+    emission.strength_backward(buffer.control[0], own[first:last], amount, change, grad_logits[first:last])
+
+
+@njit(**COMPILE)
+def dequeue_backward(buffer: Any, grad: Any, t: int, row: int, grad_reading: Any) -> None:
+    """Backwards through `dequeue`; the living elements are those before the step on return."""
+    index, line_strength = buffer.line_index[row], buffer.line_strength[row]
+    low, high = buffer.line_ends[row, 0], buffer.line_ends[row, 1]
+    one = type(buffer.fixed[0])(1)
+    strength.read_backward(
+        one,
+        strength.BOTTOM,
+        index,
+        line_strength,
+        low,
+        high,
+        buffer.values[row],
+        grad_reading,
+        grad.strengths[row],
+        grad.values[row],
+    )
+    low, high, grad.pending[row] = strength.pop_backward(
+        strength.BOTTOM,
+        buffer.log_flags[t, row, 0],
+        buffer.log_flags[t, row, 1],
+        index,
+        line_strength,
+        low,
+        high,
+        buffer.log_index[row],
+        buffer.log_strength[row],
+        buffer.log_end[t, row, 0],
+        buffer.log_end[t, row, 1],
+        grad.strengths[row],
+    )
+    buffer.line_ends[row, 0], buffer.line_ends[row, 1] = low, high
+
+
+@njit(**COMPILE)
+def begin_buffer_backward(buffer: Any, grad: Any, row: int) -> None:
+    """No gradient comes from behind the last step."""
+    clear(grad.strengths[row])
+    grad.pending[row] = 0

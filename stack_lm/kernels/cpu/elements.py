@@ -1,0 +1,234 @@
+"""Memories of elements with strengths, a step of one sequence forwards and backwards: stack, queue and deque.
+
+A stack and a queue have one end at which they pop and read; a deque has two, the top first, and pushes at both. Its
+strengths are (push, push, pop, pop, read, read), its pushed values and its readings stand side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from . import emission, strength
+from .math import COMPILE
+from .rows import clear, copy, squash, squash_backward
+
+PUSH, POP, READ = range(3)
+STACK, QUEUE, DEQUE = range(3)
+
+
+class Elements(NamedTuple):
+    """The memories of R sequences, with S = 3 strengths and a reading of size D, or 6 and 2 D for a deque.
+
+    N is the number of elements on entry, M = N + T (a deque: N + 2 T) that on return.
+
+    Attributes:
+        kind: STACK, QUEUE or DEQUE.
+        controls: of each strength [S, 3]: kind, first logit, and the one behind its last.
+        fixed: their strengths where they are fixed [S].
+        value_kind: activation of the pushed values.
+        steps: T.
+        values: [R, M, D]: the first elements on entry, with T places before them for a deque; all on return.
+        strengths: [R, M]; likewise.
+        actions: the strengths emitted [T, R, S].
+        log_index, log_strength: the log of pops: index and strength [R, N + 2 S / 3 T].
+        log_end: for each pop where it ends [T, R, S / 3].
+        log_flags: and whether an element was shortened or dropped [T, R, S / 3, 2].
+        line_index, line_strength, line_ends: the living elements: index and strength [R, M], and their bounds [R, 2].
+        logged: places of the log that are filled [R].
+        stepped: whether a sequence has taken its first step [R]; zeros on entry.
+    """
+
+    kind: int
+    controls: Any
+    fixed: Any
+    value_kind: int
+    steps: int
+    values: Any
+    strengths: Any
+    actions: Any
+    log_index: Any
+    log_strength: Any
+    log_end: Any
+    log_flags: Any
+    line_index: Any
+    line_strength: Any
+    line_ends: Any
+    logged: Any
+    stepped: Any
+
+
+class ElementsGrad(NamedTuple):
+    """Gradients of the memories of R sequences: of the last elements on entry, of the first on return.
+
+    Attributes:
+        values, strengths: [R, M, D] and [R, M].
+        actions: to work in [S].
+        living: to work in [M].
+    """
+
+    values: Any
+    strengths: Any
+    actions: Any
+    living: Any
+
+
+@njit(**COMPILE)
+def _n_ends(memory: Any) -> int:
+    return 2 if memory.kind == DEQUE else 1
+
+
+@njit(**COMPILE)
+def _end(memory: Any, e: int) -> int:
+    """Where a memory pops and reads: at the e-th of its ends."""
+    return strength.BOTTOM if memory.kind == QUEUE or e == 1 else strength.TOP
+
+
+@njit(**COMPILE)
+def _pushed(memory: Any, t: int, e: int) -> int:
+    """The index of the element that step t pushes: at the top, or at a deque's bottom."""
+    return memory.steps - 1 - t if e == 1 else memory.values.shape[1] - memory.steps + t
+
+
+@njit(**COMPILE)
+def begin(memory: Any, row: int, all_live: bool) -> None:
+    """Take over the elements of a sequence on entry."""
+    first, last = memory.steps * (_n_ends(memory) - 1), memory.values.shape[1] - memory.steps
+    memory.line_ends[row, 0], memory.line_ends[row, 1] = first, last
+    for i in range(first, last):
+        memory.line_index[row, i] = i
+        memory.line_strength[row, i] = memory.strengths[row, i]
+
+
+@njit(**COMPILE)
+def finish(memory: Any, row: int) -> None:
+    """Hand the strengths of a sequence's last elements over."""
+    clear(memory.strengths[row])
+    for i in range(memory.line_ends[row, 0], memory.line_ends[row, 1]):
+        memory.strengths[row, memory.line_index[row, i]] = memory.line_strength[row, i]
+
+
+@njit(**COMPILE)
+def skip(memory: Any, t: int, row: int) -> None:
+    """A step that a sequence does not take: what it would push is dead."""
+    for e in range(_n_ends(memory)):
+        memory.log_end[t, row, e] = memory.logged[row]
+        clear(memory.values[row, _pushed(memory, t, e)])
+
+
+@njit(**COMPILE)
+def step(memory: Any, t: int, row: int, own: Any, reading: Any) -> None:
+    """One step of one sequence.
+
+    Args:
+        own: the logits of its values and strengths; they become the values, sigmoids and distributions.
+        reading: [D or 2 D]; written.
+    """
+    n_ends, depth = _n_ends(memory), memory.values.shape[2]
+    actions, index, line_strength = memory.actions[t, row], memory.line_index[row], memory.line_strength[row]
+    squash(own[: n_ends * depth], memory.value_kind)
+    for which in range(3 * n_ends):
+        logits = own[memory.controls[which, 1] : memory.controls[which, 2]]
+        actions[which] = emission.strength(memory.controls[which, 0], memory.fixed[which], logits)
+    low, high = memory.line_ends[row, 0], memory.line_ends[row, 1]
+    for e in range(n_ends):
+        low, high, memory.logged[row], memory.log_flags[t, row, e, 0], memory.log_flags[t, row, e, 1] = strength.pop(
+            actions[n_ends * POP + e],
+            _end(memory, e),
+            index,
+            line_strength,
+            low,
+            high,
+            memory.log_index[row],
+            memory.log_strength[row],
+            memory.logged[row],
+        )
+        memory.log_end[t, row, e] = memory.logged[row]
+        if not memory.stepped[row]:
+            high = strength.drop_empty(index, line_strength, low, high)
+            memory.stepped[row] = True
+    for e in range(n_ends):
+        low, high, place = (low, high + 1, high) if e == 0 else (low - 1, high, low - 1)
+        pushed = _pushed(memory, t, e)
+        index[place], line_strength[place] = pushed, actions[n_ends * PUSH + e]
+        copy(memory.values[row, pushed], own[e * depth : (e + 1) * depth])
+    for e in range(n_ends):
+        strength.read(
+            actions[n_ends * READ + e],
+            _end(memory, e),
+            index,
+            line_strength,
+            low,
+            high,
+            memory.values[row],
+            reading[e * depth : (e + 1) * depth],
+        )
+    memory.line_ends[row, 0], memory.line_ends[row, 1] = low, high
+
+
+@njit(**COMPILE)
+def begin_backward(memory: Any, grad: Any, row: int) -> None:
+    """The strengths of dead elements get no gradient."""
+    grad.living[:] = False
+    for i in range(memory.line_ends[row, 0], memory.line_ends[row, 1]):
+        grad.living[memory.line_index[row, i]] = True
+    for i in range(grad.living.shape[0]):
+        if not grad.living[i]:
+            grad.strengths[row, i] = 0
+
+
+@njit(**COMPILE)
+def step_backward(memory: Any, grad: Any, t: int, row: int, own: Any, grad_reading: Any, grad_logits: Any) -> None:
+    """Backwards through `step`; the living elements are those before the step on return.
+
+    Args:
+        own: the values, sigmoids and distributions.
+        grad_reading: [D or 2 D]; of no step before this one on return: zeros.
+        grad_logits: of the logits of values and strengths; written.
+    """
+    n_ends, depth = _n_ends(memory), memory.values.shape[2]
+    actions, index, line_strength = memory.actions[t, row], memory.line_index[row], memory.line_strength[row]
+    low, high = memory.line_ends[row, 0], memory.line_ends[row, 1]
+    for e in range(n_ends):
+        grad.actions[n_ends * READ + e] = strength.read_backward(
+            actions[n_ends * READ + e],
+            _end(memory, e),
+            index,
+            line_strength,
+            low,
+            high,
+            memory.values[row],
+            grad_reading[e * depth : (e + 1) * depth],
+            grad.strengths[row],
+            grad.values[row],
+        )
+    clear(grad_reading)
+    for e in range(n_ends):
+        low, high = (low, high - 1) if e == 0 else (low + 1, high)
+        pushed = _pushed(memory, t, e)
+        grad.actions[n_ends * PUSH + e] = grad.strengths[row, pushed]
+        of_value = slice(e * depth, (e + 1) * depth)
+        squash_backward(own[of_value], memory.value_kind, grad.values[row, pushed], grad_logits[of_value])
+    for e in range(n_ends - 1, -1, -1):
+        start = memory.log_end[t, row, e - 1] if e > 0 else (memory.log_end[t - 1, row, n_ends - 1] if t > 0 else 0)
+        low, high, grad.actions[n_ends * POP + e] = strength.pop_backward(
+            _end(memory, e),
+            memory.log_flags[t, row, e, 0],
+            memory.log_flags[t, row, e, 1],
+            index,
+            line_strength,
+            low,
+            high,
+            memory.log_index[row],
+            memory.log_strength[row],
+            start,
+            memory.log_end[t, row, e],
+            grad.strengths[row],
+        )
+    memory.line_ends[row, 0], memory.line_ends[row, 1] = low, high
+    for which in range(3 * n_ends):
+        first, last = memory.controls[which, 1], memory.controls[which, 2]
+        emission.strength_backward(
+            memory.controls[which, 0], own[first:last], actions[which], grad.actions[which], grad_logits[first:last]
+        )

@@ -1,0 +1,89 @@
+"""What controls make of their logits, in place, and back: a strength, or weights of operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from .math import COMPILE, exp, sigmoid
+
+FIXED, SIGMOID, EXPECTED_VALUE = range(3)
+
+
+@njit(**COMPILE)
+def _highest(logits: Any) -> int:
+    """The place of the highest logit, the first of equals, or of the first NaN."""
+    place = 0
+    for i in range(1, logits.shape[0]):
+        if logits[place] != logits[place]:
+            break
+        if logits[i] > logits[place] or logits[i] != logits[i]:
+            place = i
+    return place
+
+
+@njit(**COMPILE)
+def _softmax(logits: Any) -> None:
+    highest = logits[_highest(logits)]
+    total = type(highest)(0)
+    for i in range(logits.shape[0]):
+        logits[i] = exp(logits[i] - highest)
+        total += logits[i]
+    for i in range(logits.shape[0]):
+        logits[i] /= total
+
+
+@njit(**COMPILE)
+def strength(kind: int, fixed: Any, logits: Any) -> Any:
+    """Emit a strength; the logits become its sigmoid or its distribution."""
+    if kind == FIXED:
+        return fixed
+    if kind == SIGMOID:
+        logits[0] = sigmoid(logits[0])
+        return logits[0]
+    _softmax(logits)
+    mean = type(fixed)(0)
+    for i in range(logits.shape[0]):
+        mean += i * logits[i]
+    return mean
+
+
+@njit(**COMPILE)
+def strength_backward(kind: int, emitted: Any, emitted_strength: Any, grad: Any, grad_logits: Any) -> None:
+    """Backwards through `strength`: `emitted` is what the logits became."""
+    one = type(emitted_strength)(1)
+    if kind == SIGMOID:
+        grad_logits[0] = grad * emitted_strength * (one - emitted_strength)
+    elif kind == EXPECTED_VALUE:
+        for i in range(emitted.shape[0]):
+            grad_logits[i] = grad * emitted[i] * (i - emitted_strength)
+
+
+@njit(**COMPILE)
+def choose(logits: Any, noise: Any, temperature: Any, hard: bool) -> None:
+    """Make logits weights that sum to 1: softmax((logits + noise) / temperature), or all of it to the highest.
+
+    Args:
+        noise: like the logits, or empty.
+    """
+    for i in range(noise.shape[0]):
+        logits[i] += noise[i]
+    if hard:
+        chosen = _highest(logits)
+        for i in range(logits.shape[0]):
+            logits[i] = 1 if i == chosen else 0
+        return
+    for i in range(logits.shape[0]):
+        logits[i] /= temperature
+    _softmax(logits)
+
+
+@njit(**COMPILE)
+def choose_backward(weights: Any, temperature: Any, hard: bool, grad: Any) -> None:
+    """Backwards through `choose`: `grad` is of the weights on entry, of the logits on return."""
+    mean = type(temperature)(0)
+    for i in range(weights.shape[0]):
+        mean += weights[i] * grad[i]
+    for i in range(weights.shape[0]):
+        grad[i] = 0 if hard else weights[i] * (grad[i] - mean) / temperature

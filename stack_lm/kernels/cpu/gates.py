@@ -1,0 +1,132 @@
+"""The pointwise part of a controller's layer: from the sums of its gates to its next state, and back.
+
+See `stack_lm.kernels.layout` for the blocks of the gates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from ..layout import ELMAN, GRU, LINEAR, LSTM
+from .math import COMPILE, tanh
+from .rows import SIGMOID, TANH, clear, copy, scale, squash, squash_backward
+
+
+@njit(**COMPILE)
+def _lstm_cell(gates: Any, cell: Any) -> None:
+    size = cell.shape[0]
+    for j in range(size):
+        cell[j] = gates[size + j] * cell[j] + gates[j] * gates[2 * size + j]
+
+
+@njit(**COMPILE)
+def _lstm_hidden(out: Any, cell: Any, hidden: Any) -> None:
+    for j in range(cell.shape[0]):
+        hidden[j] = tanh(cell[j])
+    scale(hidden, out)
+
+
+@njit(**COMPILE)
+def _lstm_hidden_backward(out: Any, cell: Any, grad: Any, grad_cell: Any, grad_out: Any) -> None:
+    one = type(grad[0])(1)
+    for j in range(cell.shape[0]):
+        squashed = tanh(cell[j])
+        grad_out[j] = grad[j] * squashed * out[j] * (one - out[j])
+        grad_cell[j] += grad[j] * out[j] * (one - squashed * squashed)
+
+
+@njit(**COMPILE)
+def _lstm_cell_backward(gates: Any, cell_before: Any, grad_cell: Any, grad_gates: Any) -> None:
+    size = grad_cell.shape[0]
+    one = type(grad_cell[0])(1)
+    for j in range(size):
+        into, forget, new, grad = gates[j], gates[size + j], gates[2 * size + j], grad_cell[j]
+        grad_gates[j] = grad * new * into * (one - into)
+        grad_gates[size + j] = grad * cell_before[j] * forget * (one - forget)
+        grad_gates[2 * size + j] = grad * into * (one - new * new)
+        grad_cell[j] = grad * forget
+
+
+@njit(**COMPILE)
+def _gru_new(gates: Any, size: int) -> None:
+    for j in range(size):
+        gates[2 * size + j] = tanh(gates[2 * size + j] + gates[j] * gates[3 * size + j])
+
+
+@njit(**COMPILE)
+def _gru_hidden(gates: Any, before: Any, hidden: Any) -> None:
+    size = hidden.shape[0]
+    for j in range(size):
+        new = gates[2 * size + j]
+        hidden[j] = new + gates[size + j] * (before[j] - new)
+
+
+@njit(**COMPILE)
+def _gru_backward(gates: Any, hidden_before: Any, grad: Any, grad_gates: Any) -> None:
+    size = grad.shape[0]
+    one = type(grad[0])(1)
+    for j in range(size):
+        reset, update, new = gates[j], gates[size + j], gates[2 * size + j]
+        inside = grad[j] * (one - update) * (one - new * new)
+        grad_gates[j] = inside * gates[3 * size + j] * reset * (one - reset)
+        grad_gates[size + j] = grad[j] * (hidden_before[j] - new) * update * (one - update)
+        grad_gates[2 * size + j] = inside
+        grad_gates[3 * size + j] = inside * reset
+        grad[j] *= update
+
+
+@njit(**COMPILE)
+def pointwise(kind: int, gates: Any, cell: Any, before: Any, hidden: Any) -> None:
+    """From the gates' sums [blocks * H] to their activations, in place, and to the next state.
+
+    Args:
+        cell: [H] of an LSTM, in place.
+        before: the previous state as the gates were given it [H], of a GRU.
+        hidden: the next state [H]; written.
+    """
+    size = hidden.shape[0]
+    if kind == LSTM:
+        squash(gates[: 2 * size], SIGMOID)
+        squash(gates[2 * size : 3 * size], TANH)
+        squash(gates[3 * size :], SIGMOID)
+        _lstm_cell(gates, cell)
+        _lstm_hidden(gates[3 * size :], cell, hidden)
+    elif kind == GRU:
+        squash(gates[: 2 * size], SIGMOID)
+        _gru_new(gates, size)
+        _gru_hidden(gates, before, hidden)
+    else:
+        if kind != LINEAR:
+            squash(gates, TANH if kind == ELMAN else SIGMOID)
+        copy(hidden, gates)
+
+
+@njit(**COMPILE)
+def pointwise_backward(
+    kind: int, gates: Any, cell: Any, cell_before: Any, hidden_before: Any, grad: Any, grad_cell: Any, grad_gates: Any
+) -> None:
+    """Backwards through `pointwise`.
+
+    Args:
+        gates: activations [blocks * H].
+        cell, cell_before: [H] of an LSTM, after and before the step.
+        hidden_before: [H], the state before the step.
+        grad: of the next state [H]; on return, what goes straight to the previous state (of a GRU).
+        grad_cell: of the next cell [H]; on return, of the previous.
+        grad_gates: of the gates' sums [blocks * H], written.
+    """
+    size = grad.shape[0]
+    if kind == LSTM:
+        _lstm_hidden_backward(gates[3 * size :], cell, grad, grad_cell, grad_gates[3 * size :])
+        _lstm_cell_backward(gates, cell_before, grad_cell, grad_gates)
+        clear(grad)
+    elif kind == GRU:
+        _gru_backward(gates, hidden_before, grad, grad_gates)
+    else:
+        if kind != LINEAR:
+            squash_backward(gates, TANH if kind == ELMAN else SIGMOID, grad, grad_gates)
+        else:
+            copy(grad_gates, grad)
+        clear(grad)

@@ -1,0 +1,367 @@
+"""Memories in superposition, a step of one sequence forwards and backwards: stacks of cells, and the Baby-NTM's tape.
+
+Only the cells that can be other than zero are touched: a stack's grow by one with each step from its top down; a tape's
+grow in both directions from the cell under the head, around its ends. The cells after each step are kept one after the
+other in a row of `history`, since the gradient of a weight is a product with the cells that it moved.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from .emission import choose, choose_backward
+from .math import COMPILE
+from .rows import add, add_multiple, clear, copy, dot, squash, squash_backward
+
+ROTATE_LEFT, ROTATE_RIGHT, NO_OP, POP_RIGHT, POP_LEFT = range(5)
+NO_LIMIT = 2**62
+
+
+class Superposition(NamedTuple):
+    """S memories of one kind for each of R sequences.
+
+    Attributes:
+        shifts: of a stack's operations [O]: cell i takes that much of cell i + shift; empty for a tape.
+        first: the lowest cell that a stack's operations fill: 0 where a push is the first of them (the new element then
+            comes with that weight), 1 where there is always a new element on top.
+        size, width: of an element D, and of a cell with it: D + 1 where it says how far it is occupied.
+        read: how many elements are read from the top.
+        limit: most cells N.
+        given: cells on entry N_0.
+        value_kind: the activation of pushed values.
+        hard: give the most probable operation all of the weight.
+        temperature, empty_value: of type and meaning as in `memory.superposition`; [1] each.
+        noise: added to the logits [R, T, S * O], or [R, 0, 0].
+        kept: whether all cells of all steps are; otherwise those of the last two.
+        live: how many cells of each sequence can be other than zero on entry [R]; written by `begin`.
+        steps: how many steps each took [R], zeros; counted.
+        history: [R, S, what `history_size` says].
+        cells: [R, S, N, W]; the first N_0 are those on entry, all are those on return.
+        lost: [R], added to.
+    """
+
+    shifts: Any
+    first: int
+    size: int
+    width: int
+    read: int
+    limit: int
+    given: int
+    value_kind: int
+    hard: bool
+    temperature: Any
+    empty_value: Any
+    noise: Any
+    kept: bool
+    live: Any
+    steps: Any
+    history: Any
+    cells: Any
+    lost: Any
+
+
+class SuperpositionGrad(NamedTuple):
+    """Gradients of the memories of R sequences.
+
+    Attributes:
+        cells: of the last cells on entry, of the first on return, in the first places [R, S, N, W].
+        spare: like it, to work in.
+        weights: to work in [O].
+    """
+
+    cells: Any
+    spare: Any
+    weights: Any
+
+
+@njit(**COMPILE)
+def _cells_before(k: int, given: int, limit: int) -> int:
+    """How many cells there are in the memories before each of the first k steps, added up."""
+    growing = max(0, min(k, limit - given))
+    return growing * given + growing * (growing - 1) // 2 + (k - growing) * min(limit, given + growing)
+
+
+@njit(**COMPILE)
+def history_size(steps: int, given: int, limit: int, width: int, kept: bool) -> int:
+    """Numbers to keep for one memory over that many steps."""
+    if kept:
+        return _cells_before(steps + 1, given, limit) * width
+    return 2 * min(given + steps, limit) * width
+
+
+@njit(**COMPILE)
+def _place(memory: Any, k: int) -> int:
+    """Where in the history the cells after k steps begin."""
+    if memory.kept:
+        return _cells_before(k, memory.given, memory.limit) * memory.width
+    return (k % 2) * (memory.history.shape[2] // 2)
+
+
+@njit(**COMPILE)
+def _living(memory: Any, row: int, k: int) -> int:
+    """How many cells of a stack can be other than zero after k steps."""
+    return min(memory.live[row] + k, memory.limit)
+
+
+@njit(**COMPILE)
+def _extent(memory: Any, row: int, k: int) -> tuple[int, int]:
+    """How many cells from the head on, and how many before it, can be other than zero after k steps; all and none where
+    these are all."""
+    if memory.live[row] == 0 and 2 * k - 1 < memory.limit:
+        return k, max(0, k - 1)
+    return memory.limit, 0
+
+
+@njit(**COMPILE)
+def begin(memory: Any, row: int, all_live: bool) -> None:
+    """Take over the cells of a sequence on entry.
+
+    Args:
+        all_live: also cells that are zero want gradients.
+    """
+    n_stacks, width, given = memory.cells.shape[1], memory.width, memory.given
+    live = given if all_live else 0
+    for s in range(n_stacks):
+        for i in range(given - 1, live - 1, -1):
+            zero = True
+            for j in range(width):
+                zero = zero and memory.cells[row, s, i, j] == 0
+            if not zero:
+                live = i + 1
+                break
+    memory.live[row] = live
+    for s in range(n_stacks):
+        copy(memory.history[row, s, : given * width], memory.cells[row, s, :given].reshape(given * width))
+
+
+@njit(**COMPILE)
+def finish(memory: Any, row: int) -> None:
+    """Hand a sequence's last cells over."""
+    n_stacks, width, n_cells = memory.cells.shape[1], memory.width, memory.cells.shape[2]
+    k = memory.steps[row]
+    place = _place(memory, k)
+    for s in range(n_stacks):
+        last, cells = memory.history[row, s, place:], memory.cells[row, s].reshape(n_cells * width)
+        clear(cells)
+        if memory.shifts.shape[0] > 0:
+            size = _living(memory, row, k) * width
+            copy(cells[:size], last)
+        else:
+            behind, before = _extent(memory, row, k)
+            copy(cells[: behind * width], last)
+            start = (n_cells - before) * width
+            copy(cells[start:], last[start:])
+
+
+@njit(**COMPILE)
+def step(memory: Any, t: int, row: int, own: Any, reading: Any) -> None:
+    """One step of one sequence.
+
+    Args:
+        own: the logits of its values and operations; they become the values and weights.
+        reading: [S * read * D]; written.
+    """
+    n_stacks, size, width, read = memory.cells.shape[1], memory.size, memory.width, memory.read
+    tape = memory.shifts.shape[0] == 0
+    n_operations = 5 if tape else memory.shifts.shape[0]
+    squash(own[: n_stacks * size], memory.value_kind)
+    k = memory.steps[row]
+    before, after = _place(memory, k), _place(memory, k + 1)
+    for s in range(n_stacks):
+        first = n_stacks * size + s * n_operations
+        weights, element = own[first : first + n_operations], own[s * size : (s + 1) * size]
+        noise = own[:0]
+        if memory.noise.shape[1] > 0:
+            noise = memory.noise[row, t, s * n_operations : (s + 1) * n_operations]
+        choose(weights, noise, memory.temperature[0], memory.hard)
+        old, new = memory.history[row, s, before:], memory.history[row, s, after:]
+        if tape:
+            _turn(memory, row, k, weights, old, new)
+            add(new[:size], element)
+            copy(reading, new[:size])
+            continue
+        live, n_cells = _living(memory, row, k), _living(memory, row, k + 1)
+        if live == memory.limit:
+            memory.lost[row] += weights[0] * old[live * width - 1]
+        _shift(memory, weights, live, n_cells, old, new)
+        share = type(weights[0])(1) if memory.first > 0 else weights[0]
+        add_multiple(new[:size], element, share)
+        new[size] += share
+        _read(memory, n_cells, new, reading[s * read * size : (s + 1) * read * size])
+    memory.steps[row] = k + 1
+
+
+@njit(**COMPILE)
+def _read(memory: Any, n_cells: int, cells: Any, reading: Any) -> None:
+    size, width, empty = memory.size, memory.width, memory.empty_value[0]
+    one = type(empty)(1)
+    for i in range(memory.read):
+        if i < n_cells:
+            unoccupied = empty * (one - cells[i * width + size])
+            for j in range(size):
+                reading[i * size + j] = cells[i * width + j] + unoccupied
+        else:
+            for j in range(size):
+                reading[i * size + j] = empty
+
+
+@njit(**COMPILE)
+def _shift(memory: Any, weights: Any, live: int, n_cells: int, old: Any, new: Any) -> None:
+    """What a stack's operations make of its cells, without the new element."""
+    width = memory.width
+    clear(new[: n_cells * width])
+    for o in range(weights.shape[0]):
+        shift = memory.shifts[o]
+        low, high = max(memory.first, -shift), min(n_cells, live - shift)
+        if high > low:
+            add_multiple(new[low * width : high * width], old[(low + shift) * width :], weights[o])
+
+
+@njit(**COMPILE)
+def _turn(memory: Any, row: int, k: int, weights: Any, old: Any, new: Any) -> None:
+    """What the operations make of a tape, without the new element."""
+    size, n = memory.size, memory.limit
+    behind, before = _extent(memory, row, k)
+    new_behind, new_before = _extent(memory, row, k + 1)
+    clear(new[: new_behind * size])
+    clear(new[(n - new_before) * size : n * size])
+    left, right = weights[ROTATE_LEFT] + weights[POP_LEFT], weights[ROTATE_RIGHT] + weights[POP_RIGHT]
+    add_multiple(new[: behind * size], old, weights[NO_OP])
+    if behind > 1:
+        add_multiple(new[: (behind - 1) * size], old[size:], left)
+    if behind > 0:
+        moved = min(behind, n - 1)
+        add_multiple(new[size : (moved + 1) * size], old, right)
+        add_multiple(new[(n - 1) * size : n * size], old, weights[ROTATE_LEFT])  # around the end
+    if before > 0:
+        start = (n - before) * size
+        add_multiple(new[start : n * size], old[start:], weights[NO_OP])
+        add_multiple(new[start - size : (n - 1) * size], old[start:], left)
+        add_multiple(new[start + size : n * size], old[start:], right)
+    if before > 0 or behind == n:
+        add_multiple(new[:size], old[(n - 1) * size :], weights[ROTATE_RIGHT])
+
+
+@njit(**COMPILE)
+def begin_backward(memory: Any, grad: Any, row: int) -> None:
+    """Put the gradient of the last cells where the last step looks for it."""
+    if memory.steps[row] % 2:
+        for s in range(memory.cells.shape[1]):
+            copy(grad.spare[row, s].reshape(-1), grad.cells[row, s].reshape(-1))
+
+
+@njit(**COMPILE)
+def step_backward(memory: Any, grad: Any, t: int, row: int, own: Any, grad_reading: Any, grad_logits: Any) -> None:
+    """Backwards through `step`; `memory.steps` is counted back.
+
+    Args:
+        own: the values and weights.
+        grad_reading: [S * read * D]; of no step before this one on return: zeros.
+        grad_logits: of the logits of values and operations; written.
+    """
+    n_stacks, size = memory.cells.shape[1], memory.size
+    tape = memory.shifts.shape[0] == 0
+    n_operations = 5 if tape else memory.shifts.shape[0]
+    k = memory.steps[row] - 1
+    memory.steps[row] = k
+    before = _place(memory, k)
+    grad_weights = grad.weights
+    for s in range(n_stacks):
+        of_new = grad.spare[row, s].reshape(-1) if (k + 1) % 2 else grad.cells[row, s].reshape(-1)
+        of_old = grad.cells[row, s].reshape(-1) if (k + 1) % 2 else grad.spare[row, s].reshape(-1)
+        first = n_stacks * size + s * n_operations
+        weights, element = own[first : first + n_operations], own[s * size : (s + 1) * size]
+        of_value = slice(s * size, (s + 1) * size)
+        old = memory.history[row, s, before:]
+        if tape:
+            add(of_new[:size], grad_reading)
+            _turn_backward(memory, row, k, weights, old, of_new, of_old, grad_weights)
+            squash_backward(element, memory.value_kind, of_new[:size], grad_logits[of_value])
+        else:
+            live, n_cells = _living(memory, row, k), _living(memory, row, k + 1)
+            read = memory.read * size
+            _read_backward(memory, n_cells, grad_reading[s * read : (s + 1) * read], of_new)
+            _shift_backward(memory, weights, live, n_cells, old, of_new, of_old, grad_weights)
+            if memory.first == 0:
+                grad_weights[0] += dot(element, of_new) + of_new[size]
+                for j in range(size):
+                    of_new[j] *= weights[0]
+            squash_backward(element, memory.value_kind, of_new[:size], grad_logits[of_value])
+        choose_backward(weights, memory.temperature[0], memory.hard, grad_weights)
+        copy(grad_logits[first : first + n_operations], grad_weights)
+    clear(grad_reading)
+
+
+@njit(**COMPILE)
+def _read_backward(memory: Any, n_cells: int, grad_reading: Any, of_cells: Any) -> None:
+    size, width, empty = memory.size, memory.width, memory.empty_value[0]
+    for i in range(min(memory.read, n_cells)):
+        total = type(empty)(0)
+        for j in range(size):
+            of_cells[i * width + j] += grad_reading[i * size + j]
+            total += grad_reading[i * size + j]
+        of_cells[i * width + size] -= empty * total
+
+
+@njit(**COMPILE)
+def _shift_backward(
+    memory: Any, weights: Any, live: int, n_cells: int, old: Any, of_new: Any, of_old: Any, grad_weights: Any
+) -> None:
+    width = memory.width
+    clear(of_old[: live * width])
+    for o in range(weights.shape[0]):
+        shift = memory.shifts[o]
+        low, high = max(memory.first, -shift), min(n_cells, live - shift)
+        grad_weights[o] = 0
+        if high > low:
+            of_moved = of_new[low * width : high * width]
+            moved = slice((low + shift) * width, (high + shift) * width)
+            add_multiple(of_old[moved], of_moved, weights[o])
+            grad_weights[o] = dot(old[moved], of_moved)
+
+
+@njit(**COMPILE)
+def _turn_backward(
+    memory: Any, row: int, k: int, weights: Any, old: Any, of_new: Any, of_old: Any, grad_weights: Any
+) -> None:
+    size, n = memory.size, memory.limit
+    behind, before = _extent(memory, row, k)
+    left, right = weights[ROTATE_LEFT] + weights[POP_LEFT], weights[ROTATE_RIGHT] + weights[POP_RIGHT]
+    zero = type(left)(0)
+    of_left = of_right = of_no_op = around_left = around_right = zero
+    head, tail = slice(0, behind * size), slice((n - before) * size, n * size)
+    clear(of_old[head])
+    clear(of_old[tail])
+    last = slice((n - 1) * size, n * size)
+    if behind > 0:
+        moved = min(behind, n - 1)
+        add_multiple(of_old[head], of_new, weights[NO_OP])
+        of_no_op += dot(old[head], of_new)
+        add_multiple(of_old[: moved * size], of_new[size:], right)
+        of_right += dot(old[: moved * size], of_new[size:])
+        add_multiple(of_old[:size], of_new[last], weights[ROTATE_LEFT])
+        around_left = dot(old[:size], of_new[last])
+    if behind > 1:
+        add_multiple(of_old[size : behind * size], of_new, left)
+        of_left += dot(old[size : behind * size], of_new)
+    if before > 0:
+        start = (n - before) * size
+        add_multiple(of_old[tail], of_new[start:], weights[NO_OP])
+        of_no_op += dot(old[tail], of_new[start:])
+        add_multiple(of_old[tail], of_new[start - size :], left)
+        of_left += dot(old[tail], of_new[start - size :])
+        add_multiple(of_old[start : (n - 1) * size], of_new[start + size :], right)
+        of_right += dot(old[start : (n - 1) * size], of_new[start + size :])
+    if before > 0 or behind == n:
+        add_multiple(of_old[last], of_new, weights[ROTATE_RIGHT])
+        around_right = dot(old[last], of_new)
+    grad_weights[ROTATE_LEFT], grad_weights[POP_LEFT] = of_left + around_left, of_left
+    grad_weights[ROTATE_RIGHT], grad_weights[POP_RIGHT] = of_right + around_right, of_right
+    grad_weights[NO_OP] = of_no_op
+
+
+@njit(**COMPILE)
+def skip(memory: Any, t: int, row: int) -> None:
+    """A step that a sequence does not take."""
