@@ -13,6 +13,8 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_buffered import BufferedStackRNNConfig
 from .controls import ActionProjection, control_from_config
+from .kernels import dispatch
+from .kernels.layout import Buffered
 from .memory import StackState
 from .memory.buffers import dequeue, input_buffer, read_off
 from .memory.module import Actions, blank, over_time
@@ -168,15 +170,38 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         mask = self.model._step_mask(attention_mask, batch_size, length)
         steps, active = self._steps(num_steps, mask, batch_size, length, inputs_embeds.device)
 
+        values, cell = self.model.embedding_dropout(inputs_embeds), self.model.cell
+        noise = cell.controls.draw_noise((batch_size, steps), values)
+        backend, _ = dispatch.choose(
+            cell, values.device, values.dtype, has_mask=active is not None, buffer_projection=self.buffer_projection
+        )
+        if backend == "reference":
+            outputs, pushed, actions = self._reference_run(values, mask, steps, active, noise, output_actions)
+        else:
+            outputs, pushed, actions = self._compiled_run(backend, values, mask, steps, active, noise, output_actions)
+        # Nothing reads the output buffer while the network runs, so all of it is written at once.
+        hidden = self.model.transform(outputs)
+        return StackState(self.lm_head(self.dropout(hidden)), pushed), actions
+
+    def _reference_run(
+        self,
+        values: Tensor,
+        mask: Tensor | None,
+        steps: int,
+        active: Tensor | None,
+        noise: Tensor | None,
+        output_actions: bool,
+    ) -> tuple[Tensor, Tensor, Actions | None]:
+        """The steps one by one: the controller's outputs [B, K, H], the output buffer's strengths [B, K], actions."""
         cell = self.model.cell
-        state = cell.initial_state(batch_size)
-        buffer = input_buffer(self.model.embedding_dropout(inputs_embeds), mask)
-        pop = buffer.strengths.new_zeros(batch_size)
+        state, buffer = cell.initial_state(len(values)), input_buffer(values, mask)
+        pop = buffer.strengths.new_zeros(len(values))
         outputs, pushes, actions = [], [], []
         for t in range(steps):
-            buffer, inputs = dequeue(buffer, pop)
-            taking = None if active is None else active[:, t]
-            layers, taken, state = cell.step(inputs, state, taking, output_actions=output_actions)
+            taking, of_step = (None if part is None else part[:, t] for part in (active, noise))
+            # A sequence that does not take the step pops nothing either.
+            buffer, inputs = dequeue(buffer, pop if taking is None else pop.masked_fill(~taking, 0))
+            layers, taken, state = cell.step(inputs, state, taking, noise=of_step, output_actions=output_actions)
             pop, push = self._strengths(layers[-1])
             outputs.append(layers[-1])
             pushes.append(push)
@@ -186,10 +211,40 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         pushed = torch.stack(pushes, dim=1)
         if active is not None:
             pushed = pushed.masked_fill(~active, 0)
-        # Nothing reads the output buffer while the network runs, so all of it is written at once.
-        hidden = self.model.transform(torch.stack(outputs, dim=1))
-        written = StackState(self.lm_head(self.dropout(hidden)), pushed)
-        return written, over_time(actions) if output_actions else None
+        return torch.stack(outputs, dim=1), pushed, over_time(actions) if output_actions else None
+
+    def _compiled_run(
+        self,
+        backend: str,
+        values: Tensor,
+        mask: Tensor | None,
+        steps: int,
+        active: Tensor | None,
+        noise: Tensor | None,
+        output_actions: bool,
+    ) -> tuple[Tensor, Tensor, Actions | None]:
+        """`_reference_run` in compiled code; all but the buffer's own pops comes from the controller's outputs."""
+        cell, control, projection = self.model.cell, self.buffer_strengths[0], self.buffer_projection
+        weight = bias = None
+        if projection is not None and control.width:
+            weight = projection.weight[: control.width]
+            bias = None if projection.bias is None else projection.bias[: control.width]
+        state = cell.initial_state(len(values))
+        buffered = Buffered(values, mask, control, weight, bias, steps)
+        outputs, last = dispatch.load(backend).scan_buffered(cell, buffered, state, active, noise)
+        cell.memory.check_overflow(last.memory)
+        popped, pushed = (part.unflatten(0, outputs.shape[:2]) for part in self._strengths(outputs.flatten(0, 1)))
+        own = blank({"input_pop_strength": popped, "output_push_strength": pushed}, active)
+        pushed = own["output_push_strength"]
+        if not output_actions:
+            return outputs, pushed, None
+        held = popped.new_full((len(values),), values.shape[1]) if mask is None else mask.sum(1).to(popped.dtype)
+        # The pop that a step emits is taken by the next, if there is one.
+        taken = (
+            F.pad(popped[:, :-1], (1, 0)) if active is None else F.pad(popped[:, :-1], (1, 0)).masked_fill(~active, 0)
+        )
+        own["input_strength"] = torch.relu(held.unsqueeze(1) - taken.cumsum(1))
+        return outputs, pushed, Actions(cell.report_over(outputs, state.memory, active, noise) | own)
 
     def _strengths(self, hidden: Tensor) -> list[Tensor]:
         """The controller's output [B, H] to the pop strength of the input buffer and the push strength of the output
