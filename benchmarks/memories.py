@@ -1,7 +1,8 @@
-"""The cost of a memory: forward and backward time a token, against the plain controller and torch's RNNCell.
+"""The cost of a memory: scans against nn.LSTM, and training updates, compiled and in the reference scan.
 
-Everything is timed in one process on one thread, each kind in turn in every round; the numbers to read are the ratios
-of medians. On the CPU the clock is the process's own, so that what else the machine does counts less.
+Everything is timed in one process on one thread, each kind in turn in every round, five times in a row; the numbers are
+minima, and those to read are their ratios. On the CPU the clock is the process's own, so that what else the machine
+does counts less.
 
 Example:
     python benchmarks/memories.py --rounds 30
@@ -9,16 +10,17 @@ Example:
 
 from __future__ import annotations
 
-import statistics
+import math
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
 
+import stack_lm
 from stack_lm import StackRNNCell, StackRNNConfig
+from stack_lm.config_files import read_config
 from stack_lm.console import (
     positive_int,
     print_json,
@@ -29,14 +31,13 @@ from stack_lm.console import (
     script_parser,
 )
 from stack_lm.errors import InputError
-from stack_lm.memory import ChoiceActions, Memory, make_memory
+from stack_lm.memory import make_memory
 
 # The sizes of Merrill et al. (2019): embedding 50, LSTM of 100, elements of 16, batches of 16; sentences of 30 words.
 SENTENCES = {"batch": 16, "length": 30, "embedding": 50, "hidden": 100, "element": 16}
 # The largest of Suzgun et al. (2019): 12 symbols, 12 hidden units, elements of 5, 104 cells; 32 strings, 50 steps.
 STRINGS = {"batch": 32, "length": 50, "symbols": 12, "hidden": 12, "element": 5, "cells": 104}
-MEMORIES = {
-    "plain LSTM, step by step": {"memory": "none"},
+MEMORIES: dict[str, dict[str, Any]] = {
     "stack": {"memory": "stack"},
     "queue": {"memory": "queue"},
     "deque": {"memory": "deque"},
@@ -45,86 +46,51 @@ MEMORIES = {
     "multipop superposition": {"memory": "multipop_superposition"},
     "Baby-NTM, 104 cells": {"memory": "baby_ntm"},
 }
+# Presets, with the batch sizes, the length of the strings, and the sizes that their data decide.
+UPDATES: tuple[tuple[str, tuple[int, ...], int, dict[str, int]], ...] = (
+    ("suzgun2019/stack_rnn_softmax", (1, 32), 50, {"vocab_size": 6, "num_labels": 6}),
+    ("suzgun2019/stack_rnn_joulin_mikolov", (1, 32), 50, {"vocab_size": 6, "num_labels": 6}),
+    ("suzgun2019/stack_lstm_temperature", (1, 32), 50, {"vocab_size": 6, "num_labels": 6}),
+    ("suzgun2019/baby_ntm_gumbel", (1, 32), 50, {"vocab_size": 6, "num_labels": 6}),
+    ("suzgun2019/stack_rnn_softmax_d6", (1, 32), 50, {"vocab_size": 12, "num_labels": 12}),
+    ("suzgun2019/baby_ntm_softmax_d6", (1, 32), 50, {"vocab_size": 12, "num_labels": 12}),
+    ("hao2018/linear_stack", (10,), 24, {"vocab_size": 5, "num_labels": 5}),
+    ("hao2018/lstm_stack", (10,), 24, {"vocab_size": 5, "num_labels": 5}),
+    ("hao2018/buffered_linear_stack", (10,), 12, {"vocab_size": 5, "target_vocab_size": 5}),
+)
+COMPILED, REFERENCE = "auto", "reference"
+IN_A_ROW = 5
 Run = Callable[[], None]
 
 
-def sentence_runs(device: torch.device) -> dict[str, Run]:
-    """Forward and backward of a batch of sentences, by memory; and of torch's fused LSTM."""
+def sentence_runs(device: torch.device) -> dict[tuple[str, str], Run]:
+    """Forward and backward of a batch of sentences, by memory and backend; and of torch's LSTM."""
     sizes = SENTENCES
     inputs = torch.randn(sizes["batch"], sizes["length"], sizes["embedding"], device=device, requires_grad=True)
-
-    def run_of(cell: StackRNNCell, *, steps: bool) -> Run:
-        def run() -> None:
-            # Asking for the layers' outputs is asking for steps.
-            cell.scan(inputs, output_layers=steps).outputs.sum().backward()
-
-        return run
-
-    runs: dict[str, Run] = {}
+    lstm = torch.nn.LSTM(sizes["embedding"], sizes["hidden"], batch_first=True, device=device)
+    runs: dict[tuple[str, str], Run] = {("nn.LSTM", COMPILED): lambda: lstm(inputs)[0].sum().backward()}
     for name, fields in MEMORIES.items():
-        config = StackRNNConfig(
-            embedding_size=sizes["embedding"],
-            hidden_size=sizes["hidden"],
-            memory_size=sizes["element"],
-            **fields,  # type: ignore[arg-type]
-        )
-        cell = StackRNNCell(config).to(device)
-        if config.memory == "none":
-            cell.scan_backend = "reference"  # step by step, or torch's kernel
-        runs[name] = run_of(cell, steps=config.memory == "none")
-        if config.memory == "none":
-            runs["plain LSTM, torch's kernel"] = run_of(cell, steps=False)
+        cell = StackRNNCell(
+            StackRNNConfig(
+                embedding_size=sizes["embedding"], hidden_size=sizes["hidden"], memory_size=sizes["element"], **fields
+            )
+        ).to(device)
+        for backend in (COMPILED, REFERENCE):
+            runs[name, backend] = _scan_run(cell, backend, inputs, None)
     return runs
 
 
-def string_runs(device: torch.device) -> dict[str, Run]:
-    """Forward and backward of torch's RNNCell, of full memories alone, and of whole cells with them."""
+def string_runs(device: torch.device) -> dict[tuple[str, str], Run]:
+    """Forward and backward of cells with memories that are full from the start; and of torch's RNN."""
     sizes = STRINGS
-    batch, length = sizes["batch"], sizes["length"]
-    inputs = torch.randn(batch, length, sizes["symbols"], device=device)
-    rnn = nn.RNNCell(sizes["symbols"], sizes["hidden"], device=device)
-
-    def run_rnn() -> None:
-        hidden = torch.zeros(batch, sizes["hidden"], device=device)
-        outputs = []
-        for t in range(length):
-            hidden = rnn(inputs[:, t], hidden)
-            outputs.append(hidden)
-        torch.stack(outputs, dim=1).sum().backward()
-
-    def full(memory: Memory) -> Any:
-        state = memory.initial_state(batch, device=device)
-        shape = list(state.cells.shape)
-        shape[-2] = sizes["cells"]
-        return state._replace(cells=torch.rand(shape, device=device))
-
-    def run_memory(memory: Memory, state: Any) -> Run:
-        fields = {field.name: field for field in memory.actions}
-        values = torch.rand(fields["push_value"].shape(batch), device=device, requires_grad=True)
-        choice = torch.rand(fields["operation"].shape(batch), device=device).softmax(-1).requires_grad_()
-
-        def run() -> None:
-            now, readings = state, []
-            for _ in range(length):
-                now, reading = memory.update(now, ChoiceActions(values, choice))
-                readings.append(reading)
-            torch.stack(readings, dim=1).sum().backward()
-
-        return run
-
-    def run_cell(cell: StackRNNCell, memory_state: Any) -> Run:
-        state = cell.initial_state(batch)._replace(memory=memory_state)
-
-        def run() -> None:
-            cell.scan(inputs, state).outputs.sum().backward()
-
-        return run
-
-    runs: dict[str, Run] = {"RNNCell": run_rnn}
-    for name, fields in (
-        ("superposition", {"memory": "superposition", "memory_overflow": "truncate"}),
-        ("Baby-NTM", {"memory": "baby_ntm"}),
-    ):
+    inputs = torch.randn(sizes["batch"], sizes["length"], sizes["symbols"], device=device)
+    rnn = torch.nn.RNN(sizes["symbols"], sizes["hidden"], batch_first=True, device=device)
+    runs: dict[tuple[str, str], Run] = {("nn.RNN", COMPILED): lambda: rnn(inputs)[0].sum().backward()}
+    kinds: dict[str, dict[str, Any]] = {
+        "superposition": {"memory": "superposition", "memory_overflow": "truncate"},
+        "Baby-NTM": {"memory": "baby_ntm"},
+    }
+    for name, fields in kinds.items():
         config = StackRNNConfig(
             embedding_size=sizes["symbols"],
             hidden_size=sizes["hidden"],
@@ -132,27 +98,67 @@ def string_runs(device: torch.device) -> dict[str, Run]:
             reading_entry="hidden_state",
             memory_size=sizes["element"],
             memory_depth=sizes["cells"],
-            **fields,  # type: ignore[arg-type]
+            **fields,
         )
-        memory = make_memory(config)
-        runs[f"{name}, the memory's step"] = run_memory(memory, full(memory))
-        runs[f"{name}, the whole cell's step"] = run_cell(StackRNNCell(config).to(device), full(memory))
+        cell, memory = StackRNNCell(config).to(device), make_memory(config).initial_state(sizes["batch"], device=device)
+        shape = (*memory.cells.shape[:-2], sizes["cells"], memory.cells.shape[-1])
+        state = cell.initial_state(sizes["batch"])
+        state = state._replace(memory=memory._replace(cells=torch.rand(shape, device=device)))
+        for backend in (COMPILED, REFERENCE):
+            runs[name, backend] = _scan_run(cell, backend, inputs, state)
     return runs
 
 
+def _scan_run(cell: StackRNNCell, backend: str, inputs: torch.Tensor, state: Any) -> Run:
+    def run() -> None:
+        cell.scan_backend = backend
+        cell.scan(inputs, state).outputs.sum().backward()
+
+    return run
+
+
+def update_runs(device: torch.device) -> dict[tuple[str, str], Run]:
+    """A whole training update of presets: forward, loss, backward and Adam."""
+    runs: dict[tuple[str, str], Run] = {}
+    for preset, batches, length, sizes in UPDATES:
+        fields = read_config(preset)["model"] | sizes
+        (architecture,) = fields["architectures"]
+        model_class = getattr(stack_lm, architecture)
+        model = model_class(model_class.config_class(**fields)).to(device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for batch in batches:
+            ids = torch.randint(0, sizes["vocab_size"], (batch, length), device=device)
+            labels = ids
+            if architecture == "StackRNNForKHotPrediction":
+                labels = (torch.rand(batch, length, sizes["num_labels"], device=device) > 0.5).float()
+            for backend in (COMPILED, REFERENCE):
+                runs[f"{preset}, batch {batch}", backend] = _update_run(model, optimizer, ids, labels, backend)
+    return runs
+
+
+def _update_run(model: Any, optimizer: torch.optim.Adam, ids: torch.Tensor, labels: torch.Tensor, backend: str) -> Run:
+    def run() -> None:
+        model.set_scan_backend(backend)
+        optimizer.zero_grad()
+        model(ids, labels=labels).loss.backward()
+        optimizer.step()
+
+    return run
+
+
 def measure(
-    runs: dict[str, Run], rounds: int, device: torch.device, advance: Callable[[int], None]
-) -> dict[str, float]:
-    """Median seconds of each, run in turn; the first round, which warms up, does not count."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for i in range(rounds + 1):
+    runs: dict[tuple[str, str], Run], rounds: int, device: torch.device, advance: Callable[[int], None]
+) -> dict[tuple[str, str], float]:
+    """Least seconds of each, run in turn, some times in a row, as training does; compiling counts for nothing."""
+    least = dict.fromkeys(runs, math.inf)
+    for _ in range(rounds):
         for name, run in runs.items():
-            start = _now(device)
-            run()
-            if i:
-                times[name].append(_now(device) - start)
+            for _ in range(IN_A_ROW):
+                start = _now(device)
+                run()
+                least[name] = min(least[name], _now(device) - start)
         advance(1)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return least
 
 
 def _now(device: torch.device) -> float:
@@ -162,12 +168,18 @@ def _now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def report(medians: dict[str, float], base: str, steps: int) -> list[dict[str, Any]]:
-    """Microseconds for a step of the batch, and the ratio to the base."""
-    return [
-        {"kind": name, "microseconds": 1e6 * seconds / steps, "ratio": seconds / medians[base]}
-        for name, seconds in medians.items()
-    ]
+def report(least: dict[tuple[str, str], float], base: str | None, steps: int) -> list[dict[str, Any]]:
+    """One record a kind: microseconds for so many steps of the batch, and the ratios to the reference and a base."""
+    records: list[dict[str, Any]] = []
+    for name in dict.fromkeys(name for name, _ in least):
+        compiled, reference = least[name, COMPILED], least.get((name, REFERENCE))
+        record: dict[str, Any] = {"kind": name, "microseconds": 1e6 * compiled / steps}
+        if reference is not None:
+            record |= {"reference_microseconds": 1e6 * reference / steps, "speedup": reference / compiled}
+        if base is not None:
+            record["ratio"] = compiled / least[base, COMPILED]
+        records.append(record)
+    return records
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -185,24 +197,39 @@ def main(arguments: list[str] | None = None) -> int:
         device = torch.device(options.device)
         if device.type == "cuda" and not torch.cuda.is_available():
             raise InputError("--device cuda: this machine has no GPU that torch can use")
-        results = {}
-        with progress("rounds", 2 * (options.rounds + 1)) as advance:
-            for title, runs, base, length in (
-                ("sentences", sentence_runs(device), "plain LSTM, torch's kernel", SENTENCES["length"]),
-                ("strings", string_runs(device), "RNNCell", STRINGS["length"]),
-            ):
-                results[title] = report(measure(runs, options.rounds, device, advance), base, length)
+        tables = {
+            "sentences": (sentence_runs(device), "nn.LSTM", SENTENCES["length"], SENTENCES),
+            "strings": (string_runs(device), "nn.RNN", STRINGS["length"], STRINGS),
+            "updates": (update_runs(device), None, 1, None),
+        }
+        results: dict[str, Any] = {}
+        with progress("rounds", len(tables) * options.rounds) as advance:
+            for title, (runs, base, steps, sizes) in tables.items():
+                records = report(measure(runs, options.rounds, device, advance), base, steps)
+                results[title] = {"results": records} | ({} if sizes is None else {"sizes": sizes})
         if options.json:
-            print_json(
-                {"torch": torch.__version__, "device": options.device, "rounds": options.rounds}
-                | {"sentences": {"sizes": SENTENCES, "results": results["sentences"]}}
-                | {"strings": {"sizes": STRINGS, "results": results["strings"]}}
-            )
+            print_json({"torch": torch.__version__, "device": options.device, "rounds": options.rounds} | results)
             return
-        for title, sizes in (("sentences", SENTENCES), ("strings", STRINGS)):
-            rows = [(r["kind"], f"{r['microseconds']:.0f}", f"{r['ratio']:.2f}") for r in results[title]]
-            caption = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            print_table(f"forward and backward, {title}", ("", "us for a step of the batch", "ratio"), rows, caption)
+        for title, (_, base, _, sizes) in tables.items():
+            unit = "us a step of the batch" if base else "us an update"
+            columns = ("", unit, "reference", "times as fast", *([f"to {base}"] if base else []))
+            rows = [
+                tuple(
+                    f"{record[key]:.{places}f}" if key in record else ""
+                    for key, places in (
+                        ("microseconds", 1),
+                        ("reference_microseconds", 1),
+                        ("speedup", 1),
+                        ("ratio", 2),
+                    )
+                    if key != "ratio" or base
+                )
+                for record in results[title]["results"]
+            ]
+            kinds = [record["kind"] for record in results[title]["results"]]
+            caption = "" if sizes is None else ", ".join(f"{name} {size}" for name, size in sizes.items())
+            lines = [(kind, *row) for kind, row in zip(kinds, rows, strict=True)]
+            print_table(f"forward and backward, {title}", columns, lines, caption)
 
     return run_command("memories", run)
 

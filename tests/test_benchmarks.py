@@ -147,13 +147,17 @@ def test_memories(load, capsys, monkeypatch):
     module = load("memories")
     for name, small in (("SENTENCES", {"length": 2}), ("STRINGS", {"length": 2, "cells": 6})):
         monkeypatch.setattr(module, name, getattr(module, name) | small)
+    monkeypatch.setattr(module, "UPDATES", [(name, (2,), 3, sizes) for name, _, _, sizes in module.UPDATES])
     assert module.main(["--rounds", "1", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     kinds = [row["kind"] for row in result["sentences"]["results"]]
-    assert {"stack", "queue", "deque", "superposition", "plain LSTM, torch's kernel"} <= set(kinds)
-    assert all(row["microseconds"] > 0 for part in ("sentences", "strings") for row in result[part]["results"])
+    assert {"stack", "queue", "deque", "superposition", "nn.LSTM"} <= set(kinds)
+    for part in ("sentences", "strings", "updates"):
+        for row in result[part]["results"]:
+            assert row["microseconds"] > 0
+            assert "speedup" in row or row["kind"].startswith("nn.")
     assert module.main(["--rounds", "1"]) == 0
-    assert "RNNCell" in capsys.readouterr().out
+    assert "nn.RNN" in capsys.readouterr().out
 
 
 def test_agreement(load, capsys, tmp_path):
