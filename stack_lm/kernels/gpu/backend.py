@@ -49,7 +49,7 @@ def obstacle(cell: StackRNNCell, device: torch.device, dtype: torch.dtype) -> st
 
 
 def scan(
-    cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None, noise: Tensor | None
+    cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None, noise: Tensor | None = None
 ) -> tuple[Tensor, CellState]:
     """Run a sequence; equals the reference scan of `cell` in outputs, states and gradients.
 
