@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from . import __version__
-from .console import quiet_libraries, run_command
+from .console import add_command, quiet_libraries, run_command
 
 # The summaries of all commands, whose modules in `commands` have their names. A module is only loaded if its command is
 # run, since what it needs can take seconds to load.
@@ -46,7 +46,8 @@ def make_parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentPars
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         if arguments is None or name in arguments:
-            import_module(f".commands.{name.replace('-', '_')}", __package__).add(subparsers)
+            module = import_module(f".commands.{name.replace('-', '_')}", __package__)
+            module.add_options(add_command(subparsers, name, module.run, summary=summary, example=module.EXAMPLE))
         else:
             subparsers.add_parser(name, help=summary)
     return parser

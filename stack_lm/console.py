@@ -68,6 +68,11 @@ def add_command(
     return parser
 
 
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The model that a command runs."""
+    parser.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
+
+
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Where a model runs."""
     parser.add_argument("--device", help="such as cpu or cuda:1; a GPU if there is one, by default")

@@ -1,1 +1,4 @@
-"""The subcommands of `stack-lm`, one file each: `add` declares its options, `run_*` runs it."""
+"""The subcommands of `stack-lm`, one file each: `EXAMPLE` for the help, `add_options`, and `run`.
+
+`stack_lm.cli` has their names and summaries.
+"""

@@ -5,29 +5,24 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..console import Problems, Subparsers, add_command
+from ..console import Problems
 from ..errors import InputError
 from ..eval.agreement import AgreementItem, evaluate_agreement
 from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
 from .choices import ChoiceTask, add_choice_options, load_language_model, score_task
 
+EXAMPLE = "stack-lm agreement runs/brown-u1 --data linzen_sentences/ --format linzen-gulordava --items items.tsv"
 
-def add(subparsers: Subparsers) -> None:
-    """Add `stack-lm agreement`."""
-    parser = add_command(
-        subparsers,
-        "agreement",
-        run_agreement,
-        summary="score subject-verb agreement, by attractors, number, construction and distance",
-        example="stack-lm agreement runs/brown-u1 --data linzen_sentences/ --format linzen-gulordava --items items.tsv",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm agreement`."""
     parser.add_argument(
         "model", metavar="MODEL", help="a model directory, or a model on the hub; for linzen-numpred, a classifier"
     )
     add_choice_options(parser, list(AGREEMENT_FORMATS), "files or directories; seeds for the format generated")
 
 
-def run_agreement(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Score agreement and print it."""
     problems = Problems(options.keep_going)
     if options.format not in AGREEMENT_FORMATS:

@@ -9,22 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from ..cache_folder import token_cache
-from ..console import Subparsers, add_command, print_json, print_table
+from ..console import print_json, print_table
+
+EXAMPLE = "stack-lm cache --clear"
 
 
-def add(subparsers: Subparsers) -> None:
-    """Add `stack-lm cache`."""
-    parser = add_command(
-        subparsers,
-        "cache",
-        run_cache,
-        summary="show the size of the tokenised text that is kept between runs, or remove it",
-        example="stack-lm cache --clear",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm cache`."""
     parser.add_argument("--clear", action="store_true", help="remove all of it")
 
 
-def run_cache(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """List the entries, and remove them if asked to."""
     folder = token_cache()
     entries = [_describe(entry) for entry in sorted(folder.iterdir())] if folder.is_dir() else []

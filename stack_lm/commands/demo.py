@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic import atomic_file
-from ..console import Subparsers, add_command, positive_int, print_json, print_note, print_table
+from ..console import positive_int, print_json, print_note, print_table
 from ..errors import InputError
 
 if TYPE_CHECKING:
@@ -21,23 +21,18 @@ SENTENCE = "the dog that the cats fear chases a rabbit near the old bridge .".sp
 HELD_OUT = 1_000
 PARSED = 500
 
-
-def add(subparsers: Subparsers) -> None:
-    """Add the command of this module."""
-    demo = add_command(
-        subparsers,
-        "demo",
-        run_demo,
-        summary="train a stack model and an LSTM on generated English, and show perplexity, parses and agreement",
-        example="stack-lm demo --output runs/demo",
-    )
-    demo.add_argument("--output", default="runs/demo", metavar="DIR", help="default: runs/demo; an earlier demo goes")
-    demo.add_argument("--sentences", type=positive_int, default=20_000, metavar="N", help="default: 20000")
-    demo.add_argument("--epochs", type=positive_int, default=8, metavar="N", help="default: 8")
-    demo.add_argument("--seed", type=int, default=0, metavar="N", help="of the training runs (default: 0)")
+EXAMPLE = "stack-lm demo --output runs/demo"
 
 
-def run_demo(options: argparse.Namespace) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm demo`."""
+    parser.add_argument("--output", default="runs/demo", metavar="DIR", help="default: runs/demo; an earlier demo goes")
+    parser.add_argument("--sentences", type=positive_int, default=20_000, metavar="N", help="default: 20000")
+    parser.add_argument("--epochs", type=positive_int, default=8, metavar="N", help="default: 8")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the training runs (default: 0)")
+
+
+def run(options: argparse.Namespace) -> None:
     """Train both models, score them, and write what came out."""
     started = time.perf_counter()
     output = Path(options.output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..atomic import atomic_file
-from ..console import Subparsers, add_command, positive_int, print_json, print_table
+from ..console import add_model, positive_int, print_json, print_table
 from ..errors import InputError
 from ..interpretation.figures import check_figure_names, plot_distributions, plot_strengths, save_figure
 from ..parsing.distances import distances_from_trace, tree_from_distances
@@ -23,28 +23,25 @@ if TYPE_CHECKING:
     from ..scoring.sentences import ModelScorer
     from ..trace import Trace
 
-
-def add(subparsers: Subparsers) -> None:
-    """Add `stack-lm inspect`."""
-    inspect = add_command(
-        subparsers,
-        "inspect",
-        run_inspect,
-        summary="show how a model uses its stack over one sentence, as an HTML page",
-        example='stack-lm inspect runs/brown-u1 "the dog that the cats fear barks loudly" --output dog.html\n'
-        "  stack-lm inspect runs/brown-u1 --treebank nltk:treebank --sentence 8 --output page.html",
-    )
-    inspect.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
-    inspect.add_argument("words", metavar="SENTENCE", nargs="?", help="words separated by spaces")
-    inspect.add_argument("--treebank", metavar="PATH", help="take a sentence from it, and show its gold tree")
-    inspect.add_argument("--sentence", type=positive_int, metavar="N", help="with --treebank: which, counted from 1")
-    inspect.add_argument("--output", metavar="F", default="inspect.html", help="the page (default: inspect.html)")
-    inspect.add_argument("--figure", metavar="F", help="also draw strengths and tree: .png, .pdf or .svg")
-    inspect.add_argument("--distributions", metavar="F", help="also draw the distributions at each word, likewise")
-    add_parsing_options(inspect)
+EXAMPLE = (
+    'stack-lm inspect runs/brown-u1 "the dog that the cats fear barks loudly" --output dog.html\n'
+    "  stack-lm inspect runs/brown-u1 --treebank nltk:treebank --sentence 8 --output page.html"
+)
 
 
-def run_inspect(options: argparse.Namespace) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm inspect`."""
+    add_model(parser)
+    parser.add_argument("words", metavar="SENTENCE", nargs="?", help="words separated by spaces")
+    parser.add_argument("--treebank", metavar="PATH", help="take a sentence from it, and show its gold tree")
+    parser.add_argument("--sentence", type=positive_int, metavar="N", help="with --treebank: which, counted from 1")
+    parser.add_argument("--output", metavar="F", default="inspect.html", help="the page (default: inspect.html)")
+    parser.add_argument("--figure", metavar="F", help="also draw strengths and tree: .png, .pdf or .svg")
+    parser.add_argument("--distributions", metavar="F", help="also draw the distributions at each word, likewise")
+    add_parsing_options(parser)
+
+
+def run(options: argparse.Namespace) -> None:
     """Write the page, and the figures that were asked for."""
     check_parsing_options(options)
     check_figure_names(options.figure, options.distributions)

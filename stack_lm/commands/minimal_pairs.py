@@ -5,22 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Any, get_args
 
-from ..console import Problems, Subparsers, add_command, print_note
+from ..console import Problems, add_model, print_note
 from ..eval.minimal_pairs import MinimalPair, evaluate_minimal_pairs
 from ..eval.pair_formats import PAIR_FORMATS, Method, pair_files, read_minimal_pairs
 from .choices import ChoiceTask, add_choice_options, load_language_model, score_task
 
+EXAMPLE = "stack-lm minimal-pairs gpt2 --data blimp/data/ --format blimp --items items.tsv"
 
-def add(subparsers: Subparsers) -> None:
-    """Add `stack-lm minimal-pairs`."""
-    parser = add_command(
-        subparsers,
-        "minimal-pairs",
-        run_minimal_pairs,
-        summary="compare acceptable with unacceptable sentences, by construction",
-        example="stack-lm minimal-pairs gpt2 --data blimp/data/ --format blimp --items items.tsv",
-    )
-    parser.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm minimal-pairs`."""
+    add_model(parser)
     add_choice_options(parser, list(PAIR_FORMATS), "files, or directories of .jsonl or .pickle files")
     parser.add_argument(
         "--method",
@@ -36,7 +31,7 @@ def add(subparsers: Subparsers) -> None:
     )
 
 
-def run_minimal_pairs(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Score minimal pairs and print them."""
     problems = Problems(options.keep_going)
     sources: list[str] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..console import Subparsers, add_command, add_model_options, print_json, print_table, progress
+from ..console import add_model, add_model_options, print_json, print_table, progress
 from ..data.text import read_lines
 from ..errors import InputError
 from ..parsing.distances import DECODERS, SHIFTS, distances_from_trace, tree_from_distances
@@ -24,33 +24,28 @@ if TYPE_CHECKING:
 # So few are traced by the reference scan before the compiled one would be loaded, which takes half a second.
 FEW_WORDS = 500
 
+EXAMPLE = 'stack-lm parse runs/brown-u1 "the dog that the cats fear barks loudly"'
 
-def add(subparsers: Subparsers) -> None:
-    """Add `stack-lm parse`."""
-    parse = add_command(
-        subparsers,
-        "parse",
-        run_parse,
-        summary="parse sentences with a model's push strengths",
-        example='stack-lm parse runs/brown-u1 "the dog that the cats fear barks loudly"',
-    )
-    parse.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
-    parse.add_argument("sentences", metavar="SENTENCE", nargs="*", help="words separated by spaces; - reads stdin")
-    parse.add_argument("--file", metavar="F", help="a text file with one sentence a line, or - for standard input")
-    parse.add_argument(
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm parse`."""
+    add_model(parser)
+    parser.add_argument("sentences", metavar="SENTENCE", nargs="*", help="words separated by spaces; - reads stdin")
+    parser.add_argument("--file", metavar="F", help="a text file with one sentence a line, or - for standard input")
+    parser.add_argument(
         "--output",
         metavar="F",
         help="also write the trees to this file, by its ending: .jsonl with distances, .tex for LaTeX (forest), .svg; "
         "otherwise one (X (X the) ...) a line",
     )
-    parse.add_argument(
+    parser.add_argument(
         "--ensemble",
         metavar="MODEL",
         nargs="+",
         default=[],
         help="more models: all vote for the spans of one tree; the table shows their mutual F1",
     )
-    add_parsing_options(parse)
+    add_parsing_options(parser)
 
 
 def add_parsing_options(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +100,7 @@ def trace_sentences(
     return traces, signal
 
 
-def run_parse(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Parse the sentences and print their trees."""
     check_parsing_options(options)
     sentences = _sentences_to_parse(options)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..console import Problems, Subparsers, add_command, positive_int, print_json, progress
+from ..console import Problems, positive_int, print_json, progress
 from ..errors import InputError
 from ..parsing.baselines import FIXED_BASELINES, RANDOM_BASELINES, random_distances
 from ..parsing.conventions import CONVENTIONS, Convention, GoldForm, Removed, WholeSentence, WordRule, get_convention
@@ -29,43 +29,42 @@ from .parse import add_parsing_options, check_parsing_options, trace_sentences
 
 RANDOM_SEEDS = 5
 
+EXAMPLE = (
+    "stack-lm parse-f1 runs/brown-u1 --treebank nltk:treebank --convention prpn --baselines\n"
+    "  stack-lm parse-f1 --predictions a.mrg b.jsonl --treebank gold.mrg --convention evalb --compare"
+)
 
-def add(subparsers: Subparsers) -> None:
-    """Add `stack-lm parse-f1`."""
-    f1 = add_command(
-        subparsers,
-        "parse-f1",
-        run_f1,
-        summary="score models' trees, or trees from files, against a treebank",
-        example="stack-lm parse-f1 runs/brown-u1 --treebank nltk:treebank --convention prpn --baselines\n"
-        "  stack-lm parse-f1 --predictions a.mrg b.jsonl --treebank gold.mrg --convention evalb --compare",
-    )
-    f1.add_argument("models", metavar="MODEL", nargs="*", help="model directories, or models on the hub")
-    f1.add_argument(
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm parse-f1`."""
+    parser.add_argument("models", metavar="MODEL", nargs="*", help="model directories, or models on the hub")
+    parser.add_argument(
         "--predictions",
         metavar="FILE",
         nargs="+",
         default=[],
         help="score these files: bracketed trees, or JSON lines with trees or with words and distances",
     )
-    f1.add_argument(
+    parser.add_argument(
         "--treebank",
         metavar="PATH",
         required=True,
         help="a .mrg file or a directory of them, a file of bracketed trees, JSON lines with parses, nltk:treebank, "
         "nltk:conll2000, chunks:FILE, or - for standard input",
     )
-    f1.add_argument("--convention", metavar="NAME", required=True, help=f"one of {', '.join(CONVENTIONS)}")
-    f1.add_argument("--baselines", action="store_true", help="score trees that know nothing, and the best binary ones")
-    f1.add_argument(
+    parser.add_argument("--convention", metavar="NAME", required=True, help=f"one of {', '.join(CONVENTIONS)}")
+    parser.add_argument(
+        "--baselines", action="store_true", help="score trees that know nothing, and the best binary ones"
+    )
+    parser.add_argument(
         "--compare", action="store_true", help="compare the first system with each other one, by the paired bootstrap"
     )
-    f1.add_argument(
+    parser.add_argument(
         "--ensemble",
         action="store_true",
         help="also score one tree for each sentence from the trees of all systems, which vote for spans",
     )
-    f1.add_argument(
+    parser.add_argument(
         "--outlier-share",
         type=float,
         metavar="X",
@@ -73,16 +72,20 @@ def add(subparsers: Subparsers) -> None:
         help="with --ensemble: a run whose mean F1 with the others is below X of the median has no vote "
         f"(default: {OUTLIER_SHARE}; 0: all vote). No gold tree is looked at",
     )
-    f1.add_argument(
+    parser.add_argument(
         "--prior", choices=tuple(PRIORS), help="with --ensemble: also score it with these trees as one more voter"
     )
-    f1.add_argument("--trees", metavar="FILE", help="write the trees that count: .svg and .jsonl with gold, .tex, .mrg")
-    f1.add_argument("--only", metavar="LIST", help="with --trees: these sentences of the treebank, such as 1,5-8")
-    f1.add_argument("--items", metavar="FILE", help="write a table of all sentences, from which F1 can be recomputed")
-    f1.add_argument("--max-length", type=positive_int, metavar="N", help="only sentences of at most N words")
-    f1.add_argument("--keep-going", action="store_true", help="leave out what cannot be read, and score the rest")
-    _add_rules(f1)
-    add_parsing_options(f1)
+    parser.add_argument(
+        "--trees", metavar="FILE", help="write the trees that count: .svg and .jsonl with gold, .tex, .mrg"
+    )
+    parser.add_argument("--only", metavar="LIST", help="with --trees: these sentences of the treebank, such as 1,5-8")
+    parser.add_argument(
+        "--items", metavar="FILE", help="write a table of all sentences, from which F1 can be recomputed"
+    )
+    parser.add_argument("--max-length", type=positive_int, metavar="N", help="only sentences of at most N words")
+    parser.add_argument("--keep-going", action="store_true", help="leave out what cannot be read, and score the rest")
+    _add_rules(parser)
+    add_parsing_options(parser)
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +131,7 @@ def _convention(options: argparse.Namespace) -> tuple[Convention, dict[str, Any]
     return dataclasses.replace(base, **changes), changes
 
 
-def run_f1(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Score trees and print the scores with the baselines."""
     convention, changes = _convention(options)
     check_parsing_options(options)

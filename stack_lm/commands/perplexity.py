@@ -5,23 +5,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from ..console import Subparsers, add_command, add_model_options, positive_int, print_json, print_table, progress
+from ..console import add_model, add_model_options, positive_int, print_json, print_table, progress
 from ..data import hold_out, open_corpus
 from ..data.text import Segmenter
 from ..errors import InputError
 from ..eval.perplexity import evaluate_perplexity
 
+EXAMPLE = "stack-lm perplexity runs/brown-u1 --data nltk:brown --held-out 3000"
 
-def add(subparsers: Subparsers) -> None:
-    """Add `stack-lm perplexity`."""
-    parser = add_command(
-        subparsers,
-        "perplexity",
-        run_perplexity,
-        summary="measure perplexity on a text",
-        example="stack-lm perplexity runs/brown-u1 --data nltk:brown --held-out 3000",
-    )
-    parser.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm perplexity`."""
+    add_model(parser)
     parser.add_argument(
         "--data",
         metavar="PATH",
@@ -43,7 +38,7 @@ def add(subparsers: Subparsers) -> None:
     add_model_options(parser)
 
 
-def run_perplexity(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Measure perplexity and print it."""
     corpus = open_corpus(options.data, split=options.split, segmentation=options.segmentation)
     sentences = []

@@ -12,8 +12,15 @@ import yaml
 
 from ..atomic import atomic_file
 from ..config_files import PresetNote, build, preset_names, preset_path, read_layers, read_yaml
-from ..console import Subparsers, add_command, print_json, print_table
+from ..console import add_command, print_json, print_table
 from ..errors import InputError
+
+EXAMPLE = (
+    "stack-lm presets\n"
+    "  stack-lm presets show merrill2019/brown_u1\n"
+    "  stack-lm presets copy merrill2019/brown_u1 mine.yaml\n"
+    "  python recipes/train_lm.py merrill2019/brown_u1 training.epochs=2"
+)
 
 
 @dataclass(frozen=True)
@@ -73,19 +80,9 @@ class Preset:
         return "\n".join(head) + "\n" + body
 
 
-def add(subparsers: Subparsers) -> None:
-    """Add `stack-lm presets`."""
-    presets = add_command(
-        subparsers,
-        "presets",
-        list_presets,
-        summary="list, show or copy the configurations of the papers' models",
-        example="stack-lm presets\n"
-        "  stack-lm presets show merrill2019/brown_u1\n"
-        "  stack-lm presets copy merrill2019/brown_u1 mine.yaml\n"
-        "  python recipes/train_lm.py merrill2019/brown_u1 training.epochs=2",
-    )
-    actions = presets.add_subparsers(title="actions", metavar="ACTION")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm presets`."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
     show = add_command(
         actions,
         "show",
@@ -108,7 +105,7 @@ def add(subparsers: Subparsers) -> None:
     copy.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
 
 
-def list_presets(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Print all presets."""
     presets = [Preset.read(name) for name in preset_names()]
     if options.json:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..console import (
-    Subparsers,
-    add_command,
+    add_model,
     add_model_options,
     positive_int,
     print_json,
@@ -34,38 +33,33 @@ AT_LEAST = 20  # occurrences with a frame of a verb form that is listed by itsel
 SHOWN_VERBS = 8
 _EXAMPLES = {"transitive": "took,made", "intransitive": "went,came"}
 
+EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png"
 
-def add(subparsers: Subparsers) -> None:
-    """Add `stack-lm strengths`."""
-    strengths = add_command(
-        subparsers,
-        "strengths",
-        run_strengths,
-        summary="summarise a model's strengths by part of speech, and of verbs with and without an object",
-        example="stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png",
-    )
-    strengths.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
-    strengths.add_argument(
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm strengths`."""
+    add_model(parser)
+    parser.add_argument(
         "--data",
         metavar="SOURCE",
         required=True,
         help="a treebank (as for parse-f1), whose trees show the verbs' objects, or a corpus with tags, such as "
         "nltk:brown or generated",
     )
-    strengths.add_argument("--limit", type=positive_int, metavar="N", help="the first N sentences only")
+    parser.add_argument("--limit", type=positive_int, metavar="N", help="the first N sentences only")
     for name in ("transitive", "intransitive"):
-        strengths.add_argument(
+        parser.add_argument(
             f"--{name}", metavar="VERBS", help=f"compare these verbs, as in {_EXAMPLES[name]}, whatever the trees say"
         )
-    strengths.add_argument("--figure", metavar="F", help="draw the distributions: .png, .pdf or .svg")
-    strengths.add_argument("--items", metavar="F", help="write a table of all words with their strengths")
-    strengths.add_argument(
+    parser.add_argument("--figure", metavar="F", help="draw the distributions: .png, .pdf or .svg")
+    parser.add_argument("--items", metavar="F", help="write a table of all words with their strengths")
+    parser.add_argument(
         "--signal", metavar="NAME", help=f"one of {', '.join(SHIFTS)}; by default the one that parses come from"
     )
-    add_model_options(strengths)
+    add_model_options(parser)
 
 
-def run_strengths(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Trace the corpus and print the groups' strengths."""
     if options.signal is not None and options.signal not in SHIFTS:
         raise InputError(f"--signal must be one of {', '.join(SHIFTS)}; got {options.signal!r}")

@@ -5,29 +5,24 @@ from __future__ import annotations
 import argparse
 import time
 
-from ..console import Subparsers, add_command, print_json, print_table
+from ..console import print_json, print_table
 from ..errors import InputError
 from ..kernels.dispatch import BACKENDS
 
 _DTYPES = ("float32", "float64")
 
+EXAMPLE = "stack-lm warmup"
 
-def add(subparsers: Subparsers) -> None:
-    """Add the command of this module."""
-    warmup = add_command(
-        subparsers,
-        "warmup",
-        run_warmup,
-        summary="compile the fast scan now, once for this machine, and not when a model first runs",
-        example="stack-lm warmup",
-    )
-    warmup.add_argument(
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm warmup`."""
+    parser.add_argument(
         "--backend", choices=BACKENDS, default="auto", help="default: auto, the fastest on the device at hand"
     )
-    warmup.add_argument("--device", default="cpu", metavar="NAME", help="cpu (default) or cuda")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu (default) or cuda")
 
 
-def run_warmup(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Run a small model forwards and backwards in each precision."""
     import torch
 

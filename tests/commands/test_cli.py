@@ -244,7 +244,7 @@ def test_every_command_is_listed_with_its_own_summary(capsys):
             main([name, "--help"])
         assert f"\n\n{summary[0].upper()}{summary[1:]}.\n" in unfolded(capsys.readouterr().out)
     folder = Path(commands.__file__).parent
-    defining = {path.stem for path in folder.glob("*.py") if "\ndef add(" in path.read_text(encoding="utf-8")}
+    defining = {path.stem for path in folder.glob("*.py") if "\ndef add_options(" in path.read_text(encoding="utf-8")}
     assert defining == {name.replace("-", "_") for name in COMMANDS}
 
 
