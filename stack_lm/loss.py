@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .derivatives import first_derivative_only
+from .kernels.derivatives import first_derivative_only
 from .labels import IGNORED
 
 if TYPE_CHECKING:

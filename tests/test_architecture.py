@@ -31,7 +31,7 @@ LAYERS = [
     ["parsing"],
     ["data", "tasks", "tokenization", "config_files", "console"],
     ["atomic", "trace"],
-    ["errors", "derivatives", "labels", "import_hooks", "cache_folder"],
+    ["errors", "labels", "import_hooks"],
 ]
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..cache_folder import token_cache
 from ..console import print_json, print_table
+from ..data.cache_folder import token_cache
 
 EXAMPLE = "stack-lm cache --clear"
 

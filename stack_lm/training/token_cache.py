@@ -17,7 +17,7 @@ import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ..atomic import atomic_directory
-from ..cache_folder import token_cache
+from ..data.cache_folder import token_cache
 from .compact import TokenArray
 
 # Part of every key: another number leaves all earlier entries aside.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...controls import ExpectedValue, Fixed, Sigmoid
-from ...derivatives import first_derivative_only
+from ..derivatives import first_derivative_only
 from .cache import compiled_code
 from .threads import run_parts
 

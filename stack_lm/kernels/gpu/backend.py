@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...controls import ExpectedValue, Fixed, Sigmoid
-from ...derivatives import first_derivative_only
 from ...memory import NeuralDeque, NeuralQueue, NeuralStack, NoMemory
+from ..derivatives import first_derivative_only
 from ..layout import CONTROLLERS, States, gather_states, gather_weights, next_state
 
 if TYPE_CHECKING:

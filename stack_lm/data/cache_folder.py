@@ -1,4 +1,4 @@
-"""Where this package keeps what it can make again: tokenised text."""
+"""The folder of the cache of tokenised text."""
 
 from __future__ import annotations
 
