@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -62,6 +62,24 @@ class ChoiceActions(NamedTuple):
     operation: Tensor
 
 
+class StackOptions(TypedDict, total=False):
+    """The options that all stacks in superposition share.
+
+    Attributes:
+        depth: most elements a stack holds; None: no limit.
+        overflow: response of a full stack to losing its bottom element.
+        stacks: stacks side by side, S.
+        read_depth: elements read from the top.
+        empty_value: reading of an empty cell.
+    """
+
+    depth: int | None
+    overflow: Literal["raise", "truncate"]
+    stacks: int
+    read_depth: int
+    empty_value: float
+
+
 class _Stacks(Memory[SuperpositionState, ChoiceActions]):
     """The common part of stacks in superposition: state, reading and depth limit."""
 
@@ -74,11 +92,11 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
         size: int,
         operations: tuple[str, ...],
         *,
-        depth: int | None,
-        overflow: Literal["raise", "truncate"],
-        stacks: int,
-        read_depth: int,
-        empty_value: float,
+        depth: int | None = None,
+        overflow: Literal["raise", "truncate"] = "raise",
+        stacks: int = 1,
+        read_depth: int = 1,
+        empty_value: float = 0.0,
     ) -> None:
         if depth is not None and read_depth > depth:
             raise ValueError(f"read_depth={read_depth} does not go with memory_depth={depth}, which is less")
@@ -172,11 +190,7 @@ class SuperpositionStack(_Stacks):
     Args:
         size: size of one element, D.
         no_op: whether to do nothing is an operation.
-        depth: most elements on a stack; None for no limit.
-        overflow: what to do when a full stack loses its bottom element: "raise" or "truncate". Losses are measured.
-        stacks: stacks side by side, S, each with its own operations and values.
-        read_depth: how many elements are read from the top.
-        empty_value: what an empty cell reads as.
+        options: see `StackOptions`. Each stack has its own operations and values; losses are measured.
 
     Raises:
         ValueError: if depth and overflow do not go together.
@@ -190,21 +204,13 @@ class SuperpositionStack(_Stacks):
         size: int,
         *,
         no_op: bool = False,
-        depth: int | None = None,
-        overflow: Literal["raise", "truncate"] = "raise",
-        stacks: int = 1,
-        read_depth: int = 1,
-        empty_value: float = 0.0,
+        **options: Unpack[StackOptions],
     ) -> None:
         self.no_op = no_op
         super().__init__(
             size,
             ("push", "pop", "no_op") if no_op else ("push", "pop"),
-            depth=depth,
-            overflow=overflow,
-            stacks=stacks,
-            read_depth=read_depth,
-            empty_value=empty_value,
+            **options,
         )
 
     @classmethod
@@ -227,11 +233,7 @@ class MultipopSuperpositionStack(_Stacks):
     Args:
         size: size of one element, D.
         max_pop: most elements popped in a step, K.
-        depth: as of `SuperpositionStack`.
-        overflow: as of `SuperpositionStack`.
-        stacks: as of `SuperpositionStack`.
-        read_depth: as of `SuperpositionStack`.
-        empty_value: as of `SuperpositionStack`.
+        options: see `StackOptions`.
 
     Raises:
         ValueError: if depth and overflow do not go together.
@@ -245,21 +247,13 @@ class MultipopSuperpositionStack(_Stacks):
         size: int,
         *,
         max_pop: int = 3,
-        depth: int | None = None,
-        overflow: Literal["raise", "truncate"] = "raise",
-        stacks: int = 1,
-        read_depth: int = 1,
-        empty_value: float = 0.0,
+        **options: Unpack[StackOptions],
     ) -> None:
         self.max_pop = max_pop
         super().__init__(
             size,
             tuple(f"pop_{i}" for i in range(max_pop + 1)),
-            depth=depth,
-            overflow=overflow,
-            stacks=stacks,
-            read_depth=read_depth,
-            empty_value=empty_value,
+            **options,
         )
 
     @classmethod
@@ -270,10 +264,11 @@ class MultipopSuperpositionStack(_Stacks):
         return tuple((Move(pops, 1, min(n_cells - pops, length - 1)),) for pops in range(self.max_pop + 1))
 
 
-def _common_settings(config: StackRNNConfig) -> dict[str, Any]:
+def _common_settings(config: StackRNNConfig) -> StackOptions:
+    overflow: Any = config.memory_overflow  # checked by the configuration
     return {
         "depth": config.memory_depth,
-        "overflow": config.memory_overflow,
+        "overflow": overflow,
         "stacks": config.num_stacks,
         "read_depth": config.read_depth,
         "empty_value": config.empty_value,

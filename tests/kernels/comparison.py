@@ -82,3 +82,23 @@ def _furthest(expected, found):
         for a, b in zip(expected, found, strict=True)
         if a.numel()
     )
+
+
+def check(cell, length=7, batch_size=3, dtype=torch.float64, state=None, mask=None, tolerance=1e-10, one_hot=False):
+    """Assert that a cell's compiled scan equals the reference on random inputs."""
+    torch.manual_seed(1)
+    size = cell.controller.input_size
+    if one_hot:
+        inputs = torch.randint(0, size, (batch_size, length))
+    else:
+        inputs = torch.randn(batch_size, length, size, dtype=dtype)
+    off, off_gradient = compare(cell, inputs, "numba", state, mask)
+    assert off < tolerance
+    assert off_gradient < tolerance
+
+
+def some_mask(batch_size, length, seed=2):
+    """A random mask whose first sequence is padding alone."""
+    mask = torch.rand(batch_size, length, generator=torch.Generator().manual_seed(seed)) > 0.3
+    mask[0] = False
+    return mask

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.comparison import compare, leaves, make_cell, random_state
+from kernels.comparison import check, leaves, make_cell, random_state, some_mask
 
 from stack_lm.kernels.cpu import plan
 from stack_lm.kernels.cpu import threads as torch_threads
@@ -18,20 +18,6 @@ CONTROLLERS = ("linear", "rnn", "rnn_sigmoid", "gru", "lstm")
 MEMORIES = ("stack", "queue", "deque")
 # What ties and empty memories are made of: whole and half numbers, and none.
 FIXED = {"push_control": 1.0, "pop_control": 0.5, "read_control": 1.0}
-
-
-def check(cell, length=7, batch_size=3, dtype=torch.float64, state=None, mask=None, tolerance=1e-10):
-    torch.manual_seed(1)
-    inputs = torch.randn(batch_size, length, cell.controller.weight_ih_l0.shape[1], dtype=dtype)
-    off, off_gradient = compare(cell, inputs, "numba", state, mask)
-    assert off < tolerance
-    assert off_gradient < tolerance
-
-
-def some_mask(batch_size, length, seed=2):
-    mask = torch.rand(batch_size, length, generator=torch.Generator().manual_seed(seed)) > 0.3
-    mask[0] = False  # a sequence of padding alone
-    return mask
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

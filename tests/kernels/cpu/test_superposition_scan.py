@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.comparison import compare, leaves, make_cell, random_state
+from kernels.comparison import check, leaves, make_cell, random_state, some_mask
 
 from stack_lm.memory import map_tensors
 
@@ -39,24 +39,6 @@ CHOICES = {
     "temperature": {"operation_control": "softmax_temperature", "temperature": 0.6},
     "gumbel": {"operation_control": "gumbel_softmax", "temperature": 0.8},
 }
-
-
-def check(cell, length=7, batch_size=3, dtype=torch.float64, state=None, mask=None, tolerance=1e-10, one_hot=False):
-    torch.manual_seed(1)
-    size = cell.controller.input_size
-    if one_hot:
-        inputs = torch.randint(0, size, (batch_size, length))
-    else:
-        inputs = torch.randn(batch_size, length, size, dtype=dtype)
-    off, off_gradient = compare(cell, inputs, "numba", state, mask)
-    assert off < tolerance
-    assert off_gradient < tolerance
-
-
-def some_mask(batch_size, length, seed=2):
-    mask = torch.rand(batch_size, length, generator=torch.Generator().manual_seed(seed)) > 0.3
-    mask[0] = False  # a sequence of padding alone
-    return mask
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
