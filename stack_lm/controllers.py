@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 ControllerState = tuple[Tensor, ...]
 
 
+class OneHot(nn.Module):
+    """Token ids [...] as one-hot vectors [..., V], of integers."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return F.one_hot(input_ids, self.vocab_size)
+
+
 class Controller(nn.Module, ABC):
     """A recurrent network of L layers with a second input, the reading.
 

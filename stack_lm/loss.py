@@ -306,3 +306,23 @@ def is_plain_linear(module: nn.Module) -> bool:
         and not any(getattr(module, name) for name in hooks)
         and "forward" not in vars(module)
     )
+
+
+def why_logits(has_labels: bool, logits_to_keep: int | Tensor, own_loss: bool, head: nn.Module) -> str | None:
+    """The reason for which a call of a language model must compute its logits; None if the loss can do without them.
+
+    Args:
+        has_labels: whether there is a loss to compute.
+        logits_to_keep: as of the model.
+        own_loss: whether the model has a loss function of its own.
+        head: the output layer.
+    """
+    if not has_labels:
+        return "there are no labels to compute a loss from"
+    if not isinstance(logits_to_keep, int) or logits_to_keep:
+        return "logits_to_keep asks for logits"
+    if own_loss:
+        return "the model's loss_function, which is not transformers' own for language models, takes logits"
+    if not is_plain_linear(head):
+        return f"lm_head is not a plain nn.Linear without hooks; it is {type(head).__name__}"
+    return None

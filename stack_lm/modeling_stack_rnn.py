@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, TypeVar, Unpack
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForCausalLM, GenerationMixin, PreTrainedModel
 from transformers.cache_utils import Cache
@@ -19,9 +18,10 @@ from transformers.utils.generic import merge_with_config_defaults
 
 from .cell import CellState, Scan, StackRNNCell, set_scan_backend
 from .configuration_stack_rnn import StackRNNConfig
+from .controllers import OneHot
 from .kernels.plain import hung_on
 from .labels import IGNORED
-from .loss import causal_lm_loss, ignore_after_padding, is_plain_linear
+from .loss import causal_lm_loss, ignore_after_padding, why_logits
 from .memory import map_tensors
 from .memory.module import Actions
 
@@ -214,17 +214,6 @@ class StackRNNPreTrainedModel(PreTrainedModel):
                 f"it cannot be resized to {new_num_tokens}"
             )
         return super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
-
-
-class OneHot(nn.Module):
-    """Token ids [...] as one-hot vectors [..., V], of integers."""
-
-    def __init__(self, vocab_size: int) -> None:
-        super().__init__()
-        self.vocab_size = vocab_size
-
-    def forward(self, input_ids: Tensor) -> Tensor:
-        return F.one_hot(input_ids, self.vocab_size)
 
 
 class StackRNNModel(StackRNNPreTrainedModel):
@@ -456,7 +445,8 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
                 of_loss["shift_labels"] = ignore_after_padding(shifted, attention_mask, 0, ignored)
             elif labels is not None:
                 labels = ignore_after_padding(labels, attention_mask, 1, ignored)
-        needed = self._logits_needed(has_labels, logits_to_keep)
+        own_loss = self.loss_function is not ForCausalLMLoss
+        needed = why_logits(has_labels, logits_to_keep, own_loss, self.lm_head)
         if skip_logits and needed:
             raise ValueError(f"skip_logits=True cannot be: {needed}")
         hidden: Any = outputs.last_hidden_state
@@ -472,18 +462,6 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
         else:
             loss = causal_lm_loss(self.dropout(hidden), self.lm_head, labels, loss_dtype=loss_dtype, **of_loss)
         return outputs.answered(StackRNNCausalLMOutput, loss, logits)
-
-    def _logits_needed(self, has_labels: bool, logits_to_keep: int | Tensor) -> str | None:
-        """Why a call must compute its logits; None where the loss can do without them."""
-        if not has_labels:
-            return "there are no labels to compute a loss from"
-        if not isinstance(logits_to_keep, int) or logits_to_keep:
-            return "logits_to_keep asks for logits"
-        if self.loss_function is not ForCausalLMLoss:
-            return "the model's loss_function, which is not transformers' own for language models, takes logits"
-        if not is_plain_linear(self.lm_head):
-            return f"lm_head is not a plain nn.Linear without hooks; it is {type(self.lm_head).__name__}"
-        return None
 
     def _prepare_cache_for_generation(  # type: ignore[override]
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
