@@ -54,12 +54,12 @@ class Backend(Protocol):
         """Why it cannot run this cell, or None."""
 
     def scan(
-        self, cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None, noise: Tensor | None
+        self, cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None, noise: Tensor | None = None
     ) -> tuple[Tensor, CellState]:
         """Equals the reference in outputs, states and every gradient."""
 
     def scan_buffered(
-        self, cell: StackRNNCell, inputs: Buffered, state: CellState, mask: Tensor | None, noise: Tensor | None
+        self, cell: StackRNNCell, inputs: Buffered, state: CellState, mask: Tensor | None, noise: Tensor | None = None
     ) -> tuple[Tensor, CellState]:
         """The same for inputs in a buffer; a backend need not have it."""
 

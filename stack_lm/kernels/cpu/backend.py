@@ -103,7 +103,7 @@ def scan(
 
 
 def scan_buffered(
-    cell: StackRNNCell, inputs: Buffered, state: CellState, mask: Tensor | None, noise: Tensor | None
+    cell: StackRNNCell, inputs: Buffered, state: CellState, mask: Tensor | None, noise: Tensor | None = None
 ) -> tuple[Tensor, CellState]:
     """`scan` with inputs that are read from an input buffer, popped as the controller's output says."""
     return _run(Plan(cell, inputs.values, mask, noise, inputs), inputs.values, state)
