@@ -27,6 +27,7 @@ def run(*codes):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_examples_run():
     alone, encoder, behind = examples("memories.md")
     (source,) = examples("training.md")

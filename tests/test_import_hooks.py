@@ -94,10 +94,21 @@ def python(code):
     [
         "import stack_lm; from transformers import AutoModelForCausalLM",
         "from transformers import AutoModelForCausalLM; import stack_lm",
-        "import transformers, stack_lm; from transformers import AutoModelForCausalLM",
-        "import stack_lm; import transformers.modeling_utils; from transformers import AutoModelForCausalLM",
-        "from stack_lm import StackRNNForCausalLM; from transformers import AutoModelForCausalLM",
-        "import stack_lm.configuration_stack_rnn; from transformers import AutoModelForCausalLM",
+        pytest.param(
+            "import transformers, stack_lm; from transformers import AutoModelForCausalLM", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "import stack_lm; import transformers.modeling_utils; from transformers import AutoModelForCausalLM",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "from stack_lm import StackRNNForCausalLM; from transformers import AutoModelForCausalLM",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "import stack_lm.configuration_stack_rnn; from transformers import AutoModelForCausalLM",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_models_open_whichever_came_first(saved, imports):

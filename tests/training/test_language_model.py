@@ -400,6 +400,7 @@ def test_a_stream_needs_a_number_of_steps(tmp_path, articles):
 TRAIN_LM = Path(__file__).parents[2] / "recipes" / "train_lm.py"
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one_with_twice_the_batch(tmp_path):
     """The same updates: each of the mean over the tokens of both processes' batches."""
     config = run_config(tmp_path / "one", epochs=1, batch_size=4, log_every=1, gradient_accumulation=2)

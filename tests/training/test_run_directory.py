@@ -380,6 +380,7 @@ print(json.dumps(moments))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.parametrize("name", KINDS)
 def test_killed_at_any_moment_a_run_goes_on_with_the_same_command(tmp_path, name):
