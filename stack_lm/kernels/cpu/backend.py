@@ -20,7 +20,7 @@ from ...memory import under_transform
 from ..derivatives import first_derivative_only
 from . import scan as compiled
 from .arrays import MEMORIES, Part, array
-from .controller import Running
+from .controller import Parameters, Running
 from .plan import KINDS, Given, Plan, memory_of, parameters_of
 from .threads import run_parts
 
@@ -250,6 +250,16 @@ def _array(tensor: Tensor | None, one: bool) -> Any:
     return None if tensor is None else array(tensor)[None] if one else array(tensor)
 
 
+def _add_up(of_threads: list[Parameters], share: int) -> None:
+    """Add the gradients that all threads have found to those of the first: as many rows in each share."""
+    shares = len(of_threads)
+    for total, *others in zip(*of_threads, strict=True):
+        flat, n = total.reshape(-1), total.size
+        some = slice(n * share // shares, n * (share + 1) // shares)
+        for other in others:
+            flat[some] += other.reshape(-1)[some]
+
+
 class _Scan(torch.autograd.Function):
     """`scan.forward` and `scan.backward` on tensors; both share the work out over threads."""
 
@@ -349,9 +359,8 @@ class _Scan(torch.autograd.Function):
 
         with _first_call("backward pass", plan):
             run_parts(run, plan.parts)
-        for total, *others in zip(*of_weights, strict=True):
-            for other in others:
-                total += other
+        if len(of_weights) > 1:
+            run_parts(lambda i: _add_up(of_weights, i), plan.parts)
         found = [
             (of_buffer if plan.buffer else of_inputs) if wanted else None,
             *[None] * (_N_GIVEN - 1),

@@ -4,7 +4,7 @@ A layer's matrix is [from below; from the state; from the reading] by gates, so 
 down as its transpose. Of a GRU the new gate's rows from the state are a block of their own, the last (see `gates`).
 
 All arrays have a first dimension for several models, which the descriptions leave out. Matrices have a second one, of
-which `place` is used.
+which `place` is used. Several threads pack a matrix together: each writes every `shares`-th panel, from `share` on.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .rows import add, copy
 
 
 @compiled(from_python=True)
-def put(panels: Any, place: int, weight: Any, row: int, column: int) -> None:
+def put(panels: Any, place: int, weight: Any, row: int, column: int, share: int, shares: int) -> None:
     """The transpose of a weight [N, K] into a packed matrix: at `row` of K and `column` of N."""
     for model in range(weight.shape[0]):
-        _put(panels[model, place], weight[model], row, column)
+        _put(panels[model, place], weight[model], row, column, share, shares)
 
 
 @compiled
-def _put(panels: Any, weight: Any, row: int, column: int) -> None:
+def _put(panels: Any, weight: Any, row: int, column: int, share: int, shares: int) -> None:
     columns, rows = weight.shape
     width = panels.shape[2]
-    for panel in range(column // width, (column + columns + width - 1) // width):
+    for panel in range(column // width + share, (column + columns + width - 1) // width, shares):
         low, high = max(0, panel * width - column), min(columns, (panel + 1) * width - column)
         for k in range(rows):
             for n in range(low, high):
@@ -36,17 +36,17 @@ def _put(panels: Any, weight: Any, row: int, column: int) -> None:
 
 
 @compiled(from_python=True)
-def put_as_it_is(panels: Any, place: int, weight: Any, row: int, column: int) -> None:
+def put_as_it_is(panels: Any, place: int, weight: Any, row: int, column: int, share: int, shares: int) -> None:
     """A weight [N, K] as it is into a packed matrix: at `row` of K and `column` of N, as for `put`."""
     for model in range(weight.shape[0]):
-        _put_as_it_is(panels[model, place], weight[model], row, column)
+        _put_as_it_is(panels[model, place], weight[model], row, column, share, shares)
 
 
 @compiled
-def _put_as_it_is(panels: Any, weight: Any, row: int, column: int) -> None:
+def _put_as_it_is(panels: Any, weight: Any, row: int, column: int, share: int, shares: int) -> None:
     rows, columns = weight.shape
     width = panels.shape[2]
-    for panel in range(row // width, (row + columns + width - 1) // width):
+    for panel in range(row // width + share, (row + columns + width - 1) // width, shares):
         low, high = max(0, panel * width - row), min(columns, (panel + 1) * width - row)
         place = row + low - panel * width
         for n in range(rows):
@@ -78,6 +78,8 @@ def put_layer(
     reading: Any,
     bias_below: Any,
     bias_state: Any,
+    share: int,
+    shares: int,
 ) -> None:
     """A layer's parameters, of which those that there are not are empty, into its packed matrix and bias.
 
@@ -90,10 +92,12 @@ def put_layer(
     rows, behind = _rows_of_state(kind, state), below.shape[2] + state.shape[2]
     of_state = min(rows, bias_state.shape[1])
     for m in range(panels.shape[0]):
-        _put(panels[m, place], below[m], ZERO, ZERO)
-        _put(panels[m, place], state[m, :rows], below.shape[2], ZERO)
-        _put(panels[m, place], state[m, rows:], below.shape[2], below.shape[1])
-        _put(panels[m, place], reading[m], behind, ZERO)
+        _put(panels[m, place], below[m], ZERO, ZERO, share, shares)
+        _put(panels[m, place], state[m, :rows], below.shape[2], ZERO, share, shares)
+        _put(panels[m, place], state[m, rows:], below.shape[2], below.shape[1], share, shares)
+        _put(panels[m, place], reading[m], behind, ZERO, share, shares)
+        if share > 0:
+            continue
         bias = biases[m, layer]
         add(bias[: bias_below.shape[1]], bias_below[m])
         add(bias[:of_state], bias_state[m])
@@ -112,14 +116,16 @@ def put_layer_as_it_is(
     reading: Any,
     bias_below: Any,
     bias_state: Any,
+    share: int,
+    shares: int,
 ) -> None:
     """The same of the matrices as they are; the bias is left as it is."""
     rows, behind = _rows_of_state(kind, state), below.shape[2] + state.shape[2]
     for m in range(panels.shape[0]):
-        _put_as_it_is(panels[m, place], below[m], ZERO, ZERO)
-        _put_as_it_is(panels[m, place], state[m, :rows], below.shape[2], ZERO)
-        _put_as_it_is(panels[m, place], state[m, rows:], below.shape[2], below.shape[1])
-        _put_as_it_is(panels[m, place], reading[m], behind, ZERO)
+        _put_as_it_is(panels[m, place], below[m], ZERO, ZERO, share, shares)
+        _put_as_it_is(panels[m, place], state[m, :rows], below.shape[2], ZERO, share, shares)
+        _put_as_it_is(panels[m, place], state[m, rows:], below.shape[2], below.shape[1], share, shares)
+        _put_as_it_is(panels[m, place], reading[m], behind, ZERO, share, shares)
 
 
 @compiled(from_python=True)

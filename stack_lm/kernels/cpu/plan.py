@@ -14,7 +14,7 @@ from .arrays import BufferArrays, ElementArrays, Part, SuperpositionArrays
 from .controller import Grads, Layers, Parameters, Sequence
 from .gemm import packing_room, padded, panels
 from .scan import Settings
-from .threads import available
+from .threads import available, run_parts
 
 if TYPE_CHECKING:
     from ...cell import StackRNNCell
@@ -172,24 +172,28 @@ class Plan:
         first, rest = room(self.n_first, self.width), room(self.size + self.n_state, self.width, self.layers - 1)
         entry, controls = room(self.depth if self.into_state else 0, self.size), room(self.size, self.n_logits)
         biases = self.zeros(m, self.n_layers, self.width)
-        for layer in range(self.n_layers):
-            matrices, place = (first[:, None], 0) if layer == 0 else (rest, layer - 1)
-            put_layer(self.kind, matrices, place, biases, layer, *self._layer(layer, parameters))
         of_inputs = self._of_inputs(parameters)
         symbols = self.empty(m, 0, 0, 0)
         if self.one_hot and self.n_given:
             symbols = of_inputs[0][:, None] if self.n_given == 1 else np.stack(of_inputs, axis=1)
-        else:
+            of_inputs = []
+
+        def put_large(share: int) -> None:
+            for layer in range(self.n_layers):
+                matrices, place = (first[:, None], 0) if layer == 0 else (rest, layer - 1)
+                put_layer(self.kind, matrices, place, biases, layer, *self._layer(layer, parameters), share, self.parts)
             for i, weight in enumerate(of_inputs):
-                put(inputs, i, weight, 0, 0)
+                put(inputs, i, weight, 0, 0, share, self.parts)
+
+        run_parts(put_large, self.parts)
         entry_bias, controls_bias = self.zeros(m, self.size), self.zeros(m, self.n_logits)
         reading, bias_reading, of_controls = self._tail(parameters)
         if self.into_state:
-            put(entry[:, None], 0, reading, 0, 0)
+            put(entry[:, None], 0, reading, 0, 0, 0, 1)
             if bias_reading is not None:
                 entry_bias[:] = bias_reading
         for start, weight, bias in of_controls:
-            put(controls[:, None], 0, weight, 0, start)
+            put(controls[:, None], 0, weight, 0, start, 0, 1)
             if bias is not None:
                 controls_bias[:, start : start + bias.shape[1]] = bias
         return Parameters(inputs, symbols, entry, entry_bias, first, rest, biases, controls, controls_bias)

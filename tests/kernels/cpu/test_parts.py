@@ -73,16 +73,18 @@ def test_exponentials_reach_zero_and_infinity_where_the_exact_ones_do(dtype, zer
 
 
 def packed(matrix, weight_is_transposed):
-    """A matrix [K, N] as panels, from a weight [N, K] or [K, N]; in two parts at a time, as a layer's are."""
+    """A matrix [K, N] as panels, from a weight [N, K] or [K, N]; in two parts at a time, as a layer's are, each in two
+    shares, as of two threads."""
     inner, columns = matrix.shape
     panels = gemm.panels(inner, columns, matrix.dtype)
     rows, split = inner // 2, columns // 3
     for k, n in itertools.product((slice(0, rows), slice(rows, inner)), (slice(0, split), slice(split, columns))):
         part = np.ascontiguousarray(matrix[k, n])
-        if weight_is_transposed:
-            packing.put(panels[None, None], 0, np.ascontiguousarray(part.T)[None], k.start, n.start)
-        else:
-            packing.put_as_it_is(panels[None, None], 0, part[None], n.start, k.start)
+        for share in (1, 0):
+            if weight_is_transposed:
+                packing.put(panels[None, None], 0, np.ascontiguousarray(part.T)[None], k.start, n.start, share, 2)
+            else:
+                packing.put_as_it_is(panels[None, None], 0, part[None], n.start, k.start, share, 2)
     return panels
 
 
