@@ -9,8 +9,9 @@ TYPES ?= build/types
 demo: $(VENV)/.demo
 	$(BIN)/stack-lm demo
 
+# A process for each core. Compiled code is stored when a test first needs it, which is most of a first run's time.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow or not slow and not gpu and not network"
