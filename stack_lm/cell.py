@@ -35,12 +35,14 @@ class Scan(NamedTuple):
 
     Attributes:
         outputs: the controller's output [B, T, H].
+        readings: after each step [B, T, R], zeros at padding, if asked for.
         layers: each controller layer's output [B, T, H], if asked for.
         actions: see `Actions`; empty if not asked for.
         state: after the last step.
     """
 
     outputs: Tensor
+    readings: Tensor | None
     layers: tuple[Tensor, ...] | None
     actions: Actions
     state: CellState
@@ -142,6 +144,7 @@ class StackRNNCell(ControlledMemory):
         *,
         output_actions: bool = False,
         output_layers: bool = False,
+        output_readings: bool = False,
     ) -> Scan:
         """Run a sequence.
 
@@ -151,6 +154,7 @@ class StackRNNCell(ControlledMemory):
             mask: [B, T] bool, False at padding. A padded step leaves the whole state as it is; its output is zeros.
             output_actions: collect the actions.
             output_layers: collect the outputs of every controller layer.
+            output_readings: collect the readings.
 
         Raises:
             ValueError: if `scan_backend` names a backend that cannot run this, and as `step`.
@@ -175,11 +179,11 @@ class StackRNNCell(ControlledMemory):
             several_models=under_transform(),
         )
         if backend == "reference":
-            return self._reference_scan(inputs, state, mask, noise, output_actions, output_layers)
-        outputs, last = dispatch.load(backend).scan(self, inputs, state, mask, noise)
+            return self._reference_scan(inputs, state, mask, noise, output_actions, output_layers, output_readings)
+        outputs, readings, last = dispatch.load(backend).scan(self, inputs, state, mask, noise, output_readings)
         self.memory.check_overflow(last.memory)
         actions = self.report_over(outputs, state.memory, mask, noise) if output_actions else Actions()
-        return Scan(outputs, (outputs,) if output_layers else None, actions, last)
+        return Scan(outputs, readings, (outputs,) if output_layers else None, actions, last)
 
     def _reference_scan(
         self,
@@ -189,29 +193,34 @@ class StackRNNCell(ControlledMemory):
         noise: Tensor | None,
         output_actions: bool,
         output_layers: bool,
+        output_readings: bool,
     ) -> Scan:
         length = inputs.shape[1]
         if not inputs.is_floating_point():
             inputs = F.one_hot(inputs, self.controller.input_size).to(self.like.dtype)
-        if not self.memory.actions and mask is None and not output_layers:
+        if not self.memory.actions and mask is None and not output_layers and not output_readings:
             fused = self.controller.run(inputs, state.controller)
             if fused is not None:
-                return Scan(fused[0], None, Actions(), state._replace(controller=fused[1]))
+                return Scan(fused[0], None, None, Actions(), state._replace(controller=fused[1]))
         # Unbound at once, because the gradient of each slice would be a tensor of zeros as long as the sequence.
         projected = self.controller.project(inputs).unbind(1)
         outputs: list[list[Tensor]] = []
+        readings: list[Tensor] = []
         actions: list[Actions] = []
         for t in range(length):
             active, of_step = (None if part is None else part[:, t] for part in (mask, noise))
             layers, emitted, state = self._step(projected[t], state, active, of_step)
             outputs.append(layers if output_layers else layers[-1:])
+            readings.append(state.reading)
             if output_actions:
                 actions.append(self.report(emitted, state.memory, active))
         self.memory.check_overflow(state.memory)
         stacked = tuple(torch.stack(layer, dim=1) for layer in zip(*outputs, strict=True))
+        read = torch.stack(readings, dim=1) if output_readings else None
         if mask is not None:
             stacked = tuple(layer.masked_fill(~mask.unsqueeze(-1), 0) for layer in stacked)
-        return Scan(stacked[-1], stacked if output_layers else None, over_time(actions), state)
+            read = None if read is None else read.masked_fill(~mask.unsqueeze(-1), 0)
+        return Scan(stacked[-1], read, stacked if output_layers else None, over_time(actions), state)
 
 
 def set_scan_backend(model: nn.Module, name: str) -> None:

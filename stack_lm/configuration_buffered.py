@@ -57,5 +57,7 @@ class BufferedStackRNNConfig(StackRNNConfig):
             check_strength_init(self, control)
         if self.steps_per_token + self.extra_steps == 0:
             raise ValueError("steps_per_token and extra_steps must not both be 0, or the network takes no step")
+        if self.reading_exit != "none":
+            raise ValueError(f"reading_exit must be 'none' in a buffered network; got {self.reading_exit!r}")
         if self.tie_word_embeddings:
             raise ValueError("tie_word_embeddings must be False: inputs and outputs may be of different vocabularies")

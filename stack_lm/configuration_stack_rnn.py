@@ -55,6 +55,9 @@ class StackRNNConfig(PreTrainedConfig):
             (2015), not to the first alone.
         reading_entry: where the reading enters: beside x_t ("input"), or added to the first layer's previous state
             through a learned map ("hidden_state", Suzgun et al. 2019).
+        reading_exit: where the reading of a step leaves besides, within that step: nowhere ("none", as in the papers),
+            or "output": the head, or the output layer, is given `o_t + W_r r_t`. A network of which nothing but the
+            controls sees r_t before the next step predicts token t + 1 without it.
         initialization: of weights: "torch" (the defaults of torch's own modules) or "normal_rows" (see
             `stack_lm.initialization`; the released code of Hao et al. 2018).
         memory: "none" (a plain recurrent network) or the name of a registered memory, such as "stack".
@@ -121,6 +124,7 @@ class StackRNNConfig(PreTrainedConfig):
     bias: bool = True
     input_skip_connections: bool = False
     reading_entry: str = "input"
+    reading_exit: str = "none"
     learn_initial_state: bool = False
     initialization: str = "torch"
     memory: str = "stack"

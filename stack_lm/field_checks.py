@@ -14,6 +14,7 @@ STRENGTH_CONTROLS = ("sigmoid", "expected_value")
 CHOICE_CONTROLS = ("softmax", "softmax_temperature", "gumbel_softmax")
 OVERFLOWS = ("raise", "truncate")
 READING_ENTRIES = ("input", "hidden_state")
+READING_EXITS = ("none", "output")
 INPUT_ENCODINGS = ("embedding", "one_hot")
 VALUE_ACTIVATIONS = ("tanh", "sigmoid")
 INITIALIZATIONS = ("torch", "normal_rows")
@@ -154,6 +155,7 @@ FIELD_CHECKS: dict[str, Check] = {
     "bias": _boolean,
     "input_skip_connections": _boolean,
     "reading_entry": one_of(READING_ENTRIES),
+    "reading_exit": one_of(READING_EXITS),
     "initialization": one_of(INITIALIZATIONS),
     **MEMORY_CHECKS,
     "embedding_dropout": _probability,

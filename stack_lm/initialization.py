@@ -49,9 +49,10 @@ def _draw(module: nn.Module, rows: int | None = None) -> None:
 
 
 def _output_layers(model: nn.Module) -> list[nn.Linear]:
-    """The linear layers on the controller's output; with a tanh layer before the head, the head is none of them."""
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    """The linear layers on the controller's output: neither that on the reading nor, with a tanh layer before it, the
+    head."""
     base = getattr(model, "model", model)
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not base.reading_exit]
     if base is model or base.output_layer is None:
         return layers
     heads = {child for child in model.children() if type(child) is nn.Linear}

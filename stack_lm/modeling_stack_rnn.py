@@ -240,6 +240,11 @@ class StackRNNModel(StackRNNPreTrainedModel):
         self.output_layer = (
             None if config.output_size is None else nn.Linear(config.hidden_size, config.output_size, bias=config.bias)
         )
+        self.reading_exit = (
+            nn.Linear(self.cell.memory.reading_size, config.hidden_size, bias=False)
+            if config.reading_exit == "output" and config.memory != "none"
+            else None
+        )
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -287,12 +292,13 @@ class StackRNNModel(StackRNNPreTrainedModel):
             mask,
             output_actions=output_actions,
             output_layers=bool(output_hidden_states),
+            output_readings=self.reading_exit is not None,
         )
         if past_key_values is None and use_cache:
             past_key_values = StackRNNCache()
         if past_key_values is not None:
             past_key_values.update_state(scan.state, length)
-        hidden = self.transform(scan.outputs)
+        hidden = self.transform(scan.outputs, scan.readings)
         if self.output_layer is not None and mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
         return StackRNNModelOutput(
@@ -329,8 +335,15 @@ class StackRNNModel(StackRNNPreTrainedModel):
             raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
         return inputs_embeds
 
-    def transform(self, outputs: Tensor) -> Tensor:
-        """The controller's outputs [..., H] to what heads are given: through the output layer, if there is one."""
+    def transform(self, outputs: Tensor, readings: Tensor | None = None) -> Tensor:
+        """What the network emits: the input of heads [..., H], through the output layer if there is one.
+
+        Args:
+            outputs: of the controller, o_t [..., H].
+            readings: of the same steps, r_t [..., R], if the reading leaves to the output: `o_t + W r_t`.
+        """
+        if self.reading_exit is not None:
+            outputs = outputs + self.reading_exit(readings)
         return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
     @staticmethod
@@ -379,11 +392,13 @@ class StackRNNModel(StackRNNPreTrainedModel):
             )
             pieces.append(scan)
             state = scan.state
+        readings = torch.cat([p.readings for p in pieces], dim=1) if outputs["output_readings"] else None
         layers = None
         if outputs["output_layers"]:
             layers = tuple(torch.cat(parts, dim=1) for parts in zip(*(p.layers for p in pieces), strict=True))
         actions = {name: torch.cat([p.actions[name] for p in pieces], dim=1) for name in pieces[0].actions}
-        return Scan(torch.cat([p.outputs for p in pieces], dim=1), layers, Actions(actions), pieces[-1].state)
+        outputs_of_all = torch.cat([p.outputs for p in pieces], dim=1)
+        return Scan(outputs_of_all, readings, layers, Actions(actions), pieces[-1].state)
 
 
 class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):

@@ -26,6 +26,7 @@ from stack_lm import (
 )
 
 D1 = {"push_control": 1.0, "pop_control": "expected_value"}
+EXIT = {"reading_exit": "output"}
 
 
 def make_lm(scale=4.0, **fields):
@@ -113,7 +114,7 @@ def test_resize_token_embeddings():
 # --- forward
 
 
-@pytest.mark.parametrize("fields", [{}, D1, {"memory": "none"}, {"num_layers": 2, "controller": "gru"}], ids=str)
+@pytest.mark.parametrize("fields", [{}, D1, EXIT, {"memory": "none"}, {"num_layers": 2, "controller": "gru"}], ids=str)
 def test_padding_and_chunks(fields):
     model = make_lm(**fields)
     sentence = ids(1, 5)
@@ -153,6 +154,25 @@ def test_outputs():
     assert torch.equal(as_tuple[0], outputs.loss)
     assert model(batch, use_cache=False).past_key_values is None
     torch.testing.assert_close(model(batch, logits_to_keep=1).logits, outputs.logits[:, -1:])
+
+
+@pytest.mark.parametrize("output_size", [None, 4])
+@pytest.mark.parametrize("memory", ["stack", "baby_ntm", "none"])
+def test_a_reading_leaves_to_the_output_of_its_step(memory, output_size):
+    """Logits from o_t + W r_t, where r_t is what step t read."""
+    model = make_lm(1.0, reading_exit="output", memory=memory, output_size=output_size, memory_depth=None)
+    sentences, expected = ids(2, 6), []
+    state = model.model.cell.initial_state(2)
+    for token in model.model.embed_tokens(sentences).unbind(1):
+        layers, _, state = model.model.cell.step(token, state)
+        hidden = layers[-1]
+        if memory != "none":
+            hidden = hidden + state.reading @ model.model.reading_exit.weight.T
+        if output_size is not None:
+            hidden = model.model.output_layer(hidden).tanh()
+        expected.append(model.lm_head(hidden))
+    torch.testing.assert_close(model(sentences).logits, torch.stack(expected, dim=1))
+    assert (model.model.reading_exit is None) == (memory == "none")
 
 
 def test_loss_ignores_padding_and_counts_items():
@@ -267,7 +287,7 @@ def greedy(model, prompt, steps):
     return prompt
 
 
-@pytest.mark.parametrize("fields", [{}, D1, {"memory": "none", "controller": "gru"}], ids=str)
+@pytest.mark.parametrize("fields", [{}, D1, EXIT, {"memory": "none", "controller": "gru"}], ids=str)
 def test_greedy_generation_equals_running_the_whole_each_time(fields):
     model = make_lm(**fields)
     prompt = ids(3, 4)
@@ -434,7 +454,7 @@ def test_autocast_keeps_strengths_in_float32():
     outputs.loss.backward()
 
 
-@pytest.mark.parametrize("fields", [{}, {"memory": "none"}, {"num_layers": 2, **D1}], ids=str)
+@pytest.mark.parametrize("fields", [{}, {"memory": "none"}, {"num_layers": 2, **D1}, EXIT], ids=str)
 def test_activation_checkpointing_gives_the_same_gradients(fields):
     model = make_lm(**fields).train()
     batch = ids(2, 11)

@@ -4,11 +4,11 @@
 same in one differentiable function per sequence. Each of the two is a module with
 
     obstacle(cell, device, dtype) -> str | None     why it cannot run this cell, in a few words, or None
-    scan(cell, inputs, state, mask, noise) -> (outputs [B, T, H], last state)
+    scan(cell, inputs, state, mask, noise, with_readings) -> (outputs [B, T, H], readings [B, T, R] or None, last state)
 
 and, if it runs buffered networks,
 
-    scan_buffered(cell, inputs, state, mask, noise) -> the same, of inputs that it reads from a `layout.Buffered`
+    scan_buffered(cell, inputs, state, mask, noise) -> (outputs, last state), of inputs in a `layout.Buffered`
 
 that is loaded when it is first needed. Nothing about the backend is part of a model's configuration.
 """
@@ -56,8 +56,14 @@ class Backend(Protocol):
         """Why it cannot run this cell, or None."""
 
     def scan(
-        self, cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None, noise: Tensor | None = None
-    ) -> tuple[Tensor, CellState]:
+        self,
+        cell: StackRNNCell,
+        inputs: Tensor,
+        state: CellState,
+        mask: Tensor | None,
+        noise: Tensor | None = None,
+        with_readings: bool = False,
+    ) -> tuple[Tensor, Tensor | None, CellState]:
         """Equals the reference in outputs, states and every gradient."""
 
     def scan_buffered(

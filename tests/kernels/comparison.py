@@ -45,12 +45,12 @@ def living(state):
     return state._replace(memory=state.memory._replace(values=values))
 
 
-def compare(cell, inputs, backend, state=None, mask=None):
-    """Largest differences of a backend from the reference.
+def compare(cell, inputs, backend, state=None, mask=None, readings=True):
+    """Largest differences of a backend from the reference, whose readings are among the results or not.
 
     Returns:
-        Of outputs, actions and last states, and of all gradients (inputs, parameters, first state); relative to each
-        one's largest entry where that is above 1.
+        Of outputs, readings, actions and last states, and of all gradients (inputs, parameters, first state); relative
+        to each one's largest entry where that is above 1.
     """
     inputs = inputs.detach().clone().requires_grad_(inputs.is_floating_point())
     wanted = [
@@ -62,10 +62,10 @@ def compare(cell, inputs, backend, state=None, mask=None):
     for name in ("reference", backend):
         cell.scan_backend = name
         torch.manual_seed(4)  # of the noise of choices
-        scan = cell.scan(inputs, state, mask, output_actions=True)
-        results = [scan.outputs, *leaves(living(scan.state)), *(part for _, part in sorted(scan.actions.items()))]
+        scan = cell.scan(inputs, state, mask, output_actions=True, output_readings=readings)
+        differentiated = [scan.outputs, *leaves(scan.readings), *leaves(living(scan.state))]
+        results = [*differentiated, *(part for _, part in sorted(scan.actions.items()))]
         results = [result.detach() for result in results if result.numel()]
-        differentiated = [scan.outputs, *leaves(living(scan.state))]
         torch.manual_seed(5)
         loss = sum(
             (part * torch.randn(part.shape, dtype=part.dtype, device=part.device)).sum() for part in differentiated
@@ -92,9 +92,10 @@ def check(cell, length=7, batch_size=3, dtype=torch.float64, state=None, mask=No
         inputs = torch.randint(0, size, (batch_size, length))
     else:
         inputs = torch.randn(batch_size, length, size, dtype=dtype)
-    off, off_gradient = compare(cell, inputs, "numba", state, mask)
-    assert off < tolerance
-    assert off_gradient < tolerance
+    for readings in (True, False):
+        off, off_gradient = compare(cell, inputs, "numba", state, mask, readings)
+        assert off < tolerance
+        assert off_gradient < tolerance
 
 
 def some_mask(batch_size, length, seed=2):

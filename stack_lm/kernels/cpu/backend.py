@@ -88,8 +88,13 @@ def _first_call(what: str, plan: Plan) -> Iterator[None]:
 
 
 def scan(
-    cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None, noise: Tensor | None = None
-) -> tuple[Tensor, CellState]:
+    cell: StackRNNCell,
+    inputs: Tensor,
+    state: CellState,
+    mask: Tensor | None,
+    noise: Tensor | None = None,
+    with_readings: bool = False,
+) -> tuple[Tensor, Tensor | None, CellState]:
     """Run a sequence; equals the reference scan of `cell` in outputs, states and gradients.
 
     Args:
@@ -97,21 +102,25 @@ def scan(
         state: to start from.
         mask: [B, T] bool, or None.
         noise: of choices [B, T, S, O] (see `controls.Choice`), or None.
+        with_readings: return the readings.
 
     Returns:
-        The outputs [B, T, H] and the last state.
+        The outputs [B, T, H], the readings [B, T, R] or None, and the last state.
     """
-    return _run(cell, Given(inputs, mask, noise, None, None), state, None)
+    return _run(cell, Given(inputs, mask, noise, None, None), state, None, with_readings)
 
 
 def scan_buffered(
     cell: StackRNNCell, inputs: Buffered, state: CellState, mask: Tensor | None, noise: Tensor | None = None
 ) -> tuple[Tensor, CellState]:
     """`scan` with inputs that are read from an input buffer, popped as the controller's output says."""
-    return _run(cell, Given(inputs.values, mask, noise, inputs.mask, None), state, inputs)
+    outputs, _, state = _run(cell, Given(inputs.values, mask, noise, inputs.mask, None), state, inputs, False)
+    return outputs, state
 
 
-def _run(cell: StackRNNCell, given: Given, state: CellState, buffered: Buffered | None) -> tuple[Tensor, CellState]:
+def _run(
+    cell: StackRNNCell, given: Given, state: CellState, buffered: Buffered | None, with_readings: bool
+) -> tuple[Tensor, Tensor | None, CellState]:
     inputs, controller, memory = given.inputs, cell.controller, memory_of(cell)
     batch_size, steps = len(inputs), inputs.shape[1] if buffered is None else buffered.steps
     if inputs.is_floating_point():
@@ -133,15 +142,16 @@ def _run(cell: StackRNNCell, given: Given, state: CellState, buffered: Buffered 
         *parameters_of(cell, buffered),
     )
     dtype = np.dtype(str(like.dtype).removeprefix("torch."))
-    make = partial(Plan, cell, None if buffered is None else (buffered.control, steps))
+    make = partial(Plan, cell, None if buffered is None else (buffered.control, steps), with_readings)
     if under_transform():
         check = partial(_check_overflow, cell, state.memory)
         results = _OfModels.apply(make, dtype, check, *tensors)
     else:
         results = _scan(make, dtype, None, tensors)
-    outputs, hidden, of_cell, reading, *of_memory = results
+    outputs, readings, hidden, of_cell, reading, *of_memory = results
     last = (hidden, of_cell)[: len(state.controller)]
-    return outputs, state._replace(controller=last, memory=memory.last(state.memory, *of_memory), reading=reading)
+    state = state._replace(controller=last, memory=memory.last(state.memory, *of_memory), reading=reading)
+    return outputs, readings if with_readings else None, state
 
 
 def _scan(
@@ -242,7 +252,7 @@ def _take_back(blocks: list[_Block], large: Sequence[Tensor]) -> list[_Block]:
 _N_OTHERS = 4  # arguments that are no tensors, before what is given
 _N_GIVEN = len(Given._fields)
 _N_STATES = 5  # tensors, behind what is given: hidden, cell, reading, and two of the memory
-_VALUES = 4  # the place of the memory's values or cells among the results
+_VALUES = 5  # the place of the memory's values or cells among the results
 
 
 def _array(tensor: Tensor | None, one: bool) -> Any:
@@ -281,6 +291,7 @@ class _Scan(torch.autograd.Function):
         weights = plan.pack(parameters, transposed=True)
         inputs = plan.empty(m, n, 0, 0) if plan.one_hot or plan.buffer else given.inputs
         outputs = plan.empty(m, n, plan.steps, plan.size)
+        readings = plan.empty(m, n, plan.steps if plan.with_readings else 0, plan.depth)
         lasts = [part.copy() for part in states[:3]]
         results = plan.memory.results(*states[3:])
         all_live = ctx.needs_input_grad[_N_OTHERS + _N_GIVEN + 3]  # whether the memory's values or cells want gradients
@@ -297,6 +308,7 @@ class _Scan(torch.autograd.Function):
                 plan.sequence(inputs, part),
                 running,
                 outputs[part],
+                readings[part],
                 layers,
                 emitted,
                 memory,
@@ -307,7 +319,7 @@ class _Scan(torch.autograd.Function):
 
         with _first_call("forward pass", plan):
             blocks = run_parts(lambda i: run(plan.part(i)), plan.parts)
-        found = tuple(torch.from_numpy(part[0] if one else part) for part in (outputs, *lasts, *results))
+        found = tuple(torch.from_numpy(part[0] if one else part) for part in (outputs, readings, *lasts, *results))
         if plan.memory.counts_losses:
             ctx.mark_non_differentiable(found[-1])
         if wanted:
@@ -327,7 +339,7 @@ class _Scan(torch.autograd.Function):
         parameters, first_cell = ctx.parameters, _array(saved[2], one)
         blocks = _take_back(ctx.blocks, saved[1 + _N_STATES + len(parameters) :])
         weights = plan.pack(parameters, transposed=False)
-        grad_outputs, *changes = (_array(grad, one) for grad in grads)
+        grad_outputs, grad_readings, *changes = (_array(grad, one) for grad in grads)
         states, of_memory = [part.copy() for part in changes[:3]], [part.copy() for part in changes[3:]]
         m, b, wanted = plan.models, plan.batch_size, ctx.needs_input_grad[_N_OTHERS]
         none = plan.empty(m, b, plan.steps, 0)
@@ -349,6 +361,7 @@ class _Scan(torch.autograd.Function):
                 memory,
                 buffer,
                 grad_outputs[part],
+                grad_readings[part],
                 Running(*(state[part] for state in states)),
                 plan.memory.grad(of_memory, memory, part),
                 plan.buffer and plan.buffer.grad(of_buffer, part),

@@ -70,6 +70,7 @@ class Plan:
     Args:
         cell: whose scan it is.
         pop: how an input buffer's pop strength is controlled, and how many steps are taken; None where there is none.
+        with_readings: whether the readings of all steps are results.
         models: how many run at once, the first dimension of all arrays.
         dtype: of the numbers.
         given: as arrays.
@@ -80,6 +81,7 @@ class Plan:
         self,
         cell: StackRNNCell,
         pop: tuple[Control, int] | None,
+        with_readings: bool,
         models: int,
         dtype: np.dtype,
         given: Given,
@@ -87,7 +89,7 @@ class Plan:
     ) -> None:
         controller, inputs = cell.controller, given.inputs
         self.one_hot = inputs.dtype == np.int64
-        self.models, self.dtype = models, dtype
+        self.models, self.dtype, self.with_readings = models, dtype, with_readings
         self.batch_size = inputs.shape[1]
         self.steps = inputs.shape[2] if pop is None else pop[1]
         self.kind = KINDS[type(controller)]

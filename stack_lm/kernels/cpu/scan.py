@@ -42,6 +42,7 @@ def forward(
     sequence: Any,
     running: Any,
     outputs: Any,
+    readings: Any,
     layers: Any,
     emitted: Any,
     memory: Any,
@@ -56,6 +57,7 @@ def forward(
         sequence: `controller.Sequence`.
         running: `controller.Running`; updated.
         outputs: [R, T, H], zeros at padding; written.
+        readings: likewise [R, T, D]; or [R, 0, D] where nothing wants them.
         layers: `controller.Layers`; written, for `backward`.
         emitted: what the controls make of their logits [T, R, padded(P)]; likewise.
         memory: `Elements` or `Superposition`; likewise.
@@ -69,6 +71,7 @@ def forward(
             of_model(sequence, model),
             of_model(running, model),
             outputs[model],
+            readings[model],
             of_model(layers, model),
             emitted[model],
             of_model(memory, model),
@@ -84,6 +87,7 @@ def _forward(
     sequence: Any,
     running: Any,
     outputs: Any,
+    readings: Any,
     layers: Any,
     emitted: Any,
     memory: Any,
@@ -118,6 +122,8 @@ def _forward(
         for row in range(n_rows):
             if active.shape[1] > 0 and not active[row, t]:
                 clear(outputs[row, t])
+                if readings.shape[1] > 0:
+                    clear(readings[row, t])
                 if settings.n_memory > 0:
                     skip(memory, t, row)
                 continue
@@ -125,6 +131,8 @@ def _forward(
             own = emitted[t, row, :n_logits]
             if settings.n_memory > 0:
                 step(memory, t, row, own, running.reading[row])
+            if readings.shape[1] > 0:
+                copy(readings[row, t], running.reading[row])
             if buffer is not None:
                 emit(buffer, t, row, own)
     for row in range(n_rows):
@@ -143,6 +151,7 @@ def backward(
     memory: Any,
     buffer: Any,
     grad_outputs: Any,
+    grad_readings: Any,
     grads: Any,
     grad_memory: Any,
     grad_buffer: Any,
@@ -157,6 +166,7 @@ def backward(
         first_cell: before the first step [R, L, H].
         memory, buffer: worked in.
         grad_outputs: [R, T, H].
+        grad_readings: [R, T, D]; or [R, 0, D] where the readings were not returned.
         grads: `controller.Running`: of the last states on entry, of the first on return.
         grad_memory: `ElementsGrad` or `SuperpositionGrad`; likewise.
         grad_buffer: an `InputBufferGrad`, or None.
@@ -175,6 +185,7 @@ def backward(
             of_model(memory, model),
             of_model(buffer, model),
             grad_outputs[model],
+            grad_readings[model],
             of_model(grads, model),
             of_model(grad_memory, model),
             of_model(grad_buffer, model),
@@ -195,6 +206,7 @@ def _backward(
     memory: Any,
     buffer: Any,
     grad_outputs: Any,
+    grad_readings: Any,
     grads: Any,
     grad_memory: Any,
     grad_buffer: Any,
@@ -217,6 +229,8 @@ def _backward(
             if active.shape[1] > 0 and not active[row, t]:
                 clear(change)
                 continue
+            if grad_readings.shape[1] > 0:
+                add(grads.reading[row], grad_readings[row, t])
             if settings.n_memory > 0:
                 step_backward(memory, grad_memory, t, row, own, grads.reading[row], change)
             if buffer is not None:

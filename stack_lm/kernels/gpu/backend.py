@@ -49,8 +49,13 @@ def obstacle(cell: StackRNNCell, device: torch.device, dtype: torch.dtype) -> st
 
 
 def scan(
-    cell: StackRNNCell, inputs: Tensor, state: CellState, mask: Tensor | None, noise: Tensor | None = None
-) -> tuple[Tensor, CellState]:
+    cell: StackRNNCell,
+    inputs: Tensor,
+    state: CellState,
+    mask: Tensor | None,
+    noise: Tensor | None = None,
+    with_readings: bool = False,
+) -> tuple[Tensor, Tensor | None, CellState]:
     """Run a sequence; equals the reference scan of `cell` in outputs, states and gradients.
 
     Products run in autocast's dtype where it is on. All else is at least float32, strengths and their sums above all.
@@ -60,9 +65,10 @@ def scan(
         state: to start from.
         mask: [B, T] bool, or None.
         noise: None; it has no memory with choices.
+        with_readings: return the readings.
 
     Returns:
-        The outputs [B, T, H] and the last state.
+        The outputs [B, T, H], the readings [B, T, R] or None, and the last state.
     """
     from .scan import Given, Results
 
@@ -94,7 +100,7 @@ def scan(
         strengths=first.strengths.to(exact).contiguous(),
     )
     differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-    results = Results(*_Scan.apply(_settings(cell), differentiable, *given))
+    results = Results(*_Scan.apply(_settings(cell, with_readings), differentiable, *given))
     dtype = weights.inputs.dtype
     last = States(
         hidden=results.hidden.transpose(0, 1).to(dtype),
@@ -103,10 +109,11 @@ def scan(
         values=results.values.to(dtype),
         strengths=results.strengths,
     )
-    return results.outputs.transpose(0, 1).to(dtype), next_state(state, last)
+    outputs, readings = (part.transpose(0, 1).to(dtype) for part in (results.outputs, results.readings))
+    return outputs, readings if with_readings else None, next_state(state, last)
 
 
-def _settings(cell: StackRNNCell) -> Settings:
+def _settings(cell: StackRNNCell, with_readings: bool) -> Settings:
     from .scan import Settings
 
     stack: dict[str, Any] | None = None
@@ -122,7 +129,8 @@ def _settings(cell: StackRNNCell) -> Settings:
                 name = field.name.split("_")[0].upper()
                 fixed = {"PUSH": "PUSHED", "POP": "POPPED", "READ": "READS"}[name]
                 stack |= {name: control.width, fixed: control.value if isinstance(control, Fixed) else 0.0}
-    return Settings(CONTROLLERS[type(cell.controller)], cell.controller.recurrent, cell.controller.skips, stack)
+    controller = cell.controller
+    return Settings(CONTROLLERS[type(controller)], controller.recurrent, controller.skips, with_readings, stack)
 
 
 class _Scan(torch.autograd.Function):

@@ -23,12 +23,14 @@ class Settings(NamedTuple):
         kind: of controller, as `layout.CONTROLLERS` numbers them.
         recurrent: whether it has a state.
         skips: whether each layer is given x_t.
+        readings: whether the readings are among the results.
         stack: constants of the kernels of `strength`; None without a memory.
     """
 
     kind: int
     recurrent: bool
     skips: bool
+    readings: bool
     stack: dict[str, Any] | None
 
 
@@ -61,9 +63,11 @@ class Given(NamedTuple):
 
 
 class Results(NamedTuple):
-    """The outputs [T, B, H], and the last states: [L, B, H], [L, B, H], [B, R], [B, C, D] and [B, C]."""
+    """The outputs [T, B, H], the readings [T, B, R] or [0, B, R], and the last states: [L, B, H], [L, B, H], [B, R],
+    [B, C, D] and [B, C]."""
 
     outputs: Tensor
+    readings: Tensor
     hidden: Tensor
     cell: Tensor
     reading: Tensor
@@ -230,6 +234,13 @@ def _living(given: Given, length: int, deque: bool) -> tuple[Tensor, Tensor, Ten
     return index, strength, ends, values
 
 
+def _at_active(given: Given, over_time: Tensor) -> Tensor:
+    """A copy [T, B, ...] with zeros at padding."""
+    if not given.active.numel() or not over_time.numel():
+        return over_time.clone()
+    return over_time.masked_fill(given.active.unsqueeze(-1) == 0, 0)
+
+
 def _spread(index: Tensor, strength: Tensor, ends: Tensor) -> Tensor:
     """The strengths of all elements by id [B, C], from the list of the living."""
     batch_size, capacity = index.shape
@@ -330,10 +341,13 @@ def forward(settings: Settings, given: Given) -> tuple[Results, Kept]:
         if stack:
             torch.mm(tops[t], given.controls.t(), out=logits[t])
             strength.forward[(batch_size,)](*of_memory, t, *sizes, **stack_constants)
-    outputs = hidden[-1, 1:]
-    outputs = outputs.masked_fill(given.active.unsqueeze(-1) == 0, 0) if given.active.numel() else outputs.clone()
+    outputs = _at_active(given, hidden[-1, 1:])
+    readings = given_first[1 : length + 1 if settings.readings else 1, :, first.shape[1] - depth :]
+    readings = _at_active(given, readings.to(reading.dtype))
     cell = cells[:, -1].clone() if settings.kind == LSTM else given.cell
-    return Results(outputs, hidden[:, -1].clone(), cell, reading, values, _spread(index, strengths, ends)), kept
+    return Results(
+        outputs, readings, hidden[:, -1].clone(), cell, reading, values, _spread(index, strengths, ends)
+    ), kept
 
 
 def backward(settings: Settings, given: Given, kept: Kept, grads: Results) -> Given:
@@ -356,7 +370,8 @@ def backward(settings: Settings, given: Given, kept: Kept, grads: Results) -> Gi
     grad_first = first.new_zeros(batch_size, first.shape[1])
     grad_rest = rest.new_zeros(layers - 1, batch_size, rest.shape[2])
     grad_top = first.new_empty(batch_size, size)
-    straight, grad_cell, grad_reading, grad_values, grad_strengths = (grad.clone() for grad in grads[1:])
+    straight, grad_cell, grad_reading, grad_values, grad_strengths = (grad.clone() for grad in grads[2:])
+    of_readings = _at_active(given, grads.readings)
     first_shared = given.strengths.new_zeros(batch_size)
     first_boundary = kept.list_index.new_full((batch_size,), -1)
     constants = [_pointwise_constants(settings, given, layer) for layer in range(layers)]
@@ -403,6 +418,8 @@ def backward(settings: Settings, given: Given, kept: Kept, grads: Results) -> Gi
     sizes = _memory_sizes(given, kept)
 
     for t in reversed(range(length)):
+        if settings.readings:
+            grad_reading += of_readings[t]
         if stack:
             strength.backward[(batch_size,)](*of_memory, t, *sizes, **stack_constants)
             torch.mm(grad_logits[t], given.controls, out=grad_top)

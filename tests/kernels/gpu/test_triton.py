@@ -77,8 +77,8 @@ def tensors_of(state):
 
 def results_of(run, cell, inputs, state, mask):
     """Outputs and last state, and the gradients of all that goes in for random gradients of all that comes out."""
-    outputs, last = run(cell, inputs, state, mask)
-    results = [outputs, *last.controller, last.reading]
+    outputs, readings, last = run(cell, inputs, state, mask, with_readings=True)
+    results = [outputs, readings, *last.controller, last.reading]
     if isinstance(last.memory, StackState):
         living = last.memory.strengths.detach() != 0  # others' vectors are of no consequence
         results += [last.memory.strengths, torch.where(living.unsqueeze(-1), last.memory.values, 0)]
@@ -91,14 +91,18 @@ def results_of(run, cell, inputs, state, mask):
     return [result.detach() for result in results], zero
 
 
-def reference(cell, inputs, state, mask):
+def reference(cell, inputs, state, mask, with_readings=True):
     """The definition: one step after the other."""
-    outputs = []
+    outputs, readings = [], []
     for t in range(inputs.shape[1]):
         active = None if mask is None else mask[:, t]
         layers, _, state = cell.step(inputs[:, t], state, active)
-        outputs.append(layers[-1] if mask is None else torch.where(active.unsqueeze(-1), layers[-1], 0))
-    return torch.stack(outputs, dim=1), state
+        of_step = (layers[-1], state.reading)
+        if mask is not None:
+            of_step = (torch.where(active.unsqueeze(-1), part, 0) for part in of_step)
+        for found, part in zip((outputs, readings), of_step, strict=True):
+            found.append(part)
+    return torch.stack(outputs, dim=1), torch.stack(readings, dim=1), state
 
 
 def assert_equal_to_reference(cell, inputs, state, mask=None, tolerance=1e-11):
@@ -176,7 +180,7 @@ def test_what_is_not_finite_ends(device, bad):
     inputs[0, 0, 0] = bad
     inputs.requires_grad_()
     with np.errstate(all="ignore"):  # the interpreter computes in numpy, which warns
-        outputs, state = backend.scan(cell, inputs, cell.initial_state(2), None)
+        outputs, _, state = backend.scan(cell, inputs, cell.initial_state(2), None)
         (outputs.sum() + state.reading.sum()).backward()
     assert bool(outputs[0].isnan().any()) == (bad != bad)
     assert outputs[1].isfinite().all()
@@ -186,7 +190,7 @@ def test_what_is_not_finite_ends(device, bad):
 def test_a_second_backward(device):
     cell = make_cell(device, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
-    outputs, _ = backend.scan(cell, inputs, a_state(cell, 1, [0.5]), None)
+    outputs, _, _ = backend.scan(cell, inputs, a_state(cell, 1, [0.5]), None)
     first = torch.autograd.grad(outputs.sum(), inputs, retain_graph=True)[0]
     assert torch.equal(torch.autograd.grad(outputs.sum(), inputs)[0], first)
 
@@ -196,7 +200,7 @@ def test_second_derivatives_are_refused(device):
     cell = make_cell(device, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
     for loss in (lambda outputs: outputs.sum(), lambda outputs: outputs.square().sum()):
-        outputs, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, _, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
         with pytest.raises(RuntimeError, match="the compiled scan cannot be differentiated twice .create_graph=True."):
             torch.autograd.grad(loss(outputs), inputs, create_graph=True)
 
@@ -204,9 +208,9 @@ def test_second_derivatives_are_refused(device):
 def test_strengths_stay_exact_under_autocast(device):
     cell = make_cell(device, torch.float32, scale=1.0, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
-    exact, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
+    exact, _, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
     with torch.autocast(device.type, torch.bfloat16):
-        outputs, state = backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, _, state = backend.scan(cell, inputs, cell.initial_state(1), None)
     assert outputs.dtype == state.memory.strengths.dtype == torch.float32
     torch.testing.assert_close(outputs, exact, rtol=0, atol=0.02)
     assert not torch.equal(outputs, exact)
@@ -241,7 +245,7 @@ def test_captured_scans_are_shared_one_at_a_time(device, monkeypatch):
     cell = make_cell(device, controller="rnn", memory="stack")
 
     def grad_of(inputs):
-        outputs, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, _, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
         return outputs
 
     batches = [some_inputs(cell, 1, 2) for _ in range(3)]
@@ -269,7 +273,7 @@ def test_nothing_waits_for_the_device():
     for mode in ("default", "error"):  # compiled first
         torch.cuda.set_sync_debug_mode(mode)
         try:
-            outputs, _ = backend.scan(cell, inputs, cell.initial_state(2), mask)
+            outputs, _, _ = backend.scan(cell, inputs, cell.initial_state(2), mask)
             outputs.sum().backward()
         finally:
             torch.cuda.set_sync_debug_mode("default")
@@ -308,7 +312,7 @@ with FakeTensorMode():  # which fails where a program looks at a number
     cell = StackRNNCell(tiny_config(controller=CONTROLLER, memory=MEMORY, pop_control="sigmoid", num_layers=LAYERS))
     inputs, mask = torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16, enabled=AUTOCAST):
-        outputs, state = backend.scan(cell, inputs, cell.initial_state(2), mask)
+        outputs, _, state = backend.scan(cell, inputs, cell.initial_state(2), mask)
     (outputs.sum() + state.reading.sum()).backward()
 print(len(compiled), min(map(len, compiled.values())) > 0)
 """
