@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .controllers import ControllerState, make_controller
+from .controllers import Controller, ControllerState, make_controller
 from .controls import Controls
 from .kernels import dispatch
 from .memory import make_memory, map_tensors, under_transform
@@ -70,9 +70,17 @@ class StackRNNCell(ControlledMemory):
         self.controls = Controls.from_config(config, self.memory)
 
     @property
+    def bare_controller(self) -> Controller:
+        """The controller itself, also where adapters of its weights (PEFT's, for `target_parameters`) wrap it."""
+        module = self.controller
+        while not isinstance(module, Controller):
+            module = module.base_layer
+        return module
+
+    @property
     def like(self) -> Tensor:
         """A tensor of the cell's device and type; looking for one among the parameters takes longer."""
-        weight: Tensor | None = self.controller.weight_ih_l0
+        weight: Tensor | None = self.bare_controller.weight_ih_l0
         if weight is not None:
             return weight
         projection = self.controls.projection  # a direct controller has none
@@ -80,7 +88,7 @@ class StackRNNCell(ControlledMemory):
 
     def initial_state(self, batch_size: int) -> CellState:
         """The state before the first step: an empty memory and its reading."""
-        return CellState(self.controller.initial_state(batch_size), *self.empty(batch_size))
+        return CellState(self.bare_controller.initial_state(batch_size), *self.empty(batch_size))
 
     def reset(self, state: CellState, rows: Tensor) -> CellState:
         """A state that is the initial one for some sequences, and for the others as it was.
@@ -122,14 +130,16 @@ class StackRNNCell(ControlledMemory):
                 size overflows and was told to raise then.
         """
         _check_state(inputs, state)
-        outputs, emitted, state = self._step(self.controller.project(inputs), state, active, noise)
+        outputs, emitted, state = self.controller(
+            inputs, lambda inputs: self._step(self.bare_controller.project(inputs), state, active, noise)
+        )
         self.memory.check_overflow(state.memory)
         return outputs, self.report(emitted, state.memory, active) if output_actions else Actions(), state
 
     def _step(
         self, projected: Tensor, state: CellState, active: Tensor | None, noise: Tensor | None
     ) -> tuple[list[Tensor], tuple[Any, dict[str, Tensor]], CellState]:
-        outputs, controller = self.controller.step(projected, state.reading, state.controller)
+        outputs, controller = self.bare_controller.step(projected, state.reading, state.controller)
         emitted, driven = self.drive(outputs[-1], MemoryState(state.memory, state.reading), active, noise)
         if active is not None:
             of_layers = active.view(-1, 1, 1)
@@ -179,7 +189,13 @@ class StackRNNCell(ControlledMemory):
             several_models=under_transform(),
         )
         if backend == "reference":
-            return self._reference_scan(inputs, state, mask, noise, output_actions, output_layers, output_readings)
+            scan = self.controller(
+                inputs,
+                lambda inputs: self._reference_scan(
+                    inputs, state, mask, noise, output_actions, output_layers, output_readings
+                ),
+            )
+            return Scan(*scan)  # with backward hooks, torch makes a plain tuple of it
         outputs, readings, last = dispatch.load(backend).scan(self, inputs, state, mask, noise, output_readings)
         self.memory.check_overflow(last.memory)
         actions = self.report_over(outputs, state.memory, mask, noise) if output_actions else Actions()
@@ -197,13 +213,13 @@ class StackRNNCell(ControlledMemory):
     ) -> Scan:
         length = inputs.shape[1]
         if not inputs.is_floating_point():
-            inputs = F.one_hot(inputs, self.controller.input_size).to(self.like.dtype)
+            inputs = F.one_hot(inputs, self.bare_controller.input_size).to(self.like.dtype)
         if not self.memory.actions and mask is None and not output_layers and not output_readings:
-            fused = self.controller.run(inputs, state.controller)
+            fused = self.bare_controller.run(inputs, state.controller)
             if fused is not None:
                 return Scan(fused[0], None, None, Actions(), state._replace(controller=fused[1]))
         # Unbound at once, because the gradient of each slice would be a tensor of zeros as long as the sequence.
-        projected = self.controller.project(inputs).unbind(1)
+        projected = self.bare_controller.project(inputs).unbind(1)
         outputs: list[list[Tensor]] = []
         readings: list[Tensor] = []
         actions: list[Actions] = []

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,8 @@ from torch.nn import init
 
 if TYPE_CHECKING:
     from .configuration_stack_rnn import StackRNNConfig
+
+Result = TypeVar("Result")
 
 # One tensor [B, L, H] for each kind of state a controller has: none, (h,) or (h, c).
 ControllerState = tuple[Tensor, ...]
@@ -110,6 +112,13 @@ class Controller(nn.Module, ABC):
             into_state = self.reading_entry == "hidden_state" and name.endswith("_reading")
             limit = 1 / math.sqrt(self.reading_size) if into_state else bound
             init.uniform_(parameter, -limit, limit)
+
+    def forward(self, inputs: Tensor, run: Callable[[Tensor], Result]) -> Result:
+        """Run this controller over inputs; `run` does it. Inside it, adapters that wrap the controller are in effect.
+
+        Hooks on a controller see the inputs, and what `run` returns: the `Scan` of a sequence.
+        """
+        return run(inputs)
 
     def initial_state(self, batch_size: int) -> ControllerState:
         """The first state: one tensor [B, L, H] for each of the controller's states."""

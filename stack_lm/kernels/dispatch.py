@@ -128,7 +128,7 @@ def choose(
         if reason is not None:
             raise ValueError(f"scan_backend={named!r}, {by}, cannot run this: {reason}")
         return BackendChoice(named, by)
-    steps = cell.memory.actions or has_mask or all_layers or several_models or cell.controller.fused is None
+    steps = cell.memory.actions or has_mask or all_layers or several_models or cell.bare_controller.fused is None
     if buffer_projection is False and not steps:
         return _without_memory(cell, device, dtype, single_step, n_steps)
     if single_step:
@@ -147,7 +147,7 @@ def _without_memory(
     cell: StackRNNCell, device: torch.device, dtype: torch.dtype, single_step: bool, n_steps: int
 ) -> BackendChoice:
     """Torch's kernel for a whole sequence, unless the compiled scan is faster."""
-    fused, name = cell.controller.fused, _FASTEST.get(device.type)
+    fused, name = cell.bare_controller.fused, _FASTEST.get(device.type)
     own = f"without a memory it is torch's own {fused}"
     if name is None or single_step or _obstacle(name, cell, device, dtype, False, False) is not None:
         return BackendChoice("reference", own)
@@ -179,7 +179,7 @@ def _obstacle(
 ) -> str | None:
     if not _installed(name):
         return f"{name} is not installed (pip install {name})"
-    if all_layers and cell.controller.num_layers > 1:
+    if all_layers and cell.bare_controller.num_layers > 1:
         return "it keeps the outputs of the last controller layer only, and those of all layers were asked for"
     if torch.compiler.is_compiling():
         return "torch.compile cannot look into it"

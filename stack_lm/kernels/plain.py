@@ -42,7 +42,8 @@ def alteration_of(module: nn.Module, name: str, kind: type[nn.Module]) -> str | 
 def alteration(cell: StackRNNCell) -> str | None:
     """What has been hung on a cell or put in the place of one of its modules, in a few words; None if nothing has."""
     controls, controller = cell.controls, cell.controller
-    reason = alteration_of(controls, "controls", Controls) or alteration_of(controller, "controller", type(controller))
+    kind = type(cell.bare_controller)
+    reason = alteration_of(controls, "controls", Controls) or alteration_of(controller, "controller", kind)
     if reason is None and controls.projection is not None:
         reason = alteration_of(controls.projection, "controls.projection", ActionProjection)
     for name, choice in controls.choices.items():

@@ -35,6 +35,10 @@ def double(module, args, output):
     return output * 2
 
 
+def double_outputs(module, args, output):
+    return output._replace(outputs=output.outputs * 2)
+
+
 def adapt(cell):
     cell.controls.projection = Adapted(cell.controls.projection)
 
@@ -47,6 +51,12 @@ def quantise(cell):
 def patch(cell):
     projection = cell.controls.projection
     projection.forward = lambda hidden: nn.Linear.forward(projection, hidden) * 2
+
+
+def normalise(cell):
+    projection = nn.utils.parametrizations.weight_norm(cell.controls.projection)
+    with torch.no_grad():
+        projection.parametrizations.weight.original0.mul_(2)
 
 
 class Half(nn.Module):
@@ -76,11 +86,21 @@ ALTERATIONS = {
         lambda cell: cell.controls.register_forward_pre_hook(lambda module, args: (args[0] * 2,)),
         "controls has hooks",
     ),
-    "hook on the controller": (lambda cell: cell.controller.register_forward_hook(double), "controller has hooks"),
-    "weight norm": (
-        lambda cell: nn.utils.parametrizations.weight_norm(cell.controls.projection),
-        "projection is a Parametrized",
+    "hook on the controller": (
+        lambda cell: cell.controller.register_forward_hook(double_outputs),
+        "controller has hooks",
     ),
+    "pre-hook on the controller": (
+        lambda cell: cell.controller.register_forward_pre_hook(lambda module, args: (args[0] * 2, *args[1:])),
+        "controller has hooks",
+    ),
+    "backward hook on the controller": (
+        lambda cell: cell.controller.register_full_backward_hook(
+            lambda module, inputs, outputs: tuple(None if g is None else g * 2 for g in inputs)
+        ),
+        "controller has hooks",
+    ),
+    "weight norm": (normalise, "projection is a Parametrized"),
     "parametrised controller": (
         lambda cell: nn.utils.parametrize.register_parametrization(cell.controller, "weight_hh_l0", Half()),
         "controller has parametrizations",
@@ -91,19 +111,28 @@ ALTERATIONS = {
 }
 
 
+def computed(cell, inputs):
+    """Outputs, and their gradient to the inputs."""
+    inputs = inputs.clone().requires_grad_()
+    outputs = cell.scan(inputs).outputs
+    return outputs, *torch.autograd.grad(outputs.square().sum(), inputs)
+
+
 @pytest.mark.parametrize("name", ALTERATIONS)
 @pytest.mark.parametrize("memory", ["stack", "superposition"])
 def test_an_altered_cell_runs_in_the_reference(memory, name):
     cell = make_cell(memory=memory)
     alter, reason = ALTERATIONS[name]
     inputs = torch.randn(2, 4, 5, dtype=torch.float64)
+    before = computed(cell, inputs)
     alter(cell)
     explained = explain_backend(cell)
     assert explained.startswith("reference: numba cannot run this: ")
     assert reason in explained
-    outputs = cell.scan(inputs).outputs
+    altered = computed(cell, inputs)
+    assert name == "quantised" or max(map(torch.dist, altered, before)) > 1e-3
     cell.scan_backend = "reference"
-    assert torch.equal(outputs, cell.scan(inputs).outputs)
+    assert all(map(torch.equal, altered, computed(cell, inputs)))
     for backend in ("numba", "triton"):
         cell.scan_backend = backend
         with pytest.raises(ValueError, match=f"scan_backend='{backend}', as set, cannot run this: .*{reason}"):

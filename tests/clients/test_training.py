@@ -1,0 +1,94 @@
+"""TRL's supervised fine-tuning, datasets' streams and transformers' pipelines, on a model as training leaves it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from datasets import Dataset, load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+
+import stack_lm
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_supervised_fine_tuning(small_run, tmp_path):
+    trl = pytest.importorskip("trl", reason="needs TRL: pip install 'stack-lm[clients]'")
+    texts = ["The teacher is old.", "The boy near the house was kind."] * 20
+    model = AutoModelForCausalLM.from_pretrained(small_run)
+    arguments = trl.SFTConfig(
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=4,
+        num_train_epochs=3,
+        learning_rate=0.01,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        save_strategy="no",
+        logging_steps=1,
+    )
+    trainer = trl.SFTTrainer(model, arguments, train_dataset=Dataset.from_dict({"text": texts}))
+    # The tokenizer that TRL loads begins and ends a text as training here did.
+    tokenizer = AutoTokenizer.from_pretrained(small_run)
+    ids = tokenizer(texts[0]).input_ids
+    assert trainer.train_dataset[0]["input_ids"] == [*ids, tokenizer.eos_token_id]
+    assert ids[0] == tokenizer.bos_token_id
+    trainer.train()
+    losses = [record["loss"] for record in trainer.state.log_history if "loss" in record]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_a_stream_of_texts(small_run, tmp_path):
+    """A stream of datasets, tokenised by plain transformers code, gives the ids and the loss of all texts at once."""
+    texts = ["The teacher is old.", "The boy near the house was kind.", "A poet can see the river."] * 7
+    (tmp_path / "text.txt").write_text("\n".join(texts) + "\n")
+    tokenizer = AutoTokenizer.from_pretrained(small_run)
+    stream = load_dataset("text", data_files=str(tmp_path / "text.txt"), split="train", streaming=True)
+    stream = stream.map(lambda batch: tokenizer(batch["text"]), batched=True, batch_size=4, remove_columns="text")
+    model = AutoModelForCausalLM.from_pretrained(small_run).eval()
+    rows = list(stream)
+    assert [row["input_ids"] for row in rows] == tokenizer(texts).input_ids
+    losses = [model(ids, labels=ids).loss.item() for ids in (torch.tensor([row["input_ids"]]) for row in rows[:3])]
+    scorer = stack_lm.ModelScorer.from_pretrained(small_run, device="cpu")
+    for loss, trace in zip(losses, scorer.trace([scorer.split(text) for text in texts[:3]]), strict=True):
+        assert loss == pytest.approx(-trace.logprobs.mean(), rel=1e-4)
+
+
+def test_text_generation_pipeline(small_run):
+    generate = pipeline("text-generation", model=small_run)
+    (result,) = generate("The teacher near the", max_new_tokens=5, do_sample=False)
+    assert result["generated_text"].startswith("The teacher near the ")
+    (again,) = generate(" The teacher near the", max_new_tokens=5, do_sample=False)
+    assert again["generated_text"].split() == result["generated_text"].split()
+    model, tokenizer = generate.model, generate.tokenizer
+    ids = tokenizer("The teacher near the", return_tensors="pt").input_ids
+    assert ids[0, 0] == tokenizer.bos_token_id
+    expected = model.generate(ids, max_new_tokens=5, do_sample=False)[0, ids.shape[1] :]
+    assert result["generated_text"].split()[4:] == tokenizer.decode(expected, skip_special_tokens=True).split()
+    # A model that was trained with ends ends by itself.
+    torch.manual_seed(0)
+    samples = generate("The", max_new_tokens=200, num_return_sequences=5)
+    assert all(len(sample["generated_text"].split()) < 200 for sample in samples)
+
+
+PIPELINE = """
+import sys
+sys.modules["stack_lm"] = None
+from transformers import pipeline
+generate = pipeline("text-generation", sys.argv[1], trust_remote_code=True)
+print(generate("The teacher near the", max_new_tokens=5, do_sample=False)[0]["generated_text"])
+"""
+
+
+def test_a_pipeline_without_the_package(small_run, tmp_path):
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", PIPELINE, small_run]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (expected,) = pipeline("text-generation", model=small_run)(
+        "The teacher near the", max_new_tokens=5, do_sample=False
+    )
+    assert done.stdout.splitlines()[-1] == expected["generated_text"]
