@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..console import print_json
+from ..data.text import read_text
 from ..hub.card import write_card
 from ..hub.evaluations import read_evaluations
 
@@ -26,6 +27,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="what --json of perplexity, parse-f1, agreement or minimal-pairs printed; results of earlier cards stay",
     )
     parser.add_argument("--license", metavar="ID", help="of the weights, as the hub names it, such as apache-2.0")
+    parser.add_argument(
+        "--notes",
+        metavar="FILE",
+        help="Markdown to put in: whose texts the model was trained on, what it cannot do; an earlier card's stay",
+    )
     parser.add_argument("--name", help="of the model (default: the directory's)")
 
 
@@ -33,7 +39,8 @@ def run(options: argparse.Namespace) -> None:
     """Write the card."""
     directory = Path(options.model)
     results = [result for path in options.results for result in read_evaluations(Path(path), directory)]
-    path = write_card(directory, results=results, license=options.license, name=options.name)
+    notes = None if options.notes is None else read_text(options.notes)
+    path = write_card(directory, results=results, license=options.license, name=options.name, notes=notes)
     if options.json:
         print_json({"model": options.model, "card": str(path), "n_results": len(results)})
     else:

@@ -19,7 +19,8 @@ from ..errors import InputError
 from .evaluations import merged, of_training, without_directories
 
 CARD = "README.md"
-_MARK = "<!-- Written by `stack-lm card`, which writes it again: keep your own text elsewhere. -->"
+_MARK = "<!-- Written by `stack-lm card`, which writes it again: keep your own text between notes. -->"
+_NOTES, _END_OF_NOTES = "<!-- notes -->", "<!-- end of notes -->"
 _PACKAGES = ("stack-lm", "torch", "transformers", "tokenizers")
 _HEADS = {
     "ForCausalLM": ("text-generation", "AutoModelForCausalLM", "language model"),
@@ -40,8 +41,9 @@ def write_card(
     results: Iterable[EvalResult] = (),
     license: str | None = None,
     tags: Sequence[str] = (),
+    notes: str | None = None,
 ) -> Path:
-    """Write a model's card beside its weights; of a card written before, results and licence are kept.
+    """Write a model's card beside its weights; of a card written before, results, licence and notes are kept.
 
     Args:
         directory: of the model.
@@ -50,26 +52,29 @@ def write_card(
         results: evaluation results to add; they take the place of earlier ones of the same data and metric.
         license: of the weights, by its identifier on the hub, such as "apache-2.0".
         tags: to add.
+        notes: Markdown for what no file knows, such as whose texts it was trained on and what it cannot do.
 
     Raises:
         InputError: if there is no model, or a card that somebody else wrote.
     """
     path = directory / CARD
-    earlier = _earlier(path)
-    card = _make_card(directory, run or directory, name, earlier, list(results), license, tags)
+    earlier, earlier_notes = _earlier(path)
+    notes = earlier_notes if notes is None else notes
+    card = _make_card(directory, run or directory, name, earlier, list(results), license, tags, notes)
     with atomic_file(str(path)) as temporary:
         temporary.write_text(card.content, encoding="utf-8")
     return path
 
 
-def _earlier(path: Path) -> ModelCardData | None:
-    """The metadata of the card that is there."""
+def _earlier(path: Path) -> tuple[ModelCardData | None, str]:
+    """The metadata and the notes of the card that is there."""
     if not path.exists():
-        return None
+        return None, ""
     try:
         text = path.read_text(encoding="utf-8")
         if _MARK in text:
-            return ModelCardData(**ModelCard(text).data.to_dict())
+            notes = text.partition(_NOTES)[2].rpartition(_END_OF_NOTES)[0]
+            return ModelCardData(**ModelCard(text).data.to_dict()), notes.strip()
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
     raise InputError(f"{path} was not written by stack-lm, so it is not replaced; move it away first")
@@ -83,6 +88,7 @@ def _make_card(
     results: Sequence[EvalResult],
     license: str | None,
     tags: Sequence[str],
+    notes: str,
 ) -> ModelCard:
     config = _read_json(directory / "config.json")
     architecture = next(iter(config.get("architectures") or ()), "")
@@ -106,6 +112,7 @@ def _make_card(
     )
     sections = [
         f"# {data.model_name}\n\n{_MARK}\n\n{_description(config, kind, _count_parameters(directory))}",
+        f"{_NOTES}\n\n{notes.strip()}\n\n{_END_OF_NOTES}" if notes.strip() else "",
         _usage(auto_class, "auto_map" in config),
         _evaluation(known),
         _data(training, source),

@@ -142,6 +142,16 @@ def test_results_of_another_model(capsys, model, tmp_path):
     assert (status, f"has results of {tmp_path / 'other'}, not of {model}" in err) == (2, True)
 
 
+def test_notes_stay(capsys, model, tmp_path):
+    notes = tmp_path / "notes.md"
+    notes.write_text("## Limits\n\nEnglish only. <b>\n")
+    for arguments in (["--notes", notes], [], ["--name", "other"]):
+        assert run(capsys, "card", model, *arguments)[0] == 0
+        assert (model / "README.md").read_text().count("## Limits\n\nEnglish only. <b>\n") == 1
+    status, out, err = run(capsys, "card", model, "--notes", tmp_path / "absent.md")
+    assert (status, out, "absent.md" in err, err.count("\n")) == (2, "", True, 1)
+
+
 def test_nobody_elses_card_is_replaced(capsys, model, tmp_path):
     (model / "README.md").write_text("# Mine\n")
     status, _, err = run(capsys, "card", model)
