@@ -133,7 +133,7 @@ def _pad(rows: Sequence[Sequence], value: int | bool) -> Tensor:
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
 
 
-def loss_weights(mask: Tensor, reduction: str, width: int = 1) -> Tensor:
+def loss_weights(mask: Tensor, reduction: str, width: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
     """The weight of each output's loss in the loss of its batch.
 
     Args:
@@ -141,11 +141,12 @@ def loss_weights(mask: Tensor, reduction: str, width: int = 1) -> Tensor:
         reduction: "mean" over all scored outputs of a batch; "strings": the sum over those of a string, the mean over
             strings; "step_mean": the mean over those of a step, the sum over steps; or "step_sum": the sum of all.
         width: numbers that an output has, over which the mean goes, too.
+        dtype: of the weights.
 
     Returns:
-        Float32 [..., B, T].
+        [..., B, T].
     """
-    weights = mask.float()
+    weights = mask.to(dtype)
     if reduction == "step_sum":
         return weights
     if reduction == "strings":

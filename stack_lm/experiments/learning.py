@@ -199,9 +199,9 @@ class _Group:
             # In an input buffer padding counts; elsewhere it changes nothing.
             end = None if first.encoding.buffered else int(steps[:, start : start + size].max())
             inputs, labels, trained = (part[rows, own, :end] for part in (data.inputs, data.labels, data.trained))
-            weights = loss_weights(trained, first.reduction, labels.shape[3] if sets else 1)
             dtype = first.model.dtype
-            yield {"inputs": inputs, "labels": labels.to(dtype) if sets else labels, "weights": weights.to(dtype)}
+            weights = loss_weights(trained, first.reduction, labels.shape[3] if sets else 1, dtype)
+            yield {"inputs": inputs, "labels": labels.to(dtype) if sets else labels, "weights": weights}
 
 
 def _stack(parts: Sequence[Encoded]) -> Encoded:

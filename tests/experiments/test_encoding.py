@@ -111,5 +111,5 @@ def test_the_loss_of_sets_is_its_definition():
     torch.manual_seed(0)
     logits, labels = torch.randn(1, 5, 4, dtype=torch.double), torch.randint(2, (1, 5, 4)).double()
     expected = torch.nn.functional.mse_loss(torch.sigmoid(logits), labels)
-    weights = loss_weights(torch.ones(1, 5, dtype=torch.bool), "mean", 4).double()
+    weights = loss_weights(torch.ones(1, 5, dtype=torch.bool), "mean", 4, torch.float64)
     torch.testing.assert_close(weighted_loss(logits, labels, weights), expected)
