@@ -155,12 +155,12 @@ class OperationChoice(nn.Module):
         self.evaluation_noise, self.evaluation_argmax = evaluation_noise, evaluation_argmax
         self.register_buffer("temperature", None if kind == "softmax" else torch.tensor(float(temperature)))
 
-    def draw_noise(self, like: Tensor) -> Tensor | None:
+    def draw_noise(self, like: Tensor, generator: torch.Generator | None = None) -> Tensor | None:
         """Gumbel noise of the shape, type and device of a tensor; None where there is none now."""
         if not (self.noisy and (self.training or self.evaluation_noise)):
             return None
         noise = torch.empty_like(like, memory_format=torch.contiguous_format)
-        return noise.exponential_().log_().neg_()
+        return noise.exponential_(generator=generator).log_().neg_()
 
     def forward(self, logits: Tensor, noise: Tensor | None = None) -> Tensor:
         """Logits [B, S, O], and noise like them, to weights [B, S, O] that sum to 1; noise is drawn if not given."""
@@ -219,7 +219,12 @@ class Controls(nn.Module):
         choices: a control for each field of kind "choice", by the field's name.
         value_activation: "tanh" or "sigmoid", for fields of kind "value".
         bias: whether the linear layer has biases.
+
+    Attributes:
+        given_noise: what `draw_noise` returns instead. Set while several models are trained at once, each with its own.
     """
+
+    given_noise: Tensor | None = None
 
     def __init__(
         self,
@@ -272,19 +277,24 @@ class Controls(nn.Module):
             bias=config.bias,
         )
 
-    def draw_noise(self, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
+    def draw_noise(
+        self, shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None = None
+    ) -> Tensor | None:
         """The noise of choices [*shape, S, O], at least float32; None where there is none.
 
         Args:
             shape: of hidden states, without H.
             like: of the device and type of hidden states.
+            generator: to draw from; None is torch's own.
         """
+        if self.given_noise is not None:
+            return self.given_noise
         for field in self.memory.actions:
             if field.kind == "choice":
                 dtype = torch.promote_types(like.dtype, torch.float32)
                 empty = like.new_empty(()).to(dtype).expand(*shape, field.groups, field.size)
                 choice = self.choices[field.name]
-                return choice.draw_noise(empty) if isinstance(choice, OperationChoice) else None
+                return choice.draw_noise(empty, generator) if isinstance(choice, OperationChoice) else None
         return None
 
     def forward(self, hidden: Tensor, noise: Tensor | None = None) -> tuple[Any, dict[str, Tensor]]:

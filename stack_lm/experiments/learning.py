@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..controls import OperationChoice
 from ..errors import InputError
 from ..training.together import Together
 from .encoding import Encoded, loss_weights, weighted_loss
@@ -69,7 +68,7 @@ def train(trials: Sequence[Trial], report: Callable[[float], None] = lambda shar
             results += train([trial], lambda share, i=i: report((i + share) / len(trials)))  # type: ignore[misc]
         return results
     started = time.perf_counter()
-    torch.manual_seed(trials[0].config.seed)  # of noise, which only a trial that is alone draws
+    torch.manual_seed(trials[0].config.seed)  # of dropout, which only a trial that is alone draws
     for trial in trials:
         trial.prepare()
     group, epoch, epochs = _Group(trials), 0, trials[0].loop.epochs
@@ -93,14 +92,14 @@ def train(trials: Sequence[Trial], report: Callable[[float], None] = lambda shar
 def can_join(trial: Trial) -> bool:
     """Whether models as a trial's can be trained at once.
 
-    Not where they draw noise or dropout, which would be drawn for all at once, so that a trial's result would depend on
-    the others; and not where the compiled scan cannot run them.
+    Not where they draw dropout, which would be drawn for all at once, so that a trial's result would depend on the
+    others; and not where the compiled scan cannot run them.
     """
     config = trial.model.config
     if any((config.embedding_dropout, config.hidden_dropout, config.output_dropout)):
         return False
-    if any(module.noisy for module in trial.model.modules() if isinstance(module, OperationChoice)):
-        return False
+    if trial.encoding.buffered and trial.draw_noise(1, 1) is not None:
+        return False  # the steps of a scan with buffers are not those of its strings
     try:
         Together([trial.model])
     except InputError:
@@ -159,7 +158,12 @@ class _Group:
         return (sums / updates).tolist(), strings, updates
 
     def _loss(self, model: Any, batch: Batch) -> Tensor:
-        logits = run(model, batch["inputs"], batch["labels"].shape[1], self.trials[0].encoding)
+        controls = model.base_model.cell.controls
+        controls.given_noise = batch.get("noise")
+        try:
+            logits = run(model, batch["inputs"], batch["labels"].shape[1], self.trials[0].encoding)
+        finally:
+            controls.given_noise = None
         return weighted_loss(logits, batch["labels"], batch["weights"])
 
     def _clip(self) -> None:
@@ -201,7 +205,20 @@ class _Group:
             inputs, labels, trained = (part[rows, own, :end] for part in (data.inputs, data.labels, data.trained))
             dtype = first.model.dtype
             weights = loss_weights(trained, first.reduction, labels.shape[3] if sets else 1, dtype)
-            yield {"inputs": inputs, "labels": labels.to(dtype) if sets else labels, "weights": weights}
+            batch = {"inputs": inputs, "labels": labels.to(dtype) if sets else labels, "weights": weights}
+            yield batch | self._noise(steps[:, start : start + size], inputs.shape[2])
+
+    def _noise(self, steps: Tensor, longest: int) -> dict[str, Tensor]:
+        """The noise of each trial's choices [S, B, T, ...] in strings of so many steps [S, B], or nothing."""
+        if self.trials[0].encoding.buffered:
+            return {}
+        parts = []
+        for trial, own in zip(self.trials, steps.amax(1).tolist(), strict=True):
+            noise = trial.draw_noise(steps.shape[1], own)
+            if noise is None:
+                return {}
+            parts.append(F.pad(noise, (0, 0, 0, 0, 0, longest - own)))
+        return {"noise": torch.stack(parts)}
 
 
 def _stack(parts: Sequence[Encoded]) -> Encoded:

@@ -73,6 +73,7 @@ class Trial:
         self.learning_rate = self._choose_learning_rate()
         self.history: list[dict[str, Any]] = []
         self._order = torch.Generator().manual_seed(config.seed)
+        self._noise = torch.Generator().manual_seed(config.seed)
         self._stream: Iterator[Example] | None = None
         self._validation: Encoded | None = None
         self._stop = _Stop(self.loop.patience, self.loop.decay_patience, MAIN_SCORE[task.kind])
@@ -102,6 +103,15 @@ class Trial:
         """The order of an epoch's strings."""
         return torch.randperm(number, generator=self._order) if self.loop.shuffle else torch.arange(number)
 
+    def draw_noise(self, strings: int, steps: int) -> Tensor | None:
+        """The noise of the choices in an update [strings, steps, S, O]; None where there is none.
+
+        It comes from the trial's own generator, so that it does not depend on the trials that are trained beside it.
+        """
+        cell = self.model.base_model.cell
+        noise: Tensor | None = cell.controls.draw_noise((strings, steps), cell.like, self._noise)
+        return noise
+
     def end_epoch(self, loss: float, strings: int, updates: int) -> bool:
         """Score the model after an epoch.
 
@@ -119,6 +129,7 @@ class Trial:
         record: dict[str, Any] = {"epoch": epoch, "loss": loss if finite else None, "strings": self.strings}
         over = not finite or epoch == self.loop.epochs
         if self._validation is not None:
+            torch.manual_seed(self.config.seed)  # of noise
             scores = score(self.model, self.encoding, self._validation)
             record["validation"] = {name: value for name, value in scores.items() if name != "by_length"}
             over |= self._stop.look(record["validation"])
@@ -158,6 +169,7 @@ class Trial:
 
     def _score(self, split: str) -> dict[str, Any]:
         examples = self.encoding.task.split(split, self.config.seed)
+        torch.manual_seed(self.config.seed)  # of noise
         scores = score(self.model, self.encoding, self.encoding.encode(examples))
         return above_the_bound(scores, self.encoding.task, examples, split)
 

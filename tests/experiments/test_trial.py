@@ -221,16 +221,30 @@ def test_a_trial_whose_loss_is_no_number_leaves_the_others_as_they_are():
     assert results[2]["history"][-1]["loss"] == pytest.approx(trained(alone[2])["history"][-1]["loss"], rel=1e-4)
 
 
-def test_trials_with_noise_are_trained_alone():
-    """At once, noise would be drawn for all, and a trial's result would depend on the others."""
-    values = config_values("test/sets", epochs=1)
+@pytest.mark.parametrize("task", ["test/sets", "test/language"])
+def test_each_trial_has_noise_of_its_own(task):
+    """A trial draws the same noise alone and beside others, in training, validation and test."""
+    values = config_values(task, epochs=2)
     values["model"] |= {"memory": "superposition", "operation_control": "gumbel_softmax", "evaluation_noise": True}
-    configs = [dataclasses.replace(build(TaskConfig, values), seed=seed) for seed in range(2)]
-    assert not can_join(Trial(configs[0]))
-    both = train([Trial(config) for config in configs])
-    assert [result["together"] for result in both] == [1, 1]
-    assert both[1]["history"] == trained(Trial(configs[1]))["history"]
-    assert both[1]["scores"] == trained(Trial(configs[1]))["scores"]
+    configs = [dataclasses.replace(build(TaskConfig, values), seed=seed) for seed in range(3)]
+    at_once = train([Trial(config) for config in configs])
+    assert [result["together"] for result in at_once] == [3] * 3
+    for together, config in zip(at_once, configs, strict=True):
+        alone = trained(Trial(config))
+        assert [r["loss"] for r in together["history"]] == pytest.approx([r["loss"] for r in alone["history"]])
+        for name in ("accuracy", "nats") if task == "test/language" else ("accuracy",):
+            for split, scores in together["scores"].items():
+                assert scores[name] == pytest.approx(alone["scores"][split][name], abs=1e-5)
+    assert len({result["history"][-1]["loss"] for result in at_once}) == 3
+
+
+def test_a_buffered_network_with_noise_is_trained_alone():
+    """Its steps are not those of the strings, so noise is drawn as it goes."""
+    values = config_values("test/per_step", "BufferedStackRNNForTransduction", epochs=1)
+    values["model"] |= {"memory": "superposition", "operation_control": "gumbel_softmax"}
+    trials = [Trial(dataclasses.replace(build(TaskConfig, values), seed=seed)) for seed in range(2)]
+    assert not can_join(trials[0])
+    assert [result["together"] for result in train(trials)] == [1, 1]
 
 
 # --- scores
