@@ -27,6 +27,7 @@ COMMANDS = {
     "push": "upload a model to the hub with its code and its card, or show what would be",
     "export": "copy a model with its tokenizer and its card, its weights in half precision",
     "cache": "show the size of the tokenised text that is kept between runs, or remove it",
+    "plot": "draw what a model does on a string of its task, or how its trials went",
     "results": "print a paper's table beside ours, from the trials of recipes/train_task.py",
     "presets": "list, show or copy the configurations of the papers' models",
     "tasks": "list the papers' formal tasks, show examples, or check strings with their targets",

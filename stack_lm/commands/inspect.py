@@ -10,6 +10,7 @@ import numpy as np
 from ..atomic import atomic_file
 from ..console import add_model, positive_int, print_json, print_table
 from ..errors import InputError
+from ..experiments.config import is_task_model
 from ..interpretation.figures import check_figure_names, plot_distributions, plot_strengths, save_figure
 from ..parsing.distances import distances_from_trace, tree_from_distances
 from ..parsing.export import tree_record
@@ -29,14 +30,17 @@ LONGEST = 500
 
 EXAMPLE = (
     'stack-lm inspect runs/brown-u1 "the dog that the cats fear barks loudly" --output dog.html\n'
-    "  stack-lm inspect runs/brown-u1 --treebank nltk:treebank --sentence 8 --output page.html"
+    "  stack-lm inspect runs/brown-u1 --treebank nltk:treebank --sentence 8 --output page.html\n"
+    '  stack-lm inspect runs/hao2018-table1/models/1/0 "1 0 0 1 1 1" --output reversal.html'
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm inspect`."""
     add_model(parser)
-    parser.add_argument("words", metavar="SENTENCE", nargs="?", help="text of one sentence")
+    parser.add_argument(
+        "words", metavar="SENTENCE", nargs="?", help="text of one sentence; a string of its task for a model of a task"
+    )
     parser.add_argument("--treebank", metavar="PATH", help="take a sentence from it, and show its gold tree")
     parser.add_argument("--sentence", type=positive_int, metavar="N", help="with --treebank: which, counted from 1")
     parser.add_argument("--output", metavar="F", default="inspect.html", help="the page (default: inspect.html)")
@@ -47,6 +51,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the page, and the figures that were asked for."""
+    if is_task_model(options.model):
+        _inspect_task(options)
+        return
     check_parsing_options(options)
     check_figure_names(options.figure, options.distributions)
     check_ending("--output", options.output, PAGES)
@@ -93,6 +100,42 @@ def run(options: argparse.Namespace) -> None:
     ]
     print_table("", ["word", *(name.replace("_", " ") for name in names)], rows)
     print("written: " + ", ".join(targets))
+
+
+def _inspect_task(options: argparse.Namespace) -> None:
+    """The page of a string of the task that a model was trained on."""
+    for name in ("treebank", "sentence", "distributions", "signal"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name} is for sentences; {options.model} is a model of a task")
+    check_figure_names(options.figure)
+    check_ending("--output", options.output, PAGES)
+    check_outputs({"--output": options.output, "--figure": options.figure}, [options.model])
+    from ..experiments.computation import choose_example, compute, load_task_model
+    from ..interpretation.computation import computation_page, plot_computation
+
+    source = load_task_model(options.model)
+    computation = compute(source, choose_example(source.task, options.words, None, 0))
+    if len(computation.inputs) > LONGEST:
+        raise InputError(f"a page shows at most {LONGEST} symbols; the string has {len(computation.inputs):,}")
+    config = source.model.config
+    about = {"model": options.model, "task": str(source.task), "controller": config.controller, "memory": config.memory}
+    page = computation_page(computation, about, " ".join(computation.inputs))
+    with atomic_file(options.output) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    if options.figure:
+        save_figure(options.figure, plot_computation(computation, title=str(source.task)))
+    written = [path for path in (options.output, options.figure) if path]
+    if options.json:
+        numbers = {
+            name: {"rows": list(panel.labels), "numbers": panel.numbers.tolist()}
+            for name, panel in computation.panels.items()
+        }
+        told = {"inputs": computation.inputs, "targets": computation.targets, "outputs": computation.outputs}
+        print_json(about | told | {"errors": len(computation.errors), "panels": numbers, "written": written})
+        return
+    rows = zip(computation.inputs, computation.targets, computation.outputs, strict=True)
+    print_table("", ["read", "target", "answer"], list(rows), text_columns=3)
+    print("written: " + ", ".join(written))
 
 
 def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:

@@ -7,5 +7,6 @@ trial.py     one model and the data of its seed
 learning.py  the training of one trial, or of several at once
 workers.py   trials in worker processes
 results.py   what finished trials left in a directory
+computation.py  what a trained model does on one string
 run.py       all trials of a table, continued where they were left
 """

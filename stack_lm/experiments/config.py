@@ -8,12 +8,15 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from ..config_files import build, merge, read_config
 from ..errors import InputError
 from ..training.config import BaseConfig, setting
 
+# Beside a model that was trained on a task.
+TASK_FILE = "task.json"
 STATISTICS = ("minimum", "median", "maximum", "mean", "best")
 # What a row or a table may say of the trials themselves.
 _OVERRIDES = ("model", "training", "options")
@@ -216,6 +219,11 @@ class Table:
         config = build(TaskConfig, values)
         config.check()
         return config
+
+
+def is_task_model(directory: str | Path) -> bool:
+    """Whether a directory has a model that was trained on a task."""
+    return (Path(directory) / TASK_FILE).is_file()
 
 
 def parse_measure(name: str) -> tuple[str, str, str]:

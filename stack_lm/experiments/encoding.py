@@ -37,7 +37,7 @@ class Encoded(NamedTuple):
         trained: which outputs are trained on, [N, T] bool.
         scored: which are scored: the same, but in a language of which only a part is determined.
         steps: T of each example alone, [N].
-        sizes: the length of each source, in symbols, [N].
+        sizes: the length of each string, in symbols, [N]: of a source without null symbols at its end.
     """
 
     inputs: Tensor
@@ -111,8 +111,14 @@ class Encoding:
         scored = trained = _pad(masks, False)
         if self.task.kind == "language":
             trained = torch.arange(encoded.shape[1]) < steps.unsqueeze(1)
-        sizes = torch.tensor([len(example.source) for example in examples])
+        sizes = torch.tensor([self._size(example.source) for example in examples])
         return Encoded(encoded, targets, trained, scored, steps, sizes)
+
+    def _size(self, source: Sequence[int]) -> int:
+        size = len(source)
+        while size and source[size - 1] == self._null:
+            size -= 1
+        return size
 
     def _joined(self, example: Example) -> tuple[list, list, list[bool]]:
         """`<s> source ||| target </s>`, each symbol of which is the answer to those before it; scored on the target."""

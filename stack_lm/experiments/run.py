@@ -88,7 +88,7 @@ class Experiment:
         self.table = _overridden(table, overrides or {}, output_dir or table.output_dir, seeds)
         self.jobs, self.together = jobs, together
         self.resume, self.overwrite, self.quiet = resume, overwrite, quiet
-        self.chosen = _choose(self.table, rows)
+        self.chosen = choose_rows(self.table, rows)
         self.wanted = self._plan()
         self.results = Results(self.table.output_dir)
         self._check_directory()
@@ -210,6 +210,21 @@ def load_table(name: str, task: str | None = None) -> Table:
     return single_row(name, task, [f"{score}.{statistic}" for score in scores for statistic in _STATISTICS])
 
 
+def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
+    """Rows of a table by their number, from 0: those whose name a regular expression finds, or all.
+
+    Raises:
+        InputError: if it is none, or finds none.
+    """
+    try:
+        chosen = {i: row for i, row in enumerate(table.rows) if pattern is None or re.search(pattern, row.name)}
+    except re.error as error:
+        raise InputError(f"--rows must be a regular expression; got {pattern!r} ({error})") from error
+    if not chosen:
+        raise InputError(f"no row matches {pattern!r}; the rows are {'; '.join(row.name for row in table.rows)}")
+    return chosen
+
+
 def comparable(config: TaskConfig) -> dict[str, Any]:
     """What decides the outcome of a trial."""
     return settled(config)
@@ -236,16 +251,6 @@ def _grouped(trials: Sequence[Wanted], size: int) -> list[list[Wanted]]:
     """Trials by row, so many at a time."""
     rows = [list(of_row) for _, of_row in itertools.groupby(trials, key=lambda trial: trial.number)]
     return [of_row[start : start + size] for of_row in rows for start in range(0, len(of_row), size)]
-
-
-def _choose(table: Table, pattern: str | None) -> dict[int, Row]:
-    try:
-        chosen = {i: row for i, row in enumerate(table.rows) if pattern is None or re.search(pattern, row.name)}
-    except re.error as error:
-        raise InputError(f"--rows must be a regular expression; got {pattern!r} ({error})") from error
-    if not chosen:
-        raise InputError(f"no row matches {pattern!r}; the rows are {'; '.join(row.name for row in table.rows)}")
-    return chosen
 
 
 def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ..modeling_stack_rnn import StackRNNForCausalLM
 from ..tasks import Example, make_task
 from ..tokenization import symbol_tokenizer
 from ..training.temperature import TemperatureSchedule
-from .config import TaskConfig
+from .config import TASK_FILE, TaskConfig
 from .encoding import Encoded, Encoding
 from .scores import MAIN_SCORE, above_the_bound, score
 
@@ -34,7 +34,6 @@ MODELS = {
         StackRNNForCausalLM,
     )
 }
-TASK_FILE = "task.json"
 
 
 class Trial:

@@ -1,8 +1,15 @@
-"""Tasks of each kind, small enough for tests."""
+"""Tasks of each kind, small enough for tests; and the recipe that trains on them."""
 
+import importlib.util
 import random
+from pathlib import Path
 
 from stack_lm.tasks import Example, Split, Task, register_task, task_names
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "train_task.py"
+_spec = importlib.util.spec_from_file_location("train_task", RECIPE)
+TRAIN = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(TRAIN)
 
 PLAN = {"train": Split(12, 2, 4), "validation": Split(6, 2, 4), "test": Split(8, 3, 6)}
 
@@ -14,17 +21,21 @@ class _Echo(Task):
     default_plan = PLAN
     vocabulary = ("a", "b")
 
-    def string(self, rng, length):
-        return tuple(rng.randrange(2) for _ in range(length))
+    def sample(self, rng: random.Random, length: int) -> Example:
+        return self.example(tuple(rng.randrange(2) for _ in range(length)))
+
+    def example(self, string) -> Example:
+        return Example(tuple(string), tuple(string), (True,) * len(string))
 
 
 class EchoPerStep(_Echo):
+    """The first answer is not scored."""
+
     vocabulary = ("a", "b", "#")
     step_reduction = "mean"
 
-    def sample(self, rng: random.Random, length: int) -> Example:
-        string = self.string(rng, length)
-        return Example(string, string, (False,) + (True,) * (length - 1))
+    def example(self, string) -> Example:
+        return super().example(string)._replace(mask=(False,) + (True,) * (len(string) - 1))
 
 
 class EchoSummed(EchoPerStep):
@@ -33,19 +44,16 @@ class EchoSummed(EchoPerStep):
 
 
 class EchoSets(_Echo):
+    """b may always come."""
+
     kind = "next_symbols"
 
-    def sample(self, rng: random.Random, length: int) -> Example:
-        string = self.string(rng, length)
-        return Example(string, tuple(frozenset({symbol, 1}) for symbol in string), (True,) * length)
+    def example(self, string) -> Example:
+        return super().example(string)._replace(target=tuple(frozenset({symbol, 1}) for symbol in string))
 
 
 class EchoPair(_Echo):
     kind = "transduction"
-
-    def sample(self, rng: random.Random, length: int) -> Example:
-        string = self.string(rng, length)
-        return Example(string, string, (True,) * length)
 
 
 class EchoLanguage(_Echo):
@@ -54,9 +62,8 @@ class EchoLanguage(_Echo):
     kind = "language"
     vocabulary = ("a", "b", "<s>", "</s>")
 
-    def sample(self, rng: random.Random, length: int) -> Example:
-        string = self.string(rng, length)
-        return Example((2, *string), (*string, 3), (True,) * (length + 1))
+    def example(self, string) -> Example:
+        return Example((2, *string), (*string, 3), (True,) * (len(string) + 1))
 
 
 for _name, _task in {

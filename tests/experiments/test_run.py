@@ -1,6 +1,5 @@
 """Tables of trials: run, continued after a kill, printed beside the paper's numbers."""
 
-import importlib.util
 import json
 import os
 import re
@@ -14,6 +13,7 @@ import pytest
 import small_tasks
 import yaml
 from conftest import run, run_json
+from small_tasks import RECIPE, TRAIN
 
 from stack_lm.config_files import read_yaml, table_names
 from stack_lm.console import run_command
@@ -23,11 +23,6 @@ from stack_lm.experiments.config import Table
 from stack_lm.experiments.results import RESULTS_FILE, Results, measure
 from stack_lm.experiments.run import Experiment, load_table
 from stack_lm.tasks import make_task
-
-RECIPE = Path(__file__).parents[2] / "recipes" / "train_task.py"
-_spec = importlib.util.spec_from_file_location("train_task", RECIPE)
-TRAIN = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(TRAIN)
 
 
 @pytest.fixture

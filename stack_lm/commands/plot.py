@@ -1,0 +1,160 @@
+"""`stack-lm plot`: figures of models that were trained on tasks, and of their trials."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..console import positive_int, print_json
+from ..errors import InputError
+from ..interpretation.figures import check_figure_names, save_figure
+from .files import check_outputs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..experiments.config import Table
+    from ..interpretation.trials import Curve
+
+EXAMPLE = (
+    'stack-lm plot computation runs/hao2018-table1/models/1/0 --input "1 0 0 1 1 1 # # # # # #" --output reversal.png\n'
+    "  stack-lm plot memory runs/suzgun2019-dyck2/models/10/0 --length 20 --output memory.svg\n"
+    "  stack-lm plot convergence runs/grefenstette2015-reduced --score coarse --output convergence.png\n"
+    "  stack-lm plot lengths runs/suzgun2019-dyck2 --rows Stack-RNN --output lengths.png"
+)
+# The panels of each figure of one string; "computation" has all.
+_MEMORY = (
+    "operation",
+    "push_strength",
+    "pop_strength",
+    "push_strength_top",
+    "pop_strength_top",
+    "push_strength_bottom",
+    "pop_strength_bottom",
+    "memory",
+)
+KINDS = {
+    "computation": "what a model reads, answers and does at each step of a string",
+    "memory": "the actions on the memory and its contents over a string",
+    "convergence": "the scores of trials over the strings they were trained on",
+    "lengths": "the scores of trials by the length of test strings",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm plot`."""
+    kinds = "; ".join(f"{kind}: {said}" for kind, said in KINDS.items())
+    parser.add_argument("kind", metavar="KIND", choices=KINDS, help=kinds)
+    parser.add_argument(
+        "source", metavar="DIR", help="a model that recipes/train_task.py saved, or for the last two its output_dir"
+    )
+    parser.add_argument("--output", metavar="F", required=True, help="the figure: .png, .pdf or .svg")
+    parser.add_argument("--input", metavar="STRING", help="symbols separated by spaces; by default a string is drawn")
+    parser.add_argument(
+        "--length", type=positive_int, metavar="N", help="of the string that is drawn, in the task's unit"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the string that is drawn (default: 0)")
+    parser.add_argument("--rows", metavar="REGEX", help="of trials: only rows of the table whose name this finds")
+    parser.add_argument("--score", metavar="NAME", help="of trials: the score; by default the first of the table")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw the figure."""
+    check_figure_names(options.output)
+    check_outputs({"--output": options.output}, [options.source])
+    draw: dict[str, Callable[[argparse.Namespace], tuple[Figure, dict[str, Any]]]] = {
+        "computation": _draw_computation,
+        "memory": _draw_computation,
+        "convergence": _draw_trials,
+        "lengths": _draw_trials,
+    }
+    figure, about = draw[options.kind](options)
+    save_figure(options.output, figure)
+    if options.json:
+        print_json({"kind": options.kind, "source": options.source, **about, "written": options.output})
+    else:
+        print(f"written: {options.output}")
+
+
+def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
+    for name in ("rows", "score"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name} is for trials, with {' or '.join(list(KINDS)[2:])}")
+    from ..experiments.computation import choose_example, compute, load_task_model
+    from ..interpretation.computation import plot_computation
+
+    source = load_task_model(options.source)
+    example = choose_example(source.task, options.input, options.length, options.seed)
+    computation = compute(source, example)
+    title = f"{source.task}, {source.model.config.controller} controller, memory: {source.model.config.memory}"
+    figure = plot_computation(computation, _MEMORY if options.kind == "memory" else None, title.replace("_", " "))
+    return figure, {
+        "input": " ".join(computation.inputs),
+        "outputs": computation.outputs,
+        "errors": len(computation.errors),
+    }
+
+
+def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
+    for name in ("input", "length"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name} is for one string, with {' or '.join(list(KINDS)[:2])}")
+    from ..experiments.config import parse_measure
+    from ..experiments.results import Results
+    from ..experiments.run import choose_rows
+    from ..interpretation.trials import Curve, plot_curves
+
+    results = Results(options.source)
+    table = results.table()
+    chosen = choose_rows(table, options.rows)
+    score = options.score or parse_measure(table.measures[0])[1]
+    curve = _over_strings if options.kind == "convergence" else _over_lengths
+    percent = table.percent and score != "loss"
+    curves: dict[str, dict[str, list[Curve]]] = {}
+    for row in chosen.values():
+        records = results.of_row(row)
+        if records:
+            panel, name = _names(table, row.cells)
+            of_row = [curve(record, score) for record in records]
+            curves.setdefault(panel, {})[name] = [Curve(x, [100 * v for v in y] if percent else y) for x, y in of_row]
+    if not curves:
+        raise InputError(f"{options.source} has no finished trials of such rows")
+    split = "training" if score == "loss" else "validation" if options.kind == "convergence" else "test"
+    said = f"{score} (%), {split}" if percent else f"{score}, {split}"
+    x_label = "strings trained on" if options.kind == "convergence" else "length of strings (symbols)"
+    return plot_curves(curves, x_label, said, table.title, log=score == "loss"), {"score": score}
+
+
+def _names(table: Table, cells: list) -> tuple[str, str]:
+    """The panel of a row, which its first cell says if there are others, and its name there."""
+    told = [
+        f"{column}: {cell}" if cell in ("yes", "no") else str(cell)
+        for column, cell in zip(table.columns, cells, strict=True)
+    ]
+    return (told[0], ", ".join(told[1:])) if len(told) > 1 else ("", told[0])
+
+
+def _over_strings(record: dict[str, Any], score: str) -> Curve:
+    from ..interpretation.trials import Curve
+
+    points = [
+        (epoch["strings"], epoch["loss"] if score == "loss" else epoch.get("validation", {}).get(score))
+        for epoch in record["history"]
+    ]
+    known = [(x, y) for x, y in points if y is not None]
+    if not known:
+        raise InputError(
+            f"the trials of {record['row']!r} have no {score!r} of validation strings; --score loss has them"
+        )
+    return Curve(*map(list, zip(*known, strict=True)))
+
+
+def _over_lengths(record: dict[str, Any], score: str) -> Curve:
+    from ..interpretation.trials import Curve
+
+    by_length = record["scores"]["test"]["by_length"]
+    if score not in by_length:
+        raise InputError(f"the trials of {record['row']!r} have no score {score!r}; they have {', '.join(by_length)}")
+    points = sorted((int(length), value) for length, (value, _) in by_length[score].items())
+    return Curve(*map(list, zip(*points, strict=True)))

@@ -1,0 +1,230 @@
+"""What a trained model does on one string of its task: its answers, its actions and its memory at each step."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..interpretation.computation import Computation, Panel
+from ..memory.buffers import dequeue, input_buffer
+from ..tasks import Example, Task, make_task
+from .config import TASK_FILE, is_task_model
+from .encoding import Encoding
+from .scores import run
+from .trial import MODELS
+
+_FITTING = 20  # symbols on a page
+_NUMBERS = 12  # of a vector
+_SAID = {
+    "pop_strength": "pop strength (elements)",
+    "push_strength": "push strength (elements)",
+    "read_strength": "read strength (elements)",
+    "input_pop_strength": "pop strength, input buffer (elements)",
+    "output_push_strength": "push strength, output buffer (elements)",
+    "input_strength": "left in the input buffer (elements)",
+}
+
+
+class TaskModel(NamedTuple):
+    """A trained model with its task."""
+
+    model: Any
+    task: Task
+    encoding: Encoding
+
+
+def load_task_model(directory: str | Path) -> TaskModel:
+    """The model that a trial saved.
+
+    Raises:
+        InputError: if the directory has none.
+    """
+    path = Path(directory)
+    if not is_task_model(path):
+        raise InputError(f"{path} has no model of a task: there is no {TASK_FILE} in it")
+    try:
+        about = json.loads((path / TASK_FILE).read_text(encoding="utf-8"))
+        task = make_task(about["task"], **about["options"])
+        (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
+        model = MODELS[architecture].from_pretrained(path).eval()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} has no model that can be loaded: {error}") from error
+    return TaskModel(model, task, Encoding(task, architecture))
+
+
+def choose_example(task: Task, text: str | None, length: int | None, seed: int) -> Example:
+    """An example of a task: that of a given string, or one drawn.
+
+    Args:
+        task: any.
+        text: the string's symbols, separated by spaces.
+        length: of a string to draw, in the task's unit; None takes one of the training strings' that fits on a page.
+        seed: of the draw.
+
+    Raises:
+        InputError: if the string is not of the task's language, or it has none of that length.
+    """
+    if text is not None:
+        return task.example(task.read(text))
+    if length is None:
+        window = task.planned("train")
+        fitting = min(window.longest, max(window.shortest, _FITTING)) if task.unit == "length" else window.longest
+        possible = list(task.length_weights(window.shortest, fitting))
+    else:
+        possible = list(task.length_weights(length, length))
+        if not possible:
+            raise InputError(f"{task} has no string of {task.unit} {length}")
+    return task.sample(random.Random(seed), possible[-1])
+
+
+@torch.no_grad()
+def compute(source: TaskModel, example: Example) -> Computation:
+    """Run a model on an example.
+
+    Args:
+        source: a model. The columns of a network between buffers are its steps, and for its input and its output, which
+            it reads and writes at a pace of its own, positions in the string.
+        example: of its task.
+    """
+    model, task, encoding = source
+    rows = encoding.encode([example])
+    logits = run(model, rows.inputs, rows.labels.shape[1], encoding)[0].double()
+    sets = task.kind == "next_symbols"
+    shares = (torch.sigmoid(logits) if sets else torch.softmax(logits, -1)).T.numpy()
+    symbols, answers = encoding.symbols, encoding.answers
+    if sets:
+        outputs = [
+            "/".join(a for a, on in zip(answers, row, strict=True) if on) for row in model.predict(logits).tolist()
+        ]
+        targets = ["/".join(answers[k] for k in sorted(row)) for row in example.target]  # type: ignore[arg-type]
+    else:
+        outputs = [answers[k] for k in shares.argmax(0)]
+        scored = zip(rows.labels[0].tolist(), rows.scored[0].tolist(), strict=True)
+        targets = [answers[k] if on else "" for k, on in scored]
+    inputs = [symbols[k] for k in rows.inputs[0].tolist()]
+    given = np.array([[symbol == own for own in inputs] for symbol in symbols], float)
+    steps, by_step = _steps(model, rows.inputs, encoding)
+    where = ", by position" if encoding.buffered else ""
+    wanted = {symbol for target in targets for symbol in target.split("/")}
+    panels = {
+        "input": _of_symbols(f"input{where}", symbols, given, set(inputs), steps),
+        "output": _of_symbols(f"output{where} (probability)", answers, shares, wanted, steps),
+    }
+    return Computation(inputs, targets, outputs, panels | by_step, buffered=encoding.buffered)
+
+
+def _of_symbols(name: str, symbols: Sequence[str], shares: np.ndarray, needed: Set[str], steps: int) -> Panel:
+    """Those of the symbols that are needed or have a share somewhere, filled to the steps."""
+    kept = [k for k, symbol in enumerate(symbols) if symbol in needed or shares[k].max() > 0.005]
+    filled = np.full((len(kept), steps), np.nan)
+    filled[:, : shares.shape[1]] = shares[kept, :steps]
+    return Panel(name, [symbols[k] for k in kept], filled)
+
+
+def _control(model: Any, name: str) -> Any:
+    return getattr(model.config, f"{name}_control", None)
+
+
+class _Step(NamedTuple):
+    """What a network does at one step."""
+
+    read: np.ndarray  # x_t
+    actions: dict[str, np.ndarray]
+    pushed: np.ndarray
+    reading: np.ndarray
+    held: np.ndarray
+
+
+def _run_steps(model: Any, inputs: Tensor, buffered: bool) -> tuple[list[_Step], bool]:
+    """The steps of the cell one by one, and whether elements of its memory have strengths."""
+    base = model.base_model if not buffered else model.model
+    cell, values = base.cell, base.embed(inputs, None)
+    count = model.config.steps_per_token * values.shape[1] + model.config.extra_steps if buffered else values.shape[1]
+    state, buffer, pop = cell.initial_state(1), input_buffer(values), values.new_zeros(1)
+    found = []
+    for t in range(count):
+        noise = cell.controls.draw_noise((1,), values)
+        if buffered:
+            buffer, read = dequeue(buffer, pop)
+        else:
+            read = values[:, t]
+        layers, taken, state = cell.step(read, state, noise=noise)
+        if buffered:
+            pop, push = model._strengths(layers[-1])
+            taken = taken | {"input_pop_strength": pop, "output_push_strength": push}
+            taken |= {"input_strength": buffer.strengths.sum(-1)}
+        emitted, _ = cell.controls(layers[-1], noise)
+        pushed = [getattr(emitted, field.name)[0] for field in cell.memory.actions if field.kind == "value"]
+        actions = {name: part[0].double().numpy() for name, part in taken.items()}
+        value = torch.cat(pushed).double().numpy() if pushed else np.zeros(0)
+        held = _held(state.memory) if pushed else np.zeros(0)
+        found.append(_Step(read[0].double().numpy(), actions, value, state.reading[0].double().numpy(), held))
+    return found, hasattr(state.memory, "strengths")
+
+
+def _steps(model: Any, inputs: Tensor, encoding: Encoding) -> tuple[int, dict[str, Panel]]:
+    """The number of steps; what is read, the actions on the memory and what it holds at each."""
+    steps, strengths = _run_steps(model, inputs, encoding.buffered)
+    actions = {name: np.array([step.actions[name] for step in steps], float) for name in steps[0].actions}
+    panels = {}
+    if encoding.buffered and model.config.input_encoding == "one_hot":
+        read = np.array([step.read for step in steps]).T
+        used = {encoding.symbols[k] for k in inputs[0].tolist()}
+        panels["input_reading"] = _of_symbols("read from the input buffer", encoding.symbols, read, used, len(steps))
+    fixed = {f"{name}_strength" for name in ("push", "pop", "read") if isinstance(_control(model, name), float)}
+    for name in (*_SAID, *(name for name in actions if name.endswith(("_top", "_bottom")))):
+        if name in actions and name.removesuffix("_top").removesuffix("_bottom") not in fixed:
+            limits = None if name == "input_strength" else (0.0, 1.0)
+            said = _SAID.get(name, f"{name.replace('_', ' ')} (elements)")
+            panels[name] = Panel(said, [""], actions[name][None], limits)
+    if "operation" in actions:
+        weights = actions["operation"]  # [T, S, O]
+        (field,) = [field for field in model.base_model.cell.memory.actions if field.kind == "choice"]
+        labels = [f"{o} {s + 1}" if field.groups > 1 else o for s in range(field.groups) for o in field.operations]
+        shown = [label.replace("_", " ") for label in labels]
+        panels["operation"] = Panel("operation (weight)", shown, weights.reshape(len(weights), -1).T)
+    if model.config.memory != "none":
+        panels["value"] = _vectors("pushed vector", [step.pushed for step in steps])
+        panels["reading"] = _vectors("reading", [step.reading for step in steps])
+        panels["memory"] = _contents_panel([step.held for step in steps], strengths)
+    return len(steps), panels
+
+
+def _vectors(name: str, vectors: Sequence[np.ndarray]) -> Panel:
+    numbers = np.array(vectors).T
+    if len(numbers) > _NUMBERS:
+        name = f"{name}, first {_NUMBERS} of {len(numbers)} numbers"
+    numbers = numbers[:_NUMBERS]
+    limits = (0.0, 1.0) if numbers.min() >= 0 and numbers.max() <= 1 else None
+    return Panel(name, [str(d + 1) for d in range(len(numbers))], numbers, limits)
+
+
+def _held(memory: Any) -> np.ndarray:
+    """The strengths of all elements, from the bottom; or the first numbers of all cells, from the top."""
+    if hasattr(memory, "strengths"):
+        return memory.strengths[0].double().numpy()
+    cells = memory.cells[0]  # [N, D] of a tape, [S, N, D + 1] of stacks
+    first = cells[..., 0] if cells.dim() == 2 else cells[0, :, 0]
+    return first.double().numpy()
+
+
+def _contents_panel(contents: list[np.ndarray], strengths: bool) -> Panel:
+    # Elements and cells that were never anything are left out, but for one.
+    used = max([1, *(int(np.flatnonzero(np.abs(held) > 0.005).max(initial=-1)) + 1 for held in contents)])
+    numbers = np.full((used, len(contents)), np.nan)
+    for step, held in enumerate(contents):
+        kept = held[:used]
+        numbers[: len(kept), step] = kept
+    if strengths:
+        name, labels = "strength of each element, by the step that pushed it (elements)", range(1, used + 1)
+        return Panel(name, [str(label) for label in labels], numbers)
+    limits = None if np.nanmin(numbers) < 0 or np.nanmax(numbers) > 1 else (0.0, 1.0)
+    return Panel("first number of each cell, from the top", [str(cell) for cell in range(used)], numbers, limits)

@@ -1,0 +1,196 @@
+"""A network's computation on one string: what it reads and answers, and the actions on its memory, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import InputError
+from .figures import new_figure, with_plain_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Inches: of a step and a row, where there is room; of the widest row of steps and the highest panel.
+_STEP, _ROW, _WIDEST, _HIGHEST = 0.28, 0.16, 9.0, 4.0
+# Steps of which numbers can still be read in the cells, and symbols below them.
+_MOST_NUMBERS, _MOST_STEPS = 32, 120
+_COLORS = "viridis"
+_X_LABELS = {False: "symbol that is read at each step", True: "step; position in the string"}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Numbers over the steps.
+
+    Attributes:
+        name: of all of them, with the unit.
+        labels: of the rows.
+        numbers: [rows, T]; NaN where there is none.
+        limits: what the palest and the darkest colour mean; None takes the least and the greatest number.
+    """
+
+    name: str
+    labels: Sequence[str]
+    numbers: np.ndarray
+    limits: tuple[float, float] | None = (0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A network's computation on one string of T symbols.
+
+    Attributes:
+        inputs: the symbols.
+        targets: at each step the symbols that are right, joined as in `a/b`; "" where nothing is scored.
+        outputs: at each step the symbols that the network answered, likewise.
+        panels: numbers by name, [rows, K]: "input", "output", and those of actions and memory.
+        buffered: whether the network is one between buffers, whose K steps have no symbol each. Otherwise K is T.
+    """
+
+    inputs: Sequence[str]
+    targets: Sequence[str]
+    outputs: Sequence[str]
+    panels: Mapping[str, Panel]
+    buffered: bool = False
+
+    @property
+    def steps(self) -> list[str]:
+        """What to call the steps: the symbols that are read at them, or their numbers."""
+        if not self.buffered:
+            return list(self.inputs)
+        return [str(step + 1) for step in range(self.panels["input"].numbers.shape[1])]
+
+    @property
+    def errors(self) -> list[int]:
+        """The scored steps whose answer is not the target."""
+        pairs = enumerate(zip(self.targets, self.outputs, strict=True))
+        return [step for step, (target, output) in pairs if target and target != output]
+
+
+@with_plain_text
+def plot_computation(computation: Computation, panels: Sequence[str] | None = None, title: str = "") -> Figure:
+    """The panels below one another, over the same steps.
+
+    After Hao et al. (2018), figures 5 and 6, and Suzgun et al. (2019), figures 3 and 4. Scored answers that are wrong
+    are marked with a cross.
+
+    Args:
+        computation: to draw.
+        panels: their names, in order; None draws all.
+        title: of the figure.
+
+    Raises:
+        InputError: without matplotlib, if none of the panels is there, or for more steps than can be drawn.
+    """
+    names = [name for name in (panels or computation.panels) if name in computation.panels]
+    if not names:
+        raise InputError(
+            f"there is nothing to draw; the computation has {', '.join(computation.panels) or 'no panels'}"
+        )
+    steps = computation.steps
+    if len(steps) > _MOST_STEPS:
+        raise InputError(f"a figure shows at most {_MOST_STEPS} steps; there are {len(steps):,}: give a shorter string")
+    width = max(4.0, min(_STEP * len(steps), _WIDEST))
+    heights = [min(_ROW * max(2, len(computation.panels[name].labels)), _HIGHEST) for name in names]
+    figure = new_figure(width + 1.9, 0.9 + sum(heights) + 0.34 * len(names), fill(title, int(13 * width)))
+    axes = figure.subplots(len(names), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+    for name, own in zip(names, axes, strict=True):
+        _draw_panel(own, computation, name)
+    # Upright as long as they are narrower than a step; points to the inch: 72.
+    room = 72 * width / len(steps)
+    size = min(8.0, room / 0.65) if max(map(len, steps)) <= 2 else min(8.0, room / 1.1)
+    turn = 90 if 0.62 * size * max(map(len, steps)) > room else 0
+    axes[-1].set_xticks(range(len(steps)), steps, fontsize=size, family="monospace", rotation=turn)
+    axes[-1].set_xlabel(_X_LABELS[computation.buffered], fontsize="small")
+    return figure
+
+
+def _draw_panel(axes: Axes, computation: Computation, name: str) -> None:
+    panel = computation.panels[name]
+    low, high = panel.limits or (float(np.nanmin(panel.numbers)), float(np.nanmax(panel.numbers)))
+    image = axes.imshow(
+        panel.numbers, aspect="auto", cmap=_COLORS, vmin=low, vmax=max(high, low + 1e-9), interpolation="nearest"
+    )
+    every = -(-len(panel.labels) * _ROW // _HIGHEST)
+    places = range(0, len(panel.labels), max(1, int(every)))
+    axes.set_yticks(places, [panel.labels[place] for place in places], fontsize="x-small")
+    axes.set_title(panel.name, fontsize="small", loc="left", pad=4)
+    axes.tick_params(length=0)
+    axes.set_facecolor("0.9")
+    if name == "output":
+        rows = {label: row for row, label in enumerate(panel.labels)}
+        for step in computation.errors:
+            wanted = [rows[symbol] for symbol in computation.targets[step].split("/")]
+            axes.plot([step] * len(wanted), wanted, "x", color="red", markersize=4)
+    elif len(panel.labels) == 1 and panel.numbers.shape[1] <= _MOST_NUMBERS:
+        for step, value in enumerate(panel.numbers[0]):
+            if np.isfinite(value):
+                dark = value < low + 0.6 * (high - low)
+                axes.text(
+                    step, 0, f"{value:.1f}", ha="center", va="center", fontsize=5.5, color="white" if dark else "black"
+                )
+    bar = axes.figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, aspect=8)
+    bar.ax.tick_params(labelsize=5.5, length=2)
+
+
+def computation_page(computation: Computation, about: Mapping[str, str], title: str) -> str:
+    """The computation as one HTML page without other files: a table of all numbers over the steps, shaded.
+
+    Args:
+        computation: to show.
+        about: what to say of the model, by name.
+        title: of the page.
+    """
+    rows = [_symbols("input" if computation.buffered else "read", computation.inputs)]
+    rows.append(_symbols("target", computation.targets))
+    rows.append(_symbols("answer", computation.outputs, computation.errors))
+    if computation.buffered:
+        rows.append(_symbols("step", computation.steps))
+    for name, panel in computation.panels.items():
+        if name == "input":
+            continue
+        low, high = panel.limits or (float(np.nanmin(panel.numbers)), float(np.nanmax(panel.numbers)))
+        for i, (label, numbers) in enumerate(zip(panel.labels, panel.numbers, strict=True)):
+            of_panel = f'<th rowspan="{len(panel.labels)}">{escape(panel.name)}</th>' if i == 0 else ""
+            cells = "".join(_cell(float(value), low, high) for value in numbers)
+            rows.append(f"<tr>{of_panel}<th>{escape(label)}</th>{cells}</tr>")
+    said = "; ".join(f"{escape(key)}: {escape(value)}" for key, value in about.items())
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n"
+        f"<p>{said}</p>\n<p>Darker cells are greater numbers. A wrong answer where one is scored is red.</p>\n"
+        f'<div class="wide"><table>{"".join(rows)}</table></div>\n</body>\n</html>\n'
+    )
+
+
+_STYLE = (
+    "body{font:15px/1.4 system-ui,sans-serif;margin:1.5em;color:#1a1a1a;background:#fff}"
+    ".wide{overflow-x:auto}table{border-collapse:collapse;font-size:12px}"
+    "th,td{padding:2px 4px;text-align:center;border:1px solid #e4e4e4}"
+    "th{font-weight:600;background:#f6f6f6}th:first-child{text-align:left}td{min-width:2em}"
+    ".wrong{background:#c62828;color:#fff}"
+)
+
+
+def _symbols(name: str, symbols: Sequence[str], wrong: Sequence[int] = ()) -> str:
+    cells = "".join(
+        f"<td{' class=wrong' if step in wrong else ''}>{escape(symbol)}</td>" for step, symbol in enumerate(symbols)
+    )
+    return f"<tr><th>{name}</th><th></th>{cells}</tr>"
+
+
+def _cell(value: float, low: float, high: float) -> str:
+    if not np.isfinite(value):
+        return "<td></td>"
+    share = 0.0 if high <= low else min(1.0, max(0.0, (value - low) / (high - low)))
+    ink = "#fff" if share > 0.55 else "#1a1a1a"
+    return f'<td style="background:rgb(0 114 178/{share:.2f});color:{ink}">{value:.2f}</td>'

@@ -1,0 +1,287 @@
+"""Computations of models of tasks, and figures of their trials."""
+
+import json
+import re
+import struct
+
+import numpy as np
+import pytest
+import small_tasks
+import torch
+import yaml
+from conftest import run, run_json
+from small_tasks import TRAIN
+
+from stack_lm.config_files import build
+from stack_lm.errors import InputError
+from stack_lm.experiments.computation import TaskModel, choose_example, compute, load_task_model
+from stack_lm.experiments.config import TaskConfig
+from stack_lm.experiments.trial import Trial
+from stack_lm.interpretation.trials import Curve, plot_curves
+from stack_lm.tasks import make_task
+
+STACK = {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0}
+CHOICE = {"memory": "superposition", "hidden_size": 4, "memory_size": 1}
+
+
+def saved(directory, task, architecture=None, **model):
+    values = small_tasks.config_values(task, architecture)
+    values["model"] |= model
+    trial = Trial(build(TaskConfig, values))
+    directory.mkdir()
+    trial.save(directory)
+    return trial
+
+
+def png_size(path):
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    return struct.unpack(">II", data[16:24])
+
+
+def panel(computation, name):
+    return computation.panels[name].numbers
+
+
+def test_a_computation_is_that_of_the_network(tmp_path):
+    saved(tmp_path / "m", "test/per_step", **STACK)
+    source = load_task_model(tmp_path / "m")
+    example = choose_example(source.task, "a b b a", None, 0)
+    computation = compute(source, example)
+    ids = torch.tensor([[0, 1, 1, 0]])
+    outputs = source.model(ids, output_actions=True, use_cache=True)
+    np.testing.assert_allclose(panel(computation, "output"), torch.softmax(outputs.logits[0], -1).T.detach(), rtol=1e-5)
+    for name in ("push_strength", "pop_strength"):
+        np.testing.assert_allclose(panel(computation, name)[0], outputs.actions[name][0].detach(), rtol=1e-5)
+    assert "read_strength" not in computation.panels  # it is fixed
+    held = panel(computation, "memory")
+    np.testing.assert_allclose(np.nansum(held, axis=0), outputs.actions["total_strength"][0].detach(), rtol=1e-5)
+    np.testing.assert_allclose(np.diag(held), outputs.actions["push_strength"][0].detach(), rtol=1e-5)
+    assert np.isnan(held[2, 1])  # not pushed yet
+    assert computation.inputs == ["a", "b", "b", "a"]
+    assert computation.targets == ["", "b", "b", "a"]  # the first is not scored
+    best = [source.encoding.answers[k] for k in outputs.logits[0].argmax(-1)]
+    assert computation.outputs == best
+    assert computation.errors == [t for t in range(1, 4) if best[t] != "abba"[t]]
+
+
+@pytest.mark.parametrize("memory", ["superposition", "baby_ntm"])
+def test_a_memory_in_superposition(tmp_path, memory):
+    depth = {"memory_depth": 6} if memory == "baby_ntm" else {}
+    saved(tmp_path / "m", "test/sets", memory=memory, memory_size=1, operation_control="softmax", **depth)
+    source = load_task_model(tmp_path / "m")
+    computation = compute(source, choose_example(source.task, None, 5, 0))
+    np.testing.assert_allclose(panel(computation, "operation").sum(0), 1, rtol=1e-5)
+    (operations,) = [field.operations for field in source.model.model.cell.memory.actions if field.kind == "choice"]
+    assert list(computation.panels["operation"].labels) == [name.replace("_", " ") for name in operations]
+    state, base = None, source.model.model
+    ids = torch.tensor([[source.encoding.symbols.index(symbol) for symbol in computation.inputs]])
+    scan = base.cell.scan(base.embed(ids, None), state)
+    cells = scan.state.memory.cells[0]
+    first = cells[:, 0] if cells.dim() == 2 else cells[0, :, 0]
+    shown = panel(computation, "memory")[:, -1]
+    np.testing.assert_allclose(shown, first[: len(shown)].detach(), atol=1e-5)
+
+
+def test_several_stacks_have_operations_each(tmp_path):
+    saved(tmp_path / "m", "test/sets", num_stacks=2, operation_control="softmax", **CHOICE)
+    source = load_task_model(tmp_path / "m")
+    computation = compute(source, choose_example(source.task, None, 5, 0))
+    assert list(computation.panels["operation"].labels) == ["push 1", "pop 1", "push 2", "pop 2"]
+    assert len(panel(computation, "value")) == 2
+
+
+def test_a_network_between_buffers(tmp_path):
+    """Its steps are twice the symbols; the actions and the outputs are those of the model."""
+    saved(tmp_path / "m", "test/per_step", "BufferedStackRNNForTransduction", **STACK, steps_per_token=2)
+    source = load_task_model(tmp_path / "m")
+    computation = compute(source, choose_example(source.task, "a b b a", None, 0))
+    outputs = source.model(torch.tensor([[0, 1, 1, 0]]), target_length=4, output_actions=True)
+    assert computation.steps == ["1", "2", "3", "4", "5", "6", "7", "8"]
+    for name in ("input_pop_strength", "output_push_strength", "input_strength", "push_strength", "pop_strength"):
+        np.testing.assert_allclose(panel(computation, name)[0], outputs.actions[name][0].detach(), rtol=1e-5)
+    total = outputs.actions["total_strength"][0].detach()
+    np.testing.assert_allclose(np.nansum(panel(computation, "memory"), 0), total, rtol=1e-5)
+    shown = panel(computation, "output")
+    np.testing.assert_allclose(shown[:, :4], torch.softmax(outputs.logits[0], -1).T.detach(), rtol=1e-5)
+    assert np.isnan(shown[:, 4:]).all()
+    np.testing.assert_allclose(panel(computation, "input_reading")[:, 0], [1, 0])  # the first symbol
+
+
+def test_readings(tmp_path):
+    """A stack from which nothing is popped: the reading of strength 1 is an average from the top."""
+    saved(tmp_path / "m", "test/per_step", push_control=1.0, pop_control=0.0, read_control=1.0)
+    source = load_task_model(tmp_path / "m")
+    computation = compute(source, choose_example(source.task, "a b b a", None, 0))
+    np.testing.assert_allclose(panel(computation, "reading"), panel(computation, "value"), rtol=1e-5)
+    assert "push_strength" not in computation.panels
+
+
+def test_long_vectors_show_their_first_numbers(tmp_path):
+    saved(tmp_path / "m", "test/per_step", **STACK | {"memory_size": 20})
+    source = load_task_model(tmp_path / "m")
+    shown = compute(source, choose_example(source.task, "a b", None, 0)).panels["value"]
+    assert (shown.name, len(shown.numbers)) == ("pushed vector, first 12 of 20 numbers", 12)
+
+
+def test_without_a_memory_only_inputs_and_outputs(tmp_path):
+    saved(tmp_path / "m", "test/language", memory="none")
+    source = load_task_model(tmp_path / "m")
+    assert list(compute(source, choose_example(source.task, "a b", None, 0)).panels) == ["input", "output"]
+
+
+def test_examples(tmp_path):
+    task = make_task("hao2018/reversal")
+    assert task.write(choose_example(task, "1 0", None, 0).source) == "1 0 # #"
+    assert len(choose_example(task, None, 5, 3).source) == 10
+    assert choose_example(task, None, None, 0) == choose_example(task, None, None, 0)
+    with pytest.raises(InputError, match="'x' is no symbol of hao2018/reversal"):
+        choose_example(task, "1 x", None, 0)
+    with pytest.raises(InputError, match="suzgun2019/dyck2 has no string of length 7"):
+        choose_example(make_task("suzgun2019/dyck2"), None, 7, 0)
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_plots_of_one_string(capsys, tmp_path, ending):
+    saved(tmp_path / "m", "test/per_step", **STACK)
+    output = tmp_path / f"figure.{ending}"
+    told = run_json(capsys, "plot", "computation", tmp_path / "m", "--input", "a b b a", "--output", output)
+    assert told["input"] == "a b b a"
+    assert len(told["outputs"]) == 4
+    if ending == "png":
+        width, height = png_size(output)
+        assert width > 500
+        assert height > 500
+    elif ending == "svg":
+        text = output.read_text()
+        for said in ("pop strength (elements)", "push strength (elements)", "symbol that is read at each step"):
+            assert f"<!-- {said} -->" in text
+    status, out, _ = run(capsys, "plot", "memory", tmp_path / "m", "--length", 4, "--output", output)
+    assert (status, out) == (0, f"written: {output}\n")
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory):
+    """The trials of a table of two rows."""
+    folder = tmp_path_factory.mktemp("trials")
+    values = small_tasks.config_values("test/per_step")
+    del values["task"]
+    (folder / "preset.yaml").write_text(yaml.safe_dump(values))
+    preset = str(folder / "preset.yaml")
+    table = {
+        "title": "Strings that are echoed",
+        "output_dir": str(folder / "runs"),
+        "columns": ["task", "stack"],
+        "measures": ["accuracy.median"],
+        "seeds": 2,
+        "rows": [
+            {"cells": ["echo", "yes"], "preset": preset, "task": "test/per_step"},
+            {"cells": ["echo", "no"], "preset": preset, "task": "test/per_step", "model": {"memory": "none"}},
+        ],
+    }
+    (folder / "table.yaml").write_text(yaml.safe_dump(table))
+    assert TRAIN.main([str(folder / "table.yaml")]) == 0
+    return folder / "runs"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["convergence"], ["convergence", "--score", "loss"], ["lengths"], ["lengths", "--rows", "yes"]]
+)
+def test_plots_of_trials(capsys, tmp_path, trials, arguments):
+    kind, *rest = arguments
+    output = tmp_path / "figure.svg"
+    status, _, err = run(capsys, "plot", kind, trials, "--output", output, *rest)
+    assert status == 0, err
+    text = output.read_text()
+    x = "strings trained on" if kind == "convergence" else "length of strings (symbols)"
+    y = "loss, training" if "loss" in rest else f"accuracy (%), {'validation' if kind == 'convergence' else 'test'}"
+    names = ["stack: yes"] if "--rows" in rest else ["stack: yes", "stack: no"]
+    for said in (x, y, "Strings that are echoed", *names):
+        assert f"<!-- {said} -->" in text
+
+
+def test_curves_show_the_median_and_the_whole_range():
+    curves = {"": {"model": [Curve([1, 2], [0.1, 0.5]), Curve([1], [0.3]), Curve([1, 2], [0.9, 1.0])]}}
+    (axes,) = plot_curves(curves, "x", "y").axes
+    (line,) = axes.lines
+    assert line.get_xydata().tolist() == [[1, 0.3], [2, 0.5]]  # the second trial's 0.3 goes on
+    (shade,) = axes.collections
+    corners = {tuple(corner) for corner in shade.get_paths()[0].vertices.tolist()}
+    assert {(1, 0.1), (1, 0.9), (2, 0.3), (2, 1.0)} <= corners
+    with pytest.raises(InputError, match="at most 6 rows; this one has 7"):
+        plot_curves({"": {str(i): curves[""]["model"] for i in range(7)}}, "x", "y")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["computation", "M", "--input", "a c"], "'c' is no symbol of test/per_step"),
+        (["computation", "M", "--score", "loss"], "--score is for trials, with convergence or lengths"),
+        (["lengths", "RUNS", "--input", "a"], "--input is for one string, with computation or memory"),
+        (["computation", "RUNS"], "has no model of a task: there is no task.json"),
+        (["lengths", "M"], "has no results: there is no table.yaml"),
+        (["lengths", "RUNS", "--score", "coarse"], "have no score 'coarse'; they have accuracy"),
+        (["convergence", "RUNS", "--score", "coarse"], "have no 'coarse' of validation strings; --score loss has them"),
+        (["lengths", "RUNS", "--rows", "tape"], "no row matches 'tape'; the rows are echo, yes; echo, no"),
+        (["lengths", "RUNS", "--rows", "("], "--rows must be a regular expression; got '('"),
+        (["computation", "M", "--input", "a " * 121], "a figure shows at most 120 steps; there are 121"),
+        (["lengths", "RUNS", "--output", "x.gif"], "must end in one of .png, .pdf, .svg; got 'x.gif'"),
+    ],
+)
+def test_bad_input(capsys, tmp_path, trials, arguments, message):
+    saved(tmp_path / "m", "test/per_step", **STACK)
+    places = {"M": tmp_path / "m", "RUNS": trials}
+    given = [places.get(argument, argument) for argument in arguments]
+    output = tmp_path / "figure.png"
+    if "--output" not in given:
+        given += ["--output", output]
+    status, out, err = run(capsys, "plot", *given)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert not output.exists()
+
+
+def test_a_model_that_cannot_be_loaded(tmp_path):
+    saved(tmp_path / "m", "test/per_step")
+    (tmp_path / "m" / "task.json").write_text('{"task": "nonesuch", "options": {}}')
+    with pytest.raises(InputError, match="task must be one of"):
+        load_task_model(tmp_path / "m")
+    (tmp_path / "m" / "task.json").write_text("{")
+    with pytest.raises(InputError, match="has no model that can be loaded"):
+        load_task_model(tmp_path / "m")
+
+
+def test_inspect_shows_a_string_of_a_task(capsys, tmp_path):
+    saved(tmp_path / "m", "test/per_step", **STACK)
+    page, figure = tmp_path / "page.html", tmp_path / "figure.png"
+    arguments = ("inspect", tmp_path / "m", "a b b a", "--output", page, "--figure", figure)
+    told = run_json(capsys, *arguments)
+    assert told["inputs"] == ["a", "b", "b", "a"]
+    assert told["written"] == [str(page), str(figure)]
+    source = load_task_model(tmp_path / "m")
+    computation = compute(TaskModel(*source), choose_example(source.task, "a b b a", None, 0))
+    np.testing.assert_allclose(told["panels"]["push_strength"]["numbers"], panel(computation, "push_strength"))
+    text = page.read_text()
+    assert "http" not in text.replace("http-equiv", "")
+    assert "push strength (elements)" in text
+    assert text.count("<td") == text.count("</td>")
+    for value in panel(computation, "push_strength")[0]:
+        assert re.search(rf">{value:.2f}</td>", text)
+    status, out, _ = run(capsys, *arguments[:3], "--output", page)
+    assert status == 0
+    assert "answer" in out
+    for option in (["--treebank", "x"], ["--signal", "push_strength"], ["--distributions", "d.png"]):
+        status, _, err = run(capsys, *arguments[:3], "--output", page, *option)
+        assert (status, err.count("\n")) == (2, 1)
+        assert "is for sentences" in err
+
+
+def test_symbols_of_a_page_are_text(capsys, tmp_path):
+    """Symbols such as `<s>` are no tags."""
+    saved(tmp_path / "m", "test/language")
+    status, _, err = run(capsys, "inspect", tmp_path / "m", "a b", "--output", tmp_path / "page.html")
+    assert status == 0, err
+    text = (tmp_path / "page.html").read_text()
+    assert "&lt;s&gt;" in text
+    assert "<s>" not in text
+    assert json.loads((tmp_path / "m" / "task.json").read_text())["task"] == "test/language"
