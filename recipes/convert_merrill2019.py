@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceClassification
 from stack_lm.atomic import atomic_directory
 from stack_lm.console import quiet_libraries, run_command, script_parser
+from stack_lm.data.text import read_text
 from stack_lm.errors import InputError
 from stack_lm.hub.state_dicts import load_state_dict, take
 from stack_lm.tokenization import word_tokenizer
@@ -32,14 +33,9 @@ CONTROLLERS = {4: "lstm", 3: "gru", 1: "rnn"}
 
 def read_vocabulary(directory: Path, name: str) -> list[str]:
     """One of AllenNLP's vocabulary files: an entry a line."""
-    path = directory / name
-    if not path.is_file():
-        raise InputError(f"no such vocabulary file: {path}")
-    entries = path.read_text(encoding="utf-8").split("\n")
+    entries = read_text(directory / name).split("\n")
     if entries[-1] == "":
         entries.pop()
-    if not entries:
-        raise InputError(f"{path} is empty")
     return entries
 
 

@@ -157,6 +157,7 @@ def _check_values(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     for name, weights in model.named_parameters():
         if weights.dtype in _FLOATS and weights.numel() and not all(map(torch.isfinite, weights.aminmax())):
             raise InputError(f"its weights are broken: {name} has values that are not finite")
+    tokenizer("a")  # settings of other kinds show when it runs
     size = getattr(model.config.get_text_config(), "vocab_size", None)
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if size is not None and largest >= size:

@@ -11,7 +11,6 @@ Example:
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -25,17 +24,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["OMP_NUM_THREADS"] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fuzz.inputs import Command, commands, write_inputs
+import torch
+from fuzz.inputs import Command, commands, write_inputs, write_runs
 from fuzz.mutations import damage_arguments, damage_file
 
 from stack_lm import ModelScorer
@@ -49,7 +50,11 @@ LOADED = (
     "training.language_model",
     "training.number_prediction",
 )
-RECIPES = Path(__file__).parents[2] / "recipes"
+FOLDER = Path(__file__).parents[2] / "recipes"
+RECIPES = (
+    *("train_lm", "train_classifier", "train_task"),
+    *("convert_suzgun2019", "convert_merrill2019", "analyse_parses"),
+)
 MEGABYTE = 2**20
 # Of a case: seconds on a processor, and on the clock of a busy machine; memory in use in MB, 400 of which the libraries
 # take, and address space, more than at the start.
@@ -94,13 +99,17 @@ class Case:
     folder: Path
 
 
-def make_case(seed: int, number: int, inputs: Path, folder: Path) -> Case:
-    """The case of a number: its folder, with the damage done."""
-    rng = random.Random(f"{seed}/{number}")
+def make_case(seed: int | None, number: int, inputs: Path, folder: Path) -> Case:
+    """The case of a number: its folder, with the damage done; without a seed, the command of that number undamaged."""
     shutil.copytree(inputs, folder, symlinks=True)
-    _rename(folder, inputs)
-    command = rng.choice(commands())
+    for path in folder.rglob("*"):  # some name files of the folder
+        if path.suffix in (".yaml", ".jsonl", ".json") and str(inputs) in (text := path.read_text()):
+            path.write_text(text.replace(str(inputs), str(folder)))
+    rng = random.Random(f"{seed}/{number}")
+    command = commands()[number] if seed is None else rng.choice(commands())
     arguments = [argument.replace("{}", str(folder)) for argument in command.arguments]
+    if seed is None:
+        return Case(number, command, arguments, "nothing", folder)
     done = []
     if command.reads and rng.random() < 0.9:
         for name in rng.sample(command.reads, min(len(command.reads), rng.choice((1, 1, 1, 2)))):
@@ -111,19 +120,13 @@ def make_case(seed: int, number: int, inputs: Path, folder: Path) -> Case:
     return Case(number, command, arguments, ", ".join(done), folder)
 
 
-def _rename(folder: Path, inputs: Path) -> None:
-    """The configurations name files of the folder."""
-    for path in folder.glob("*.yaml"):
-        path.write_text(path.read_text().replace(str(inputs), str(folder)))
-
-
 def load_programs() -> dict[str, Callable[[list[str]], int]]:
     """The programs by name, with all that they import, so that a case starts at once."""
     for name in LOADED:
         import_module(f"stack_lm.{name}")
     programs: dict[str, Callable[[list[str]], int]] = {"stack-lm": stack_lm}
-    for name in ("train_lm", "train_classifier", "convert_suzgun2019", "convert_merrill2019"):
-        spec = spec_from_file_location(name, RECIPES / f"{name}.py")
+    for name in RECIPES:
+        spec = spec_from_file_location(name, FOLDER / f"{name}.py")
         assert spec is not None
         assert spec.loader is not None
         module = module_from_spec(spec)
@@ -143,6 +146,7 @@ def run_case(case: Case, programs: dict[str, Callable[[list[str]], int]]) -> Out
             for number, name in enumerate(names, start=1):
                 os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), number)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
             os.chdir(case.folder)
             os.environ["STACK_LM_CACHE"] = str(case.folder / "out" / "cache")
             status = _call(programs[case.command.program], case.arguments)
@@ -151,7 +155,7 @@ def run_case(case: Case, programs: dict[str, Callable[[list[str]], int]]) -> Out
 
             traceback.print_exc()
         finally:
-            with contextlib.suppress(BaseException):
+            with suppress(BaseException):
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(status)
@@ -210,6 +214,8 @@ def judge(case: Case, outcome: Outcome, before: dict[str, str]) -> str | None:
         return f"changed: {', '.join(changed)}"
     if [name for name in after if ".partial" in name]:
         return "something half-written is left"
+    if outcome.status == 1 and case.arguments[:2] == ["tasks", "check"] and not errors:
+        return _judge_result(case, outcome)  # not all lines agree
     if outcome.status:
         if len(errors) != 1 or lines[-1] != errors[0] or not errors[0].partition(": error: ")[2].strip():
             return f"no one line of error but {len(lines)}: {' | '.join(lines)[:300]}"
@@ -270,23 +276,26 @@ def digests(folder: Path) -> dict[str, str]:
 # --- the run
 
 
-def run(seed: int, numbers: Sequence[int], folder: Path, say: Callable[[str], None], keep: bool = False) -> list[str]:
+def run(
+    seed: int | None, numbers: Sequence[int], folder: Path, say: Callable[[str], None], keep: bool = False
+) -> list[str]:
     """Run cases; returns a line for each that failed.
 
     Args:
-        seed: of the cases.
+        seed: of the cases; None for commands without damage, each of which must give a result.
         numbers: of the cases.
         folder: an empty one to work in.
         say: called with lines about how it goes.
         keep: leave the folders of the cases.
     """
     quiet_libraries()
+    torch.set_num_threads(1)
     inputs = folder / "inputs"
     inputs.mkdir()
     write_inputs(inputs)
     programs = load_programs()
-    # Loads the compiled scan, too, for all cases.
-    ModelScorer.from_pretrained(str(inputs / "model")).trace([["a"] * 1000])
+    _apart(lambda: write_runs(inputs, programs))  # training starts threads, which cases would lack
+    ModelScorer.from_pretrained(str(inputs / "model")).trace([["a"] * 1000])  # loads the compiled scan
     faults: list[str] = []
     ends: Counter[int] = Counter()
     longest = largest = (0.0, 0)
@@ -295,6 +304,8 @@ def run(seed: int, numbers: Sequence[int], folder: Path, say: Callable[[str], No
         before = digests(case.folder)
         outcome = run_case(case, programs)
         fault = judge(case, outcome, before)
+        if seed is None and outcome.status:
+            fault = outcome.err.strip()
         ends[outcome.status] += 1
         longest, largest = max(longest, (outcome.seconds, number)), max(largest, (outcome.megabytes, number))
         if outcome.status == 1:
@@ -317,6 +328,20 @@ def run(seed: int, numbers: Sequence[int], folder: Path, say: Callable[[str], No
     return faults
 
 
+def _apart(work: Callable[[], None]) -> None:
+    """Do something in a process of its own."""
+    child = os.fork()
+    if child == 0:
+        try:
+            with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+                work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        raise RuntimeError("the inputs cannot be made")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the fuzzer; returns 1 if there was a fault."""
     parser = script_parser(__doc__, "faults.py")
@@ -324,11 +349,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first case (default: 0)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
     parser.add_argument("--case", type=int, metavar="N", help="run this case alone, and keep and print all of it")
+    parser.add_argument("--undamaged", action="store_true", help="run each command once, without damage")
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     alone = options.case is not None
     numbers = [options.case] if alone else range(options.first, options.first + options.cases)
-    faults = run(options.seed, numbers, folder, lambda line: print(line, flush=True), keep=alone)
+    if options.undamaged:
+        numbers = range(len(commands()))
+    faults = run(
+        None if options.undamaged else options.seed, numbers, folder, lambda line: print(line, flush=True), keep=alone
+    )
     if not alone:
         shutil.rmtree(folder)
     return 1 if faults else 0

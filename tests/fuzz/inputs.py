@@ -6,6 +6,8 @@ import gzip
 import json
 import pickle
 import random
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +100,19 @@ def commands() -> list[Command]:
     add("{}/train.yaml model.memory=superposition training.epochs=1", "train.yaml", program="train_lm")
     add("{}/number.yaml", "number.yaml", "numpred.test.1", program="train_classifier")
     add("{}/suzgun.pth {}/out/model --json", "suzgun.pth", program="convert_suzgun2019")
+    task = "tasks check hao2018/xor {}/strings.csv --json"
+    add(task, "strings.csv")
+    add("tasks show hao2018/xor -n 3 --seed 1 --shortest 4")
+    run = tuple(f"out/run/{name}" for name in ("training_config.yaml", "metrics.jsonl", "config.json", "README.md"))
+    add("card {}/out/run --results {}/evaluation.json --license mit", "evaluation.json", *run)
+    add("push {}/out/run someone/model --dry-run {}/out/upload", *run)
+    add("export {}/model {}/out/exported --json", *MODEL)
+    add("results {}/out/task --format latex", "out/task/results.jsonl", "out/task/table.yaml")
+    add("{}/run.yaml --resume --json training.epochs=2", "run.yaml", *run, program="train_lm")
+    add("{}/table.yaml --json output_dir={}/out/other", "table.yaml", program="train_task")
+    add("{}/table.yaml --resume", "table.yaml", "out/task/results.jsonl", "out/task/table.yaml", program="train_task")
+    analysis = "{}/model {}/other --treebank {}/gold.mrg --output {}/out/analysis --json"
+    add(analysis, "gold.mrg", *MODEL, program="analyse_parses")
     merrill = ("merrill.th", "vocabulary/tokens.txt", "vocabulary/labels.txt")
     add("{}/merrill.th {}/vocabulary {}/out/model --fixed push", *merrill, program="convert_merrill2019")
     return found
@@ -116,6 +131,15 @@ def write_inputs(folder: Path) -> None:
     (folder / "text.txt.gz").write_bytes(gzip.compress(text.encode()))
     _write_configurations(folder)
     _write_checkpoints(folder)
+
+
+def write_runs(folder: Path, programs: Mapping[str, Callable[[list[str]], int]]) -> None:
+    """Train what some commands go on from."""
+    assert programs["train_lm"]([str(folder / "run.yaml"), "--json"]) == 0
+    assert programs["train_task"]([str(folder / "table.yaml"), "--json"]) == 0
+    with open(folder / "evaluation.json", "w") as file, redirect_stdout(file):
+        text = str(folder / "text.txt")
+        assert programs["stack-lm"](["perplexity", str(folder / "out" / "run"), "--data", text, "--json"]) == 0
 
 
 def _write_models(folder: Path) -> None:
@@ -172,8 +196,8 @@ def _write_choices(folder: Path) -> None:
     (folder / "pair.text").write_text("the dogs near the cat are old . <eos>\nthe cat is old . <eos>\n")
     (folder / "pair.gold").write_text("5\tare\tis\t1\n2\tis\tare\t0\n")
     (folder / "items.tsv").write_text(
-        "item\tprefix\tcorrect\twrong\toutcome\n"
-        "1\tthe dogs near the cat\tare\tis\tcorrect\n2\tthe cat\tis\tare\twrong\n"
+        "item\tprefix\tcorrect\twrong\tlogprob_correct\tlogprob_wrong\toutcome\n"
+        "1\tthe dogs near the cat\tare\tis\t-1.5\t-2.5\tcorrect\n2\tthe cat\tis\tare\t-2\t-1\twrong\n"
     )
     row = "{}\tx\t{}\t{}\tVERB\tNumber={}\t{}\t{}\ty\tz\tu\tthe dogs"
     (folder / "nonce.text").write_text("the dogs near the cat are old . <eos>\nthe cat is old . <eos>\n")
@@ -201,6 +225,7 @@ def _write_choices(folder: Path) -> None:
 
 
 def _write_configurations(folder: Path) -> None:
+    (folder / "strings.csv").write_text("0 1 1 0,0 1 0 0\n1 1,1 0\n")
     base = {
         "seed": 1,
         "model": {"hidden_size": 7, "embedding_size": 5, "memory_size": 3},
@@ -208,17 +233,30 @@ def _write_configurations(folder: Path) -> None:
     }
     train = {
         "extends": "base.yaml",
-        "output_dir": str(folder / "out" / "run"),
+        "output_dir": str(folder / "out" / "new"),
         "data": {"source": str(folder / "text.txt"), "held_out": 3, "max_length": 20},
         "training": {"epochs": 1, "batch_size": 4, "learning_rate": 0.01, "threads": 1, "log_every": 1},
     }
     number = {
-        "output_dir": str(folder / "out" / "run"),
+        "output_dir": str(folder / "out" / "new"),
         "model": {"hidden_size": 7, "embedding_size": 5},
         "data": {"train": str(folder / "numpred.test.1"), "held_out": 0.2, "test": [str(folder / "numpred.test.1")]},
         "training": {"epochs": 1, "batch_size": 4, "threads": 1},
     }
-    for name, values in (("base", base), ("train", train), ("number", number)):
+    run = train | {"output_dir": str(folder / "out" / "run")}
+    row = {"cells": ["linear"], "preset": "hao2018/linear_stack_xor", "task": "hao2018/xor", "paper": [50]}
+    table = {
+        "title": "A table",
+        "output_dir": str(folder / "out" / "task"),
+        "columns": ["controller"],
+        "measures": ["accuracy.mean"],
+        "seeds": 1,
+        "rows": [row],
+        "training": {"epochs": 1},
+        "options": {"splits": {"train": {"number": 20}, "test": {"number": 5}}},
+    }
+    named = {"base": base, "train": train, "run": run, "number": number, "table": table}
+    for name, values in named.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
 
 

@@ -178,7 +178,7 @@ class Evil:
         ("good", (), "no file says which of its strengths was fixed: give --fixed push, pop or none"),
         ("few", ("--fixed", "push"), "they are not of one model"),
         ("there", ("--fixed", "push"), "out exists and is not empty"),
-        ("novocabulary", ("--fixed", "push"), "no such vocabulary file"),
+        ("novocabulary", ("--fixed", "push"), "tokens.txt does not exist"),
     ],
 )
 def test_bad_input(capsys, tmp_path, make, arguments, message):
