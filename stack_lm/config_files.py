@@ -133,7 +133,7 @@ def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Pa
     if any(path.samefile(child) for child in extended_by):
         raise InputError(f"a configuration cannot extend itself: {' -> '.join(map(str, (*extended_by, path)))}")
     try:
-        content = _load(path.read_text(encoding="utf-8-sig"))
+        content = load_yaml(path.read_text(encoding="utf-8-sig"))
     except (ValueError, OSError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     if content is None:
@@ -166,8 +166,8 @@ class _StrictLoader(yaml.SafeLoader):
         return mapping
 
 
-def _load(text: str) -> Any:
-    """The value of a YAML text.
+def load_yaml(text: str) -> Any:
+    """The value of a YAML text without aliases and repeated keys.
 
     Raises:
         ValueError: in one line, for what is no YAML, too long, too deep or too large.
@@ -180,6 +180,11 @@ def _load(text: str) -> Any:
         raise ValueError(f"not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
+    except (
+        LookupError,
+        AttributeError,
+    ) as error:  # from PyYAML, for a tag such as !!bool before another value
+        raise ValueError("a value is not of the kind that its tag says") from error
 
 
 def _show(value: Any) -> str:
@@ -210,7 +215,7 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
         if not equals or not all(key.split(".")) or key.count(".") > 10:
             raise InputError(f"an override is written key.key=value; got {argument!r}")
         try:
-            value = _load(text)
+            value = load_yaml(text)
         except ValueError as error:
             raise InputError(f"the value of {key!r} cannot be read: {error}") from error
         for part in reversed(key.split(".")):

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from ..console import print_json
+from ..data.text import json_record, read_text
 from ..errors import InputError
 from ..hub.card import CARD, write_card
 from ..hub.publishing import copy_model, staging, upload
@@ -47,10 +48,16 @@ def _add_code(directory: Path) -> None:
 
     from ..hub.code import AUTO_MAPS, has_code, write_model_code
 
-    config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    auto_map = AUTO_MAPS.get(config.get("model_type", ""))
-    if auto_map is None or "auto_map" in config or not has_code(AutoConfig.for_model(**config)):
+    path = directory / "config.json"
+    config = json_record(read_text(path), str(path))
+    auto_map = AUTO_MAPS.get(str(config.get("model_type")))
+    if auto_map is None or "auto_map" in config:
         return
+    try:
+        if not has_code(AutoConfig.for_model(**config)):
+            return
+    except Exception as error:  # transformers and huggingface_hub have many kinds for fields of other types
+        raise InputError(f"{path} is of no model: {' '.join(str(error).split())[:300]}") from error
     write_model_code(directory)
     text = json.dumps(config | {"auto_map": auto_map}, indent=2, sort_keys=True) + "\n"
     (directory / "config.json").write_text(text, encoding="utf-8")

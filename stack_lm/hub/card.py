@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +13,11 @@ from typing import Any
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from ..atomic import atomic_file
+from ..config_files import read_yaml
+from ..data.text import json_record, read_text
 from ..errors import InputError
 from .evaluations import merged, of_training, without_directories
 
@@ -29,6 +32,8 @@ _HEADS = {
     "ForTransduction": (None, "AutoModelForSeq2SeqLM", "transducer between two buffers"),
 }
 _OTHER = (None, "AutoModel", "network")
+# What PyYAML and huggingface_hub raise for metadata of another form.
+_OF_YAML = (LookupError, AttributeError, TypeError, RecursionError)
 _MERRILL = """W. Merrill, L. Khazan, N. Amsel, Y. Hao, S. Mendelsohn, R. Frank. Finding Hierarchical Structure in Neural
 Stacks Using Unsupervised Parsing. BlackboxNLP 2019."""
 
@@ -60,7 +65,15 @@ def write_card(
     path = directory / CARD
     earlier, earlier_notes = _earlier(path)
     notes = earlier_notes if notes is None else notes
-    card = _make_card(directory, run or directory, name, earlier, list(results), license, tags, notes)
+    try:
+        card = _make_card(directory, run or directory, name, earlier, list(results), license, tags, notes)
+    except InputError:
+        raise
+    except (TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        raise InputError(
+            f"cannot make a card of {directory}: a value in config.json, training_config.yaml, metrics.jsonl or "
+            f"{CARD} is of another kind than what was saved there ({error})"
+        ) from error
     with atomic_file(str(path)) as temporary:
         temporary.write_text(card.content, encoding="utf-8")
     return path
@@ -75,8 +88,8 @@ def _earlier(path: Path) -> tuple[ModelCardData | None, str]:
         if _MARK in text:
             notes = text.partition(_NOTES)[2].rpartition(_END_OF_NOTES)[0]
             return ModelCardData(**ModelCard(text).data.to_dict()), notes.strip()
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    except (OSError, ValueError, yaml.YAMLError, *_OF_YAML) as error:
+        raise InputError(f"cannot read {path}: {' '.join(str(error).split())[:300]}") from error
     raise InputError(f"{path} was not written by stack-lm, so it is not replaced; move it away first")
 
 
@@ -255,7 +268,8 @@ def _training_command(kind: str, training: Mapping[str, Any]) -> str:
 def _best_validation(run: Path) -> Mapping[str, Any]:
     """The record of the model's validation: that with the least loss where the best is kept, or else the last."""
     path = run / "metrics.jsonl"
-    records = [_parse(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    records = [_parse(line) for line in text.splitlines()]
     best = [record for record in records if isinstance(record.get("eval_loss"), float)]
     if best:
         return min(best, key=lambda record: record["eval_loss"])
@@ -265,7 +279,7 @@ def _best_validation(run: Path) -> Mapping[str, Any]:
 def _parse(line: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
-    except ValueError:  # a line that was cut off
+    except (ValueError, RecursionError):  # a line that was cut off or damaged
         return {}
     return record if isinstance(record, dict) else {}
 
@@ -274,32 +288,19 @@ def _count_parameters(directory: Path) -> int:
     """By the headers of the weights' files."""
     count = 0
     for path in sorted(directory.glob("*.safetensors")):
-        with safe_open(path, framework="np") as weights:
-            for name in weights.keys():  # noqa: SIM118 - no mapping
-                size = 1
-                for length in weights.get_slice(name).get_shape():
-                    size *= length
-                count += size
+        try:
+            with safe_open(path, framework="np") as weights:
+                count += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"cannot read {path}: {error}") from error
     return count
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{path.parent} is not a model directory: it has no {path.name}")
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} must hold a JSON object; it has a {type(found).__name__}")
-    return found
+    return json_record(read_text(path), str(path))
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-    return found if isinstance(found, dict) else {}
+    return read_yaml(path) if path.is_file() else {}

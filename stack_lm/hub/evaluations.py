@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult
 
+from ..data.text import json_record, read_lines
 from ..errors import InputError
 
 # Of an absolute path: all but its last part.
@@ -30,12 +31,7 @@ def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
     Raises:
         InputError: if the file holds no such result, or that of another model.
     """
-    try:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the results in {path}: {error}") from error
-    if not records:
-        raise InputError(f"{path} holds no result: it is empty")
+    records = [json_record(line, f"{path}, line {number}") for number, line in read_lines(path)]
     found: list[EvalResult] = []
     for record in records:
         name = _command(record)
@@ -44,12 +40,14 @@ def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
             raise InputError(f"{path} must hold what --json of {known} prints; it is of {name or 'no such command'}")
         try:
             systems = _READERS[name](record)
-        except (KeyError, TypeError, AttributeError) as error:
+            models = [str(Path(system.pop("model")).resolve()) for system in systems]
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(
                 f"{path} must hold the result of one model; {error} is missing or of another kind"
             ) from error
-        for system in systems:
-            _check_model(path, system.pop("model"), directory)
+        for system, model in zip(systems, models, strict=True):
+            if model != str(directory.resolve()):
+                raise InputError(f"{path} has results of {model}, not of {directory}")
             found.append(EvalResult(**without_directories(system)))
     return found
 
@@ -91,20 +89,17 @@ def without_directories(value: Any) -> Any:
     return _DIRECTORIES.sub("", value) if isinstance(value, str) else value
 
 
-def _command(record: Any) -> str:
+def _command(record: Mapping[str, Any]) -> str:
     """The name of the command in a record; empty where there is none."""
-    words = str(record.get("command", "")).split() if isinstance(record, dict) else []
+    words = str(record.get("command", "")).split()
     return words[1] if len(words) > 1 and words[0] == "stack-lm" else ""
-
-
-def _check_model(path: Path, name: str, directory: Path) -> None:
-    if Path(name).resolve() != directory.resolve():
-        raise InputError(f"{path} has results of {name}, not of {directory}")
 
 
 def _result(
     task: dict[str, str], data: str, metric: str, value: float | None, name: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
+    if value is not None and not math.isfinite(value):
+        raise ValueError(f"{metric}={value}")
     named = {key: argument for key, argument in arguments.items() if argument is not None}
     return {
         **task,

@@ -26,7 +26,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from safetensors import SafetensorError
 
-from ..config_files import build
+from ..config_files import build, read_yaml
 from ..console import print_note
 from ..errors import InputError
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
@@ -224,8 +224,8 @@ class RunDirectory:
         file = self.path / CONFIG_FILE
         try:
             # With the defaults of settings that are newer than the run.
-            earlier = settled(build(type(self._config), yaml.safe_load(file.read_text(encoding="utf-8")) or {}))
-        except (InputError, yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
+            earlier = settled(build(type(self._config), read_yaml(file)))
+        except (InputError, AttributeError, TypeError) as error:
             raise InputError(f"cannot resume {self.path}: {file}: {error}") from error
         for section, now in settled(self._config).items():
             before = earlier[section]

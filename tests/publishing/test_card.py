@@ -123,16 +123,56 @@ def test_results_of_commands(capsys, model, treebank):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "holds no result: it is empty"),
-        ("[1]", "must hold what --json of perplexity, parse-f1, agreement, minimal-pairs prints; it is of no such"),
+        ("", "r.json is empty"),
+        ("[1]", "r.json, line 1: a JSON object is needed; got '[1]'"),
+        ("{}", "must hold what --json of perplexity, parse-f1, agreement, minimal-pairs prints; it is of no such"),
         ('{"command": "stack-lm cache"}', "prints; it is of cache"),
-        ("{", "cannot read the results in"),
+        ("{", "r.json, line 1: not JSON"),
+        ('{"command": "stack-lm perplexity", "model": [1]}', "must hold the result of one model"),
     ],
 )
 def test_other_files_are_no_results(capsys, model, tmp_path, content, message):
     (tmp_path / "r.json").write_text(content)
     status, out, err = run(capsys, "card", model, "--results", tmp_path / "r.json")
     assert (status, out, message in err, err.count("\n")) == (2, "", True, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", "[" * 50_000, "nested too deep"),
+        ("config.json", '{"architectures": 3}', "a value in config.json, training_config.yaml, metrics.jsonl or"),
+        ("training_config.yaml", "a: 2020-13-45", "month must be in 1..12"),
+        ("training_config.yaml", "data: [1]", "a value in config.json, training_config.yaml, metrics.jsonl or"),
+        ("metrics.jsonl", '{"eval_perplexity": "x"}', "a value in config.json, training_config.yaml, metrics.jsonl or"),
+        ("metrics.jsonl", '{"eval_perplexity": NaN}', "(perplexity=nan)"),
+        ("README.md", "---\na: !!bool x\n---\n<!-- Written by", "README.md"),
+        ("model.safetensors", "x", "model.safetensors"),
+    ],
+)
+def test_damaged_files_of_a_run(capsys, model, name, content, message):
+    if name == "README.md":
+        content = (model / name).read_text().replace("library_name: transformers", "library_name: !!bool x")
+    (model / name).write_text(content)
+    status, out, err = run(capsys, "card", model)
+    assert (status, out, message in err, err.count("\n")) == (2, "", True, 1)
+
+
+def test_damaged_lines_of_metrics_are_left_out(capsys, model):
+    path = model / "metrics.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"eval_loss": \xa2\n' + b"[" * 50_000 + b"\n")
+    assert run(capsys, "card", model)[0] == 0
+    assert by_name(of(model))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"model_type": "stack_rnn", "hidden_size": "x"}', '{"model_type": "stack_rnn", "memory": "x"}', "[", "3"],
+)
+def test_no_upload_of_a_damaged_configuration(capsys, model, tmp_path, content):
+    (model / "config.json").write_text(content)
+    status, out, err = run(capsys, "push", model, "someone/small", "--dry-run", tmp_path / "up")
+    assert (status, out, err.count("\n"), (tmp_path / "up").exists()) == (2, "", 1, False)
 
 
 def test_results_of_another_model(capsys, model, tmp_path):

@@ -233,6 +233,13 @@ def test_another_run_is_not_resumed(tmp_path, kind):
     assert files(tmp_path / "run") == before
 
 
+@pytest.mark.parametrize("content", ["a: 2020-13-45", "a: !!bool x", "- 1", "", "a: \0", "[" * 50_000])
+def test_a_run_with_a_damaged_configuration_is_not_resumed(tmp_path, content):
+    (tmp_path / "training_config.yaml").write_text(content)
+    with pytest.raises(InputError, match="cannot resume .*training_config.yaml"):
+        KINDS["language model"].trainer(KINDS["language model"].config(tmp_path, epochs=1), resume=True, quiet=True)
+
+
 def test_a_run_from_before_a_setting_existed_is_resumed_with_its_default(tmp_path, kind):
     kind.run(tmp_path / "run", epochs=1)
     path = tmp_path / "run" / "training_config.yaml"
