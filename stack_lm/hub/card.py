@@ -22,7 +22,8 @@ from ..errors import InputError
 from .evaluations import merged, of_training, without_directories
 
 CARD = "README.md"
-_MARK = "<!-- Written by `stack-lm card`, which writes it again: keep your own text between notes. -->"
+_WRITTEN_BY_US = "<!-- Written by `stack-lm card`"
+_MARK = f"{_WRITTEN_BY_US}, which writes it again and keeps what `--notes` gave. -->"
 _NOTES, _END_OF_NOTES = "<!-- notes -->", "<!-- end of notes -->"
 _PACKAGES = ("stack-lm", "torch", "transformers", "tokenizers")
 _HEADS = {
@@ -79,13 +80,18 @@ def write_card(
     return path
 
 
+def is_card(path: Path) -> bool:
+    """Whether there is a card that `write_card` wrote."""
+    return path.is_file() and _WRITTEN_BY_US in path.read_text(encoding="utf-8", errors="replace")
+
+
 def _earlier(path: Path) -> tuple[ModelCardData | None, str]:
     """The metadata and the notes of the card that is there."""
     if not path.exists():
         return None, ""
     try:
         text = path.read_text(encoding="utf-8")
-        if _MARK in text:
+        if _WRITTEN_BY_US in text:
             notes = text.partition(_NOTES)[2].rpartition(_END_OF_NOTES)[0]
             return ModelCardData(**ModelCard(text).data.to_dict()), notes.strip()
     except (OSError, ValueError, yaml.YAMLError, *_OF_YAML) as error:

@@ -129,6 +129,12 @@ def _of_perplexity(record: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def _name_of_f1(record: Mapping[str, Any], system: Mapping[str, Any]) -> str:
+    """With what a model's trees depend on, so that scores of several decoders stand side by side."""
+    how = [system[key] for key in ("signal", "decoder") if system.get(key)]
+    return ", ".join([f"F1, convention {record['convention']}", *how])
+
+
 def _of_f1(record: dict[str, Any]) -> list[dict[str, Any]]:
     task = {"task_type": "parsing", "task_name": "Unsupervised parsing"}
     changes = {key: str(value) for key, value in record["changes"].items()} or None
@@ -138,7 +144,7 @@ def _of_f1(record: dict[str, Any]) -> list[dict[str, Any]]:
             record["treebank"],
             "f1",
             system["f1"],
-            f"F1, convention {record['convention']}",
+            _name_of_f1(record, system),
             {
                 "convention": record["convention"],
                 "changes": changes,

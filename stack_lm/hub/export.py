@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from ..atomic import atomic_directory
 from ..errors import InputError
+from .card import CARD, is_card, write_card
 
 Storage = Literal["float16", "bfloat16", "float32"]
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -79,6 +80,8 @@ def export_model(source: str | Path, target: str | Path, dtype: Storage = "float
         for file in sorted(source.iterdir()):
             if file.is_file() and any(fnmatch(file.name, pattern) for pattern in _OTHERS):
                 shutil.copyfile(file, directory / file.name)
+        if is_card(directory / CARD):  # which says how to load the model, and its name
+            write_card(directory, run=source, name=Path(target).resolve().name)
         files = sorted(directory.iterdir())
         size, names = sum(file.stat().st_size for file in files), tuple(file.name for file in files)
     return Exported(sum(weight.numel() for weight in weights.values()), size, largest, names)

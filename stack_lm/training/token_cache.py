@@ -60,6 +60,8 @@ def read_entry(key: str) -> Tokenised | None:
     with suppress(OSError):
         os.utime(folder)  # used now
     tokenizer = AutoTokenizer.from_pretrained(folder / _TOKENIZER)
+    for of_loading in ("is_local", "local_files_only"):  # not to be saved with the models
+        tokenizer.init_kwargs.pop(of_loading, None)
     return Tokenised(_read(folder, _TRAIN), _read(folder, _VALIDATION), tokenizer)
 
 

@@ -26,7 +26,6 @@ def trained(tmp_path_factory):
         training=LoopConfig(epochs=2, learning_rate=1e-2),
     )
     Trainer(config, quiet=True).train()
-    (directory / "README.md").write_text("# A model\n")
     return directory
 
 
@@ -48,6 +47,11 @@ def test_half_the_size_and_complete(trained, exported):
         "tokenizer_config.json",
     }  # fmt: skip
     assert set(report.files) == names
+    card = (directory / "README.md").read_text()
+    assert "\n# half\n" in card
+    assert "Run `import stack_lm` first." in card
+    assert "trust_remote_code" not in card
+    assert "| perplexity |" in card
     whole, half = (load_file(path / "model.safetensors") for path in (trained, directory))
     assert {weight.dtype for weight in half.values()} == {torch.float16}
     assert report.bytes == sum(path.stat().st_size for path in directory.iterdir())

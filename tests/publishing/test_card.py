@@ -103,7 +103,7 @@ def test_results_of_commands(capsys, model, treebank):
     assert entry.metric_args["interval_95"] == pytest.approx(agreement["interval"], abs=1e-4)
     assert entry.metric_args["command"] == "stack-lm agreement small --data 1 --format generated"
     f1 = json.loads(paths[2].read_text())
-    entry = found[treebank.name, "F1, convention prpn"]
+    entry = found[treebank.name, "F1, convention prpn, push_strength, algorithm1"]
     assert entry.metric_value == pytest.approx(f1["f1"], abs=1e-4)
     low, high = entry.metric_args["interval_95"]
     assert low < entry.metric_value < high
