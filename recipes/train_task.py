@@ -44,13 +44,6 @@ def make_parser() -> argparse.ArgumentParser:
         help="trials of a row to train at once in a process, at most (default: 10)",
     )
     parser.add_argument("--rows", metavar="REGEX", help="run only rows of the table whose name this finds")
-    parser.add_argument(
-        "--test-file",
-        action="append",
-        default=[],
-        metavar="TASK=FILE",
-        help="also score the models of a task on a file of `input,output` lines, symbols separated by spaces",
-    )
     earlier = parser.add_mutually_exclusive_group()
     earlier.add_argument("--resume", action="store_true", help="keep the trials that are finished, and run the others")
     earlier.add_argument("--overwrite", action="store_true", help="run all trials of these rows again")

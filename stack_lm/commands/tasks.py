@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import statistics
 from collections.abc import Iterator
 from io import StringIO
 from itertools import groupby
@@ -17,7 +18,8 @@ from ..tasks import Example, Split, Task, make_task, task_names
 EXAMPLE = (
     "stack-lm tasks\n"
     "  stack-lm tasks show hao2018/parentheses --seed 0 -n 5\n"
-    "  stack-lm tasks check hao2018/xor strings.csv"
+    "  stack-lm tasks check hao2018/xor strings.csv\n"
+    "  stack-lm tasks score strings.csv runs/hao2018-table1/models/5/*"
 )
 # Lines that do not agree, of which more are only counted on the screen.
 _SHOWN_LINES = 5
@@ -42,6 +44,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         example="stack-lm tasks check hao2018/xor strings.csv",
         nested=True,
     )
+    score = add_command(
+        actions,
+        "score",
+        score_file,
+        summary="score trained models of a task on the strings of a file",
+        example="stack-lm tasks score strings.csv runs/hao2018-table1/models/5/*",
+        nested=True,
+    )
     for action in (show, check):
         action.add_argument("name", metavar="NAME", help="as in the list, such as hao2018/xor")
     show.add_argument("--seed", type=int, default=0, help="of the data (default 0)")
@@ -51,8 +61,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         show.add_argument(
             f"--{bound}", type=positive_int, metavar="SIZE", help=f"the {bound} strings, if not those of the split"
         )
-    check.add_argument(
-        "file", metavar="FILE", help="CSV lines `input,output`, symbols separated by spaces; a set of symbols is a/b"
+    for action in (check, score):
+        action.add_argument(
+            "file",
+            metavar="FILE",
+            help="CSV lines `input,output`, symbols separated by spaces; a set of symbols is a/b",
+        )
+    score.add_argument(
+        "models", metavar="MODEL", nargs="+", help="directories of models of one task that recipes/train_task.py saved"
     )
 
 
@@ -126,6 +142,55 @@ def check_file(options: argparse.Namespace) -> None:
             print(f"and {len(wrong) - _SHOWN_LINES:,} more")
     if wrong:
         raise SystemExit(1)
+
+
+def score_file(options: argparse.Namespace) -> None:
+    """Score models on the strings of a file."""
+    from ..experiments.computation import load_task_model
+    from ..experiments.scores import score
+
+    sources = {name: load_task_model(name) for name in options.models}
+    (first, source), *others = sources.items()
+    for name, other in others:
+        if str(other.task) != str(source.task):
+            raise InputError(f"the models must be of one task; {first} is of {source.task}, {name} of {other.task}")
+    examples = _read_examples(source.task, options.file)
+    scores: dict[str, dict[str, float]] = {}
+    for name, (model, _, encoding) in sources.items():
+        found = score(model, encoding, encoding.encode(examples))
+        scores[name] = {measure: value for measure, value in found.items() if measure != "by_length"}
+    measures = list(scores[first])
+    summary = {
+        said: {measure: function([of[measure] for of in scores.values()]) for measure in measures}
+        for said, function in (("minimum", min), ("median", statistics.median), ("maximum", max))
+    }
+    if options.json:
+        print_json(
+            {
+                "task": str(source.task),
+                "file": options.file,
+                "lines": len(examples),
+                "models": [{"model": name} | of for name, of in scores.items()],
+                **summary,
+            }
+        )
+        return
+    lines = list(scores.items()) + (list(summary.items()) if len(scores) > 1 else [])
+    rows = [[name, *(f"{of[measure]:.4f}" for measure in measures)] for name, of in lines]
+    print_table(f"{source.task}: {len(examples):,} strings of {options.file}", ["model", *measures], rows)
+
+
+def _read_examples(task: Task, file: str) -> list[Example]:
+    """The examples of a file whose outputs are the task's."""
+    examples = []
+    for line in _read_lines(task, file):
+        problem = _disagreement(task, line)
+        if problem is not None:
+            raise InputError(f"{file}, line {line.number} does not agree with {task}: {problem}")
+        examples.append(task.example(line.string))
+    if not examples:
+        raise InputError(f"{file} has no lines")
+    return examples
 
 
 class _Line(NamedTuple):

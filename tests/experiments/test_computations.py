@@ -285,3 +285,47 @@ def test_symbols_of_a_page_are_text(capsys, tmp_path):
     assert "&lt;s&gt;" in text
     assert "<s>" not in text
     assert json.loads((tmp_path / "m" / "task.json").read_text())["task"] == "test/language"
+
+
+@pytest.fixture
+def strings(tmp_path):
+    """A file of strings of test/per_step; the first answer is not scored."""
+    (tmp_path / "strings.csv").write_text("a b b a,a b b a\nb a,b a\nb b b,b b b\n")
+    return tmp_path / "strings.csv"
+
+
+def test_models_are_scored_on_the_strings_of_a_file(capsys, tmp_path, strings):
+    places = [tmp_path / name for name in ("a", "b", "#")]
+    for answer, place in enumerate(places):
+        trial = saved(place, "test/per_step")
+        torch.nn.init.zeros_(trial.model.score.weight)
+        trial.model.score.bias.data = torch.eye(3)[answer]
+        trial.model.save_pretrained(place)
+    told = run_json(capsys, "tasks", "score", strings, *places)
+    assert (told["task"], told["lines"]) == ("test/per_step", 3)
+    # Scored are b b a, a, and b b: of six, four are b.
+    assert [model["accuracy"] for model in told["models"]] == pytest.approx([2 / 6, 4 / 6, 0])
+    numbers = {name: told[name]["accuracy"] for name in ("minimum", "median", "maximum")}
+    assert numbers == pytest.approx({"minimum": 0, "median": 2 / 6, "maximum": 4 / 6})
+    status, out, _ = run(capsys, "tasks", "score", strings, *places)
+    assert status == 0
+    assert re.search(r"median +\S? *0.3333", out)
+
+
+@pytest.mark.parametrize(
+    ("content", "models", "message"),
+    [
+        ("a b,a a\n", ["m"], "line 1 does not agree with test/per_step: the output is a a, the task's a b"),
+        ("a b,a b\na c,a b\n", ["m"], "line 2: 'c' is no symbol of test/per_step"),
+        ("", ["m"], "has no lines"),
+        ("a b,a b\n", ["m", "other"], "the models must be of one task; "),
+        ("a b,a b\n", ["nowhere"], "has no model of a task: there is no task.json"),
+    ],
+)
+def test_strings_that_cannot_be_scored(capsys, tmp_path, strings, content, models, message):
+    strings.write_text(content)
+    saved(tmp_path / "m", "test/per_step")
+    saved(tmp_path / "other", "test/summed")
+    status, out, err = run(capsys, "tasks", "score", strings, *(tmp_path / name for name in models))
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert message in err
