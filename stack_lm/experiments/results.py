@@ -28,6 +28,15 @@ from .config import Row, Table, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
 _LOCK = ".lock"
+# What every record has, besides what is there to be read by people.
+_KEYS: dict[str, type | tuple[type, ...]] = {
+    "row": str,
+    "seed": int,
+    "config": dict,
+    "scores": dict,
+    "history": list,
+    "seconds": (int, float),
+}
 Record = dict[str, Any]
 
 
@@ -56,10 +65,10 @@ class Results:
         for number, line in enumerate(file.read_bytes().splitlines(), 1):
             try:
                 record = json.loads(line)
-                if not isinstance(record["row"], str) or not isinstance(record["seed"], int):
+                if any(not isinstance(record[key], kind) for key, kind in _KEYS.items()):
                     raise ValueError
-                _ = record["scores"]["test"], record["config"]
-            except (ValueError, KeyError, TypeError):
+                _ = record["scores"]["test"]["by_length"], record["history"][-1]["loss"]
+            except (ValueError, KeyError, IndexError, TypeError):
                 raise InputError(
                     f"{file}, line {number} is not the result of a trial; mend the line or remove it (a trial without "
                     "a line is run again)"

@@ -119,7 +119,9 @@ class Experiment:
         for i, row in self.chosen.items():
             try:
                 config = self.table.config(row)
-                Trial(config)
+                task = Trial(config).encoding.task
+                if config.options:  # a plan that is not the task's own may ask for strings that there are not
+                    task.check_plan(config.seed)
             except InputError as error:
                 raise InputError(f"{row.name}: {error}" if len(self.table.rows) > 1 else str(error)) from error
             trials = self.table.number_of_seeds(row)

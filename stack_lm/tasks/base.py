@@ -213,6 +213,17 @@ class Task(ABC):
         rng = random.Random(f"{seed}/{name}")
         return self.draw(rng, plan.number, plan.shortest, plan.longest, distinct=self.distinct, balanced=plan.balanced)
 
+    def check_plan(self, seed: int) -> None:
+        """Find out whether there are such strings, without drawing more of them than that takes.
+
+        Raises:
+            InputError: if a split's window has no strings, or too few.
+        """
+        for name, plan in self.plan.items():
+            self._sizes(plan.shortest, plan.longest)
+            if self.distinct:
+                self.split(name, seed)
+
     def stream(self, name: str, seed: int) -> Iterator[Example]:
         """Examples of the sizes of a split without end, for training on ever new ones; they may repeat.
 

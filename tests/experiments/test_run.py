@@ -160,20 +160,23 @@ def test_results_of_another_configuration_are_not_mixed(capsys, files):
         assert lines(files) == before
 
 
-@pytest.mark.parametrize("broken", ['{"row": "echo, mean", "seed"', '{"row": 3}', "[]", "\udcff"])
-def test_a_broken_line_is_named_and_nothing_is_lost(capsys, files, broken):
+def test_a_broken_line_is_named_and_nothing_is_lost(capsys, files):
     assert train(capsys, files / "table.yaml", "--seeds", 1)[0] == 0
     path = files / "runs" / RESULTS_FILE
-    content = path.read_bytes() + broken.encode("utf-8", "surrogateescape") + b"\n"
-    path.write_bytes(content)
-    for status, out, err in (
-        train(capsys, files / "table.yaml", "--seeds", 2, "--resume"),
-        run(capsys, "results", files / "runs"),
-    ):
-        assert (status, out) == (2, "")
-        assert f"{path}, line 3 is not the result of a trial" in err
-        assert err.count("\n") == 1
-        assert path.read_bytes() == content
+    whole = path.read_bytes()
+    one = json.loads(whole.splitlines()[0])
+    lacking = [json.dumps({key: value for key, value in one.items() if key != gone}) for gone in ("seconds", "history")]
+    lacking += [json.dumps(one | changes) for changes in ({"history": []}, {"scores": {"test": 3}}, {"seed": "0"})]
+    for broken in ('{"row": "echo, mean", "seed"', '{"row": 3}', "[]", "null", "\udcff", *lacking):
+        content = whole + broken.encode("utf-8", "surrogateescape") + b"\n"
+        path.write_bytes(content)
+        for status, out, err in (
+            train(capsys, files / "table.yaml", "--seeds", 2, "--resume"),
+            run(capsys, "results", files / "runs"),
+        ):
+            assert (status, out, err.count("\n")) == (2, "", 1)
+            assert f"{path}, line 3 is not the result of a trial" in err
+            assert path.read_bytes() == content
 
 
 def test_two_processes_do_not_write_to_one_directory(files):
@@ -205,6 +208,14 @@ def test_two_processes_do_not_write_to_one_directory(files):
         (["hao2018/linear_stack", "hao2018/reversal", "training.speed=2"], "unknown key 'training.speed'"),
         (["hao2018/linear_stack", "hao2018/reversal", "tokenizer.lowercase=all"], "unknown key 'tokenizer'"),
         (["hao2018/linear_stack", "hao2018/reversal", "options.splits.test.shortest=30"], "sizes from a smaller"),
+        (
+            ["suzgun2019/rnn", "suzgun2019/dyck2", "options.splits.train.shortest=7", "options.splits.train.longest=7"],
+            "suzgun2019/dyck2 has no string of a length from 7 to 7",
+        ),
+        (
+            ["suzgun2019/rnn", "suzgun2019/dyck2", "options.splits.test.shortest=2", "options.splits.test.longest=4"],
+            "5000 distinct strings of lengths from 2 to 4 were asked for; 10 were found",
+        ),
         (["hao2018/linear_stack", "hao2018/reversal", "options.length=30"], "hao2018/reversal has the options"),
         (["hao2018/linear_stack", "hao2018/reversal", "--fast"], "unknown option '--fast'"),
         (["hao2018/linear_stack", "hao2018/reversal", "hao2018/reversal"], "give one task"),
