@@ -1,0 +1,116 @@
+"""A page in the browser: a sentence in; its tree, the strengths of its words and the stack after each word out.
+
+Needs Gradio: pip install "stack-lm[clients]"
+
+Example:
+    python examples/gradio_app.py runs/demo/stack
+"""
+
+from __future__ import annotations
+
+import sys
+from html import escape
+
+from stack_lm import ModelScorer
+from stack_lm.console import add_model, quiet_libraries, run_command, script_parser
+from stack_lm.errors import InputError
+from stack_lm.interpretation import render_page
+from stack_lm.parsing import distances_from_trace, tree_from_distances
+
+SENTENCES = ["The dog that the cats fear sleeps.", "A teacher near the old house is happy."]
+LONGEST = 100  # words
+STYLE = "width: 100%; height: 88vh; min-height: 760px; border: 0; border-radius: 8px; background: #fff"
+FRAME = f'<iframe title="The stack" sandbox="allow-scripts" style="{STYLE}" srcdoc="{{}}"></iframe>'
+
+
+def analyse(scorer: ModelScorer, name: str, sentence: str) -> tuple[str, list[list[str | float]], str]:
+    """What the page shows of a sentence.
+
+    Args:
+        scorer: of a model with a stack.
+        name: of the model.
+        sentence: as typed.
+
+    Returns:
+        The tree in brackets; the words with their strengths, in elements; the page of `stack-lm inspect`, in a frame.
+
+    Raises:
+        InputError: for no words, too many, or none that the model knows.
+    """
+    words = scorer.split(sentence.replace("\0", ""))
+    if not 1 <= len(words) <= LONGEST:
+        raise InputError(f"type a sentence of 1 to {LONGEST} words; this one has {len(words)}")
+    signal = scorer.parsing_signal
+    (trace,) = scorer.trace([words])
+    if trace.unknown.all():
+        raise InputError("the model knows none of these words")
+    distances = distances_from_trace(trace, signal)
+    tree = tree_from_distances(trace.words, distances)
+    page = render_page(
+        trace,
+        tree,
+        scorer.memory_contents(words),
+        distances,
+        memory=scorer.model.config.memory,
+        about={"model": name, "tree": signal.replace("_", " ")},
+    )
+    names = [f"{word} (unknown)" if new else word for word, new in zip(words, trace.unknown, strict=True)]
+    strengths = [trace.signals[column].round(3).tolist() for column in trace.signals]
+    return str(tree), [list(row) for row in zip(names, *strengths, strict=True)], FRAME.format(escape(page))
+
+
+def make_app(name: str, device: str | None = None):
+    """The app of a model with a stack, by its directory or its name on the hub.
+
+    Raises:
+        InputError: if it cannot be loaded, or has no strengths to parse with.
+    """
+    try:
+        import gradio as gr
+    except ImportError as error:
+        raise InputError('this page needs Gradio: pip install "stack-lm[clients]"') from error
+    scorer = ModelScorer.from_pretrained(name, device=device)
+    signal = scorer.parsing_signal.replace("_", " ")
+    columns = [column.replace("_", " ") for column in scorer.trace([["a"]], logprobs=False)[0].signals]
+
+    def show(sentence: str) -> tuple[str, list[list[str | float]], str]:
+        try:
+            return analyse(scorer, name, sentence)
+        except InputError as error:
+            raise gr.Error(str(error), print_exception=False) from error
+
+    with gr.Blocks(title="stack-lm", analytics_enabled=False) as app:
+        gr.Markdown(f"# What {name} does with its memory")
+        sentence = gr.Textbox(label="Sentence", value=SENTENCES[0], max_length=5000, submit_btn="Parse")
+        examples = gr.Column()
+        tree = gr.Textbox(label=f"Tree, from the {signal}", interactive=False, buttons=["copy"])
+        frame = gr.HTML()
+        with gr.Accordion("Strengths, in elements", open=False):
+            table = gr.Dataframe(headers=["word", *columns], interactive=False)
+        outputs = [tree, table, frame]
+        sentence.submit(show, sentence, outputs, api_name="parse")
+        app.load(show, sentence, outputs, api_visibility="private")
+        with examples:
+            gr.Examples(
+                SENTENCES, sentence, outputs, show, cache_examples=False, run_on_click=True, api_visibility="private"
+            )
+    return app
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve the page until interrupted; returns the exit status."""
+    parser = script_parser(__doc__)
+    add_model(parser)
+    parser.add_argument("--device", help="such as cpu or cuda:1 (default: a GPU if there is one)")
+    parser.add_argument("--port", type=int, help="of the server (default: the first free one from 7860)")
+    options = parser.parse_args(arguments)
+
+    def run() -> None:
+        quiet_libraries()
+        make_app(options.model, options.device).launch(server_port=options.port)
+
+    return run_command("gradio_app", run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
