@@ -294,7 +294,8 @@ def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
     assert list(again.batches.pools.whole) == list(first.batches.pools.whole)
     assert list(again.validation) == list(first.validation)
     assert again.tokenizer.get_vocab() == first.tokenizer.get_vocab()
-    assert not {"is_local", "local_files_only"} & again.tokenizer.init_kwargs.keys()  # which a model would be saved with
+    # What a model would be saved with.
+    assert not {"is_local", "local_files_only"} & again.tokenizer.init_kwargs.keys()
     assert again.tokenizer.backend_tokenizer.to_str() == first.tokenizer.backend_tokenizer.to_str()
     assert again.frame == first.frame == ([2], [3])
     shutil.copy(text, tmp_path / "copy.txt")  # the same text under another name
