@@ -15,7 +15,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_list(capsys):
-    presets = {preset["name"]: preset for preset in run_json(capsys, "presets")["presets"]}
+    listed = run_json(capsys, "presets")
+    presets = {preset["name"]: preset for preset in listed["presets"]}
     assert list(presets) == preset_names()
     assert all(all(preset.values()) for preset in presets.values())
     free = presets["merrill2019/linzen_free"]
@@ -29,7 +30,7 @@ def test_list(capsys):
     assert presets["hao2018/buffered_linear_stack_xor"]["task"] == "cumulative and delayed XOR"
     status, out, _ = run(capsys, "presets")
     assert status == 0
-    tables = run_json(capsys, "presets")["tables"]
+    tables = listed["tables"]
     assert [table["name"] for table in tables] == table_names()
     (table,) = [table for table in tables if table["name"] == "hao2018/table1"]
     assert table["rows"] == 18

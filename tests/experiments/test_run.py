@@ -213,7 +213,7 @@ def test_two_processes_do_not_write_to_one_directory(files):
             "suzgun2019/dyck2 has no string of a length from 7 to 7",
         ),
         (
-            ["suzgun2019/rnn", "suzgun2019/dyck2", "options.splits.test.shortest=2", "options.splits.test.longest=4"],
+            ["suzgun2019/rnn", "suzgun2019/dyck2", "options.splits.train.shortest=2", "options.splits.train.longest=4"],
             "5000 distinct strings of lengths from 2 to 4 were asked for; 10 were found",
         ),
         (["hao2018/linear_stack", "hao2018/reversal", "options.length=30"], "hao2018/reversal has the options"),
