@@ -254,11 +254,13 @@ class RunDirectory:
             (self.path / _PARTIAL).rmdir()
 
     def _trim_log(self) -> None:
-        """Remove the records of steps after the checkpoint, which will be logged again, and one that was cut off."""
+        """Remove the records of steps after the checkpoint, which will be logged again, and those that were cut off or
+        damaged."""
         metrics = self.path / METRICS_FILE
         if metrics.is_file():
-            records = (_mapping(line) for line in metrics.read_text(encoding="utf-8").splitlines())
-            kept = [record for record in records if record is not None and record["step"] <= self.step]
+            lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines()
+            records = [record for line in lines if (record := _mapping(line)) is not None]
+            kept = [record for record in records if isinstance(step := record.get("step"), int) and step <= self.step]
             self._write(METRICS_FILE, "".join(json.dumps(record) + "\n" for record in kept))
 
     def _remove_run(self) -> None:
@@ -317,6 +319,6 @@ def _mapping(text: str) -> dict[str, Any] | None:
     """A JSON object; None for text that is none."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -197,6 +197,16 @@ def test_the_log_is_trimmed_to_the_checkpoint(tmp_path, kind):
     assert records(tmp_path / "run") == before
 
 
+def test_damaged_records_are_removed(tmp_path, kind):
+    kind.run(tmp_path / "run", epochs=1)
+    before = records(tmp_path / "run")
+    damaged = [b'{"step": [1]}', b'{"step": "1"}', b"{}", b"[" * 50_000, b'{"step": \xff}', b"1" * 5_000, b"null"]
+    with open(tmp_path / "run" / "metrics.jsonl", "ab") as file:
+        file.write(b"\n".join(damaged) + b"\n")
+    RunDirectory(kind.config(tmp_path / "run", epochs=1), resume=True, quiet=True).begin()
+    assert records(tmp_path / "run") == before
+
+
 def test_a_run_is_resumed_for_longer(tmp_path, kind):
     kind.run(tmp_path / "run", epochs=1)
     kind.run(tmp_path / "run", epochs=3, resume=True)
