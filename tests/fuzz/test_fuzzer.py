@@ -95,7 +95,7 @@ def prints(text):
     ],
 )  # fmt: skip
 def test_faults_are_found(tmp_path, monkeypatch, program, arguments, fault):
-    monkeypatch.setattr(faults, "SECONDS", 1)
+    monkeypatch.setattr(faults, "SECONDS", 1 if program is runs_forever else 60)
     used = fake(tmp_path / "first", prints(""))[0].megabytes
     monkeypatch.setattr(faults, "MEMORY", used + 500)
     found = fake(tmp_path / "case", program, *arguments)[1]
