@@ -124,6 +124,7 @@ def test_configurations_of_both_kinds_are_known():
     assert python(code) == "StackRNNConfig BufferedStackRNNConfig"
 
 
+@pytest.mark.slow
 def test_a_configuration_brings_the_models():
     code = (
         "from stack_lm.configuration_stack_rnn import StackRNNConfig; config = StackRNNConfig(vocab_size=9); "

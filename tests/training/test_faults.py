@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_run_directory import KINDS, checkpoints, files, language_model, records, same, stop_after
+from test_run_directory import EACH_KIND, KINDS, checkpoints, files, language_model, records, same, stop_after
 
 from stack_lm.errors import InputError
 from stack_lm.training import loop
@@ -20,7 +20,7 @@ from stack_lm.training.lock import RunLock
 from stack_lm.training.run_directory import RunDirectory
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=EACH_KIND)
 def kind(request):
     return KINDS[request.param]
 
@@ -60,7 +60,7 @@ def copy_of(stopped, name, tmp_path):
     return tmp_path / name / "run"
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", EACH_KIND)
 @pytest.mark.parametrize("how", ["missing", "truncated", "empty", "one bit"])
 def test_any_damage_to_any_file_of_the_newest_checkpoint_is_found(stopped, tmp_path, name, how):
     run = copy_of(stopped, name, tmp_path)
@@ -81,7 +81,7 @@ def test_any_damage_to_any_file_of_the_newest_checkpoint_is_found(stopped, tmp_p
     assert RunDirectory(config, resume=True, quiet=True).checkpoint == newest
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_a_damaged_checkpoint_is_left_out_with_a_warning(stopped, tmp_path, name, capsys):
     run = copy_of(stopped, name, tmp_path)
     first, newest = checkpoints(run)
@@ -94,7 +94,7 @@ def test_a_damaged_checkpoint_is_left_out_with_a_warning(stopped, tmp_path, name
     assert same(run, stopped / name / "whole")
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_where_all_checkpoints_are_damaged_nothing_is_removed(stopped, tmp_path, name):
     run = copy_of(stopped, name, tmp_path)
     for checkpoint in checkpoints(run):
@@ -105,7 +105,7 @@ def test_where_all_checkpoints_are_damaged_nothing_is_removed(stopped, tmp_path,
     assert files(run) == before
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_a_checkpoint_without_a_manifest_is_taken_with_a_warning(stopped, tmp_path, name):
     """A classifier that is killed between writing its checkpoint and the manifest."""
     run = copy_of(stopped, name, tmp_path)
@@ -180,7 +180,9 @@ def full_disk():
 
 
 @pytest.mark.parametrize(
-    ("name", "size"), [(name, size) for name in KINDS for size in (300, 3_000, 9_000)] + [("language model", 20_000)]
+    ("name", "size"),
+    [("language model", size) for size in (300, 3_000, 9_000, 20_000)]
+    + [pytest.param("classifier", size, marks=pytest.mark.slow) for size in (300, 3_000, 9_000)],
 )
 def test_a_full_disk_leaves_the_earlier_checkpoints(stopped, tmp_path, name, size, full_disk):
     run = copy_of(stopped, name, tmp_path)

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from test_run_directory import KINDS, checkpoints, classifier, language_model, records, same, validations
+from test_run_directory import EACH_KIND, KINDS, checkpoints, classifier, language_model, records, same, validations
 
 from stack_lm.training.loop import TrainingLoop
 from stack_lm.training.number_prediction import _Record
@@ -72,7 +72,7 @@ def signalled(monkeypatch, name, step):
         monkeypatch.setattr(_Record, "on_step_begin", interrupted_begin)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", EACH_KIND)
 @pytest.mark.parametrize("step", [3, 5, 7])  # within an epoch, at its end, in the next
 def test_a_stopped_run_goes_on_exactly(tmp_path, monkeypatch, name, step):
     kind = KINDS[name]
