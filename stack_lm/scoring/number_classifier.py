@@ -30,6 +30,8 @@ class NumberClassifier:
             raise InputError(
                 f"a number classifier has the labels {' and '.join(LABELS)}; this has {', '.join(self.label_ids)}"
             )
+        if tokenizer.pad_token is None:
+            raise InputError("a number classifier's tokenizer has a padding token, as batches need it; this has none")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.batch_tokens = batch_tokens

@@ -177,6 +177,10 @@ def test_models_that_are_no_number_classifiers(run, tmp_path):
     with pytest.raises(InputError, match="is no complete language model"):
         ModelScorer.from_pretrained(str(run))
     scorer = NumberClassifier.from_pretrained(str(run), device="cpu")
+    padding, scorer.tokenizer.pad_token = scorer.tokenizer.pad_token, None
+    with pytest.raises(InputError, match="tokenizer has a padding token, as batches need it; this has none"):
+        NumberClassifier(scorer.model, scorer.tokenizer)
+    scorer.tokenizer.pad_token = padding
     scorer.model.config.label2id = {"A": 0, "B": 1}
     with pytest.raises(InputError, match="has the labels VBP and VBZ; this has A, B"):
         NumberClassifier(scorer.model, scorer.tokenizer)
