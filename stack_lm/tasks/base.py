@@ -108,6 +108,8 @@ class Task(ABC):
         Raises:
             InputError: for a field that a split does not have, or a value that it cannot have.
         """
+        if not (isinstance(splits, Mapping) and all(isinstance(changes, Mapping) for changes in splits.values())):
+            raise InputError(f"splits must have, by name, fields and their values; got {splits!r}")
         for name, changes in splits.items():
             self.plan[name] = _changed(name, self.plan.get(name), changes)
 
@@ -351,10 +353,12 @@ def make_task(name: str, **options: Any) -> Task:
             f"{', '.join(map(repr, near))}; got {name!r}"
         )
     factory = _REGISTRY[name]
-    allowed = list(inspect.signature(factory).parameters)
-    for option in options:
+    allowed = inspect.signature(factory).parameters
+    for option, value in options.items():
         if option not in allowed:
             raise InputError(f"{name} has the options {', '.join(allowed) or 'none'}; got {option!r}")
+        if type(allowed[option].default) is int and type(value) is not int:
+            raise InputError(f"{option} of {name} must be an integer; got {value!r}")
     task = factory(**options)
     task.name = name
     return task

@@ -160,6 +160,8 @@ def test_datasets():
     [
         ({"train": {"size": 3}}, "a split has number, shortest, longest, balanced; got 'size' for train"),
         ({"train": {"number": 0}}, "train must have at least one example"),
+        ({"train": 3}, "splits must have, by name, fields and their values; got {'train': 3}"),
+        ([1], r"splits must have, by name, fields and their values; got \[1\]"),
         ({"train": {"number": "3"}}, "number of train must be an integer of 0 or more; got '3'"),
         ({"train": {"shortest": -1}}, "shortest of train must be an integer of 0 or more; got -1"),
         ({"train": {"balanced": 1}}, "balanced of train must be true or false; got 1"),
@@ -178,6 +180,8 @@ def test_registry():
     assert (task.name, task.vocabulary) == ("suzgun2019/dyck6", tuple("()[]{}<>+-ab"))
     with pytest.raises(InputError, match="that `stack-lm tasks` lists, such as '.*dyck.*; got 'dyck'"):
         make_task("dyck")
+    with pytest.raises(InputError, match=r"symbols of grefenstette2015/copy must be an integer; got \[1\]"):
+        make_task("grefenstette2015/copy", symbols=[1])
     with pytest.raises(InputError, match="suzgun2019/dyck2 has the options splits; got 'pairs'"):
         make_task("suzgun2019/dyck2", pairs=3)
     with pytest.raises(InputError, match="suzgun2019/dyck2 has no split 'validation'; it has train, test"):
