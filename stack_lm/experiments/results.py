@@ -68,7 +68,12 @@ class Results:
                 if any(not isinstance(record[key], kind) for key, kind in _KEYS.items()):
                     raise ValueError
                 _ = record["scores"]["test"]["by_length"], record["history"][-1]["loss"]
-            except (ValueError, KeyError, IndexError, TypeError):
+                numbers = [entry["loss"] for entry in record["history"]]
+                for scores in record["scores"].values():
+                    numbers += [score for name, score in scores.items() if name != "by_length"]
+                if any(type(number) not in (int, float) for number in numbers):
+                    raise ValueError
+            except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
                 raise InputError(
                     f"{file}, line {number} is not the result of a trial; mend the line or remove it (a trial without "
                     "a line is run again)"

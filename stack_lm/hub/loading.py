@@ -48,6 +48,8 @@ def load_pretrained(
         )
         _check_complete(report, what)
         _check_values(model, tokenizer)
+        if not all(isinstance(name, str) for name in tokenizer.model_input_names):
+            raise InputError(f"its tokenizer's model_input_names must be names; got {tokenizer.model_input_names}")
         if tokenizer.init_kwargs.get("lowercase", "none") != "none":
             raise InputError("its tokenizer is of an earlier version, which keeps its case rule outside tokenizer.json")
     except Exception as error:  # many kinds: of the hub, of safetensors, of json, ValueErrors of configurations

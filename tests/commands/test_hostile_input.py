@@ -378,6 +378,11 @@ def grow_tokenizer(directory):
     train_word_tokenizer([Sentence(["the", *map(str, range(50))])]).save_pretrained(directory)
 
 
+def name_no_inputs(directory):
+    path = directory / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_input_names": [["input_ids"]]}))
+
+
 def remove(*names):
     return lambda directory: [(directory / name).unlink() for name in names]
 
@@ -392,6 +397,10 @@ BROKEN = {
     "no configuration": (remove("config.json"), "it is not a model directory: it has no config.json"),
     "no weights": (remove("model.safetensors"), "it has no weights (model.safetensors)"),
     "no tokenizer": (remove("tokenizer.json", "tokenizer_config.json"), "it has no tokenizer (tokenizer.json)"),
+    "inputs that are no names": (
+        name_no_inputs,
+        "its tokenizer's model_input_names must be names; got [['input_ids']]",
+    ),
     "other sizes": (lambda d: edit_config(d, hidden_size=8), "its weights do not fit its config.json: "),
     "a missing layer": (lambda d: edit_config(d, num_layers=2), "it is no complete language model: its weights lack"),
     "huge layers": (lambda d: edit_config(d, hidden_size=10**6), "weights, but its files of weights have"),
