@@ -180,7 +180,7 @@ def test_registry():
     assert (task.name, task.vocabulary) == ("suzgun2019/dyck6", tuple("()[]{}<>+-ab"))
     with pytest.raises(InputError, match="that `stack-lm tasks` lists, such as '.*dyck.*; got 'dyck'"):
         make_task("dyck")
-    with pytest.raises(InputError, match=r"symbols of grefenstette2015/copy must be an integer; got \[1\]"):
+    with pytest.raises(InputError, match=r"symbols must be an integer of 1 or more; got \[1\]"):
         make_task("grefenstette2015/copy", symbols=[1])
     with pytest.raises(InputError, match="suzgun2019/dyck2 has the options splits; got 'pairs'"):
         make_task("suzgun2019/dyck2", pairs=3)
