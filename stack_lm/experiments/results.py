@@ -68,7 +68,8 @@ class Results:
                 if any(not isinstance(record[key], kind) for key, kind in _KEYS.items()):
                     raise ValueError
                 _ = record["scores"]["test"]["by_length"], record["history"][-1]["loss"]
-                numbers = [entry["loss"] for entry in record["history"]]
+                # A trial that diverged has no loss at its end.
+                numbers = [entry["loss"] for entry in record["history"] if entry["loss"] is not None]
                 for scores in record["scores"].values():
                     numbers += [score for name, score in scores.items() if name != "by_length"]
                 if any(type(number) not in (int, float) for number in numbers):

@@ -180,6 +180,16 @@ def test_a_broken_line_is_named_and_nothing_is_lost(capsys, files):
             assert path.read_bytes() == content
 
 
+def test_a_trial_that_diverged_is_a_result(capsys, files):
+    assert train(capsys, files / "table.yaml", "--seeds", 1)[0] == 0
+    path = files / "runs" / RESULTS_FILE
+    first, second = map(json.loads, path.read_text().splitlines())
+    first["history"][-1]["loss"] = None  # as training leaves it
+    path.write_text("".join(json.dumps(record) + "\n" for record in (first, second)))
+    assert Results(files / "runs").records == [first, second]
+    assert run(capsys, "results", files / "runs")[0] == 0
+
+
 def test_two_processes_do_not_write_to_one_directory(files):
     results = Results(files / "runs")
     with (
