@@ -132,6 +132,15 @@ def read_text(path: str | Path) -> str:
     return text.replace("\r\n", "\n")
 
 
+def json_object(text: str) -> dict[str, Any] | None:
+    """A JSON object; None for a text that is none, such as one that was cut off or damaged."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def json_record(line: str, where: str) -> dict[str, Any]:
     """The object in a line of JSON; `where` opens the message of errors.
 

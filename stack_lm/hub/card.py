@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 import re
@@ -17,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..atomic import atomic_file
 from ..config_files import read_yaml
-from ..data.text import json_record, read_text
+from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
 from .evaluations import merged, of_training, without_directories
 
@@ -54,7 +53,7 @@ def write_card(
     Args:
         directory: of the model.
         run: directory of the training run, with its configuration and metrics; the model's own by default.
-        name: of the model; by default the directory's.
+        name: of the model; by default that of the run's directory.
         results: evaluation results to add; they take the place of earlier ones of the same data and metric.
         license: of the weights, by its identifier on the hub, such as "apache-2.0".
         tags: to add.
@@ -126,7 +125,7 @@ def _make_card(
         license=license or (earlier.license if earlier else None),
         datasets=_on_hub(source),
         tags=["stack-lm", "stack-rnn", str(config.get("memory", "none")), *tags],
-        model_name=name or directory.resolve().name,
+        model_name=name or run.resolve().name,
         eval_results=known or None,
     )
     sections = [
@@ -275,19 +274,11 @@ def _best_validation(run: Path) -> Mapping[str, Any]:
     """The record of the model's validation: that with the least loss where the best is kept, or else the last."""
     path = run / "metrics.jsonl"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    records = [_parse(line) for line in text.splitlines()]
+    records = [json_object(line) or {} for line in text.splitlines()]
     best = [record for record in records if isinstance(record.get("eval_loss"), float)]
     if best:
         return min(best, key=lambda record: record["eval_loss"])
     return next((record for record in reversed(records) if "eval_perplexity" in record), {})
-
-
-def _parse(line: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):  # a line that was cut off or damaged
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def _count_parameters(directory: Path) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..data.text import json_object
 from ..errors import InputError
 
 STATE_FILE, MANIFEST_FILE = "trainer_state.json", "manifest.json"
@@ -99,7 +100,6 @@ def _describe(path: Path, *, sync: bool = True) -> dict[str, Any]:
 def _read_mapping(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file; None for a file that is missing or has none."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return json_object(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
         return None
-    return value if isinstance(value, dict) else None

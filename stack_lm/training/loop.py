@@ -436,7 +436,7 @@ class TrainingLoop(ABC):
             model = self.accelerator.unwrap_model(self.model)
             model.save_pretrained(directory, state_dict=weights, code=has_code(model.config))
             self.write_tokenizer(directory)
-            write_card(directory, run=self.run.path, name=self.run.path.resolve().name)
+            write_card(directory, run=self.run.path)
 
         on_first_process(lambda: save(write))
 

@@ -207,7 +207,7 @@ class NumberPredictionTrainer:
     def _write(self, directory: Path) -> None:
         self.model.save_pretrained(directory, code=has_code(self.model.config))
         self.tokenizer.save_pretrained(directory)
-        write_card(directory, run=self.run.path, name=self.run.path.resolve().name)
+        write_card(directory, run=self.run.path)
 
 
 def make_number_classifier(

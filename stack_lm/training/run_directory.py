@@ -28,6 +28,7 @@ from safetensors import SafetensorError
 
 from ..config_files import build, read_yaml
 from ..console import print_note
+from ..data.text import json_object
 from ..errors import InputError
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
 from .config import BaseConfig, settled
@@ -259,7 +260,7 @@ class RunDirectory:
         metrics = self.path / METRICS_FILE
         if metrics.is_file():
             lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines()
-            records = [record for line in lines if (record := _mapping(line)) is not None]
+            records = [record for line in lines if (record := json_object(line)) is not None]
             kept = [record for record in records if isinstance(step := record.get("step"), int) and step <= self.step]
             self._write(METRICS_FILE, "".join(json.dumps(record) + "\n" for record in kept))
 
@@ -313,12 +314,3 @@ def writing(what: str, rest: str = "") -> Iterator[None]:
         if not any(sign in str(error) for sign in _TORCH_WRITES):
             raise
         raise InputError(f"cannot write {what}: writing stopped short, as on a full disk{rest}") from error
-
-
-def _mapping(text: str) -> dict[str, Any] | None:
-    """A JSON object; None for text that is none."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
