@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from ..atomic import atomic_directory
 from ..errors import InputError
 from .card import CARD, is_card, write_card
+from .publishing import copy_model
 
 Storage = Literal["float16", "bfloat16", "float32"]
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -77,9 +76,7 @@ def export_model(source: str | Path, target: str | Path, dtype: Storage = "float
         settings = {key: value for key, value in config.items() if key != "auto_map"} | {"dtype": "float32"}
         text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
         (directory / CONFIG).write_text(text, encoding="utf-8")
-        for file in sorted(source.iterdir()):
-            if file.is_file() and any(fnmatch(file.name, pattern) for pattern in _OTHERS):
-                shutil.copyfile(file, directory / file.name)
+        copy_model(source, directory, _OTHERS)
         if is_card(directory / CARD):  # which says how to load the model, and its name
             write_card(directory, run=source, name=Path(target).resolve().name)
         files = sorted(directory.iterdir())

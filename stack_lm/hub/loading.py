@@ -48,8 +48,6 @@ def load_pretrained(
         )
         _check_complete(report, what)
         _check_values(model, tokenizer)
-        if not all(isinstance(name, str) for name in tokenizer.model_input_names):
-            raise InputError(f"its tokenizer's model_input_names must be names; got {tokenizer.model_input_names}")
         if tokenizer.init_kwargs.get("lowercase", "none") != "none":
             raise InputError("its tokenizer is of an earlier version, which keeps its case rule outside tokenizer.json")
     except Exception as error:  # many kinds: of the hub, of safetensors, of json, ValueErrors of configurations
@@ -159,7 +157,9 @@ def _check_values(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     for name, weights in model.named_parameters():
         if weights.dtype in _FLOATS and weights.numel() and not all(map(torch.isfinite, weights.aminmax())):
             raise InputError(f"its weights are broken: {name} has values that are not finite")
-    tokenizer("a")  # settings of other kinds show when it runs
+    tokenizer("a")  # settings of other kinds show when it runs, but for those of padding
+    if not all(isinstance(name, str) for name in tokenizer.model_input_names):
+        raise InputError(f"its tokenizer's model_input_names must be names; got {tokenizer.model_input_names}")
     size = getattr(model.config.get_text_config(), "vocab_size", None)
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if size is not None and largest >= size:

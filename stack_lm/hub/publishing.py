@@ -39,8 +39,8 @@ def staging(dry_run: str | Path | None) -> Iterator[Path]:
         yield directory
 
 
-def copy_model(source: Path, target: Path) -> None:
-    """Copy the files of a model and nothing else.
+def copy_model(source: Path, target: Path, patterns: Sequence[str] = PUBLISHED) -> None:
+    """Copy the files of a model and nothing else, or only those whose names match one of the patterns.
 
     Raises:
         InputError: if there is no model.
@@ -48,7 +48,7 @@ def copy_model(source: Path, target: Path) -> None:
     if not (source / "config.json").is_file():
         raise InputError(f"{source} is not a model directory: it has no config.json")
     for path in sorted(source.iterdir()):
-        if path.is_file() and any(fnmatch(path.name, pattern) for pattern in PUBLISHED):
+        if path.is_file() and any(fnmatch(path.name, pattern) for pattern in patterns):
             shutil.copyfile(path, target / path.name)
 
 
