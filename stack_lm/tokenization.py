@@ -16,6 +16,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from .errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 Lowercase = Literal["none", "first_word", "all"]
@@ -237,6 +239,20 @@ def symbol_tokenizer(symbols: Sequence[str]) -> PreTrainedTokenizerFast:
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
     )
+
+
+def reopen_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+    """A tokenizer that will be saved again with a model, without what transformers notes down of opening it.
+
+    Args:
+        source: what `AutoTokenizer.from_pretrained` takes, whose errors are raised.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
+    for of_opening in ("is_local", "local_files_only"):
+        tokenizer.init_kwargs.pop(of_opening, None)
+    return tokenizer
 
 
 def added_tokens(tokenizer: PreTrainedTokenizerBase) -> Frame:

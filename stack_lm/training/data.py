@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from accelerate import PartialState
 from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from ..console import print_note, progress
 from ..data import Corpus, Sentence, hold_out, open_corpus
 from ..errors import InputError
 from ..labels import IGNORED
-from ..tokenization import Frame, sentence_frame, train_word_tokenizer
+from ..tokenization import Frame, reopen_tokenizer, sentence_frame, train_word_tokenizer
 from .batches import Batches, SentenceBatches
 from .compact import SentenceStore, TokenArray
 from .config import RunConfig, TokenizerConfig
@@ -238,7 +238,7 @@ def _open_tokenizer(
 
         return on_first_process(make)  # so that a stream is counted once
     try:
-        return AutoTokenizer.from_pretrained(source)
+        return reopen_tokenizer(source)
     except Exception as error:  # many kinds: of the hub, of files, of formats
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"cannot load a tokenizer from {source}: {reason[:200]}") from error

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from ..atomic import atomic_directory
 from ..data.cache_folder import token_cache
+from ..tokenization import reopen_tokenizer
 from .compact import TokenArray
 
 # Part of every key: another number leaves all earlier entries aside.
@@ -59,10 +60,7 @@ def read_entry(key: str) -> Tokenised | None:
         return None
     with suppress(OSError):
         os.utime(folder)  # used now
-    tokenizer = AutoTokenizer.from_pretrained(folder / _TOKENIZER)
-    for of_loading in ("is_local", "local_files_only"):  # not to be saved with the models
-        tokenizer.init_kwargs.pop(of_loading, None)
-    return Tokenised(_read(folder, _TRAIN), _read(folder, _VALIDATION), tokenizer)
+    return Tokenised(_read(folder, _TRAIN), _read(folder, _VALIDATION), reopen_tokenizer(folder / _TOKENIZER))
 
 
 def _read(folder: Path, name: str) -> TokenArray:
