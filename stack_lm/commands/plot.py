@@ -1,9 +1,10 @@
-"""`stack-lm plot`: figures of models that were trained on tasks, and of their trials."""
+"""`stack-lm plot`: figures of models that were trained on tasks, of their trials, and of language models' training."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..console import positive_int, print_json
@@ -21,7 +22,8 @@ EXAMPLE = (
     'stack-lm plot computation runs/hao2018-table1/models/1/0 --input "1 0 0 1 1 1 # # # # # #" --output reversal.png\n'
     "  stack-lm plot memory runs/suzgun2019-dyck2/models/10/0 --length 20 --output memory.svg\n"
     "  stack-lm plot convergence runs/grefenstette2015-reduced --score coarse --output convergence.png\n"
-    "  stack-lm plot lengths runs/suzgun2019-dyck2 --rows Stack-RNN --output lengths.png"
+    "  stack-lm plot lengths runs/suzgun2019-dyck2 --rows Stack-RNN --output lengths.png\n"
+    "  stack-lm plot training runs/u1 runs/lstm --output training.png"
 )
 # The panels of each figure of one string; "computation" has all.
 _MEMORY = (
@@ -39,7 +41,12 @@ KINDS = {
     "memory": "the actions on the memory and its contents over a string",
     "convergence": "the scores of trials over the strings they were trained on",
     "lengths": "the scores of trials by the length of test strings",
+    "training": "the perplexities and strengths of language models in the course of their training",
 }
+
+# The kinds that take an option.
+_ONE_STRING, _TRIALS = ("computation", "memory"), ("convergence", "lengths")
+_OPTIONS = {"input": _ONE_STRING, "length": _ONE_STRING, "rows": _TRIALS, "score": _TRIALS}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +54,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     kinds = "; ".join(f"{kind}: {said}" for kind, said in KINDS.items())
     parser.add_argument("kind", metavar="KIND", choices=KINDS, help=kinds)
     parser.add_argument(
-        "source", metavar="DIR", help="a model that recipes/train_task.py saved, or for the last two its output_dir"
+        "sources",
+        metavar="DIR",
+        nargs="+",
+        help="computation, memory: a model that recipes/train_task.py saved; convergence, lengths: its output_dir; "
+        "training: one or more runs of recipes/train_lm.py",
     )
     parser.add_argument("--output", metavar="F", required=True, help="the figure: .png, .pdf or .svg")
     parser.add_argument("--input", metavar="STRING", help="symbols separated by spaces; by default a string is drawn")
@@ -62,29 +73,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Draw the figure."""
     check_figure_names(options.output)
-    check_outputs({"--output": options.output}, [options.source])
+    check_outputs({"--output": options.output}, options.sources)
+    for name, kinds in _OPTIONS.items():
+        if getattr(options, name) is not None and options.kind not in kinds:
+            raise InputError(f"--{name} goes with {' or '.join(kinds)}, not with {options.kind}")
+    if options.kind != "training" and len(options.sources) > 1:
+        raise InputError(f"a figure of {options.kind} has one DIR; got {len(options.sources)}")
     draw: dict[str, Callable[[argparse.Namespace], tuple[Figure, dict[str, Any]]]] = {
         "computation": _draw_computation,
         "memory": _draw_computation,
         "convergence": _draw_trials,
         "lengths": _draw_trials,
+        "training": _draw_training,
     }
     figure, about = draw[options.kind](options)
     save_figure(options.output, figure)
     if options.json:
-        print_json({"kind": options.kind, "source": options.source, **about, "written": options.output})
+        print_json({"kind": options.kind, "sources": options.sources, **about, "written": options.output})
     else:
         print(f"written: {options.output}")
 
 
 def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
-    for name in ("rows", "score"):
-        if getattr(options, name) is not None:
-            raise InputError(f"--{name} is for trials, with {' or '.join(list(KINDS)[2:])}")
     from ..experiments.computation import choose_example, compute, load_task_model
     from ..interpretation.computation import plot_computation
 
-    source = load_task_model(options.source)
+    source = load_task_model(options.sources[0])
     example = choose_example(source.task, options.input, options.length, options.seed)
     computation = compute(source, example)
     title = f"{source.task}, {source.model.config.controller} controller, memory: {source.model.config.memory}"
@@ -97,15 +111,12 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
 
 
 def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
-    for name in ("input", "length"):
-        if getattr(options, name) is not None:
-            raise InputError(f"--{name} is for one string, with {' or '.join(list(KINDS)[:2])}")
     from ..experiments.config import parse_measure
     from ..experiments.results import Results
     from ..experiments.run import choose_rows
     from ..interpretation.trials import Curve, plot_curves
 
-    results = Results(options.source)
+    results = Results(options.sources[0])
     table = results.table()
     chosen = choose_rows(table, options.rows)
     score = options.score or parse_measure(table.measures[0])[1]
@@ -119,11 +130,21 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
             of_row = [curve(record, score) for record in records]
             curves.setdefault(panel, {})[name] = [Curve(x, [100 * v for v in y] if percent else y) for x, y in of_row]
     if not curves:
-        raise InputError(f"{options.source} has no finished trials of such rows")
+        raise InputError(f"{options.sources[0]} has no finished trials of such rows")
     split = "training" if score == "loss" else "validation" if options.kind == "convergence" else "test"
     said = f"{score} (%), {split}" if percent else f"{score}, {split}"
     x_label = "strings trained on" if options.kind == "convergence" else "length of strings (symbols)"
     return plot_curves(curves, x_label, said, table.title, log=score == "loss"), {"score": score}
+
+
+def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
+    from ..interpretation.curves import plot_learning_curves, read_metrics
+
+    names = [Path(source).resolve().name for source in options.sources]
+    if len(set(names)) < len(names):  # runs of the same name in several places
+        names = options.sources
+    runs = {name: read_metrics(source) for name, source in zip(names, options.sources, strict=True)}
+    return plot_learning_curves(runs), {"updates": {name: records[-1]["step"] for name, records in runs.items()}}
 
 
 def _names(table: Table, cells: list) -> tuple[str, str]:

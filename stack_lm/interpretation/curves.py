@@ -43,11 +43,11 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
     if not file.is_file():
         raise InputError(f"{run} is no training run: it has no {METRICS}")
     records = []
-    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict) or not isinstance(record.get("step"), int):
             if number == len(lines):
@@ -73,6 +73,8 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
     Raises:
         InputError: without matplotlib, or if no run was validated.
     """
+    from matplotlib.ticker import StrMethodFormatter
+
     shown = [key for key in _PANELS if any(key in record for records in runs.values() for record in records)]
     if not shown:
         raise InputError(f"no validation has been logged by {', '.join(runs)}")
@@ -91,6 +93,7 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
         if key == "eval_perplexity":
             _logarithmic(axes, [r[key] for records in runs.values() for r in records if key in r])
         axes.set_xlabel("updates")
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.tick_params(labelbottom=True)
         axes.set_ylabel(_PANELS[key])
         axes.grid(alpha=0.3)

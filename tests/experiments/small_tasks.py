@@ -4,6 +4,8 @@ import importlib.util
 import random
 from pathlib import Path
 
+import yaml
+
 from stack_lm.tasks import Example, Split, Task, register_task, task_names
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "train_task.py"
@@ -96,3 +98,21 @@ def config_values(task, architecture=None, **training):
     architecture = architecture or MODEL_OF[task]
     model = {"architectures": [architecture], **FIELDS[architecture]}
     return {"task": task, "model": model, "training": {"epochs": 2, "batch_size": 5, **training}}
+
+
+def write_table(folder, title, rows, **settings):
+    """Write table.yaml, whose rows all have the preset beside it; the file's path.
+
+    Args:
+        rows: by their cells, the task and whatever else is theirs.
+        settings: of the table.
+    """
+    values = config_values("test/per_step")
+    del values["task"]
+    preset = folder / "preset.yaml"
+    preset.write_text(yaml.safe_dump(values))
+    rows = [{"cells": list(cells), "preset": str(preset), **row} for cells, row in rows.items()]
+    table = {"title": title, "output_dir": str(folder / "runs"), **settings, "rows": rows}
+    path = folder / "table.yaml"
+    path.write_text(yaml.safe_dump(table))
+    return path

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import small_tasks
 import torch
-import yaml
 from conftest import run, run_json
 from small_tasks import TRAIN
 
@@ -170,23 +169,14 @@ def test_a_plot_of_a_memory(capsys, tmp_path):
 def trials(tmp_path_factory):
     """The trials of a table of two rows."""
     folder = tmp_path_factory.mktemp("trials")
-    values = small_tasks.config_values("test/per_step")
-    del values["task"]
-    (folder / "preset.yaml").write_text(yaml.safe_dump(values))
-    preset = str(folder / "preset.yaml")
-    table = {
-        "title": "Strings that are echoed",
-        "output_dir": str(folder / "runs"),
-        "columns": ["task", "stack"],
-        "measures": ["accuracy.median"],
-        "seeds": 2,
-        "rows": [
-            {"cells": ["echo", "yes"], "preset": preset, "task": "test/per_step"},
-            {"cells": ["echo", "no"], "preset": preset, "task": "test/per_step", "model": {"memory": "none"}},
-        ],
+    rows = {
+        ("echo", "yes"): {"task": "test/per_step"},
+        ("echo", "no"): {"task": "test/per_step", "model": {"memory": "none"}},
     }
-    (folder / "table.yaml").write_text(yaml.safe_dump(table))
-    assert TRAIN.main([str(folder / "table.yaml")]) == 0
+    table = small_tasks.write_table(
+        folder, "Strings that are echoed", rows, columns=["task", "stack"], measures=["accuracy.median"], seeds=2
+    )
+    assert TRAIN.main([str(table)]) == 0
     return folder / "runs"
 
 
@@ -218,12 +208,19 @@ def test_curves_show_the_median_and_the_whole_range():
         plot_curves({"": {str(i): curves[""]["model"] for i in range(7)}}, "x", "y")
 
 
+def test_a_plot_of_training(capsys, tmp_path, small_run):
+    output = tmp_path / "figure.svg"
+    told = run_json(capsys, "plot", "training", small_run, "--output", output)
+    assert told["updates"] == {"small": 180}
+    assert "<!-- small -->" in output.read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["computation", "M", "--input", "a c"], "'c' is no symbol of test/per_step"),
-        (["computation", "M", "--score", "loss"], "--score is for trials, with convergence or lengths"),
-        (["lengths", "RUNS", "--input", "a"], "--input is for one string, with computation or memory"),
+        (["computation", "M", "--score", "loss"], "--score goes with convergence or lengths, not with computation"),
+        (["lengths", "RUNS", "--input", "a"], "--input goes with computation or memory, not with lengths"),
         (["computation", "RUNS"], "has no model of a task: there is no task.json"),
         (["lengths", "M"], "has no results: there is no table.yaml"),
         (["lengths", "RUNS", "--score", "coarse"], "have no score 'coarse'; they have accuracy"),
@@ -231,6 +228,8 @@ def test_curves_show_the_median_and_the_whole_range():
         (["lengths", "RUNS", "--rows", "tape"], "no row matches 'tape'; the rows are echo, yes; echo, no"),
         (["lengths", "RUNS", "--rows", "("], "--rows must be a regular expression; got '('"),
         (["computation", "M", "--input", "a " * 121], "a figure shows at most 120 steps; there are 121"),
+        (["lengths", "RUNS", "M"], "a figure of lengths has one DIR; got 2"),
+        (["training", "RUNS"], "is no training run: it has no metrics.jsonl"),
         (["lengths", "RUNS", "--output", "x.gif"], "must end in one of .png, .pdf, .svg; got 'x.gif'"),
     ],
 )

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import small_tasks
-import yaml
 from conftest import run, run_json
 from small_tasks import RECIPE, TRAIN
 
@@ -28,27 +27,12 @@ from stack_lm.tasks import make_task
 @pytest.fixture
 def files(tmp_path):
     """A table of two rows, and the preset of both."""
-    values = small_tasks.config_values("test/per_step")
-    del values["task"]
-    (tmp_path / "preset.yaml").write_text(yaml.safe_dump(values))
-    preset = str(tmp_path / "preset.yaml")
-    table = {
-        "title": "A paper, table 1",
-        "output_dir": str(tmp_path / "runs"),
-        "columns": ["task", "loss"],
-        "measures": ["accuracy.minimum", "accuracy.median", "accuracy.maximum"],
-        "seeds": 3,
-        "rows": [
-            {"cells": ["echo", "mean"], "preset": preset, "task": "test/per_step", "paper": [40.0, 50.5, None]},
-            {
-                "cells": ["echo", "sum"],
-                "preset": preset,
-                "task": "test/summed",
-                "training": {"loss_reduction": "steps"},
-            },
-        ],
+    rows = {
+        ("echo", "mean"): {"task": "test/per_step", "paper": [40.0, 50.5, None]},
+        ("echo", "sum"): {"task": "test/summed", "training": {"loss_reduction": "steps"}},
     }
-    (tmp_path / "table.yaml").write_text(yaml.safe_dump(table))
+    measures = ["accuracy.minimum", "accuracy.median", "accuracy.maximum"]
+    small_tasks.write_table(tmp_path, "A paper, table 1", rows, columns=["task", "loss"], measures=measures, seeds=3)
     return tmp_path
 
 
