@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,23 +11,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stack_lm.data.generated import generate_corpus
-from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
-from stack_lm.training.language_model import Trainer
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A model with a card, trained for a second."""
-    directory = tmp_path_factory.mktemp("run") / "model"
-    config = RunConfig(
-        output_dir=str(directory),
-        model={"hidden_size": 20, "embedding_size": 10, "push_strength_init": 0.5},
-        tokenizer=TokenizerConfig(lowercase="none"),
-        data=DataConfig(source="generated:600", held_out=60),
-        training=LoopConfig(epochs=2, learning_rate=1e-2),
-    )
-    Trainer(config, quiet=True).train()
-    return directory
+def trained(small_run):
+    return Path(small_run)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +71,7 @@ def test_scores_change_by_rounding_alone(capsys, trained, exported, tmp_path):
     commands = {
         "perplexity": ("perplexity", "--data", text),
         "f1": ("parse-f1", "--treebank", trees, "--convention", "prpn"),
-        "accuracy": ("agreement", "--data", "1", "--format", "generated"),
+        "accuracy": ("agreement", "--data", 1, "--format", "generated"),
     }
     scores = []
     for directory in (trained, exported[0]):
