@@ -241,7 +241,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
             None if config.output_size is None else nn.Linear(config.hidden_size, config.output_size, bias=config.bias)
         )
         self.reading_exit = (
-            nn.Linear(self.cell.memory.reading_size, config.hidden_size, bias=False)
+            nn.Linear(2 * self.cell.memory.reading_size, config.hidden_size, bias=False)
             if config.reading_exit == "output" and config.memory != "none"
             else None
         )
@@ -299,7 +299,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         if past_key_values is not None:
             past_key_values.update_state(scan.state, length)
         hidden = self.transform(scan.outputs, scan.readings)
-        if self.output_layer is not None and mask is not None:
+        if hidden is not scan.outputs and mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
         return StackRNNModelOutput(
             last_hidden_state=hidden,
@@ -340,10 +340,10 @@ class StackRNNModel(StackRNNPreTrainedModel):
 
         Args:
             outputs: of the controller, o_t [..., H].
-            readings: of the same steps, r_t [..., R], if the reading leaves to the output: `o_t + W r_t`.
+            readings: of the same steps, r_t [..., D], if they leave to the output: `o_t + W [v_t; b_t]`.
         """
         if self.reading_exit is not None:
-            outputs = outputs + self.reading_exit(readings)
+            outputs = outputs + self.reading_exit(self.cell.split_readings(outputs, readings))
         return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
     @staticmethod

@@ -24,6 +24,7 @@ from stack_lm import (
     StackRNNModel,
     train_word_tokenizer,
 )
+from stack_lm.memory.strength import read_weights
 
 D1 = {"push_control": 1.0, "pop_control": "expected_value"}
 EXIT = {"reading_exit": "output"}
@@ -157,22 +158,27 @@ def test_outputs():
 
 
 @pytest.mark.parametrize("output_size", [None, 4])
-@pytest.mark.parametrize("memory", ["stack", "baby_ntm", "none"])
-def test_a_reading_leaves_to_the_output_of_its_step(memory, output_size):
-    """Logits from o_t + W r_t, where r_t is what step t read."""
-    model = make_lm(1.0, reading_exit="output", memory=memory, output_size=output_size, memory_depth=None)
-    sentences, expected = ids(2, 6), []
-    state = model.model.cell.initial_state(2)
+@pytest.mark.parametrize("fields", [{}, D1, {"push_control": "sigmoid", "read_control": 1.0}, {"memory": "none"}])
+def test_a_reading_leaves_to_the_output_of_its_step(fields, output_size):
+    """Logits from o_t + W [v_t; b_t]: the element that step t pushed, and what it read beneath."""
+    model = make_lm(1.0, reading_exit="output", output_size=output_size, **fields)
+    cell, sentences, expected = model.model.cell, ids(2, 6), []
+    state = cell.initial_state(2)
     for token in model.model.embed_tokens(sentences).unbind(1):
-        layers, _, state = model.model.cell.step(token, state)
+        layers, actions, after = cell.step(token, state)
         hidden = layers[-1]
-        if memory != "none":
-            hidden = hidden + state.reading @ model.model.reading_exit.weight.T
+        if "memory" not in fields:
+            values, strengths = after.memory
+            rest = torch.relu(actions.read_strength - strengths[:, -1])
+            beneath = read_weights(strengths[:, :-1], rest).unsqueeze(-1) * values[:, :-1]
+            parts = torch.cat((values[:, -1], beneath.sum(1)), dim=-1)
+            hidden = hidden + parts @ model.model.reading_exit.weight.T
         if output_size is not None:
             hidden = model.model.output_layer(hidden).tanh()
         expected.append(model.lm_head(hidden))
+        state = after
     torch.testing.assert_close(model(sentences).logits, torch.stack(expected, dim=1))
-    assert (model.model.reading_exit is None) == (memory == "none")
+    assert (model.model.reading_exit is None) == ("memory" in fields)
 
 
 def test_loss_ignores_padding_and_counts_items():
