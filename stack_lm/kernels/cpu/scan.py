@@ -38,221 +38,179 @@ class Settings(NamedTuple):
 @compiled(from_python=True)
 def forward(
     settings: Any,
-    weights: Any,
-    sequence: Any,
-    running: Any,
-    outputs: Any,
-    readings: Any,
-    layers: Any,
-    emitted: Any,
-    memory: Any,
-    buffer: Any,
-    logged: Any,
+    all_weights: Any,
+    all_sequence: Any,
+    all_running: Any,
+    all_outputs: Any,
+    all_readings: Any,
+    all_layers: Any,
+    all_emitted: Any,
+    all_memory: Any,
+    all_buffer: Any,
+    all_logged: Any,
 ) -> None:
     """Run some sequences, R of them, of each of M models.
 
+    A function for one model, called by this one, would be compiled twice: by itself, and again as a part of this.
+
     Args:
         settings: `Settings`. All arrays in what follows have a first dimension M more than is said.
-        weights: `controller.Parameters`, the transposes of the matrices packed.
-        sequence: `controller.Sequence`.
-        running: `controller.Running`; updated.
-        outputs: [R, T, H], zeros at padding; written.
-        readings: likewise [R, T, D]; or [R, 0, D] where nothing wants them.
-        layers: `controller.Layers`; written, for `backward`.
-        emitted: what the controls make of their logits [T, R, padded(P)]; likewise.
-        memory: `Elements` or `Superposition`; likewise.
-        buffer: an `InputBuffer`, likewise; or None, for which Numba compiles a version without one.
-        logged: zeros [R], to work in.
+        all_weights: `controller.Parameters`, the transposes of the matrices packed.
+        all_sequence: `controller.Sequence`.
+        all_running: `controller.Running`; updated.
+        all_outputs: [R, T, H], zeros at padding; written.
+        all_readings: likewise [R, T, D]; or [R, 0, D] where nothing wants them.
+        all_layers: `controller.Layers`; written, for `backward`.
+        all_emitted: what the controls make of their logits [T, R, padded(P)]; likewise.
+        all_memory: `Elements` or `Superposition`; likewise.
+        all_buffer: an `InputBuffer`, likewise; or None, for which Numba compiles a version without one.
+        all_logged: zeros [R], to work in.
     """
-    for model in range(outputs.shape[0]):
-        _forward(
-            settings,
-            of_model(weights, model),
-            of_model(sequence, model),
-            of_model(running, model),
-            outputs[model],
-            readings[model],
-            of_model(layers, model),
-            emitted[model],
-            of_model(memory, model),
-            of_model(buffer, model),
-            logged[model],
-        )
-
-
-@compiled
-def _forward(
-    settings: Any,
-    weights: Any,
-    sequence: Any,
-    running: Any,
-    outputs: Any,
-    readings: Any,
-    layers: Any,
-    emitted: Any,
-    memory: Any,
-    buffer: Any,
-    logged: Any,
-) -> None:
-    kind, active = settings.kind, sequence.active
-    n_rows, length, n_logits = outputs.shape[0], outputs.shape[1], weights.controls_bias.shape[0]
-    for row in range(n_rows):
-        if settings.n_memory > 0:
-            begin(memory, row, settings.all_live)
-        if buffer is not None:
-            begin_buffer(buffer, row)
-    ahead = max(1, AHEAD // n_rows) if buffer is None else 1
-    for t in range(length):
-        if buffer is not None:
-            for row in range(n_rows):
-                if active.shape[1] == 0 or active[row, t]:
-                    logged[row] = dequeue(buffer, t, row, logged[row], layers.inputs[t, row])
-                else:
-                    clear(layers.inputs[t, row])
-        if t % ahead == 0:
-            stop = min(length, t + ahead)
-            if sequence.inputs.shape[1] > 0:
-                controller.load(t, stop, sequence, layers)
-            controller.project(t, stop, weights, sequence, layers)
-        if kind == DIRECT:
-            controller.put_out(t, sequence, running, layers)
-        else:
-            controller.step(t, kind, weights, sequence, running, layers)
-        controller.control_logits(t, weights, layers, emitted)
+    for model in range(all_outputs.shape[0]):
+        weights = of_model(all_weights, model)
+        sequence = of_model(all_sequence, model)
+        running = of_model(all_running, model)
+        outputs = all_outputs[model]
+        readings = all_readings[model]
+        layers = of_model(all_layers, model)
+        emitted = all_emitted[model]
+        memory = of_model(all_memory, model)
+        buffer = of_model(all_buffer, model)
+        logged = all_logged[model]
+        kind, active = settings.kind, sequence.active
+        n_rows, length, n_logits = outputs.shape[0], outputs.shape[1], weights.controls_bias.shape[0]
         for row in range(n_rows):
-            if active.shape[1] > 0 and not active[row, t]:
-                clear(outputs[row, t])
-                if readings.shape[1] > 0:
-                    clear(readings[row, t])
-                if settings.n_memory > 0:
-                    skip(memory, t, row)
-                continue
-            copy(outputs[row, t], layers.tops[t, row])
-            own = emitted[t, row, :n_logits]
             if settings.n_memory > 0:
-                step(memory, t, row, own, running.reading[row])
-            if readings.shape[1] > 0:
-                copy(readings[row, t], running.reading[row])
-            if buffer is not None:
-                emit(buffer, t, row, own)
-    for row in range(n_rows):
-        if settings.n_memory > 0:
-            finish(memory, row)
+                begin(memory, row, settings.all_live)
+            if all_buffer is not None:
+                begin_buffer(buffer, row)
+        ahead = max(1, AHEAD // n_rows) if all_buffer is None else 1
+        for t in range(length):
+            if all_buffer is not None:
+                for row in range(n_rows):
+                    if active.shape[1] == 0 or active[row, t]:
+                        logged[row] = dequeue(buffer, t, row, logged[row], layers.inputs[t, row])
+                    else:
+                        clear(layers.inputs[t, row])
+            if t % ahead == 0:
+                stop = min(length, t + ahead)
+                if sequence.inputs.shape[1] > 0:
+                    controller.load(t, stop, sequence, layers)
+                controller.project(t, stop, weights, sequence, layers)
+            if kind == DIRECT:
+                controller.put_out(t, sequence, running, layers)
+            else:
+                controller.step(t, kind, weights, sequence, running, layers)
+            controller.control_logits(t, weights, layers, emitted)
+            for row in range(n_rows):
+                if active.shape[1] > 0 and not active[row, t]:
+                    clear(outputs[row, t])
+                    if readings.shape[1] > 0:
+                        clear(readings[row, t])
+                    if settings.n_memory > 0:
+                        skip(memory, t, row)
+                    continue
+                copy(outputs[row, t], layers.tops[t, row])
+                own = emitted[t, row, :n_logits]
+                if settings.n_memory > 0:
+                    step(memory, t, row, own, running.reading[row])
+                if readings.shape[1] > 0:
+                    copy(readings[row, t], running.reading[row])
+                if all_buffer is not None:
+                    emit(buffer, t, row, own)
+        for row in range(n_rows):
+            if settings.n_memory > 0:
+                finish(memory, row)
 
 
 @compiled(from_python=True)
 def backward(
     settings: Any,
-    weights: Any,
-    sequence: Any,
-    first_cell: Any,
-    layers: Any,
-    emitted: Any,
-    memory: Any,
-    buffer: Any,
-    grad_outputs: Any,
-    grad_readings: Any,
-    grads: Any,
-    grad_memory: Any,
-    grad_buffer: Any,
-    grad_inputs: Any,
-    grad_weights: Any,
+    all_weights: Any,
+    all_sequence: Any,
+    all_first_cell: Any,
+    all_layers: Any,
+    all_emitted: Any,
+    all_memory: Any,
+    all_buffer: Any,
+    all_grad_outputs: Any,
+    all_grad_readings: Any,
+    all_grads: Any,
+    all_grad_memory: Any,
+    all_grad_buffer: Any,
+    all_grad_inputs: Any,
+    all_grad_weights: Any,
     room: Any,
 ) -> None:
     """Backwards through `forward`, whose arguments of the same names it was given or wrote.
 
     Args:
-        weights: `controller.Parameters`, the matrices packed as they are.
-        first_cell: before the first step [R, L, H].
-        memory, buffer: worked in.
-        grad_outputs: [R, T, H].
-        grad_readings: [R, T, D]; or [R, 0, D] where the readings were not returned.
-        grads: `controller.Running`: of the last states on entry, of the first on return.
-        grad_memory: `ElementsGrad` or `SuperpositionGrad`; likewise.
-        grad_buffer: an `InputBufferGrad`, or None.
-        grad_inputs: of x_t [R, T, E], written; or [R, T, 0] where nothing wants them.
-        grad_weights: as in `controller.collect`; added to.
+        all_weights: `controller.Parameters`, the matrices packed as they are.
+        all_first_cell: before the first step [R, L, H].
+        all_memory, all_buffer: worked in.
+        all_grad_outputs: [R, T, H].
+        all_grad_readings: [R, T, D]; or [R, 0, D] where the readings were not returned.
+        all_grads: `controller.Running`: of the last states on entry, of the first on return.
+        all_grad_memory: `ElementsGrad` or `SuperpositionGrad`; likewise.
+        all_grad_buffer: an `InputBufferGrad`, or None.
+        all_grad_inputs: of x_t [R, T, E], written; or [R, T, 0] where nothing wants them.
+        all_grad_weights: as in `controller.collect`; added to.
         room: `controller.Grads` for any number of steps, `logits` zeros; one for all models.
     """
-    for model in range(grad_outputs.shape[0]):
-        _backward(
-            settings,
-            of_model(weights, model),
-            of_model(sequence, model),
-            first_cell[model],
-            of_model(layers, model),
-            emitted[model],
-            of_model(memory, model),
-            of_model(buffer, model),
-            grad_outputs[model],
-            grad_readings[model],
-            of_model(grads, model),
-            of_model(grad_memory, model),
-            of_model(grad_buffer, model),
-            grad_inputs[model],
-            of_model(grad_weights, model),
-            room,
-        )
-
-
-@compiled
-def _backward(
-    settings: Any,
-    weights: Any,
-    sequence: Any,
-    first_cell: Any,
-    layers: Any,
-    emitted: Any,
-    memory: Any,
-    buffer: Any,
-    grad_outputs: Any,
-    grad_readings: Any,
-    grads: Any,
-    grad_memory: Any,
-    grad_buffer: Any,
-    grad_inputs: Any,
-    grad_weights: Any,
-    room: Any,
-) -> None:
-    n_rows, length, active = grad_outputs.shape[0], grad_outputs.shape[1], sequence.active
-    at_a_time, n_inputs, kind = room.gates.shape[1], layers.inputs.shape[2], settings.kind
-    for row in range(n_rows):
-        if settings.n_memory > 0:
-            begin_backward(memory, grad_memory, row)
-        if buffer is not None:
-            begin_buffer_backward(buffer, grad_buffer, row)
-
-    for t in range(length - 1, -1, -1):
-        place = t % at_a_time
+    for model in range(all_grad_outputs.shape[0]):
+        weights = of_model(all_weights, model)
+        sequence = of_model(all_sequence, model)
+        first_cell = all_first_cell[model]
+        layers = of_model(all_layers, model)
+        emitted = all_emitted[model]
+        memory = of_model(all_memory, model)
+        buffer = of_model(all_buffer, model)
+        grad_outputs = all_grad_outputs[model]
+        grad_readings = all_grad_readings[model]
+        grads = of_model(all_grads, model)
+        grad_memory = of_model(all_grad_memory, model)
+        grad_buffer = of_model(all_grad_buffer, model)
+        grad_inputs = all_grad_inputs[model]
+        grad_weights = of_model(all_grad_weights, model)
+        n_rows, length, active = grad_outputs.shape[0], grad_outputs.shape[1], sequence.active
+        at_a_time, n_inputs, kind = room.gates.shape[1], layers.inputs.shape[2], settings.kind
         for row in range(n_rows):
-            change, own = room.logits[place, row], emitted[t, row]
-            if active.shape[1] > 0 and not active[row, t]:
-                clear(change)
-                continue
-            if grad_readings.shape[1] > 0:
-                add(grads.reading[row], grad_readings[row, t])
             if settings.n_memory > 0:
-                step_backward(memory, grad_memory, t, row, own, grads.reading[row], change)
-            if buffer is not None:
-                emit_backward(buffer, grad_buffer, t, row, own, change)
-            add(grad_weights.controls_bias, change)
-        controller.logits_backward(t, weights, sequence, grad_outputs, grads, room)
-        if kind == DIRECT:
-            of_inputs = room.given[:n_rows, :n_inputs] if buffer is not None else grad_inputs[:, t]
-            controller.put_out_backward(t, sequence, grads, of_inputs)
-        else:
-            controller.step_backward(t, kind, weights, sequence, first_cell, layers, grads, grad_weights, room)
-            if buffer is not None:
-                controller.project_backward(t, t + 1, weights, room)
-        if buffer is not None:
+                begin_backward(memory, grad_memory, row)
+            if all_buffer is not None:
+                begin_buffer_backward(buffer, grad_buffer, row)
+
+        for t in range(length - 1, -1, -1):
+            place = t % at_a_time
             for row in range(n_rows):
-                if active.shape[1] == 0 or active[row, t]:
-                    dequeue_backward(buffer, grad_buffer, t, row, room.given[row, :n_inputs])
-        if place == 0:
-            stop = min(t + at_a_time, length)
-            controller.collect(t, stop, sequence, layers, grad_weights, room)
-            if grad_inputs.shape[2] > 0 and kind != DIRECT:
-                controller.project_backward(t, stop, weights, room)
-                for step_of in range(t, stop):
-                    for row in range(n_rows):
-                        copy(grad_inputs[row, step_of], room.given[(step_of - t) * n_rows + row])
+                change, own = room.logits[place, row], emitted[t, row]
+                if active.shape[1] > 0 and not active[row, t]:
+                    clear(change)
+                    continue
+                if grad_readings.shape[1] > 0:
+                    add(grads.reading[row], grad_readings[row, t])
+                if settings.n_memory > 0:
+                    step_backward(memory, grad_memory, t, row, own, grads.reading[row], change)
+                if all_buffer is not None:
+                    emit_backward(buffer, grad_buffer, t, row, own, change)
+                add(grad_weights.controls_bias, change)
+            controller.logits_backward(t, weights, sequence, grad_outputs, grads, room)
+            if kind == DIRECT:
+                of_inputs = room.given[:n_rows, :n_inputs] if all_buffer is not None else grad_inputs[:, t]
+                controller.put_out_backward(t, sequence, grads, of_inputs)
+            else:
+                controller.step_backward(t, kind, weights, sequence, first_cell, layers, grads, grad_weights, room)
+                if all_buffer is not None:
+                    controller.project_backward(t, t + 1, weights, room)
+            if all_buffer is not None:
+                for row in range(n_rows):
+                    if active.shape[1] == 0 or active[row, t]:
+                        dequeue_backward(buffer, grad_buffer, t, row, room.given[row, :n_inputs])
+            if place == 0:
+                stop = min(t + at_a_time, length)
+                controller.collect(t, stop, sequence, layers, grad_weights, room)
+                if grad_inputs.shape[2] > 0 and kind != DIRECT:
+                    controller.project_backward(t, stop, weights, room)
+                    for step_of in range(t, stop):
+                        for row in range(n_rows):
+                            copy(grad_inputs[row, step_of], room.given[(step_of - t) * n_rows + row])
