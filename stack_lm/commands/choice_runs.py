@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ..console import print_json, print_table
 from ..eval.choices import Accuracy, ChoiceResult
 from ..eval.seeds import ALL, compare_runs, record, spreads
+from .files import short_names
 
 # Longer groups are not shown unless asked for.
 SHOWN_VALUES = 20
@@ -62,7 +62,7 @@ def _print_spreads(command: str, paths: Sequence[str], side: Sequence[ChoiceResu
     if all(row[-1] is None for row in rows):
         columns.pop()
         rows = [row[:-1] for row in rows]
-    each = ", ".join(f"{Path(path).name} {result.accuracy:.2f}" for path, result in zip(paths, side, strict=True))
+    each = ", ".join(f"{name} {result.accuracy:.2f}" for name, result in zip(short_names(paths), side, strict=True))
     print_table(
         f"{command} accuracy in % of {len(side)} runs",
         columns,

@@ -54,6 +54,19 @@ def check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) 
             raise InputError(f"{other} and {option} must be different files; got {path} for both")
 
 
+def short_names(paths: Sequence[str]) -> list[str]:
+    """The ends of paths, as long as it takes to tell them apart: `u1/items.tsv` and `lstm/items.tsv`.
+
+    Whole paths, if some are the same.
+    """
+    parts = [Path(path).parts for path in paths]
+    for length in range(1, max(map(len, parts), default=0)):
+        names = ["/".join(own[-length:]) or "." for own in parts]
+        if len(set(names)) == len(names):
+            return names
+    return list(paths)
+
+
 def _is_read(path: str, source: str) -> bool:
     if not source or not os.path.exists(path):
         return False

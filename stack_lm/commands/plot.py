@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..console import positive_int, print_json
 from ..errors import InputError
 from ..interpretation.figures import check_figure_names, save_figure
-from .files import check_outputs
+from .files import check_outputs, short_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,9 +139,7 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
 def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ..interpretation.curves import plot_learning_curves, read_metrics
 
-    names = [Path(source).resolve().name for source in options.sources]
-    if len(set(names)) < len(names):  # runs of the same name in several places
-        names = options.sources
+    names = short_names(options.sources)
     runs = {name: read_metrics(source) for name, source in zip(names, options.sources, strict=True)}
     return plot_learning_curves(runs), {"updates": {name: records[-1]["step"] for name, records in runs.items()}}
 
