@@ -120,7 +120,6 @@ def draw(path: Path, models: Sequence[dict[str, Any]], scores: dict[tuple[str, s
     points = [
         ParsedModel(
             model["run"],
-            model["point"],
             model["sd"],
             {(name, decoder): scores[model["model"], name, decoder] for name in shown for decoder in DECODERS},
         )

@@ -132,13 +132,11 @@ class ParsedModel(NamedTuple):
 
     Attributes:
         run: the training run; the points of one run are joined in order.
-        name: of the point, such as its step.
         spread: standard deviation over words of the strength that distances come from, in elements.
         f1: in percent, by convention and decoder.
     """
 
     run: str
-    name: str
     spread: float
     f1: Mapping[tuple[str, str], float]
 
@@ -148,6 +146,8 @@ def plot_f1_by_spread(
     models: Sequence[ParsedModel], baselines: Mapping[str, float], signal: str, title: str = ""
 ) -> Figure:
     """F1 over the spread of the strengths: a panel for each convention, a colour for each run, a mark for each decoder.
+
+    The first point of a run of several is open.
 
     Args:
         models: at least one, all with the same conventions and decoders.
@@ -173,9 +173,9 @@ def plot_f1_by_spread(
                 points = [(model.spread, model.f1[convention, decoder]) for model in own]
                 label = run + (f", {decoder}" if len(decoders) > 1 else "")
                 axes.plot(*_columns(points), marker=_MARKERS[k % len(_MARKERS)], markersize=5, label=label, **style)
-                for model, point in zip((own[0], own[-1]), (points[0], points[-1]), strict=True):
-                    if len(own) > 1:
-                        axes.annotate(model.name, point, (3, 3), textcoords="offset points", fontsize=7)
+                if len(own) > 1:
+                    mark = {"marker": _MARKERS[k % len(_MARKERS)], "markersize": 5, "color": f"C{i % 10}"}
+                    axes.plot(*points[0], **mark, markerfacecolor="white", linestyle="")
         if convention in baselines:
             axes.axhline(baselines[convention], color="0.4", linewidth=1, linestyle=":", label="right branching")
         axes.set_title(convention, fontsize=10)
@@ -185,5 +185,8 @@ def plot_f1_by_spread(
     for axes in list(grid):
         axes.axis("off")
     figure.axes[0].set_ylabel("F1 (%)")
+    if len(runs) < len(models):
+        open_mark = {"marker": _MARKERS[0], "markersize": 5, "color": "0.4", "markerfacecolor": "white"}
+        figure.axes[0].plot([], [], **open_mark, linestyle="", label="first model of a run")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure

@@ -56,10 +56,8 @@ def test_metrics_are_read(tmp_path):
 
 def test_f1_by_spread(tmp_path):
     models = [
-        ParsedModel(
-            run, name, spread, {(c, d): 30 + spread for c in ("prpn", "merrill") for d in ("algorithm1", "gap")}
-        )
-        for run, name, spread in (("a", "10", 0.1), ("a", "20", 0.3), ("b", "end", 0.2))
+        ParsedModel(run, spread, {(c, d): 30 + spread for c in ("prpn", "merrill") for d in ("algorithm1", "gap")})
+        for run, spread in (("a", 0.1), ("a", 0.3), ("b", 0.2))
     ]
     figure = plot_f1_by_spread(models, {"prpn": 39.9}, "push_strength")
     figure.savefig(tmp_path / "f.png")
@@ -68,7 +66,9 @@ def test_f1_by_spread(tmp_path):
     assert prpn.get_xlabel() == "sd of the push strength (elements)"
     assert prpn.get_ylabel() == "F1 (%)"
     assert prpn.lines[0].get_xydata().tolist() == [[0.1, 30.1], [0.3, 30.3]]
-    assert (len(prpn.lines), len(merrill.lines)) == (5, 4)  # right branching in the first only
+    # Four lines and two open marks in both; in the first also right branching, and an open mark for the legend.
+    assert (len(prpn.lines), len(merrill.lines)) == (8, 6)
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["a, algorithm1", "a, gap", "b, algorithm1", "b, gap", "right branching"]
-    assert {text.get_text() for text in prpn.texts} == {"10", "20"}
+    assert names == ["a, algorithm1", "a, gap", "b, algorithm1", "b, gap", "right branching", "first model of a run"]
+    opened = [line for line in prpn.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata())]
+    assert [line.get_xydata().tolist() for line in opened] == [[[0.1, 30.1]], [[0.1, 30.1]]]
