@@ -78,7 +78,7 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
     shown = [key for key in _PANELS if any(key in record for records in runs.values() for record in records)]
     if not shown:
         raise InputError(f"no validation has been logged by {', '.join(runs)}")
-    columns = min(3, len(shown))
+    columns = 2 if len(shown) in (2, 4) else min(3, len(shown))
     rows = -(-len(shown) // columns)
     figure = new_figure(4.2 * columns, 3.2 * rows + 0.25 * -(-len(runs) // 3), title)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True).flat
@@ -122,7 +122,7 @@ def _logarithmic(axes: Axes, values: Sequence[float]) -> None:
 
     axes.set_yscale("log")
     axes.set_ylim(0.9 * min(values), 1.3 * max(values))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 4, 5, 6, 7, 8)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(LogLocator(subs=()))
 
