@@ -343,6 +343,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
             readings: of the same steps, r_t [..., D], if they leave to the output: `o_t + W [v_t; b_t]`.
         """
         if self.reading_exit is not None:
+            assert readings is not None  # it asks the scan for them
             outputs = outputs + self.reading_exit(self.cell.split_readings(outputs, readings))
         return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 

@@ -174,7 +174,11 @@ def plot_f1_by_spread(
                 label = run + (f", {decoder}" if len(decoders) > 1 else "")
                 axes.plot(*_columns(points), marker=_MARKERS[k % len(_MARKERS)], markersize=5, label=label, **style)
                 if len(own) > 1:
-                    mark = {"marker": _MARKERS[k % len(_MARKERS)], "markersize": 5, "color": f"C{i % 10}"}
+                    mark: dict[str, Any] = {
+                        "marker": _MARKERS[k % len(_MARKERS)],
+                        "markersize": 5,
+                        "color": f"C{i % 10}",
+                    }
                     axes.plot(*points[0], **mark, markerfacecolor="white", linestyle="")
         if convention in baselines:
             axes.axhline(baselines[convention], color="0.4", linewidth=1, linestyle=":", label="right branching")
@@ -186,7 +190,7 @@ def plot_f1_by_spread(
         axes.axis("off")
     figure.axes[0].set_ylabel("F1 (%)")
     if len(runs) < len(models):
-        open_mark = {"marker": _MARKERS[0], "markersize": 5, "color": "0.4", "markerfacecolor": "white"}
+        open_mark: dict[str, Any] = {"marker": _MARKERS[0], "markersize": 5, "color": "0.4", "markerfacecolor": "white"}
         figure.axes[0].plot([], [], **open_mark, linestyle="", label="first model of a run")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
