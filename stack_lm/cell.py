@@ -239,7 +239,7 @@ class StackRNNCell(ControlledMemory):
         return Scan(stacked[-1], read, stacked if output_layers else None, over_time(actions), state)
 
     def split_readings(self, outputs: Tensor, readings: Tensor) -> Tensor:
-        """The elements pushed onto a stack, and what is read beneath each: [v_t; b_t] [..., 2 D].
+        """The elements pushed onto a stack, and what is read beneath each: `[v_t; b_t]`, [..., 2 D].
 
         A read takes the top first, the element just pushed, so b_t = r_t - min(d_t, rho_t) v_t.
 
