@@ -28,6 +28,7 @@ _PANELS = {
 }
 _MARKERS = "osD^vP*X"
 _LINES = ("-", "--", ":", "-.")
+_OPEN = {"markerfacecolor": "white"}
 
 
 def read_metrics(run: str | Path) -> list[dict[str, Any]]:
@@ -169,17 +170,12 @@ def plot_f1_by_spread(
         for i, run in enumerate(runs):
             own = [model for model in models if model.run == run]
             for k, decoder in enumerate(decoders):
-                style = {"color": f"C{i % 10}", "linestyle": _LINES[k % len(_LINES)], "linewidth": 0.8}
+                style: dict[str, Any] = {"color": f"C{i % 10}", "marker": _MARKERS[k % len(_MARKERS)], "markersize": 5}
                 points = [(model.spread, model.f1[convention, decoder]) for model in own]
                 label = run + (f", {decoder}" if len(decoders) > 1 else "")
-                axes.plot(*_columns(points), marker=_MARKERS[k % len(_MARKERS)], markersize=5, label=label, **style)
+                axes.plot(*_columns(points), linestyle=_LINES[k % len(_LINES)], linewidth=0.8, label=label, **style)
                 if len(own) > 1:
-                    mark: dict[str, Any] = {
-                        "marker": _MARKERS[k % len(_MARKERS)],
-                        "markersize": 5,
-                        "color": f"C{i % 10}",
-                    }
-                    axes.plot(*points[0], **mark, markerfacecolor="white", linestyle="")
+                    axes.plot(*points[0], linestyle="", **style | _OPEN)
         if convention in baselines:
             axes.axhline(baselines[convention], color="0.4", linewidth=1, linestyle=":", label="right branching")
         axes.set_title(convention, fontsize=10)
@@ -190,7 +186,7 @@ def plot_f1_by_spread(
         axes.axis("off")
     figure.axes[0].set_ylabel("F1 (%)")
     if len(runs) < len(models):
-        open_mark: dict[str, Any] = {"marker": _MARKERS[0], "markersize": 5, "color": "0.4", "markerfacecolor": "white"}
-        figure.axes[0].plot([], [], **open_mark, linestyle="", label="first model of a run")
+        style = {"color": "0.4", "marker": _MARKERS[0], "markersize": 5}
+        figure.axes[0].plot([], [], linestyle="", label="first model of a run", **style | _OPEN)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
