@@ -50,7 +50,7 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
             record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
-        if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+        if not _is_record(record):
             if number == len(lines):
                 break
             raise InputError(f"{file}, line {number}: not a record of a run: {line[:60]!r}")
@@ -58,6 +58,14 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
     if not records:
         raise InputError(f"{file} has no records yet")
     return records
+
+
+def _is_record(value: Any) -> bool:
+    """Whether it has a step, and numbers where the figure needs some."""
+    if not isinstance(value, dict) or not isinstance(value.get("step"), int):
+        return False
+    numbers = [value[key] for key in (*_PANELS, "train_nats_per_token") if key in value]
+    return all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
 
 
 @with_plain_text

@@ -46,7 +46,12 @@ def test_runs_without_a_validation():
 def test_metrics_are_read(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records(6)) + '{"step": 3')
     assert read_metrics(tmp_path) == records(6)
-    for text, message in (("no\n{}\n", "line 1: not a record of a run: 'no'"), ("", "has no records yet")):
+    for text, message in (
+        ("no\n{}\n", "line 1: not a record of a run: 'no'"),
+        ('{"step": 1, "eval_perplexity": "low"}\n{}\n', "line 1: not a record of a run"),
+        ('{"step": 1, "eval_push_mean": NaN}\n{}\n', "line 1: not a record of a run"),
+        ("", "has no records yet"),
+    ):
         (tmp_path / "metrics.jsonl").write_text(text)
         with pytest.raises(InputError, match=message):
             read_metrics(tmp_path)
