@@ -1,5 +1,6 @@
 """From push strengths to trees, and from trees to F1."""
 
+from .attachment import Attachments, compare_attachments
 from .baselines import balanced, left_branching, random_distances, random_merges, right_branching
 from .conventions import CONVENTIONS, Convention, get_convention, register_convention
 from .distances import DECODERS, distances_from_trace, tree_from_distances
@@ -14,6 +15,7 @@ from .trees import ConstituencyTree, Span
 __all__ = [
     "CONVENTIONS",
     "DECODERS",
+    "Attachments",
     "ConstituencyTree",
     "Convention",
     "Ensemble",
@@ -23,6 +25,7 @@ __all__ = [
     "Span",
     "balanced",
     "combine_runs",
+    "compare_attachments",
     "compare_f1",
     "distances_from_trace",
     "get_convention",

@@ -2,8 +2,9 @@
 
 Each model parses the treebank once. f1.tsv has a row for each model, convention, decoder and part (all sentences, those
 of some lengths, the recall of a label); models.tsv has the mean and the spread of the strength that distances come
-from, over all known words, and its mean by part of speech; f1.png shows F1 over the spread. The screen shows the means
-and Spearman's rank correlation of F1 with the spread. Checkpoints of one run, given in order, are joined.
+from, over all known words, and its mean by part of speech; attachments.tsv compares where parses and gold trees attach
+the final stop and prepositional phrases; f1.png shows F1 over the spread. The screen shows the means, Spearman's rank
+correlation of F1 with the spread, and the attachments. Checkpoints of one run, given in order, are joined.
 
 Gold trees decide these numbers: do not choose a checkpoint by them without saying so.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from stack_lm.errors import InputError
 from stack_lm.interpretation.curves import ParsedModel, plot_f1_by_spread
 from stack_lm.interpretation.figures import can_draw, save_figure
 from stack_lm.interpretation.strengths import ALL_WORDS, Occurrences, Summary
+from stack_lm.parsing.attachment import compare_attachments
 from stack_lm.parsing.baselines import right_branching
 from stack_lm.parsing.conventions import CONVENTIONS, get_convention
 from stack_lm.parsing.distances import DECODERS, distances_from_trace, tree_from_distances
@@ -74,8 +77,10 @@ def parts(score: F1Score) -> dict[str, tuple[float, int]]:
     return found
 
 
-def analyse(path: str, scorer: ModelScorer, trees: Sequence[Any], gold: Gold) -> tuple[dict[str, Any], list[list[Any]]]:
-    """A model's strengths, and the rows of its scores."""
+def analyse(
+    path: str, scorer: ModelScorer, trees: Sequence[Any], gold: Gold
+) -> tuple[dict[str, Any], list[list[Any]], list[dict[str, Any]]]:
+    """A model's strengths, the rows of its scores, and its attachments by decoder and kind."""
     tags = [tree.word_tags for tree in trees]
     with progress(f"parsing with {path}", len(trees)) as advance:
         traces = scorer.trace([tree.words for tree in trees], tags, logprobs=False, progress=advance)
@@ -88,14 +93,18 @@ def analyse(path: str, scorer: ModelScorer, trees: Sequence[Any], gold: Gold) ->
     model = {"model": path, "run": run, "point": point, "signal": signal, "n": summaries[ALL_WORDS].n}
     model |= {"mean": summaries[ALL_WORDS].mean, "sd": summaries[ALL_WORDS].std}
     model |= {name: summaries[name].mean if name in summaries else None for name in CLASSES[1:]}
-    rows = []
+    rows, attachments = [], []
     for decoder in DECODERS:
         distances = [(trace.words, distances_from_trace(trace, signal)) for trace in traces]
         parses = [tree_from_distances(of_words, of_sentence, decoder) for of_words, of_sentence in distances]
         for name, of_convention in gold.items():
             score = score_trees(of_convention, parses, get_convention(name))
             rows += [[path, name, decoder, part, *values] for part, values in parts(score).items()]
-    return model, rows
+        attachments += [
+            {"model": path, "decoder": decoder, "kind": kind, **asdict(counts)}
+            for kind, counts in compare_attachments(trees, parses).items()
+        ]
+    return model, rows, attachments
 
 
 def correlations(
@@ -112,6 +121,11 @@ def correlations(
         if np.ptp(f1) > 0 and np.ptp(spreads) > 0:
             found[convention, decoder] = float(spearmanr(spreads, f1).statistic)
     return found
+
+
+def shares(row: dict[str, Any]) -> list[float | None]:
+    """Of the constituents that a parse has, the shares that it attaches higher, where the gold tree does, and lower."""
+    return [100 * row[place] / row["found"] if row["found"] else None for place in ("higher", "same", "lower")]
 
 
 def draw(path: Path, models: Sequence[dict[str, Any]], scores: dict[tuple[str, str, str], float], gold: Gold) -> None:
@@ -148,16 +162,19 @@ def main(arguments: list[str] | None = None) -> int:
     def run() -> None:
         quiet_libraries()
         trees, gold = prepare(options.treebank, options.conventions)
-        models, rows = [], []
+        models, rows, attachments = [], [], []
         with atomic_directory(options.output) as directory:
             for path in options.models:
                 scorer = ModelScorer.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
-                model, of_model = analyse(path, scorer, trees, gold)
+                model, scores_of_model, attachments_of_model = analyse(path, scorer, trees, gold)
                 models.append(model)
-                rows += of_model
+                rows += scores_of_model
+                attachments += attachments_of_model
             scores = {(path, name, decoder): f1 for path, name, decoder, part, f1, _ in rows if part == "all"}
             write_table(str(directory / "f1.tsv"), ["model", "convention", "decoder", "part", "value", "n"], rows)
             write_table(str(directory / "models.tsv"), list(models[0]), [list(model.values()) for model in models])
+            columns = list(attachments[0])
+            write_table(str(directory / "attachments.tsv"), columns, [list(row.values()) for row in attachments])
             if can_draw():
                 draw(directory / "f1.png", models, scores, gold)
             else:
@@ -165,7 +182,8 @@ def main(arguments: list[str] | None = None) -> int:
         found = correlations(models, scores)
         if options.json:
             f1 = [{"model": m, "convention": c, "decoder": d, "f1": value} for (m, c, d), value in scores.items()]
-            print_json({"models": models, "f1": f1, "spearman": {", ".join(key): rho for key, rho in found.items()}})
+            spearman = {", ".join(key): rho for key, rho in found.items()}
+            print_json({"models": models, "f1": f1, "spearman": spearman, "attachments": attachments})
             return
         shown = [name for name in SHOWN_CONVENTIONS if name in gold] or list(gold)
         keys = [(name, decoder) for name in shown for decoder in DECODERS]
@@ -186,6 +204,18 @@ def main(arguments: list[str] | None = None) -> int:
                 or "needs three that differ"
             ),
             text_columns=2,
+        )
+        print_table(
+            "where parses attach what gold trees attach higher or lower, in %",
+            ["run", "model", "decoder", "constituents", "in gold trees", "found", "higher", "same", "lower"],
+            [
+                [model["run"], model["point"], row["decoder"], row["kind"], row["gold"], row["found"], *shares(row)]
+                for model in models
+                for row in attachments
+                if row["model"] == model["model"]
+            ],
+            caption="higher: the phrase around it starts further left than in the gold tree; of those found",
+            text_columns=4,
         )
 
     return run_command("analyse_parses", run)

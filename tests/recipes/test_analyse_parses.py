@@ -46,7 +46,7 @@ def test_tables_and_figure(recipe, run, treebank, tmp_path, capsys):
     assert recipe.main([*models, "--treebank", str(treebank), "--output", str(out), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert [(m["run"], m["point"]) for m in result["models"]] == [("u1", p.name) for p in checkpoints] + [("u1", "end")]
-    assert {"f1.tsv", "models.tsv", "f1.png"} == {path.name for path in out.iterdir()}
+    assert {"f1.tsv", "models.tsv", "attachments.tsv", "f1.png"} == {path.name for path in out.iterdir()}
     rows = list(csv.DictReader((out / "f1.tsv").read_text().splitlines(), delimiter="\t"))
     whole = {(r["model"], r["convention"], r["decoder"]): float(r["value"]) for r in rows if r["part"] == "all"}
     assert len(whole) == 3 * 6 * 2
@@ -62,6 +62,10 @@ def test_tables_and_figure(recipe, run, treebank, tmp_path, capsys):
                 assert found[f"{name} words"] == pytest.approx(part["f1"])
         for label, recall in system.get("label_recall", {}).items():
             assert found[f"label {label}"] == pytest.approx(recall)
+    attachments = list(csv.DictReader((out / "attachments.tsv").read_text().splitlines(), delimiter="\t"))
+    assert len(attachments) == 3 * 2 * 3
+    assert [{key: str(value) for key, value in row.items()} for row in result["attachments"]] == attachments
+    assert all(row["found"] == row["higher"] + row["same"] + row["lower"] for row in result["attachments"])
     strengths = run_json(capsys, "strengths", run, "--data", treebank)["groups"]
     (last,) = (m for m in result["models"] if m["model"] == str(run))
     assert (last["mean"], last["sd"]) == pytest.approx((strengths["all words"]["mean"], strengths["all words"]["std"]))
@@ -70,6 +74,7 @@ def test_tables_and_figure(recipe, run, treebank, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "merrill gap" in printed
     assert "Spearman's correlation of F1 with the sd: prpn algorithm1" in printed
+    assert "final stop" in printed
 
 
 def test_bad_input(recipe, run, tmp_path, capsys):

@@ -1,0 +1,81 @@
+"""Where parses attach what gold trees attach elsewhere: the errors that section 5.2 of Merrill et al. (2019) names.
+
+A constituent attaches to its parent, the smallest phrase around it. A parse attaches it higher than the gold tree if
+the parent in the parse starts further left, and lower if it starts further right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stack_lm.errors import InputError
+
+from .trees import ConstituencyTree, base_label
+
+FINAL_STOP = "final stop"
+_PARENTS = {"NP": "PP in NP", "VP": "PP in VP"}
+KINDS = (FINAL_STOP, *_PARENTS.values())
+
+
+@dataclass
+class Attachments:
+    """Counts of constituents of a kind.
+
+    Attributes:
+        gold: in the gold trees.
+        found: also in the parses, somewhere below the whole sentence.
+        higher, same, lower: where the parses attach those that are found.
+    """
+
+    gold: int = 0
+    found: int = 0
+    higher: int = 0
+    same: int = 0
+    lower: int = 0
+
+
+def _parents(tree: ConstituencyTree) -> dict[tuple[int, int], tuple[int, str]]:
+    """Of each word, and each phrase but the root, the start and the label of its parent."""
+    return {
+        (child.start, child.stop): (start, base_label(label))
+        for (start, _, label), children in zip(tree.spans, tree.children(), strict=True)
+        for child in children
+    }
+
+
+def compare_attachments(gold: Iterable[ConstituencyTree], parses: Iterable[ConstituencyTree]) -> dict[str, Attachments]:
+    """Compare where parses and gold trees attach the final stop and prepositional phrases of two words or more.
+
+    Args:
+        gold: trees with tags and labels, as annotated.
+        parses: of the same sentences.
+
+    Returns:
+        The counts of each of `KINDS`: the last word, where its tag is "."; PPs whose parent is an NP; PPs in a VP.
+
+    Raises:
+        InputError: if there are more of one than of the other, or words differ.
+    """
+    counts = {kind: Attachments() for kind in KINDS}
+    for gold_tree, parse in zip(gold, parses, strict=True):
+        if gold_tree.words != parse.words:
+            raise InputError(f"{gold_tree.origin}: the parse has other words")
+        collapsed = gold_tree.collapse_unaries()
+        above, parsed = _parents(collapsed), _parents(parse.collapse_unaries())
+        last = (len(gold_tree) - 1, len(gold_tree))
+        constituents = {last: FINAL_STOP} if gold_tree.tags[-1] == "." and last in above else {}
+        for start, stop, label in collapsed.spans:
+            kind = _PARENTS.get(above.get((start, stop), (0, ""))[1])
+            if kind is not None and base_label(label) == "PP":
+                constituents[start, stop] = kind
+        for span, kind in constituents.items():
+            count = counts[kind]
+            count.gold += 1
+            if span in parsed:
+                ours, theirs = parsed[span][0], above[span][0]
+                count.found += 1
+                count.higher += ours < theirs
+                count.same += ours == theirs
+                count.lower += ours > theirs
+    return counts
