@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="only the sentences that a training run with this data.held_out leaves out: a number, or a share below 1",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of that choice, the run's seed (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="the run's data.held_out_seed, or its seed (default: 0)")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N sentences")
     add_model_options(parser)
 

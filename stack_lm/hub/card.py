@@ -262,7 +262,8 @@ def _held_out(training: Mapping[str, Any]) -> str:
     held_out = data.get("held_out", 0)
     share = f"{held_out:g} sentences" if held_out >= 1 else f"{100 * held_out:g}% of the sentences"
     source = data.get("source") or data.get("train") or ""
-    return f"{source}: {share} held out, seed {training.get('seed', 0)}"
+    seed = data.get("held_out_seed")
+    return f"{source}: {share} held out, seed {training.get('seed', 0) if seed is None else seed}"
 
 
 def _training_command(kind: str, training: Mapping[str, Any]) -> str:

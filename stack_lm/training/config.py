@@ -73,7 +73,8 @@ class BaseConfig:
 
     Attributes:
         output_dir: where the model, its tokenizer, metrics and checkpoints go.
-        seed: of initial weights, dropout, the order of batches and the choice of held-out sentences.
+        seed: of initial weights, dropout, the order of batches and, unless they have a seed of their own, the choice of
+            held-out sentences.
         model: fields of `StackRNNConfig` but those that come from the data.
     """
 
@@ -95,6 +96,27 @@ class BaseConfig:
         for key in self.FROM_DATA:
             if key in self.model:
                 raise InputError(f"model.{key} cannot be set: it comes from the data")
+
+
+@dataclass(frozen=True)
+class BaseDataConfig:
+    """What validates a run.
+
+    Attributes:
+        validation: source of the validation sentences; null holds some of the training source out.
+        held_out: how many sentences (of continuous text: documents) to hold out, 1 or more, or which share, below 1.
+            Of a stream: which share of the documents.
+        held_out_seed: of that choice; null takes the run's seed. Runs of several seeds that share it validate on the
+            same sentences. Of a stream the choice is always the same.
+    """
+
+    validation: str | None = None
+    held_out: float = setting(0.1, above=0)
+    held_out_seed: int | None = setting(None, at_least=0)
+
+    def split_seed(self, run_seed: int) -> int:
+        """The seed of the choice of held-out sentences."""
+        return run_seed if self.held_out_seed is None else self.held_out_seed
 
 
 @dataclass(frozen=True)
@@ -121,7 +143,7 @@ class TokenizerConfig:
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class DataConfig(BaseDataConfig):
     """What to train and validate on; see `stack_lm.data.open_corpus` for the sources.
 
     Attributes:
@@ -133,10 +155,7 @@ class DataConfig:
             their beginning to their end, `batch_size` of them next to each other, with the state carried on.
         sequence_length: of continuous text, steps in an update: backpropagation through time is truncated there.
         streaming: read text files or a hub dataset as a stream, never whole.
-        validation: source of the validation sentences; null holds some of the training source out.
         validation_split: of that source.
-        held_out: how many sentences (of continuous text: documents) to hold out, 1 or more, or which share, below 1.
-            Of a stream: which share of the documents.
         validation_limit: maximum number of validation sentences, or documents.
         limit: maximum number of training sentences, or documents, taken from the start; null for all. Not for a stream.
         max_length: longest sentence, in tokens; the rest of longer ones is cut off. Continuous text is not cut.
@@ -151,9 +170,7 @@ class DataConfig:
     mode: Literal["sentences", "continuous"] = "sentences"
     sequence_length: int = setting(64, above=0)
     streaming: bool = False
-    validation: str | None = None
     validation_split: str = "validation"
-    held_out: float = setting(0.1, above=0)
     validation_limit: int | None = setting(None, above=0)
     limit: int | None = setting(None, above=0)
     max_length: int = setting(200, at_least=2)
@@ -260,21 +277,17 @@ class VocabularyConfig:
 
 
 @dataclass(frozen=True)
-class NumberDataConfig:
+class NumberDataConfig(BaseDataConfig):
     """What to train, stop and test on: files of the number prediction task (Linzen et al. 2016).
 
     Attributes:
         train: the file to train on.
-        validation: the file that decides when to stop; null holds some of the training file out.
-        held_out: how many sentences to hold out (1 or more), or which share (below 1).
         test: files to report accuracies on, which have no part in training.
         limit: maximum number of training sentences, taken from the start; null for all.
         max_length: longest sentence, in words; of longer ones the beginning is cut off, as the verb is at the end.
     """
 
     train: str = "numpred.train"
-    validation: str | None = None
-    held_out: float = setting(0.1, above=0)
     test: list[str] = field(default_factory=list)
     limit: int | None = setting(None, above=0)
     max_length: int = setting(200, above=0)

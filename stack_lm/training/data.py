@@ -128,9 +128,10 @@ def _tokenise(config: RunConfig, tokenizer_path: Path | None, quiet: bool) -> To
     key = None
     if corpus.files and (other is None or other.files) and config.tokenizer.pretrained is None:
         of_data = dataclasses.asdict(data) | {"source": len(corpus.files), "validation": other is None}
+        of_data["held_out_seed"] = data.split_seed(config.seed) if other is None else None
         for name in ("workers", "sequence_length", "pool"):
             del of_data[name]
-        settings = {"data": of_data, "tokenizer": dataclasses.asdict(config.tokenizer), "seed": config.seed}
+        settings = {"data": of_data, "tokenizer": dataclasses.asdict(config.tokenizer)}
         key = cache_key([*corpus.files, *(other.files if other else ())], json.dumps(settings, sort_keys=True))
         kept = None if key is None else read_entry(key)
         if kept is not None:
@@ -152,7 +153,7 @@ def _tokenise_sentences(
     sentences = SentenceStore(islice(corpus, data.limit))
     numbers: Sequence[int] = range(len(sentences))
     if other is None:
-        numbers, held_out = hold_out(numbers, data.held_out, config.seed)
+        numbers, held_out = hold_out(numbers, data.held_out, data.split_seed(config.seed))
         validation: Iterable[Sentence] = sentences.at(held_out[: data.validation_limit])
     else:
         validation = islice(other, data.validation_limit)
@@ -182,7 +183,7 @@ def _tokenise_documents(
     numbers: Sequence[int] = range(len(bounds))
     if other is None:
         try:
-            numbers, held_out = hold_out(numbers, data.held_out, config.seed, "documents")
+            numbers, held_out = hold_out(numbers, data.held_out, data.split_seed(config.seed), "documents")
         except InputError as error:
             raise InputError(f"{error}; name another text with data.validation") from error
         validation: Iterable[Iterable[Sentence]] = (

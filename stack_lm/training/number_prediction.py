@@ -79,7 +79,7 @@ class NumberPredictionTrainer:
         config, data = self.config, self.config.data
         train: Sequence[AgreementItem] = read_agreement(data.train, FORMAT)[: data.limit]
         if data.validation is None:
-            train, validation = hold_out(train, data.held_out, config.seed)
+            train, validation = hold_out(train, data.held_out, data.split_seed(config.seed))
         else:
             validation = read_agreement(data.validation, FORMAT)
         self.tests = {path: read_agreement(path, FORMAT) for path in data.test}

@@ -321,6 +321,14 @@ def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
     assert "0 texts, 0.0 MB" in capsys.readouterr().out
 
 
+def test_runs_of_several_seeds_can_share_held_out_sentences():
+    def held_out(seed, held_out_seed):
+        data = DataConfig(source="generated:200", held_out=20, held_out_seed=held_out_seed)
+        return list(prepare_data(RunConfig(seed=seed, data=data)).validation)
+
+    assert held_out(0, None) == held_out(7, 0) != held_out(7, None) == held_out(0, 7)
+
+
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "cache").touch()
     monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
