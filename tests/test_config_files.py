@@ -204,7 +204,8 @@ def test_the_variants_of_the_paper_share_everything_else():
             )  # fmt: skip
             varying = {key: config.model.pop(key, None) for key in ("memory", "push_control", "pop_control")}
             assert tuple(varying.values()) == expected
-            config.model.pop("push_strength_init", None)  # where strengths start is each one's own
+            for strength in ("push", "pop"):  # where strengths start is each one's own
+                config.model.pop(f"{strength}_strength_init", None)
             assert config.model == configs[0].model
 
 
