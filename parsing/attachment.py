@@ -6,7 +6,7 @@ the parent in the parse starts further left, and lower if it starts further righ
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stack_lm.errors import InputError
@@ -44,7 +44,7 @@ def _parents(tree: ConstituencyTree) -> dict[tuple[int, int], tuple[int, str]]:
     }
 
 
-def compare_attachments(gold: Iterable[ConstituencyTree], parses: Iterable[ConstituencyTree]) -> dict[str, Attachments]:
+def compare_attachments(gold: Sequence[ConstituencyTree], parses: Sequence[ConstituencyTree]) -> dict[str, Attachments]:
     """Compare where parses and gold trees attach the final stop and prepositional phrases of two words or more.
 
     Args:
@@ -55,8 +55,10 @@ def compare_attachments(gold: Iterable[ConstituencyTree], parses: Iterable[Const
         The counts of each of `KINDS`: the last word, where its tag is "."; PPs whose parent is an NP; PPs in a VP.
 
     Raises:
-        InputError: if there are more of one than of the other, or words differ.
+        InputError: if the numbers of trees differ, or the words.
     """
+    if len(gold) != len(parses):
+        raise InputError(f"there are {len(parses)} parses for {len(gold)} gold trees")
     counts = {kind: Attachments() for kind in KINDS}
     for gold_tree, parse in zip(gold, parses, strict=True):
         if gold_tree.words != parse.words:

@@ -205,14 +205,13 @@ def main(arguments: list[str] | None = None) -> int:
             ),
             text_columns=2,
         )
+        names = {model["model"]: (model["run"], model["point"]) for model in models}
         print_table(
             "where parses attach what gold trees attach higher or lower, in %",
             ["run", "model", "decoder", "constituents", "in gold trees", "found", "higher", "same", "lower"],
             [
-                [model["run"], model["point"], row["decoder"], row["kind"], row["gold"], row["found"], *shares(row)]
-                for model in models
+                [*names[row["model"]], row["decoder"], row["kind"], row["gold"], row["found"], *shares(row)]
                 for row in attachments
-                if row["model"] == model["model"]
             ],
             caption="higher: the phrase around it starts further left than in the gold tree; of those found",
             text_columns=4,

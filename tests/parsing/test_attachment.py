@@ -52,6 +52,8 @@ def test_unary_phrases_and_other_words():
     assert compare_attachments([bare], [bare])[FINAL_STOP] == Attachments()
     with pytest.raises(InputError, match="the parse has other words"):
         compare_attachments([gold], [bare])
+    with pytest.raises(InputError, match="there are 1 parses for 2 gold trees"):
+        compare_attachments([gold, gold], [gold])
 
 
 @given(st.lists(st.sampled_from(["a", "b"]), min_size=2, max_size=9), st.data())
