@@ -127,8 +127,11 @@ def _tokenise(config: RunConfig, tokenizer_path: Path | None, quiet: bool) -> To
     other = None if data.validation is None else _open_source(config, validation=True)
     key = None
     if corpus.files and (other is None or other.files) and config.tokenizer.pretrained is None:
-        of_data = dataclasses.asdict(data) | {"source": len(corpus.files), "validation": other is None}
-        of_data["held_out_seed"] = data.split_seed(config.seed) if other is None else None
+        of_data = dataclasses.asdict(data) | {
+            "source": len(corpus.files),
+            "validation": other is None,
+            "held_out_seed": data.split_seed(config.seed) if other is None else None,
+        }
         for name in ("workers", "sequence_length", "pool"):
             del of_data[name]
         settings = {"data": of_data, "tokenizer": dataclasses.asdict(config.tokenizer)}
