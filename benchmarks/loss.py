@@ -104,6 +104,34 @@ def measure_memory(args: argparse.Namespace, tell: Tell) -> list[Row]:
     return table
 
 
+def growth_of(name: str, hidden: int, classes: int, batches: int, device: torch.device, threads: int) -> float | None:
+    """Peak memory over batches of 200 to 900 rows each, drawn at random, in MiB. Runs in a process of its own."""
+    torch.set_num_threads(threads)
+    run_of(LOSSES[name], (16, 4, 50), device)()  # loads what a first call loads
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.randint(200, 901, (batches,), generator=generator).tolist()
+
+    def run() -> None:
+        for rows in sizes:
+            run_of(LOSSES[name], (rows, hidden, classes), device)()
+
+    return peak_memory(run, device)
+
+
+def measure_growth(args: argparse.Namespace, tell: Tell) -> list[Row]:
+    """Peak memory over batches of many sizes."""
+    table = []
+    for hidden, classes in ((4, 50),) if args.quick else ((100, 10_000), (400, 10_000)):
+        row: Row = {"H": hidden, "V": classes}
+        for batches in (2,) if args.quick else (10, 300):
+            tell(f"{batches} batches, H {hidden}, V {classes}")
+            for name in ("ours", "bfloat16"):
+                peak = in_fresh_process(growth_of, name, hidden, classes, batches, args.device, torch.get_num_threads())
+                row[f"{name}_{batches}_MiB"] = peak
+        table.append(row)
+    return table
+
+
 def measure_chunks(args: argparse.Namespace, tell: Tell) -> list[Row]:
     """Time of ours against the rows of a chunk."""
     table = []
@@ -147,6 +175,12 @@ PARTS = [
         "Peak memory of the same",
         "Gradients of hidden states and weights included; all logits: one matrix of them, for comparison.",
         measure_memory,
+    ),
+    Part(
+        "growth",
+        "Peak memory over 10 and over 300 batches, each with another number of rows, 200 to 900",
+        "What a library keeps for each shape that it has met, such as oneDNN for bfloat16, adds up.",
+        measure_growth,
     ),
     Part("chunks", "Against the rows of a chunk", "default: what is chosen where nothing is said.", measure_chunks),
 ]

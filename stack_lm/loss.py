@@ -25,6 +25,9 @@ MIN_CHUNK_ROWS = 256
 # The most that a chunk's logits may take, in bytes of float32. A GPU needs much work at a time (chosen, not measured).
 CPU_CHUNK_BYTES = 64 * 2**20
 GPU_CHUNK_BYTES = 256 * 2**20
+# oneDNN, which multiplies bfloat16 on a CPU, keeps memory for each shape it has met, and the batches of a corpus have
+# hundreds of numbers of words. In whole blocks the products have few shapes.
+BFLOAT16_BLOCK_ROWS = 16
 
 LOSS_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -47,7 +50,8 @@ def default_chunk_rows(hidden_size: int, vocab_size: int, device: torch.device) 
     row_bytes = 4 * max(1, vocab_size)
     if device.type != "cpu":
         return max(1, GPU_CHUNK_BYTES // row_bytes)
-    return max(1, min(max(MIN_CHUNK_ROWS, hidden_size), CPU_CHUNK_BYTES // row_bytes))
+    rows = max(1, min(max(MIN_CHUNK_ROWS, hidden_size), CPU_CHUNK_BYTES // row_bytes))
+    return rows if rows < BFLOAT16_BLOCK_ROWS else rows - rows % BFLOAT16_BLOCK_ROWS
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -220,6 +224,9 @@ def linear_cross_entropy(
     if device == "cpu" and len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(weight):
         wrong = labels[(labels < 0) | (labels >= len(weight))][0]
         raise IndexError(f"labels must be in [0, {len(weight)}) or {ignore_index}; got {int(wrong)}")
+    if device == "cpu" and dtype == torch.bfloat16:
+        extra = -len(labels) % BFLOAT16_BLOCK_ROWS
+        hidden, labels, counted = F.pad(hidden, (0, 0, 0, extra)), F.pad(labels, (0, extra)), F.pad(counted, (0, extra))
     arguments = (hidden, weight, bias, labels, counted, chunk_rows, dtype, torch.is_grad_enabled())
     if autocast:
         with torch.autocast(device, enabled=False):

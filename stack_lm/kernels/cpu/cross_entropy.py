@@ -35,8 +35,11 @@ class CompiledSoftmax:
         self.sums = buffer.new_zeros(self.threads, classes, dtype=self.dtype)
 
     def __call__(self, logits: Tensor, labels: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of losses [] of logits [N, V] for labels int64 [N], and the logits' gradient. All rows count."""
-        rows = len(logits)
+        """The sum of losses [] of logits [N, V] for labels int64 [N], and the logits' gradient.
+
+        The rows that count, of `counted` [N], come first; after them nothing is computed.
+        """
+        rows = int(counted.sum())
         losses = logits.new_empty(rows, dtype=self.dtype)
         stored = (logits.view(torch.uint16) if logits.dtype == torch.bfloat16 else logits).numpy()
         label_of, loss_of, bias = labels.contiguous().numpy(), losses.numpy(), self.bias.contiguous().numpy()
