@@ -193,6 +193,8 @@ class LoopConfig:
         weight_decay: of the optimizer, as an L2 term in the gradient.
         schedule: of the learning rate, after the warm-up.
         warmup_steps: updates over which the learning rate rises.
+        decay_steps: updates at the end over which a constant learning rate falls to 0, along a line. A run can be
+            resumed with it from any checkpoint before them.
         max_grad_norm: clip gradients to this norm; null does not.
         on_nan: "stop" the run where a loss is not finite, or "skip" updates whose loss or gradients are not.
         temperature_decay: of controls with a temperature; see `TemperatureSchedule`. 0 leaves the temperature as it is.
@@ -221,6 +223,7 @@ class LoopConfig:
     weight_decay: float = setting(0.0, at_least=0)
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: int = setting(0, at_least=0)
+    decay_steps: int = setting(0, at_least=0, may_change=True)
     max_grad_norm: float | None = setting(None, above=0)
     on_nan: Literal["stop", "skip"] = setting("stop", may_change=True)
     temperature_decay: float = setting(0.0, at_least=0)
@@ -253,6 +256,11 @@ class RunConfig(BaseConfig):
         if self.data.streaming and self.data.validation is None and self.data.held_out >= 1:
             raise InputError(
                 f"data.held_out of a stream is a share of its documents, below 1; got {self.data.held_out:g}"
+            )
+        if self.training.decay_steps and self.training.schedule != "constant":
+            raise InputError(
+                "training.decay_steps is the end of a constant learning rate, so training.schedule must be constant; "
+                f"got {self.training.schedule}"
             )
         tokens = self.training.tokens_per_batch
         if tokens is not None and self.data.mode == "continuous":

@@ -211,12 +211,16 @@ class TrainingLoop(ABC):
         self.updates_per_epoch = None if per_epoch is None else math.ceil(per_epoch / loop.gradient_accumulation)
         planned = None if self.updates_per_epoch is None else loop.epochs * self.updates_per_epoch
         self.total = min(n for n in (planned, loop.max_steps) if n is not None)
-        self.scheduler = get_scheduler(
-            loop.schedule if loop.schedule != "constant" else "constant_with_warmup",
-            optimizer,
-            num_warmup_steps=loop.warmup_steps,
-            num_training_steps=self.total,
-        )
+        if loop.decay_steps and loop.warmup_steps + loop.decay_steps > self.total:
+            raise InputError(
+                f"training.warmup_steps and decay_steps, {loop.warmup_steps:,} and {loop.decay_steps:,}, are more than "
+                f"the {self.total:,} updates of the run"
+            )
+        name: str = "constant_with_warmup" if loop.schedule == "constant" else loop.schedule
+        options: dict[str, Any] = {}
+        if loop.decay_steps:
+            name, options = "warmup_stable_decay", {"num_decay_steps": loop.decay_steps, "decay_type": "linear"}
+        self.scheduler = get_scheduler(name, optimizer, loop.warmup_steps, self.total, options)
         # Accelerate's own step and backward pass look for libraries and states each time, which takes a millisecond.
         kinds = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
         if self.accelerator.distributed_type in kinds and self.accelerator.scaler is None:

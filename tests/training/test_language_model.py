@@ -191,6 +191,32 @@ def test_learning_rate_schedule(tmp_path):
     assert rates[-1] == pytest.approx(0)
 
 
+def test_a_constant_rate_falls_at_the_end(tmp_path):
+    rates = {}
+    for name, decay in (("constant", 0), ("decay", 4)):
+        settings = {"learning_rate": 1e-2, "decay_steps": decay, "warmup_steps": 2, "log_every": 1, "save_every": 5}
+        Trainer(run_config(tmp_path / name, epochs=1, keep_checkpoints=9, **settings), quiet=True).train()
+        rates[name] = [r["learning_rate"] for r in metrics(tmp_path / name) if "train_nats_per_token" in r]
+    assert rates["constant"] == pytest.approx([5e-3] + 14 * [1e-2])
+    assert rates["decay"] == pytest.approx([5e-3] + 10 * [1e-2] + [7.5e-3, 5e-3, 2.5e-3, 0])
+
+    # Given to a run at a constant rate, from a checkpoint before its end.
+    part = tmp_path / "constant"
+    shutil.rmtree(part / "checkpoints" / "checkpoint-15")
+    (part / "model.safetensors").unlink()
+    resumed = Trainer(run_config(part, epochs=1, keep_checkpoints=9, **settings), resume=True, quiet=True)
+    assert resumed.step == 10
+    resumed.train()
+    assert same(weights(part), weights(tmp_path / "decay"))
+
+
+def test_a_fall_that_cannot_be(tmp_path):
+    with pytest.raises(InputError, match="decay_steps is the end of a constant learning rate.*got linear"):
+        run_config(tmp_path, schedule="linear", decay_steps=3).check()
+    with pytest.raises(InputError, match="warmup_steps and decay_steps, 3 and 13, are more than the 15 updates"):
+        Trainer(run_config(tmp_path, epochs=1, warmup_steps=3, decay_steps=13), quiet=True).train()
+
+
 def test_the_temperature_falls_and_is_resumed(tmp_path):
     fields = {"memory": "superposition", "operation_control": "softmax_temperature", "temperature": 2.0}
     schedule = {"temperature_decay": 1e-3, "temperature_minimum": 0.1, "save_every": 7}
