@@ -59,8 +59,8 @@ class StackRNNConfig(PreTrainedConfig):
             or "output", of a stack: the head, or the output layer, is given `o_t + W [v_t; b_t]`, the element pushed
             and what is read beneath it (`StackRNNCell.split_readings`). Without it, nothing sees r_t before token
             t + 1 is predicted.
-        initialization: of weights: "torch" (the defaults of torch's own modules) or "normal_rows" (see
-            `stack_lm.initialization`; the released code of Hao et al. 2018).
+        initialization: of weights: "torch" (the defaults of torch's own modules), "normal_rows" (the released code of
+            Hao et al. 2018) or "xavier" (that of DuSell and Chiang 2020); see `stack_lm.initialization`.
         memory: "none" (a plain recurrent network) or the name of a registered memory, such as "stack".
         memory_size: size of one memory element, D.
         memory_depth: most elements a superposition stack holds (None: no limit), or the cells of a tape.

@@ -17,7 +17,7 @@ READING_ENTRIES = ("input", "hidden_state")
 READING_EXITS = ("none", "output")
 INPUT_ENCODINGS = ("embedding", "one_hot")
 VALUE_ACTIVATIONS = ("tanh", "sigmoid")
-INITIALIZATIONS = ("torch", "normal_rows")
+INITIALIZATIONS = ("torch", "normal_rows", "xavier")
 
 
 def _refuse(name: str, value: object, allowed: str) -> None:

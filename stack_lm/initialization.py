@@ -1,11 +1,17 @@
-"""Initial weights other than torch's own: those of the released code of Hao et al. (2018).
+"""Initial weights other than torch's own.
 
-Weights are drawn from N(0, 1/n), where n is the number of rows of their matrix; biases are zero, except those that the
-configuration sets, as by `pop_strength_init`. The linear layers on the controller's output (the head, the actions and
-the strengths of buffers) are one layer there, so n is the number of rows of all of them together.
+"normal_rows", of the released code of Hao et al. (2018): weights are drawn from N(0, 1/n), where n is the number of
+rows of their matrix. The linear layers on the controller's output (the head, the actions and the strengths of buffers)
+are one layer there, so n is the number of rows of all of them together.
 
-NOTE: the paper does not say how weights are drawn. Embeddings and learned first states, which that code does not have,
-keep their own initialisation.
+"xavier", of the released code of DuSell and Chiang (2020): the controller's weights and biases are drawn from
+U(-0.1, 0.1), those of linear layers from Glorot and Bengio's uniform distribution, with the gain of the function that
+follows. All strengths are one layer there, and each other action is one.
+
+With both, biases of linear layers are zero, except those that the configuration sets, as by `pop_strength_init`.
+
+NOTE: the paper of Hao et al. does not say how weights are drawn, that of DuSell and Chiang not with which gains.
+Embeddings and learned first states, which their code does not have, keep their own initialisation.
 """
 
 from __future__ import annotations
@@ -15,21 +21,67 @@ import math
 import torch
 from torch import nn
 from torch.nn import init
+from transformers.initialization import copy_
 
 from .controllers import Controller
-from .controls import ActionProjection
+from .controls import ActionProjection, Controls
+
+# Of the weights of a controller with "xavier".
+CONTROLLER_BOUND = 0.1
 
 
-@torch.no_grad()
-def draw_normal_rows(model: nn.Module, module: nn.Module) -> None:
-    """Initialise a controller or a linear layer; with a layer on the controller's output the others: they are one.
+def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> None:
+    """Initialise a module of a model as a configuration's `initialization` says; "torch" leaves it as it is.
 
     Within transformers' `init_weights` weights that were just loaded are left alone.
 
     Args:
         model: with a head or without.
-        module: any of its modules; those of other kinds are left alone.
+        module: any of its modules; those of other kinds than the initialisation is for are left alone.
+        initialization: of `field_checks.INITIALIZATIONS`.
     """
+    if initialization == "normal_rows":
+        draw_normal_rows(model, module)
+    elif initialization == "xavier":
+        draw_xavier(model, module)
+
+
+@torch.no_grad()
+def draw_xavier(model: nn.Module, module: nn.Module) -> None:
+    """Initialise a controller or a linear layer; see `draw_weights`."""
+    if isinstance(module, Controller):
+        for parameter in module.parameters(recurse=False):
+            init.uniform_(parameter, -CONTROLLER_BOUND, CONTROLLER_BOUND)
+        return
+    if not isinstance(module, nn.Linear):
+        return
+    if isinstance(module, ActionProjection):
+        controls = next(each for each in model.modules() if isinstance(each, Controls) and each.projection is module)
+        copy_(module.weight, _xavier_actions(controls, module.weight))
+    else:
+        init.xavier_uniform_(module.weight)
+    if module.bias is not None:
+        init.zeros_(module.bias)
+    if isinstance(module, ActionProjection):
+        module.set_initial_biases()
+
+
+def _xavier_actions(controls: Controls, like: torch.Tensor) -> torch.Tensor:
+    """New weights of a layer of actions."""
+    weight = torch.empty_like(like)
+    fields = controls.memory.actions
+    strengths = sum(width for field, width in zip(fields, controls.widths, strict=True) if field.kind == "strength")
+    for field, part in zip(fields, weight.split(controls.widths), strict=True):
+        tanh = field.kind == "value" and controls.value_activation is torch.tanh
+        rows = strengths if field.kind == "strength" else len(part)
+        bound = init.calculate_gain("tanh" if tanh else "linear") * math.sqrt(6 / (weight.shape[1] + max(1, rows)))
+        part.uniform_(-bound, bound)
+    return weight
+
+
+@torch.no_grad()
+def draw_normal_rows(model: nn.Module, module: nn.Module) -> None:
+    """Initialise a controller or a linear layer; with a layer on the controller's output the others: they are one."""
     as_one = _output_layers(model)
     if module in as_one:
         for layer in as_one:

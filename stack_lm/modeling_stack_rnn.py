@@ -20,7 +20,7 @@ from .cell import CellState, Scan, StackRNNCell, set_scan_backend
 from .configuration_stack_rnn import StackRNNConfig
 from .controllers import OneHot
 from .hub.code import SavesCode
-from .initialization import draw_normal_rows
+from .initialization import draw_weights
 from .kernels.plain import hung_on
 from .labels import IGNORED
 from .loss import causal_lm_loss, ignore_after_padding, why_logits
@@ -195,8 +195,7 @@ class StackRNNPreTrainedModel(SavesCode):
         reset = getattr(module, "reset_parameters", None)
         if callable(reset):
             reset()
-        if self.config.initialization == "normal_rows":
-            draw_normal_rows(self, module)
+        draw_weights(self, module, self.config.initialization)
 
     def run_model(
         self, arguments: HeadArguments, **inputs: Tensor | None

@@ -1,4 +1,4 @@
-"""Initial weights from N(0, 1/rows), as in the released code of Hao et al. (2018)."""
+"""Initial weights as in the released code of Hao et al. (2018) and of DuSell and Chiang (2020)."""
 
 import math
 
@@ -72,12 +72,51 @@ def test_a_layer_before_the_head_takes_the_heads_place():
     assert deviation(model.model.output_layer.weight) == pytest.approx((90 + 60 + 2) ** -0.5, rel=0.05)
 
 
-def test_loaded_weights_stay(tmp_path):
-    config = tiny_config(initialization="normal_rows")
+def bound(*matrices):
+    return float(torch.cat([matrix.detach().flatten() for matrix in matrices]).abs().max())
+
+
+@pytest.mark.parametrize(
+    ("fields", "groups"),
+    [
+        # rows of the actions that are one layer, and the gain of the function that follows
+        (
+            {"memory": "stack", "push_value_activation": "tanh", **STRENGTHS},
+            {"value": (60, 5 / 3), "strengths": (2, 1)},
+        ),
+        (
+            {"memory": "superposition", "no_op": True, "push_value_activation": "sigmoid"},
+            {"value": (60, 1), "choice": (3, 1)},
+        ),
+    ],
+)
+def test_xaviers_weights(fields, groups):
+    torch.manual_seed(0)
+    config = StackRNNConfig(
+        vocab_size=50, input_encoding="one_hot", hidden_size=30, memory_size=60, initialization="xavier", **fields
+    )
+    model = StackRNNForCausalLM(config)
+    controller, controls = model.model.cell.controller, model.model.cell.controls
+    for name, parameter in controller.named_parameters():
+        assert 0.09 < bound(parameter) <= 0.1, name
+    assert bound(model.lm_head.weight) == pytest.approx(math.sqrt(6 / (30 + 50)), rel=0.01)
+    assert not model.lm_head.bias.any()
+    parts = controls.projection.weight.split(controls.widths)
+    for kind, (rows, gain) in groups.items():
+        own = [part for part in parts if (len(part) == 60) == (kind == "value")]
+        expected = gain * math.sqrt(6 / (30 + rows))
+        assert expected * 0.9 < bound(*own) <= expected, kind
+    biases = [-math.log(3)] if fields["memory"] == "stack" else []
+    assert [b for b in controls.projection.bias.tolist() if b] == pytest.approx(biases)
+
+
+@pytest.mark.parametrize("initialization", ["normal_rows", "xavier"])
+def test_loaded_weights_stay(tmp_path, initialization):
+    config = tiny_config(initialization=initialization)
     model = StackRNNForCausalLM(config)
     model.save_pretrained(tmp_path)
     again = StackRNNForCausalLM.from_pretrained(tmp_path)
-    assert again.config.initialization == "normal_rows"
+    assert again.config.initialization == initialization
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(again.get_parameter(name), parameter, rtol=0, atol=0)
     # A new head goes with the loaded layers, whose weights stay.
@@ -88,5 +127,7 @@ def test_loaded_weights_stay(tmp_path):
 
 
 def test_the_name_is_checked():
-    with pytest.raises(ValueError, match="initialization must be one of 'torch', 'normal_rows'; got 'xavier'"):
-        StackRNNConfig(initialization="xavier")
+    with pytest.raises(
+        ValueError, match="initialization must be one of 'torch', 'normal_rows', 'xavier'; got 'glorot'"
+    ):
+        StackRNNConfig(initialization="glorot")
