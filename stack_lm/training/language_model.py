@@ -48,7 +48,7 @@ class Trainer(TrainingLoop):
             if self.accelerator.distributed_type == DistributedType.FSDP:
                 raise InputError("data.mode=continuous needs the whole model on each process; FSDP shares it out")
             self.carried = CarriedState(model.model.cell, self.config.training.batch_size)
-        self._note(note)  # not before an error, which is one line alone
+        self.notes.append(note)
         return model, self.data.batches
 
     def collate(self, batch: Segments | Sequence[Sequence[int]]) -> Collated:

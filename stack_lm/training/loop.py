@@ -88,6 +88,7 @@ class TrainingLoop(ABC):
         self.seconds = 0.0  # of training before this process took over
         self.position: dict[str, Any] | None = None
         self.carried: CarriedState | None = None  # of continuous text, from update to update; `prepare` makes it
+        self.notes: list[str] = []  # of `prepare`, printed when training begins: an error before is one line alone
         self._record = _Record()
         try:
             self._set_up()
@@ -165,7 +166,11 @@ class TrainingLoop(ABC):
     def _train(self) -> dict[str, Any]:
         self._started = time.perf_counter()
         self._last: dict[str, Any] = {}
-        self._note(f"training on {self.accelerator.num_processes} process(es), {self.accelerator.device}")
+        for line in (
+            *self.notes,
+            f"training on {self.accelerator.num_processes} process(es), {self.accelerator.device}",
+        ):
+            self._note(line)
         self.model.train()
         with (
             closing(self.batches.read(self.position)) as batches,  # type: ignore[type-var]
