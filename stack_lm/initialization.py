@@ -52,18 +52,13 @@ def draw_xavier(model: nn.Module, module: nn.Module) -> None:
     if isinstance(module, Controller):
         for parameter in module.parameters(recurse=False):
             init.uniform_(parameter, -CONTROLLER_BOUND, CONTROLLER_BOUND)
-        return
-    if not isinstance(module, nn.Linear):
-        return
-    if isinstance(module, ActionProjection):
+    elif isinstance(module, ActionProjection):
         controls = next(each for each in model.modules() if isinstance(each, Controls) and each.projection is module)
         copy_(module.weight, _xavier_actions(controls, module.weight))
-    else:
+        _reset_biases(module)
+    elif isinstance(module, nn.Linear):
         init.xavier_uniform_(module.weight)
-    if module.bias is not None:
-        init.zeros_(module.bias)
-    if isinstance(module, ActionProjection):
-        module.set_initial_biases()
+        _reset_biases(module)
 
 
 def _xavier_actions(controls: Controls, like: torch.Tensor) -> torch.Tensor:
@@ -74,7 +69,7 @@ def _xavier_actions(controls: Controls, like: torch.Tensor) -> torch.Tensor:
     for field, part in zip(fields, weight.split(controls.widths), strict=True):
         tanh = field.kind == "value" and controls.value_activation is torch.tanh
         rows = strengths if field.kind == "strength" else len(part)
-        bound = init.calculate_gain("tanh" if tanh else "linear") * math.sqrt(6 / (weight.shape[1] + max(1, rows)))
+        bound = init.calculate_gain("tanh" if tanh else "linear") * math.sqrt(6 / (weight.shape[1] + rows))
         part.uniform_(-bound, bound)
     return weight
 
@@ -94,7 +89,12 @@ def _draw(module: nn.Module, rows: int | None = None) -> None:
     for parameter in module.parameters(recurse=False):
         if parameter.dim() == 2:
             init.normal_(parameter, std=1 / math.sqrt(rows or parameter.shape[0]))
-        else:
+    _reset_biases(module)
+
+
+def _reset_biases(module: nn.Module) -> None:
+    for parameter in module.parameters(recurse=False):
+        if parameter.dim() == 1:
             init.zeros_(parameter)
     if isinstance(module, ActionProjection):
         module.set_initial_biases()
