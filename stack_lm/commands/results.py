@@ -59,15 +59,15 @@ def describe(results: Results) -> dict[str, Any]:
     rows = []
     for row in table.rows:
         records = results.of_row(row)
-        scale = 100 if table.percent else 1
-        paper = [None if value is None else value / scale for value in row.paper or [None] * len(table.measures)]
+        printed = zip(table.measures, row.paper or [None] * len(table.measures), strict=True)
+        paper = {name: None if value is None else value / table.scale(name) for name, value in printed}
         rows.append(
             {
                 "row": row.name,
                 **dict(zip(table.columns, row.cells, strict=True)),
                 "preset": row.preset,
                 "task": row.task,
-                "paper": dict(zip(table.measures, paper, strict=True)),
+                "paper": paper,
                 "ours": {name: measure(records, name) for name in table.measures},
                 "seeds": [record["seed"] for record in records],
                 "wanted": table.number_of_seeds(row),
@@ -82,16 +82,15 @@ def print_results(results: Results, form: str = "text") -> None:
     from ..experiments.results import measure
 
     table = results.table()
-    scale = 100.0 if table.percent else 1.0
     lines = []
     for row in table.rows:
         records = results.of_row(row)
-        ours = [measure(records, name) for name in table.measures]
+        ours = [(measure(records, name), table.scale(name)) for name in table.measures]
         lines.append(
             _Line(
                 [str(cell) for cell in row.cells],
                 row.paper or [None] * len(table.measures),
-                [None if value is None else scale * value for value in ours],
+                [None if value is None else scale * value for value, scale in ours],
                 len(records),
                 table.number_of_seeds(row),
             )

@@ -17,6 +17,8 @@ from ..training.config import BaseConfig, setting
 
 # Beside a model that was trained on a task.
 TASK_FILE = "task.json"
+# Scores that are no shares, and never percentages.
+IN_NATS = ("nats", "difference")
 STATISTICS = ("minimum", "median", "maximum", "mean", "best")
 # What a row or a table may say of the trials themselves.
 _OVERRIDES = ("model", "training", "options")
@@ -153,8 +155,8 @@ class Table:
             on its test strings, or on those of another split, as in "validation/accuracy.median"; the statistic, over
             seeds, is one of `STATISTICS`: "best" is the score of the trial that was best on the validation strings or,
             without these, had the lowest loss in training.
-        percent: whether to print fractions as percentages.
-        decimals: with which to print them.
+        percent: whether to print fractions as percentages; nats stay nats.
+        decimals: with which to print the numbers.
         seeds: number of trials of each row.
         output_dir: where results and models go.
         note: printed under the table.
@@ -205,6 +207,10 @@ class Table:
         """Trials of a row."""
         return row.seeds or self.seeds
 
+    def scale(self, measure: str) -> int:
+        """What a number is multiplied by to be printed: 100 where it is a percentage."""
+        return 100 if self.percent and parse_measure(measure)[1] not in IN_NATS else 1
+
     def config(self, row: Row) -> TaskConfig:
         """The configuration of a row's trials, but for the seed.
 
@@ -241,7 +247,10 @@ def parse_measure(name: str) -> tuple[str, str, str]:
 def single_row(preset: str, task: str, measures: Sequence[str]) -> Table:
     """A table of one row, for a preset and a task."""
     row = {"cells": [preset, task], "preset": preset, "task": task}
-    table = {"title": f"{preset} on {task}", "columns": ["preset", "task"], "rows": [row], "measures": [*measures]}
+    table: dict[str, Any] = {"title": f"{preset} on {task}", "columns": ["preset", "task"], "rows": [row]}
+    table["measures"] = [*measures]
+    if any(parse_measure(measure)[1] in IN_NATS for measure in measures):
+        table["decimals"] = 3
     return Table.build(table | {"output_dir": f"runs/{preset.replace('/', '-')}-{task.replace('/', '-')}"})
 
 

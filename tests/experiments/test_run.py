@@ -18,7 +18,7 @@ from stack_lm.config_files import read_yaml, table_names
 from stack_lm.console import run_command
 from stack_lm.errors import InputError
 from stack_lm.experiments import run as run_module
-from stack_lm.experiments.config import Table
+from stack_lm.experiments.config import Table, single_row
 from stack_lm.experiments.results import RESULTS_FILE, Results, measure
 from stack_lm.experiments.run import Experiment, load_table
 from stack_lm.tasks import make_task
@@ -318,6 +318,20 @@ def test_a_table_as_markdown(capsys, fixed):
         "| none | no |  |  |  |  | 0 of 3 |\n"
         "\nA note.\n"
     )
+
+
+def test_nats_are_no_percentages(capsys, tmp_path):
+    row = {"cells": ["one"], "preset": "p", "task": "t", "paper": [1.25, 50.0]}
+    measures = ["validation/nats.median", "accuracy.median"]
+    table = {"title": "T", "columns": ["row"], "measures": measures, "rows": [row], "seeds": 1, "decimals": 2}
+    results = Results(tmp_path)
+    with results.open():
+        results.begin(Table.build(table | {"output_dir": str(tmp_path)}))
+        results.add([record(0, 0.5, nats=1.5) | {"row": "one"}])
+    assert "| one | 1.25 | 50.00 | 1.50 | 50.00 | 1 |" in run(capsys, "results", tmp_path, "--format", "markdown")[1]
+    (line,) = json.loads(run(capsys, "results", tmp_path, "--json")[1])["rows"]
+    assert line["paper"] == dict(zip(measures, (1.25, 0.5), strict=True))
+    assert single_row("dusell2020/lstm", "dusell2020/dyck", ["nats.median"]).decimals == 3
 
 
 def test_a_table_as_latex(capsys, fixed):
