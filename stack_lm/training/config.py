@@ -107,7 +107,7 @@ class BaseDataConfig:
         held_out: how many sentences (of continuous text: documents) to hold out, 1 or more, or which share, below 1.
             Of a stream: which share of the documents.
         held_out_seed: of that choice; null takes the run's seed. Runs of several seeds that share it validate on the
-            same sentences. Of a stream the choice is always the same.
+            same sentences. Not for a stream, of which the choice is always the same.
     """
 
     validation: str | None = None
@@ -257,6 +257,10 @@ class RunConfig(BaseConfig):
             raise InputError(
                 f"data.held_out of a stream is a share of its documents, below 1; got {self.data.held_out:g}"
             )
+        if self.data.streaming and self.data.limit is not None:
+            raise InputError("data.limit is not for a stream, which goes by training.max_steps")
+        if self.data.streaming and self.data.held_out_seed is not None:
+            raise InputError("data.held_out_seed is not for a stream, of which every run holds out the same documents")
         if self.training.decay_steps and self.training.schedule != "constant":
             raise InputError(
                 "training.decay_steps is the end of a constant learning rate, so training.schedule must be constant; "

@@ -218,6 +218,13 @@ def test_a_fall_that_cannot_be(tmp_path, capsys):
     assert "loss" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("key", "value"), [("limit", 10), ("held_out_seed", 0)])
+def test_settings_that_a_stream_would_ignore(tmp_path, key, value):
+    data = DataConfig(source="text.txt", streaming=True, **{key: value})
+    with pytest.raises(InputError, match=f"data.{key} is not for a stream"):
+        run_config(tmp_path, data=data, max_steps=3).check()
+
+
 def test_the_temperature_falls_and_is_resumed(tmp_path):
     fields = {"memory": "superposition", "operation_control": "softmax_temperature", "temperature": 2.0}
     schedule = {"temperature_decay": 1e-3, "temperature_minimum": 0.1, "save_every": 7}
