@@ -30,9 +30,9 @@ def run(*codes):
 @pytest.mark.slow
 def test_the_examples_run():
     alone, encoder, behind = examples("memories.md")
-    (source,) = examples("training.md")
+    source, together = examples("training.md")
     source += "from stack_lm.data import open_corpus\nprint([s.words for s in open_corpus('haiku:2')])\n"
-    printed = run(alone, encoder, behind, examples("transduction.md")[1], source)
+    printed = run(alone, encoder, behind, examples("transduction.md")[1], source, together)
     assert "[[1.0000, 0.0000, 0.0000],\n        [0.0000, 0.5000, 0.0000]]" in printed
     assert "[[0.5000, 0.0000, 0.0000],\n        [0.0000, 0.0000, 0.0000]]" in printed
     assert "{'total_strength': tensor([0.0000, 0.5000, 0.5000])}" in printed

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..interpretation.trials import Curve
 
 EXAMPLE = (
-    'stack-lm plot computation runs/hao2018-table1/models/1/0 --input "1 0 0 1 1 1 # # # # # #" --output reversal.png\n'
+    'stack-lm plot computation runs/hao2018-table1/models/1/0 --input "1 0 0 1 1 1" --output reversal.png\n'
     "  stack-lm plot memory runs/suzgun2019-dyck2/models/10/0 --length 20 --output memory.svg\n"
     "  stack-lm plot convergence runs/grefenstette2015-reduced --score coarse --output convergence.png\n"
     "  stack-lm plot lengths runs/suzgun2019-dyck2 --rows Stack-RNN --output lengths.png\n"
