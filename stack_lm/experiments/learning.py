@@ -173,7 +173,7 @@ class _Group:
             torch.nn.utils.clip_grad_value_(self.learners.parameters(), self.loop.max_grad_value)
 
     def _step(self, rates: Sequence[float]) -> None:
-        """An update; the optimizer's own rate is 1, to which each trial's is proportional, unless all have one."""
+        """An update, with the optimizer's own rate where all trials have one."""
         if len(set(rates)) == 1:
             for group in self.optimizer.param_groups:
                 group["lr"] = rates[0]

@@ -99,9 +99,11 @@ class Together:
         """An update with a learning rate for each model.
 
         Args:
-            optimizer: of `parameters`, with a learning rate of 1 that its updates are proportional to.
+            optimizer: of `parameters`, whose updates are proportional to its learning rate, which becomes 1.
             rates: [S]; a model with 0 keeps its weights.
         """
+        for group in optimizer.param_groups:
+            group["lr"] = 1.0
         weights = [parameter.data for parameter in self.parameters()]
         before = [part.clone() for part in weights]
         optimizer.step()

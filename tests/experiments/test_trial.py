@@ -213,6 +213,26 @@ def test_trials_that_are_over_leave_the_others_as_they_are(monkeypatch):
         assert [r["loss"] for r in one["history"]] == pytest.approx([r["loss"] for r in other["history"]], rel=1e-4)
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_learning_rate_that_falls_leaves_the_others_as_they_are(monkeypatch, optimizer):
+    """All begin with one rate; from the second epoch on that of one is lower, and later all have one again."""
+    original = Trial.end_epoch
+
+    def end_epoch(self, *arguments):
+        over = original(self, *arguments)
+        if len(self.history) == 1 + self.config.seed:
+            self.learning_rate *= 0.5
+        return over
+
+    monkeypatch.setattr(Trial, "end_epoch", end_epoch)
+    options = {"epochs": 5, "learning_rate": 0.05, "optimizer": optimizer, "shuffle": False}
+    together, alone = (several("test/language", seeds=2, **options) for _ in range(2))
+    at_once, one_by_one = train(together), [trained(experiment) for experiment in alone]
+    assert [[trial.learning_rate for trial in trials] for trials in (together, alone)] == [[0.025, 0.025]] * 2
+    for one, other in zip(at_once, one_by_one, strict=True):
+        assert [r["loss"] for r in one["history"]] == pytest.approx([r["loss"] for r in other["history"]], rel=1e-4)
+
+
 def test_a_trial_whose_loss_is_no_number_leaves_the_others_as_they_are():
     group, alone = several("test/per_step"), several("test/per_step")
     torch.nn.init.constant_(group[1].model.score.bias, math.nan)
