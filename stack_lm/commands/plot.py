@@ -120,18 +120,18 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     chosen = choose_rows(table, options.rows)
     score = options.score or parse_measure(table.measures[0])[1]
     curve = _over_strings if options.kind == "convergence" else _over_lengths
-    percent = table.percent and score != "loss"
+    scale = table.scale(score)
     curves: dict[str, dict[str, list[Curve]]] = {}
     for row in chosen.values():
         records = results.of_row(row)
         if records:
             panel, name = _names(table, row.cells)
             of_row = [curve(record, score) for record in records]
-            curves.setdefault(panel, {})[name] = [Curve(x, [100 * v for v in y] if percent else y) for x, y in of_row]
+            curves.setdefault(panel, {})[name] = [Curve(x, [scale * v for v in y]) for x, y in of_row]
     if not curves:
         raise InputError(f"{options.sources[0]} has no finished trials of such rows")
     split = "training" if score == "loss" else "validation" if options.kind == "convergence" else "test"
-    said = f"{score} (%), {split}" if percent else f"{score}, {split}"
+    said = f"{score} (%), {split}" if scale == 100 else f"{score}, {split}"
     x_label = "strings trained on" if options.kind == "convergence" else "length of strings (symbols)"
     return plot_curves(curves, x_label, said, table.title, log=score == "loss"), {"score": score}
 

@@ -154,6 +154,11 @@ def score_file(options: argparse.Namespace) -> None:
     for name, other in others:
         if str(other.task) != str(source.task):
             raise InputError(f"the models must be of one task; {first} is of {source.task}, {name} of {other.task}")
+        if (other.task.vocabulary, other.task.target_vocabulary) != (
+            source.task.vocabulary,
+            source.task.target_vocabulary,
+        ):
+            raise InputError(f"the models must have one vocabulary; that of {name} is not that of {first}")
     examples = _read_examples(source.task, options.file)
     scores: dict[str, dict[str, float]] = {}
     for name, (model, _, encoding) in sources.items():
@@ -182,15 +187,15 @@ def score_file(options: argparse.Namespace) -> None:
 
 def _read_examples(task: Task, file: str) -> list[Example]:
     """The examples of a file whose outputs are the task's."""
-    examples = []
-    for line in _read_lines(task, file):
+    lines = list(_read_lines(task, file))
+    for line in lines:
         problem = _disagreement(task, line)
         if problem is not None:
             raise InputError(f"{file}, line {line.number} does not agree with {task}: {problem}")
-        examples.append(task.example(line.string))
-    if not examples:
+    if not lines:
         raise InputError(f"{file} has no lines")
-    return examples
+    longest = task.window(max(len(line.string) for line in lines))
+    return [task.fill(task.example(line.string), longest) for line in lines]
 
 
 class _Line(NamedTuple):

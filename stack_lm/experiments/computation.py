@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from ..errors import InputError
-from ..interpretation.computation import Computation, Panel
+from ..interpretation.computation import MOST_STEPS, Computation, Panel
 from ..memory.buffers import dequeue, input_buffer
 from ..tasks import Example, Task, make_task
 from .config import TASK_FILE, is_task_model
@@ -55,7 +56,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
         task = make_task(about["task"], **about["options"])
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
         model = MODELS[architecture].from_pretrained(path).eval()
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{path} has no model that can be loaded: {error}") from error
     return TaskModel(model, task, Encoding(task, architecture))
 
@@ -73,16 +74,18 @@ def choose_example(task: Task, text: str | None, length: int | None, seed: int) 
         InputError: if the string is not of the task's language, or it has none of that length.
     """
     if text is not None:
-        return task.example(task.read(text))
-    if length is None:
-        window = task.planned("train")
-        fitting = min(window.longest, max(window.shortest, _FITTING)) if task.unit == "length" else window.longest
-        possible = list(task.length_weights(window.shortest, fitting))
-    else:
-        possible = list(task.length_weights(length, length))
-        if not possible:
-            raise InputError(f"{task} has no string of {task.unit} {length}")
-    return task.sample(random.Random(seed), possible[-1])
+        string = task.read(text)
+        return task.fill(task.example(string), task.window(len(string)))
+    if length is not None and not 0 < length <= MOST_STEPS:
+        raise InputError(f"a figure shows strings of a {task.unit} from 1 to {MOST_STEPS}; got {length}")
+    window = task.planned("train")
+    shortest, longest = (window.shortest, window.longest) if length is None else (length, length)
+    possible = list(task.length_weights(shortest, longest))
+    if not possible:
+        raise InputError(f"{task} has no string of a {task.unit} from {shortest} to {longest}")
+    fitting = [size for size in possible if size <= _FITTING or task.unit != "length"]
+    size = max(fitting) if fitting else min(possible)
+    return task.fill(task.sample(random.Random(seed), size), task.window(size))
 
 
 @torch.no_grad()

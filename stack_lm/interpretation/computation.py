@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Inches: of a step and a row, where there is room; of the widest row of steps and the highest panel.
 _STEP, _ROW, _WIDEST, _HIGHEST = 0.28, 0.16, 9.0, 4.0
 # Steps of which numbers can still be read in the cells, and symbols below them.
-_MOST_NUMBERS, _MOST_STEPS = 32, 120
+_MOST_NUMBERS, MOST_STEPS = 32, 120
 _COLORS = "viridis"
 _X_LABELS = {False: "symbol that is read at each step", True: "step; position in the string"}
 
@@ -95,8 +95,8 @@ def plot_computation(computation: Computation, panels: Sequence[str] | None = No
             f"there is nothing to draw; the computation has {', '.join(computation.panels) or 'no panels'}"
         )
     steps = computation.steps
-    if len(steps) > _MOST_STEPS:
-        raise InputError(f"a figure shows at most {_MOST_STEPS} steps; there are {len(steps):,}: give a shorter string")
+    if len(steps) > MOST_STEPS:
+        raise InputError(f"a figure shows at most {MOST_STEPS} steps; there are {len(steps):,}: give a shorter string")
     width = max(4.0, min(_STEP * len(steps), _WIDEST))
     heights = [min(_ROW * max(2, len(computation.panels[name].labels)), _HIGHEST) for name in names]
     figure = new_figure(width + 1.9, 0.9 + sum(heights) + 0.34 * len(names), fill(title, int(13 * width)))

@@ -238,6 +238,14 @@ class Task(ABC):
         while True:
             yield self.sample(rng, rng.choices(sizes, weights)[0])
 
+    def window(self, size: int) -> int:
+        """The longest size of the smallest split that holds a size; the size itself where none does."""
+        return min((split.longest for split in self.plan.values() if split.longest >= size), default=size)
+
+    def fill(self, example: Example, longest: int) -> Example:
+        """An example as it is in a split of this longest size: the same, but where padding is part of the task."""
+        return example
+
     def planned(self, name: str) -> Split:
         """A split of the plan.
 
@@ -298,17 +306,15 @@ def _changed(name: str, split: Split | None, changes: Mapping[str, Any]) -> Spli
         if field not in fields:
             raise InputError(f"a split has {', '.join(fields)}; got {field!r} for {name}")
         kind = bool if field == "balanced" else int
-        if type(value) is not kind or value < 0:
-            allowed = "true or false" if kind is bool else "an integer of 0 or more"
+        if type(value) is not kind or (kind is int and value < 1):
+            allowed = "true or false" if kind is bool else "an integer of 1 or more"
             raise InputError(f"{field} of {name} must be {allowed}; got {value!r}")
     missing = [field for field in fields[:3] if split is None and field not in changes]
     if missing:
         raise InputError(f"the new split {name} needs {', '.join(missing)}")
     changed = Split(**changes) if split is None else replace(split, **changes)
-    if changed.number < 1 or changed.shortest > changed.longest:
-        raise InputError(
-            f"{name} must have at least one example, and sizes from a smaller to a larger one; got {asdict(changed)}"
-        )
+    if changed.shortest > changed.longest:
+        raise InputError(f"{name} must have sizes from a smaller to a larger one; got {asdict(changed)}")
     return changed
 
 

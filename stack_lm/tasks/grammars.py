@@ -17,6 +17,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ..errors import InputError
 
+_MOST_BITS = 10_000_000  # of a count of derivations
+
 
 class Rule(NamedTuple):
     """A rule of a grammar: the symbols that replace its left-hand side, and its weight."""
@@ -115,7 +117,14 @@ class ByDepth:
         self._make = cache(self._count_ways)
 
     def count(self, depth: int) -> int:
-        """The number of derivations of exactly a depth."""
+        """The number of derivations of exactly a depth.
+
+        Raises:
+            InputError: if it has too many digits to count with.
+        """
+        for shallower in range(1, depth):  # so that no recursion goes through many depths
+            if self._at_most(self.grammar.start, shallower).bit_length() > _MOST_BITS:
+                raise InputError(f"the grammar has too many derivations of depth {shallower} to count those of {depth}")
         return self._between(self.grammar.start, depth)
 
     def draw(self, rng: random.Random, depth: int) -> tuple[str, ...]:

@@ -116,6 +116,10 @@ def test_files_that_do_not_agree(tmp_path, capsys):
     assert result["disagree"][0] == {"line": 2, "problem": "the output is 1 1, the task's 1 0"}
 
 
+def test_a_deep_derivation(capsys):
+    assert run(capsys, "show", "hao2018/agreement", "--shortest", "2000", "--longest", "2000", "-n", "1")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -126,6 +130,7 @@ def test_files_that_do_not_agree(tmp_path, capsys):
             ["show", "suzgun2019/dyck2", "--shortest", "7", "--longest", "7"],
             "suzgun2019/dyck2 has no string of a length from 7 to 7",
         ),
+        (["show", "hao2018/formula", "--longest", "60"], "too many derivations of depth"),
         (["show", "hao2018/xor", "--shortest", "20"], "sizes from a smaller to a larger one; got .*'shortest': 20"),
         (
             ["show", "suzgun2019/dyck2", "--shortest", "2", "--longest", "2"],

@@ -136,8 +136,29 @@ def test_examples(tmp_path):
     assert choose_example(task, None, None, 0) == choose_example(task, None, None, 0)
     with pytest.raises(InputError, match="'x' is no symbol of hao2018/reversal"):
         choose_example(task, "1 x", None, 0)
-    with pytest.raises(InputError, match="suzgun2019/dyck2 has no string of length 7"):
+    with pytest.raises(InputError, match="suzgun2019/dyck2 has no string of a length from 7 to 7"):
         choose_example(make_task("suzgun2019/dyck2"), None, 7, 0)
+    with pytest.raises(InputError, match="a figure shows strings of a length from 1 to 120; got 999999999"):
+        choose_example(task, None, 999_999_999, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shortest"), [("suzgun2019/dyck2", 21), ("suzgun2019/homomorphic_palindrome", 22), ("hao2018/xor", 12)]
+)
+def test_examples_of_long_training_strings(name, shortest):
+    """The shortest there are, where none fits on a page."""
+    task = make_task(name, splits={"train": {"shortest": shortest}})
+    size = len(choose_example(task, None, None, 0).source)
+    assert size >= shortest
+
+
+def test_an_example_is_filled_as_in_the_data():
+    """A network between buffers has steps for the padding too."""
+    task = make_task("hao2018/reversal_buffered")
+    assert {len(example.source) for example in task.split("train", 0)} == {24}
+    assert len(choose_example(task, "1 0", None, 0).source) == 24
+    assert len(choose_example(task, None, 13, 0).source) == 48
+    assert len(choose_example(task, "1 " * 30, None, 0).source) == 60
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])

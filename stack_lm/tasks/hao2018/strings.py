@@ -78,12 +78,14 @@ class BufferedReversal(Reversal):
     """
 
     def draw(self, rng: random.Random, number: int, shortest: int, longest: int, **options: Any) -> list[Example]:
-        """Draw examples, padded with blanks that are not scored."""
-        padded = []
-        for source, target, mask in super().draw(rng, number, shortest, longest, **options):
-            blanks = (BLANK,) * (2 * longest - len(source))
-            padded.append(Example(source + blanks, target + blanks, mask + (False,) * len(blanks)))
-        return padded
+        """Draw examples, filled."""
+        return [self.fill(example, longest) for example in super().draw(rng, number, shortest, longest, **options)]
+
+    def fill(self, example: Example, longest: int) -> Example:
+        """An example padded with blanks that are not scored."""
+        source, target, mask = example
+        blanks = (BLANK,) * (2 * longest - len(source))
+        return Example(source + blanks, target + blanks, mask + (False,) * len(blanks))
 
 
 @register_task("hao2018/xor")
