@@ -52,13 +52,15 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace, others: list[str]) -> None:
-    unknown = [argument for argument in others if "=" not in argument]
+    # A task after an option is none of the parser's.
+    unknown = [argument for argument in others if "=" not in argument and argument.startswith("-")]
     if unknown:
         raise InputError(f"unknown option {unknown[0]!r}; an override is written key.key=value")
-    tasks = [argument for argument in options.rest if "=" not in argument]
+    rest = options.rest + others
+    tasks = [argument for argument in rest if "=" not in argument]
     if len(tasks) > 1:
         raise InputError(f"give one task; got {', '.join(tasks)}")
-    overrides: dict[str, Any] = parse_overrides([argument for argument in options.rest if "=" in argument] + others)
+    overrides: dict[str, Any] = parse_overrides([argument for argument in rest if "=" in argument])
     quiet_libraries()
     from stack_lm.commands.results import describe, print_results
     from stack_lm.experiments.run import Experiment, load_table

@@ -60,7 +60,9 @@ def describe(results: Results) -> dict[str, Any]:
     for row in table.rows:
         records = results.of_row(row)
         printed = zip(table.measures, row.paper or [None] * len(table.measures), strict=True)
-        paper = {name: None if value is None else value / table.scale(name) for name, value in printed}
+        paper = {
+            name: None if value is None else value / table.scale(parse_measure(name)[1]) for name, value in printed
+        }
         rows.append(
             {
                 "row": row.name,
@@ -85,7 +87,7 @@ def print_results(results: Results, form: str = "text") -> None:
     lines = []
     for row in table.rows:
         records = results.of_row(row)
-        ours = [(measure(records, name), table.scale(name)) for name in table.measures]
+        ours = [(measure(records, name), table.scale(parse_measure(name)[1])) for name in table.measures]
         lines.append(
             _Line(
                 [str(cell) for cell in row.cells],
@@ -104,7 +106,7 @@ def print_results(results: Results, form: str = "text") -> None:
             *line.cells,
             *[_number(value, table.decimals) for value in line.paper] * compares,
             *[_number(value, table.decimals) for value in line.ours],
-            str(line.finished) if line.finished == line.wanted else f"{line.finished} of {line.wanted}",
+            str(line.finished) if line.finished >= line.wanted else f"{line.finished} of {line.wanted}",
         ]
         for line in lines
     ]

@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from ..config_files import build, merge, read_config
 from ..errors import InputError
-from ..training.config import BaseConfig, setting
+from ..training.config import BaseConfig, check_ranges, setting
 
 # Beside a model that was trained on a task.
 TASK_FILE = "task.json"
 # Scores that are no shares, and never percentages.
-IN_NATS = ("nats", "difference")
+IN_NATS = ("nats", "difference", "loss")
 STATISTICS = ("minimum", "median", "maximum", "mean", "best")
 # What a row or a table may say of the trials themselves.
 _OVERRIDES = ("model", "training", "options")
@@ -184,6 +184,7 @@ class Table:
             InputError: naming the key that is wrong.
         """
         table = build(cls, values)
+        check_ranges(table)
         for measure in table.measures:
             parse_measure(measure)
         rows = []
@@ -196,6 +197,9 @@ class Table:
                 raise InputError(f"{where}.cells must have {len(table.columns)} entries; got {made.cells}")
             if made.paper and len(made.paper) != len(table.measures):
                 raise InputError(f"{where}.paper must have {len(table.measures)} numbers; got {made.paper}")
+            if not all(value is None or _is_number(value) for value in made.paper):
+                raise InputError(f"{where}.paper must have numbers, or null; got {made.paper}")
+            check_ranges(made, f"{where}.")
             rows.append(made)
         names = [row.name for row in rows]
         for name in names:
@@ -207,9 +211,9 @@ class Table:
         """Trials of a row."""
         return row.seeds or self.seeds
 
-    def scale(self, measure: str) -> int:
-        """What a number is multiplied by to be printed: 100 where it is a percentage."""
-        return 100 if self.percent and parse_measure(measure)[1] not in IN_NATS else 1
+    def scale(self, score: str) -> int:
+        """What a score is multiplied by to be shown: 100 where it is a percentage."""
+        return 100 if self.percent and score not in IN_NATS else 1
 
     def config(self, row: Row) -> TaskConfig:
         """The configuration of a row's trials, but for the seed.

@@ -61,13 +61,15 @@ class Results:
         file = self.path / RESULTS_FILE
         if not file.is_file():
             return []
-        records = []
+        records: list[Record] = []
+        seen: dict[tuple[str, int], int] = {}
         for number, line in enumerate(file.read_bytes().splitlines(), 1):
             try:
                 record = json.loads(line)
                 if any(not isinstance(record[key], kind) for key, kind in _KEYS.items()):
                     raise ValueError
-                _ = record["scores"]["test"]["by_length"], record["history"][-1]["loss"]
+                _ = record["scores"]["test"]["by_length"].items(), [entry["strings"] for entry in record["history"]]
+                _ = record["history"][-1]["loss"]
                 # A trial that diverged has no loss at its end.
                 numbers = [entry["loss"] for entry in record["history"] if entry["loss"] is not None]
                 for scores in record["scores"].values():
@@ -79,6 +81,12 @@ class Results:
                     f"{file}, line {number} is not the result of a trial; mend the line or remove it (a trial without "
                     "a line is run again)"
                 ) from None
+            first = seen.setdefault((record["row"], record["seed"]), number)
+            if first != number:
+                raise InputError(
+                    f"{file}, lines {first} and {number} are of one trial, seed {record['seed']} of "
+                    f"{record['row']!r}; remove one of them"
+                )
             records.append(record)
         return records
 

@@ -21,9 +21,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..config_files import merge, preset_names, preset_path, read_yaml
 from ..console import print_note
 from ..errors import InputError
-from ..tasks import task_names
+from ..tasks import Task, task_names
 from ..training.config import settled
-from .config import Row, Table, TaskConfig, single_row
+from .config import Row, Table, TaskConfig, parse_measure, single_row
 from .results import TABLE_FILE, Results
 from .workers import Job, run_jobs
 
@@ -120,6 +120,7 @@ class Experiment:
             try:
                 config = self.table.config(row)
                 task = Trial(config).encoding.task
+                _check_measures(self.table.measures, task)
                 if config.options:  # a plan that is not the task's own may ask for strings that there are not
                     task.check_plan(config.seed)
             except InputError as error:
@@ -139,7 +140,20 @@ class Experiment:
                 f"{path} is not empty; continue its trials with --resume, run them again with --overwrite, or name "
                 "another output_dir"
             )
+        self._check_rows()
         self._check_finished()
+
+    def _check_rows(self) -> None:
+        """A row's models are under its number, so that must be the one it had."""
+        numbers = {row.name: i for i, row in enumerate(self.table.rows, 1)}
+        for before, row in enumerate(self.results.table().rows, 1):
+            now = numbers.get(row.name)
+            if now != before and self.results.of_row(row):
+                place = "is not in this table" if now is None else f"is row {now} of this table"
+                raise InputError(
+                    f"{self.results.path} has trials of its row {before}, {row.name!r}, which {place}; name another "
+                    "output_dir"
+                )
 
     def _check_finished(self) -> None:
         """A row's trials have one configuration."""
@@ -184,6 +198,19 @@ class Experiment:
                 for trial, result in zip(groups[i], results, strict=True):
                     if not self.quiet:
                         console.print(_describe(trial, result), markup=False)
+
+
+def _check_measures(measures: Sequence[str], task: Task) -> None:
+    """Find a measure of a split or a score that a task does not have."""
+    from .scores import score_names
+
+    for measure in measures:
+        split, score, _ = parse_measure(measure)
+        splits = [name for name in task.plan if name != "train"]
+        if split not in splits:
+            raise InputError(f"{measure}: {task} has no split {split!r} to score; it has {', '.join(splits) or 'none'}")
+        if score not in score_names(task):
+            raise InputError(f"{measure}: {task} has no score {score!r}; it has {', '.join(score_names(task))}")
 
 
 def load_table(name: str, task: str | None = None) -> Table:

@@ -14,13 +14,25 @@ from .encoding import Encoded, Encoding
 
 # Numbers of steps times strings that are scored at a time.
 _BATCH = 50_000
-# The score that each kind of task is known by, which decides when training stops, and whether more of it is better.
+# The scores of each kind of task; languages with a lower bound also have `difference`.
+_SCORES = {
+    "per_step": ("accuracy",),
+    "next_symbols": ("accuracy",),
+    "transduction": ("coarse", "fine"),
+    "language": ("nats", "accuracy"),
+}
+# The one that it is known by, which decides when training stops, and whether more of it is better.
 MAIN_SCORE = {
     "per_step": ("accuracy", True),
     "next_symbols": ("accuracy", True),
     "transduction": ("coarse", True),
     "language": ("nats", False),
 }
+
+
+def score_names(task: Task) -> tuple[str, ...]:
+    """What `score` and `above_the_bound` give for a task, by name."""
+    return _SCORES[task.kind] + ("difference",) * isinstance(task, BoundedLanguage)
 
 
 @torch.no_grad()
@@ -123,7 +135,8 @@ def _of_strings(kind: str, model: Any, logits: Tensor, rows: Encoded) -> dict[st
         return {"accuracy": whole, "accuracy/of": one}
     if kind == "language":
         losses = torch.log_softmax(logits.double(), -1).gather(-1, rows.labels.unsqueeze(-1)).squeeze(-1).neg()
-        nats = torch.where(rows.trained, losses, 0).sum(-1)
+        # What is no number is no order either: the worst there is, so that a table's statistics have one.
+        nats = torch.where(rows.trained, losses, 0).sum(-1).nan_to_num(nan=torch.inf, posinf=torch.inf)
         return {"nats": nats, "nats/of": rows.trained.sum(-1), "accuracy": whole, "accuracy/of": one}
     before = ((~right & rows.scored).cumsum(-1) == 0) & rows.scored
     return {"coarse": whole, "coarse/of": one, "fine": before.sum(-1) / owed, "fine/of": one}

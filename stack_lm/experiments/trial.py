@@ -80,8 +80,18 @@ class Trial:
         self.updates = self.strings = 0
 
     def prepare(self) -> None:
-        """Draw the data that training looks at."""
+        """Draw the data that training looks at.
+
+        Raises:
+            InputError: if all of it is left out, as a last batch that is smaller.
+        """
         task = self.encoding.task
+        train = task.planned("train")
+        if self.loop.drop_last and not train.balanced and train.number < self.loop.batch_size:
+            raise InputError(
+                f"training.drop_last leaves out all {train.number} training strings: they are fewer than "
+                f"training.batch_size, {self.loop.batch_size}"
+            )
         if task.online:
             self._stream = task.stream("train", self.config.seed)
         if self.loop.validate and "validation" in task.plan:
@@ -128,8 +138,7 @@ class Trial:
         record: dict[str, Any] = {"epoch": epoch, "loss": loss if finite else None, "strings": self.strings}
         over = not finite or epoch == self.loop.epochs
         if self._validation is not None:
-            torch.manual_seed(self.config.seed)  # of noise
-            scores = score(self.model, self.encoding, self._validation)
+            scores = self._scores(self._validation)
             record["validation"] = {name: value for name, value in scores.items() if name != "by_length"}
             over |= self._stop.look(record["validation"])
             if self._stop.decay:
@@ -168,9 +177,13 @@ class Trial:
 
     def _score(self, split: str) -> dict[str, Any]:
         examples = self.encoding.task.split(split, self.config.seed)
-        torch.manual_seed(self.config.seed)  # of noise
-        scores = score(self.model, self.encoding, self.encoding.encode(examples))
-        return above_the_bound(scores, self.encoding.task, examples, split)
+        return above_the_bound(self._scores(self.encoding.encode(examples)), self.encoding.task, examples, split)
+
+    def _scores(self, examples: Encoded) -> dict[str, Any]:
+        """Scores with the same noise at any time, which leave the random numbers of training as they are."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            return score(self.model, self.encoding, examples)
 
     def _choose_learning_rate(self) -> float:
         rates = self.loop.learning_rates()

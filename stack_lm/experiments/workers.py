@@ -62,8 +62,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
         progress: called with a job's number and the share of it that is done.
 
     Raises:
-        InputError: of a trial.
-        RuntimeError: if a worker ends by itself.
+        InputError: of a trial, and if a worker is killed.
     """
     if workers == 1:
         with _one_thread():
@@ -89,8 +88,8 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
                 i = busy[connection]
                 try:
                     kind, value = connection.recv()
-                except EOFError:
-                    raise RuntimeError(f"a worker ended by itself, in a trial of {jobs[i].configs[0].task}") from None
+                except (EOFError, OSError):
+                    raise _killed(jobs[i]) from None
                 if kind == "progress":
                     progress(i, value)
                 elif kind == "refused":
@@ -109,10 +108,21 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
 def _give(connection: Connection, waiting: Iterator[tuple[int, Job]], busy: dict[Connection, int]) -> None:
     """Send a worker its next job, or nothing where there is none, at which it ends."""
     i, job = next(waiting, (-1, None))
-    connection.send(job)
+    try:
+        connection.send(job)
+    except OSError:
+        if job is not None:
+            raise _killed(job) from None
     busy.pop(connection, None)
     if job is not None:
         busy[connection] = i
+
+
+def _killed(job: Job) -> InputError:
+    return InputError(
+        f"a worker process was killed, or ran out of memory, in a trial of {job.configs[0].task}; continue with "
+        "--resume, perhaps with fewer --jobs"
+    )
 
 
 def _work(connection: Connection) -> None:

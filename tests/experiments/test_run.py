@@ -1,6 +1,7 @@
 """Tables of trials: run, continued after a kill, printed beside the paper's numbers."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -223,6 +224,9 @@ def test_bad_input(capsys, tmp_path, arguments, message):
     assert not (tmp_path / "runs").exists()
 
 
+ROW = {"cells": ["one"], "preset": "p", "task": "t"}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -230,6 +234,10 @@ def test_bad_input(capsys, tmp_path, arguments, message):
         ({"measures": ["accuracy.mode"]}, "a measure is a score and one of minimum, median"),
         ({"columns": ["task"]}, r"rows\[0\].cells must have 1 entries"),
         ({"colums": ["task"]}, "unknown key 'colums'"),
+        ({"seeds": 0}, "seeds must be more than 0; got 0"),
+        ({"decimals": -1}, "decimals must be at least 0; got -1"),
+        ({"columns": ["t"], "rows": [ROW | {"paper": ["x", 1, 2]}]}, r"rows\[0\].paper must have numbers, or null"),
+        ({"columns": ["t"], "rows": [ROW | {"seeds": -2}]}, r"rows\[0\].seeds must be more than 0; got -2"),
     ],
 )
 def test_a_table_that_is_none(files, change, message):
@@ -246,6 +254,56 @@ def test_a_rows_overrides_are_its_own(files):
     first, second = (table.config(row) for row in table.rows)
     assert (first.options, first.training.epochs) == ({"splits": {"test": {"number": 3, "shortest": 4}}}, 7)
     assert (second.options, second.training.epochs) == ({"splits": {"test": {"number": 3}}}, 2)
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        ("acuracy.median", "acuracy.median: test/per_step has no score 'acuracy'; it has accuracy"),
+        ("dev/accuracy.best", "has no split 'dev' to score; it has validation, test"),
+        ("train/accuracy.best", "has no split 'train' to score"),
+    ],
+)
+def test_a_measure_that_there_is_none_of_is_found_before_training(capsys, files, measure, message):
+    values = read_yaml(files / "table.yaml") | {"measures": [measure]}
+    (row,) = values["rows"] = values["rows"][:1]
+    row["task"], row["paper"] = "test/per_step", []
+    (files / "table.yaml").write_text(json.dumps(values))
+    status, _, err = train(capsys, files / "table.yaml")
+    assert status == 2
+    assert message in err
+    assert not (files / "runs").exists()
+
+
+def test_a_table_whose_rows_have_other_numbers(capsys, files):
+    """Models are under the numbers of rows."""
+    assert train(capsys, files / "table.yaml")[0] == 0
+    before = lines(files)
+    values = read_yaml(files / "table.yaml")
+    first, second = values["rows"]
+    for rows, message in (
+        ([second, first], "its row 1, 'echo, mean', which is row 2 of this table"),
+        ([second], "its row 1, 'echo, mean', which is not in this table"),
+    ):
+        (files / "other.yaml").write_text(json.dumps(values | {"rows": rows}))
+        for way in ("--resume", "--overwrite"):
+            status, _, err = train(capsys, files / "other.yaml", way)
+            assert status == 2
+            assert message in err
+    assert lines(files) == before
+
+
+def test_no_batch_at_all(capsys, files):
+    arguments = (files / "preset.yaml", "test/per_step", "--seeds", 1, f"output_dir={files / 'runs'}")
+    status, _, err = train(capsys, *arguments, "training.drop_last=true", "training.batch_size=13")
+    assert status == 2
+    assert "leaves out all 12 training strings: they are fewer than training.batch_size, 13" in err
+
+
+def test_a_task_may_follow_an_option(capsys, files):
+    arguments = (files / "preset.yaml", "--seeds", 1, "test/per_step", f"output_dir={files / 'runs'}")
+    assert train(capsys, *arguments, "training.epochs=1")[0] == 0
+    assert train(capsys, *arguments, "--sedes", "2")[0] == 2
 
 
 def test_two_rows_of_one_name(files):
@@ -268,7 +326,7 @@ def test_a_directory_without_results(capsys, tmp_path):
 def record(seed, accuracy, nats=None, loss=0.0):
     validation = {} if nats is None else {"validation": {"nats": nats}}
     scores = {"test": {"accuracy": accuracy, "by_length": {}}, **validation}
-    return {"row": "r", "seed": seed, "config": {}, "scores": scores, "history": [{"loss": loss}], "seconds": 1.0}
+    return {"row": "r", "seed": seed, "config": {}, "scores": scores, "history": [{"loss": loss, "strings": 1}], "seconds": 1.0}
 
 
 def test_statistics():
@@ -281,6 +339,21 @@ def test_statistics():
     assert measure([], "accuracy.median") is None
     with pytest.raises(InputError, match="have no test score 'coarse'; they have accuracy"):
         measure(records, "coarse.median")
+
+
+def test_what_is_no_number_is_the_worst():
+    records = [record(0, 0.5, nats=1.2), record(1, 0.5, nats=math.inf), record(2, 0.5, nats=0.9)]
+    for order in (records, records[::-1], records[1:] + records[:1]):
+        found = [measure(order, f"validation/nats.{name}") for name in ("minimum", "median", "maximum", "best")]
+        assert found == [0.9, 1.2, math.inf, 0.9]
+
+
+def test_a_trial_that_is_there_twice(capsys, fixed):
+    file = fixed / RESULTS_FILE
+    file.write_text(file.read_text() + file.read_text().splitlines()[1] + "\n")
+    status, out, err = run(capsys, "results", fixed)
+    assert (status, out) == (2, "")
+    assert "lines 2 and 4 are of one trial, seed 1 of 'odd & even, yes'; remove one of them" in err
 
 
 @pytest.fixture
