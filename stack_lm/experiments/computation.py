@@ -90,7 +90,7 @@ def choose_example(task: Task, text: str | None, length: int | None, seed: int) 
 
 @torch.no_grad()
 def compute(source: TaskModel, example: Example) -> Computation:
-    """Run a model on an example.
+    """Run a model on an example. The noise of choices is one draw, the same each time.
 
     Args:
         source: a model. The columns of a network between buffers are its steps, and for its input and its output, which
@@ -99,7 +99,16 @@ def compute(source: TaskModel, example: Example) -> Computation:
     """
     model, task, encoding = source
     rows = encoding.encode([example])
-    logits = run(model, rows.inputs, rows.labels.shape[1], encoding)[0].double()
+    cell = model.base_model.cell
+    count = rows.inputs.shape[1]
+    if encoding.buffered:
+        count = model.config.steps_per_token * count + model.config.extra_steps
+    noise = cell.controls.draw_noise((1, count), cell.like, torch.Generator().manual_seed(0))
+    cell.controls.given_noise = noise
+    try:
+        logits = run(model, rows.inputs, rows.labels.shape[1], encoding)[0].double()
+    finally:
+        cell.controls.given_noise = None
     sets = task.kind == "next_symbols"
     shares = (torch.sigmoid(logits) if sets else torch.softmax(logits, -1)).T.numpy()
     symbols, answers = encoding.symbols, encoding.answers
@@ -114,7 +123,7 @@ def compute(source: TaskModel, example: Example) -> Computation:
         targets = [answers[k] if on else "" for k, on in scored]
     inputs = [symbols[k] for k in rows.inputs[0].tolist()]
     given = np.array([[symbol == own for own in inputs] for symbol in symbols], float)
-    steps, by_step = _steps(model, rows.inputs, encoding)
+    steps, by_step = _steps(model, rows.inputs, encoding, count, noise)
     where = ", by position" if encoding.buffered else ""
     wanted = {symbol for target in targets for symbol in target.split("/")}
     panels = {
@@ -146,25 +155,26 @@ class _Step(NamedTuple):
     held: np.ndarray
 
 
-def _run_steps(model: Any, inputs: Tensor, buffered: bool) -> tuple[list[_Step], bool]:
+def _run_steps(
+    model: Any, inputs: Tensor, buffered: bool, count: int, noise: Tensor | None
+) -> tuple[list[_Step], bool]:
     """The steps of the cell one by one, and whether elements of its memory have strengths."""
     base = model.base_model if not buffered else model.model
     cell, values = base.cell, base.embed(inputs, None)
-    count = model.config.steps_per_token * values.shape[1] + model.config.extra_steps if buffered else values.shape[1]
     state, buffer, pop = cell.initial_state(1), input_buffer(values), values.new_zeros(1)
     found = []
     for t in range(count):
-        noise = cell.controls.draw_noise((1,), values)
+        of_step = None if noise is None else noise[:, t]
         if buffered:
             buffer, read = dequeue(buffer, pop)
         else:
             read = values[:, t]
-        layers, taken, state = cell.step(read, state, noise=noise)
+        layers, taken, state = cell.step(read, state, noise=of_step)
         if buffered:
             pop, push = model._strengths(layers[-1])
             taken = taken | {"input_pop_strength": pop, "output_push_strength": push}
             taken |= {"input_strength": buffer.strengths.sum(-1)}
-        emitted, _ = cell.controls(layers[-1], noise)
+        emitted, _ = cell.controls(layers[-1], of_step)
         pushed = [getattr(emitted, field.name)[0] for field in cell.memory.actions if field.kind == "value"]
         actions = {name: part[0].double().numpy() for name, part in taken.items()}
         value = torch.cat(pushed).double().numpy() if pushed else np.zeros(0)
@@ -173,9 +183,11 @@ def _run_steps(model: Any, inputs: Tensor, buffered: bool) -> tuple[list[_Step],
     return found, hasattr(state.memory, "strengths")
 
 
-def _steps(model: Any, inputs: Tensor, encoding: Encoding) -> tuple[int, dict[str, Panel]]:
+def _steps(
+    model: Any, inputs: Tensor, encoding: Encoding, count: int, noise: Tensor | None
+) -> tuple[int, dict[str, Panel]]:
     """The number of steps; what is read, the actions on the memory and what it holds at each."""
-    steps, strengths = _run_steps(model, inputs, encoding.buffered)
+    steps, strengths = _run_steps(model, inputs, encoding.buffered, count, noise)
     actions = {name: np.array([step.actions[name] for step in steps], float) for name in steps[0].actions}
     panels = {}
     if encoding.buffered and model.config.input_encoding == "one_hot":

@@ -312,7 +312,7 @@ class _Record(TrainerCallback, ExportableState):
         self.advance(1)
         stop = self.signals.received is not None
         if args.world_size > 1:  # all processes stop behind the same update
-            stop = bool(reduce(torch.tensor(int(stop), device=args.device)).item())
+            stop = bool(reduce(torch.tensor(int(stop), device=args.device), reduction="sum").item())
         if stop and state.global_step < state.max_steps:
             self._stopping = True
             # At the end of an epoch the Trainer validates before it saves.

@@ -20,6 +20,13 @@ from stack_lm.interpretation.trials import Curve, plot_curves
 from stack_lm.tasks import make_task
 
 STACK = {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0}
+NOISY = {
+    "memory": "superposition",
+    "hidden_size": 4,
+    "memory_size": 1,
+    "operation_control": "gumbel_softmax",
+    "evaluation_noise": True,
+}
 CHOICE = {"memory": "superposition", "hidden_size": 4, "memory_size": 1}
 
 
@@ -80,6 +87,26 @@ def test_a_memory_in_superposition(tmp_path, memory):
     first = cells[:, 0] if cells.dim() == 2 else cells[0, :, 0]
     shown = panel(computation, "memory")[:, -1]
     np.testing.assert_allclose(shown, first[: len(shown)].detach(), atol=1e-5)
+
+
+def test_a_computation_with_noise_is_one_draw(tmp_path):
+    """The answers and the actions are of the same noise, and each time."""
+    saved(tmp_path / "m", "test/per_step", **NOISY)
+    source = load_task_model(tmp_path / "m")
+    example = choose_example(source.task, "a b b a", None, 0)
+    first, second = (compute(source, example) for _ in range(2))
+    for name, panel in first.panels.items():
+        np.testing.assert_array_equal(panel.numbers, second.panels[name].numbers)
+    noise = source.model.base_model.cell.controls.draw_noise(
+        (1, 4), source.model.base_model.cell.like, torch.Generator().manual_seed(0)
+    )
+    assert noise is not None
+    source.model.base_model.cell.controls.given_noise = noise
+    outputs = source.model(torch.tensor([[0, 1, 1, 0]]), use_cache=False, output_actions=True)
+    weights = outputs.actions["operation"][0].flatten(1).T.double().detach().numpy()
+    np.testing.assert_allclose(first.panels["operation"].numbers, weights, rtol=1e-5)
+    shares = torch.softmax(outputs.logits[0].double(), -1).T.detach().numpy()
+    np.testing.assert_allclose(first.panels["output"].numbers, shares, rtol=1e-5)
 
 
 def test_several_stacks_have_operations_each(tmp_path):
