@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,8 @@ def load_pretrained(
     try:
         options = _OPTIONS | _locate(path)
         _check_config(auto_class, path, options)
-        tokenizer = AutoTokenizer.from_pretrained(path, **options)
+        with _output_as_errors():
+            tokenizer = AutoTokenizer.from_pretrained(path, **options)
         model, report = auto_class.from_pretrained(
             path, output_loading_info=True, ignore_mismatched_sizes=True, **options
         )
@@ -53,6 +57,19 @@ def load_pretrained(
     except Exception as error:  # many kinds: of the hub, of safetensors, of json, ValueErrors of configurations
         raise InputError(f"cannot load a {what} from {path or repr(path)}: {_reason(error)}") from error
     return model.to(target), tokenizer
+
+
+@contextmanager
+def _output_as_errors() -> Iterator[None]:
+    """What compiled code prints goes to standard error: tokenizers notes there what it does not know, JSON or not."""
+    sys.stdout.flush()
+    output = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(output, 1)
+        os.close(output)
 
 
 def find_device(name: str | None = None) -> str:

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
 from io import BytesIO
@@ -305,7 +306,7 @@ def test_perplexity(capsys, models, tmp_path):
 def test_demo(capsys, tmp_path):
     command = ("demo", "--output", tmp_path / "demo", "--sentences", 2500, "--epochs", 1)
     result = run_json(capsys, *command)
-    assert {"stack", "lstm", "parsing", "figure", "seconds"} == set(result)
+    assert {"command", "stack", "lstm", "parsing", "figure", "seconds"} == set(result)
     assert set(result["parsing"]["f1"]) >= {"stack RNN", "left branching", "right branching", "random distances"}
     assert json.loads((tmp_path / "demo" / "metrics.json").read_text()) == result
     assert (tmp_path / "demo" / "strengths.png").stat().st_size > 10_000
@@ -313,6 +314,19 @@ def test_demo(capsys, tmp_path):
     assert status == 0
     assert "agreement accuracy" in out
     assert run(capsys, "parse", tmp_path / "demo" / "stack", SENTENCE)[0] == 0
+
+
+def test_what_a_library_prints_is_no_output(tmp_path, small_run, capfd):
+    """tokenizers prints, from compiled code, which settings of a token it does not know."""
+    model = shutil.copytree(small_run, tmp_path / "model", ignore=shutil.ignore_patterns("checkpoints"))
+    content = json.loads((model / "tokenizer.json").read_text())
+    content["added_tokens"][0]["unheard_of"] = True
+    (model / "tokenizer.json").write_text(json.dumps(content))
+    (tmp_path / "text.txt").write_text("the dog sleeps .\n")
+    main(["perplexity", str(model), "--data", str(tmp_path / "text.txt"), "--json"])
+    out, err = capfd.readouterr()
+    assert json.loads(out)["n_sentences"] == 1
+    assert "unheard_of" in err
 
 
 def test_every_command_is_listed_with_its_own_summary(capsys):
