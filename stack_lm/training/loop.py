@@ -154,8 +154,8 @@ class TrainingLoop(ABC):
             The last validation, with step, epoch and seconds.
 
         Raises:
-            InputError: when the loss is not finite any more; no model is written then. When something cannot be
-                written.
+            InputError: when the loss or the weights are not finite any more; no model is written then. When something
+                cannot be written.
             Stopped: after a signal.
         """
         try:
@@ -316,6 +316,8 @@ class TrainingLoop(ABC):
         if not (log or evaluate or save):
             return
         self._check_finite()
+        if save or ended:
+            self._check_weights()
         if log:
             self._log_losses()
         if evaluate:
@@ -340,6 +342,20 @@ class TrainingLoop(ABC):
                     f"the loss is {loss} at step {step}, so training cannot go on{self._hint()}; training.on_nan=skip "
                     "leaves such updates out"
                 )
+
+    def _check_weights(self) -> None:
+        """A finite loss can have a gradient that is not. No run could go on from a checkpoint with what comes of it."""
+        names, weights = zip(*self.accelerator.unwrap_model(self.model).named_parameters(), strict=True)
+        shards = [weight.to_local() if hasattr(weight, "to_local") else weight for weight in weights]
+        sound = torch.stack([shard.detach().isfinite().all() for shard in shards]).int()
+        if self.accelerator.num_processes > 1:  # each may have a share of the weights alone
+            sound = self.accelerator.reduce(sound, reduction="sum") // self.accelerator.num_processes
+        if not sound.all():
+            name = names[int(sound.argmin())]
+            raise InputError(
+                f"{name} is not finite at step {self.step}, after a gradient that was not, so training cannot go on"
+                f"{self._hint()}; training.on_nan=skip leaves such updates out"
+            )
 
     def _hint(self) -> str:
         return (

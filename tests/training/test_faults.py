@@ -1,6 +1,7 @@
 """What goes wrong around a run: damaged checkpoints, a full disk, a read-only directory, losses that are NaN."""
 
 import json
+import math
 import os
 import resource
 import shutil
@@ -281,6 +282,7 @@ def test_updates_that_are_not_finite_are_skipped(tmp_path, monkeypatch, capsys):
     original = loop.TrainingLoop._update
     monkeypatch.setattr(loop.TrainingLoop, "_update", update)
     monkeypatch.setattr(trainer, "evaluate", lambda: ({"eval_nats_per_token": 1.0}, ""))
+    monkeypatch.setattr(trainer, "_check_weights", lambda: None)  # the poisoned one stays
     trainer.train()
     assert skipped
     assert finite
@@ -306,6 +308,19 @@ def test_by_default_the_first_loss_that_is_not_finite_stops_the_run(tmp_path):
     ):
         trainer.train()
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_gradient_that_is_not_finite_leaves_the_earlier_checkpoint(tmp_path):
+    """The loss of the update is finite, and the run ends before another loss is computed."""
+    config = language_model(tmp_path / "run", max_steps=6, save_every=2, log_every=2, eval_every=100)
+    trainer = Trainer(config, quiet=True)
+    weight = trainer.model.lm_head.weight
+    weight.register_hook(lambda gradient: gradient * math.inf if trainer.step == 3 else gradient)
+    with pytest.raises(InputError, match=r"weight is not finite at step 4, .*; training.on_nan=skip leaves such"):
+        trainer.train()
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["checkpoint-2"]
+    resumed = Trainer(config, resume=True, quiet=True)
+    assert resumed.train()["step"] == 6
 
 
 # --- configurations
