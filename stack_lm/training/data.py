@@ -21,26 +21,29 @@ from ..errors import InputError
 from ..labels import IGNORED
 from ..tokenization import Frame, reopen_tokenizer, sentence_frame, train_word_tokenizer
 from .batches import Batches, SentenceBatches
+from .checkpoints import read_state
 from .compact import SentenceStore, TokenArray
 from .config import RunConfig, TokenizerConfig
 from .continuous import ContinuousBatches, Segments
 from .encoding import TextEncoder, encode_documents, encode_sentences
 from .pools import Pools, StreamPools, WholePools
 from .run_directory import on_first_process
-from .token_cache import Tokenised, cache_key, read_entry, write_entry
+from .token_cache import Tokenised, cache_key, read_entry, size_digest, text_digest, write_entry
 
 
 class Data(NamedTuple):
     """What a run trains on: the batches of this process, all validation text, the tokenizer, and the special tokens
     around each sentence.
 
-    Validation text is sentences, or documents where text is continuous.
+    Validation text is sentences, or documents where text is continuous. `texts` has a digest of the text files of
+    "data.source" and "data.validation", where they are files.
     """
 
     batches: Batches
     validation: TokenArray
     tokenizer: PreTrainedTokenizerBase
     frame: Frame
+    texts: dict[str, str]
 
 
 def frame_of(config: TokenizerConfig, tokenizer: PreTrainedTokenizerBase) -> Frame:
@@ -48,25 +51,53 @@ def frame_of(config: TokenizerConfig, tokenizer: PreTrainedTokenizerBase) -> Fra
     return sentence_frame(tokenizer, begin=config.add_bos, end=config.add_eos)
 
 
-def prepare_data(config: RunConfig, tokenizer_path: Path | None = None, *, quiet: bool = True) -> Data:
+def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bool = True) -> Data:
     """Open the corpora, split them, and make the tokenizer or load it.
 
     Args:
         config: the run.
-        tokenizer_path: that of a checkpoint.
+        checkpoint: of a resumed run, which has the tokenizer.
         quiet: no progress bar.
 
     Raises:
-        InputError: if a source cannot be read or leaves nothing to train or validate on.
+        InputError: if a source cannot be read, leaves nothing to train or validate on, or has changed since the
+            checkpoint.
     """
+    corpus = _open_source(config)
+    other = None if config.data.validation is None else _open_source(config, validation=True)
+    texts = _digests(config, corpus, other)
+    if checkpoint is not None:
+        _check_same_texts(config, checkpoint, texts)
     if config.data.streaming:
-        return _open_stream(config, tokenizer_path)
-    train, validation, tokenizer = _tokenise(config, tokenizer_path, quiet)
+        return _open_stream(config, corpus, other, checkpoint, texts)
+    train, validation, tokenizer = _tokenise(config, corpus, other, checkpoint, quiet)
     if not len(train):
         kind = "documents" if config.data.mode == "continuous" else "training sentences"
         raise InputError(f"{config.data.source} has no {kind} of two tokens or more")
     frame = frame_of(config.tokenizer, tokenizer)
-    return Data(_make_batches(config, WholePools(train)), validation, tokenizer, frame)
+    return Data(_make_batches(config, WholePools(train)), validation, tokenizer, frame, texts)
+
+
+def _digests(config: RunConfig, corpus: Corpus, other: Corpus | None) -> dict[str, str]:
+    """A digest of the files of each source that is of files; of a stream by their sizes, since it may be very large."""
+    sources = {"data.source": corpus} | ({} if other is None else {"data.validation": other})
+    digest = size_digest if config.data.streaming else text_digest
+    return {
+        key: digest(source.files)
+        for key, source in sources.items()
+        if source.files and all(map(Path.is_file, source.files))
+    }
+
+
+def _check_same_texts(config: RunConfig, checkpoint: Path, texts: dict[str, str]) -> None:
+    before = (read_state(checkpoint) or {}).get("texts", {})  # older checkpoints have none
+    for key in texts:
+        if before.get(key, texts[key]) != texts[key]:
+            source = config.data.source if key == "data.source" else config.data.validation
+            raise InputError(
+                f"cannot resume {config.output_dir}: the text of {key}, {source}, has changed since its checkpoint was "
+                "written; restore the text, or start anew with --overwrite"
+            )
 
 
 def _make_batches(config: RunConfig, pools: Pools) -> Batches:
@@ -90,42 +121,40 @@ def _make_batches(config: RunConfig, pools: Pools) -> Batches:
     )
 
 
-def _open_stream(config: RunConfig, tokenizer_path: Path | None) -> Data:
+def _open_stream(
+    config: RunConfig, corpus: Corpus, other: Corpus | None, checkpoint: Path | None, texts: dict[str, str]
+) -> Data:
     """What `prepare_data` gives for a stream, of which no more is in memory than two pools."""
-    data = config.data
-    stream = _open_source(config).stream
+    data, stream = config.data, corpus.stream
     if stream is None:
         raise InputError(f"data.source {data.source!r} cannot be streamed: it is neither a text file nor a dataset")
-    if data.validation is None:
+    if other is None:
         stream, held = stream.hold_out(data.held_out)
-        validation = Corpus(data.source, held.sentences, documents=held.documents)
-    else:
-        validation = _open_source(config, validation=True)
+        other = Corpus(data.source, held.sentences, documents=held.documents)
 
     def sample() -> Iterator[Sentence]:
         return islice(stream.sentences(), config.tokenizer.sentences)
 
-    tokenizer = _open_tokenizer(config.tokenizer, sample, tokenizer_path)
+    tokenizer = _open_tokenizer(config.tokenizer, sample, checkpoint)
     frame = frame_of(config.tokenizer, tokenizer)
     continuous = data.mode == "continuous"
     # Of a stream that is held out, the rest would have to be read in search of more.
     limit = data.validation_limit or (None if data.validation is not None else 200 if continuous else 5_000)
     if continuous:
-        tokens = encode_documents(tokenizer, islice(_documents(validation), limit), frame)
+        tokens = encode_documents(tokenizer, islice(_documents(other), limit), frame)
     else:
-        tokens = encode_sentences(tokenizer, islice(validation, limit), data.max_length, frame)
+        tokens = encode_sentences(tokenizer, islice(other, limit), data.max_length, frame)
     encoder = TextEncoder(tokenizer, stream.segmenter, data.max_length, frame, whole=continuous)
     state = PartialState()
     pools = StreamPools(stream, encoder, data.pool, data.workers, state.process_index, state.num_processes)
-    return Data(_make_batches(config, pools), _not_empty(tokens), tokenizer, frame)
+    return Data(_make_batches(config, pools), _not_empty(tokens), tokenizer, frame, texts)
 
 
-def _tokenise(config: RunConfig, tokenizer_path: Path | None, quiet: bool) -> Tokenised:
-    """All training and validation text, from the cache where it has them."""
-    data = config.data
-    corpus = _open_source(config)
-    other = None if data.validation is None else _open_source(config, validation=True)
-    key = None
+def _tokenise(
+    config: RunConfig, corpus: Corpus, other: Corpus | None, checkpoint: Path | None, quiet: bool
+) -> Tokenised:
+    """All training and validation text, from the cache where it has them as a checkpoint's tokenizer makes them."""
+    data, key = config.data, None
     if corpus.files and (other is None or other.files) and config.tokenizer.pretrained is None:
         of_data = dataclasses.asdict(data) | {
             "source": len(corpus.files),
@@ -137,20 +166,26 @@ def _tokenise(config: RunConfig, tokenizer_path: Path | None, quiet: bool) -> To
         settings = {"data": of_data, "tokenizer": dataclasses.asdict(config.tokenizer)}
         key = cache_key([*corpus.files, *(other.files if other else ())], json.dumps(settings, sort_keys=True))
         kept = None if key is None else read_entry(key)
-        if kept is not None:
+        if kept is not None and (checkpoint is None or _is_tokenizer_of(kept.tokenizer, checkpoint)):
             if not quiet:
                 print_note(f"{data.source}: {len(kept.train.ids):,} tokens from the cache (stack-lm cache)")
             return kept
     result = (_tokenise_documents if data.mode == "continuous" else _tokenise_sentences)(
-        config, corpus, other, tokenizer_path, quiet
+        config, corpus, other, checkpoint, quiet
     )
-    if key is not None and PartialState().is_main_process:
+    # With a checkpoint's tokenizer the entry might not be what a new run makes of the text.
+    if key is not None and checkpoint is None and PartialState().is_main_process:
         write_entry(key, result)
     return result
 
 
+def _is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -> bool:
+    one, other = (part.backend_tokenizer.to_str() for part in (tokenizer, _load_tokenizer(checkpoint)))
+    return bool(one == other)
+
+
 def _tokenise_sentences(
-    config: RunConfig, corpus: Corpus, other: Corpus | None, tokenizer_path: Path | None, quiet: bool
+    config: RunConfig, corpus: Corpus, other: Corpus | None, checkpoint: Path | None, quiet: bool
 ) -> Tokenised:
     data = config.data
     sentences = SentenceStore(islice(corpus, data.limit))
@@ -160,7 +195,7 @@ def _tokenise_sentences(
         validation: Iterable[Sentence] = sentences.at(held_out[: data.validation_limit])
     else:
         validation = islice(other, data.validation_limit)
-    tokenizer = _open_tokenizer(config.tokenizer, lambda: sentences.at(numbers), tokenizer_path)
+    tokenizer = _open_tokenizer(config.tokenizer, lambda: sentences.at(numbers), checkpoint)
     frame = frame_of(config.tokenizer, tokenizer)
     validation_tokens = _not_empty(encode_sentences(tokenizer, validation, data.max_length, frame))
     with progress("tokenizing", len(numbers), quiet=quiet) as advance:
@@ -169,7 +204,7 @@ def _tokenise_sentences(
 
 
 def _tokenise_documents(
-    config: RunConfig, corpus: Corpus, other: Corpus | None, tokenizer_path: Path | None, quiet: bool
+    config: RunConfig, corpus: Corpus, other: Corpus | None, checkpoint: Path | None, quiet: bool
 ) -> Tokenised:
     data = config.data
     counts: list[int] = []
@@ -198,7 +233,7 @@ def _tokenise_documents(
     def sample() -> Iterator[Sentence]:
         return chain.from_iterable(store.at(range(*bounds[i])) for i in numbers)
 
-    tokenizer = _open_tokenizer(config.tokenizer, sample, tokenizer_path)
+    tokenizer = _open_tokenizer(config.tokenizer, sample, checkpoint)
     frame = frame_of(config.tokenizer, tokenizer)
     validation_tokens = _not_empty(encode_documents(tokenizer, validation, frame))
     with progress("tokenizing", sum(counts[i] for i in numbers), quiet=quiet) as advance:
@@ -241,6 +276,10 @@ def _open_tokenizer(
             )
 
         return on_first_process(make)  # so that a stream is counted once
+    return _load_tokenizer(source)
+
+
+def _load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     try:
         return reopen_tokenizer(source)
     except Exception as error:  # many kinds: of the hub, of files, of formats

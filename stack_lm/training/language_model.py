@@ -43,6 +43,7 @@ class Trainer(TrainingLoop):
         """See `TrainingLoop.prepare`."""
         self.loss_dtype, note = choose_loss_dtype(self.config.training.loss_dtype, self.accelerator)
         self.data = prepare_data(self.config, checkpoint, quiet=self.quiet)
+        self.texts = self.data.texts
         model = make_model(self.config, self.data.tokenizer)
         if self.config.data.mode == "continuous":
             if self.accelerator.distributed_type == DistributedType.FSDP:

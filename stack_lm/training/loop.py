@@ -88,6 +88,7 @@ class TrainingLoop(ABC):
         self.seconds = 0.0  # of training before this process took over
         self.position: dict[str, Any] | None = None
         self.carried: CarriedState | None = None  # of continuous text, from update to update; `prepare` makes it
+        self.texts: dict[str, str] = {}  # digests of the text files, for checkpoints; `prepare` makes and compares them
         self.notes: list[str] = []  # of `prepare`, printed when training begins: an error before is one line alone
         self._record = _Record()
         try:
@@ -424,6 +425,7 @@ class TrainingLoop(ABC):
                     "record": self._record.state(),
                     "scheduler": self.scheduler.state_dict(),
                     "threads": self.threads.state(),
+                    "texts": self.texts,
                 }
                 (directory / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
 

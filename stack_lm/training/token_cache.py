@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..atomic import atomic_directory
 from ..data.cache_folder import token_cache
+from ..errors import InputError
 from ..tokenization import reopen_tokenizer
 from .compact import TokenArray
 
@@ -34,6 +35,28 @@ class Tokenised(NamedTuple):
     train: TokenArray
     validation: TokenArray
     tokenizer: PreTrainedTokenizerBase
+
+
+def text_digest(files: Iterable[Path]) -> str:
+    """A hash of files by their content, in the order in which they are read.
+
+    Raises:
+        InputError: if one cannot be read.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for file in files:
+        try:
+            with open(file, "rb") as opened:
+                digest.update(hashlib.file_digest(opened, "blake2b").digest())
+        except OSError as error:
+            raise InputError(f"cannot read {file}: {error.strerror}") from error
+    return digest.hexdigest()
+
+
+def size_digest(files: Iterable[Path]) -> str:
+    """A hash of files by their sizes alone, for those that are too large to be read before training."""
+    sizes = [file.stat().st_size for file in files]
+    return hashlib.blake2b(str(sizes).encode(), digest_size=16).hexdigest()
 
 
 def cache_key(files: Iterable[Path], settings: str) -> str | None:

@@ -372,6 +372,41 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     assert len(prepare_data(config).validation) == 4
 
 
+@pytest.fixture
+def text(tmp_path, monkeypatch):
+    """A text file that is large enough for the cache."""
+    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    (tmp_path / "text.txt").write_text("the cat sees a dog\na dog sees the cat\n" * 20)
+    return tmp_path / "text.txt"
+
+
+def test_a_run_is_not_resumed_on_another_text(tmp_path, text):
+    def trainer(steps, **options):
+        data = DataConfig(source=str(text), held_out=4)
+        return Trainer(run_config(tmp_path / "run", data=data, max_steps=steps), quiet=True, **options)
+
+    trainer(2).train()
+    same_text = text.read_text()
+    text.write_text(same_text.replace("cat", "cow"))
+    with pytest.raises(InputError, match=r"cannot resume .*run: the text of data.source, .*text.txt, has changed"):
+        trainer(3, resume=True)
+    text.write_text(same_text)
+    assert trainer(3, resume=True).train()["step"] == 3
+
+    # A checkpoint of a version that kept no digests: its tokenizer is neither replaced nor kept for the other text.
+    checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-3"
+    state = json.loads((checkpoint / "trainer_state.json").read_text())
+    assert state.pop("texts").keys() == {"data.source"}
+    (checkpoint / "trainer_state.json").write_text(json.dumps(state))
+    (checkpoint / "manifest.json").unlink()
+    text.write_text(same_text.replace("cat", "cow"))
+    config = run_config(tmp_path / "run", data=DataConfig(source=str(text), held_out=4))
+    for _ in range(2):  # without an entry for the text, and with one
+        assert "cat" in prepare_data(config, checkpoint).tokenizer.get_vocab()
+        assert "cow" in prepare_data(config).tokenizer.get_vocab()
+
+
 def zip_first(iterator, n):
     return [next(iterator) for _ in range(n)]
 
