@@ -446,11 +446,29 @@ class TrainingLoop(ABC):
             self.carried.load(checkpoint, self.accelerator.process_index)
         self.step, self.seconds, self.sequences = state["step"], state["seconds"], state["sequences"]
         self.position, self._record = state["position"], _Record.load(state["record"], self.accelerator.device)
-        self.scheduler.load_state_dict(state["scheduler"])
+        self._load_schedule(state["scheduler"])
         if before != now:
             self._note(f"resuming on {now} process(es) a run of {before}: on the same sentences, in other batches")
             set_seed((self.config.seed + self.step) % 2**31, device_specific=True)
         return state
+
+    def _load_schedule(self, state: dict[str, Any]) -> None:
+        """Continue in the schedule of this configuration: with other epochs, max_steps or decay_steps, the rate
+        that the checkpoint has for the next update is the old schedule's."""
+        self.scheduler.load_state_dict(state)
+        done = self.scheduler.last_epoch
+        rates = [
+            base * factor(done) for base, factor in zip(self.scheduler.base_lrs, self.scheduler.lr_lambdas, strict=True)
+        ]
+        before = self.scheduler.get_last_lr()
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self.scheduler._last_lr = rates
+        if rates != before:
+            self._note(
+                f"the schedule has changed: after step {self.step:,} the learning rate is {rates[0]:.3g}, which was "
+                f"{before[0]:.3g}; the updates so far keep the earlier schedule"
+            )
 
     def _unwrap(self, models: list[Any], directory: str) -> None:
         models[:] = map(self.accelerator.unwrap_model, models)

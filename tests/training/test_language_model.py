@@ -210,6 +210,39 @@ def test_a_constant_rate_falls_at_the_end(tmp_path):
     assert same(weights(part), weights(tmp_path / "decay"))
 
 
+class RateRecorder(Trainer):
+    """Records the learning rate of each update."""
+
+    def _update(self, batches):
+        self.rates = [*getattr(self, "rates", []), self.optimizer.param_groups[0]["lr"]]
+        return super()._update(batches)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [
+        ({"max_steps": 8, "decay_steps": 4}, {"max_steps": 12, "decay_steps": 4}, True),  # in the old fall
+        ({"max_steps": 8}, {"max_steps": 10, "decay_steps": 6}, True),  # in the new one
+        ({"max_steps": 8}, {"max_steps": 12, "decay_steps": 4}, False),
+        ({"max_steps": 8, "schedule": "linear"}, {"max_steps": 12, "schedule": "linear"}, True),
+        ({"max_steps": 8, "schedule": "cosine"}, {"max_steps": 8, "schedule": "cosine"}, False),
+    ],
+)
+def test_a_resumed_run_has_the_rates_of_its_own_schedule(tmp_path, capsys, before, after, changed):
+    fixed = {"save_every": 6, "keep_checkpoints": 9, "log_every": 100}
+    whole = RateRecorder(run_config(tmp_path / "whole", **fixed, **after), quiet=True)
+    whole.train()
+    part = tmp_path / "part"
+    Trainer(run_config(part, **fixed, **before), quiet=True).train()
+    shutil.rmtree(part / "checkpoints" / "checkpoint-8")
+    (part / "model.safetensors").unlink()
+    resumed = RateRecorder(run_config(part, **fixed, **after), resume=True)
+    assert resumed.scheduler.get_last_lr() == [resumed.optimizer.param_groups[0]["lr"]]
+    resumed.train()
+    assert resumed.rates == whole.rates[6:]
+    assert ("the schedule has changed: after step 6 the learning rate is" in capsys.readouterr().err) == changed
+
+
 def test_a_fall_that_cannot_be(tmp_path, capsys):
     with pytest.raises(InputError, match="decay_steps is the end of a constant learning rate.*got linear"):
         run_config(tmp_path, schedule="linear", decay_steps=3).check()
