@@ -188,7 +188,7 @@ class TrainingLoop(ABC):
                 self.threads.observe(tokens, time.perf_counter() - start)
                 self.step += 1
                 advance(1)
-                self._log_and_save(ended=self.epoch > epoch and self.updates_per_epoch is not None)
+                self._log_and_save(ended=self.epoch > epoch)
         result = self._last or self._validate()[0]  # a resumed run that was complete
         self._save(self.run.save_model)
         if self.loop.tracker:
@@ -214,8 +214,7 @@ class TrainingLoop(ABC):
         self.accelerator.register_save_state_pre_hook(_without_prefix)
         self.accelerator.register_load_state_pre_hook(self._unwrap)
         per_epoch = self.batches.steps_per_epoch
-        self.updates_per_epoch = None if per_epoch is None else math.ceil(per_epoch / loop.gradient_accumulation)
-        planned = None if self.updates_per_epoch is None else loop.epochs * self.updates_per_epoch
+        planned = None if per_epoch is None else loop.epochs * math.ceil(per_epoch / loop.gradient_accumulation)
         self.total = min(n for n in (planned, loop.max_steps) if n is not None)
         if loop.decay_steps and loop.warmup_steps + loop.decay_steps > self.total:
             raise InputError(

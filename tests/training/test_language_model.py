@@ -518,6 +518,30 @@ def test_training_on_a_stream_and_resuming_exactly(tmp_path, articles):
     assert same(weights(part), weights(whole))
 
 
+def test_a_stream_has_the_epochs_of_the_same_text_in_memory(tmp_path, text):
+    (tmp_path / "other.txt").write_text("a cat sees the dog\n" * 4)
+    found = {}
+    for name, streaming in (("memory", False), ("stream", True)):
+        # Five batches an epoch.
+        data = DataConfig(source=str(text), validation=str(tmp_path / "other.txt"), streaming=streaming, workers=0)
+        config = run_config(
+            tmp_path / name, data=data, epochs=9, max_steps=13, save_epochs=True, keep_checkpoints=9, log_every=100
+        )
+        Trainer(config, quiet=True).train()
+        evaluations = [(r["step"], r["epoch"]) for r in metrics(tmp_path / name) if "eval_perplexity" in r]
+        kept = [sorted(path.name for path in (tmp_path / name / part).iterdir()) for part in ("checkpoints", "epochs")]
+        found[name] = evaluations, *kept
+    assert found["stream"] == found["memory"]
+    assert found["stream"][0] == [(5, 1), (10, 2), (13, 2)]
+
+    shutil.rmtree(tmp_path / "stream" / "checkpoints" / "checkpoint-13")
+    (tmp_path / "stream" / "model.safetensors").rename(tmp_path / "model.safetensors")
+    resumed = Trainer(config, resume=True, quiet=True)
+    assert resumed.step == 10
+    resumed.train()
+    assert same(weights(tmp_path / "stream"), weights(tmp_path))
+
+
 def test_a_stream_needs_a_number_of_steps(tmp_path, articles):
     with pytest.raises(InputError, match=r"data.streaming needs training.max_steps"):
         Trainer(run_config(tmp_path / "run", data=articles), quiet=True)
