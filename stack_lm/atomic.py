@@ -74,7 +74,17 @@ def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -
         temporary.chmod(0o755)
         yield temporary
         if path.is_dir():
-            shutil.rmtree(path)
+            _clear(path, overwrite)
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _clear(path: Path, overwrite: bool) -> None:
+    if overwrite:
+        shutil.rmtree(path)
+        return
+    try:
+        path.rmdir()
+    except OSError as error:
+        raise InputError(f"{path} is not empty any more: another program has written it meanwhile") from error

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from accelerate import PartialState
+from accelerate.utils import gather_object
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -166,7 +167,10 @@ def _tokenise(
         settings = {"data": of_data, "tokenizer": dataclasses.asdict(config.tokenizer)}
         key = cache_key([*corpus.files, *(other.files if other else ())], json.dumps(settings, sort_keys=True))
         kept = None if key is None else read_entry(key)
-        if kept is not None and (checkpoint is None or _is_tokenizer_of(kept.tokenizer, checkpoint)):
+        if kept is not None and checkpoint is not None and not _is_tokenizer_of(kept.tokenizer, checkpoint):
+            kept = None
+        # Another run may have written it between the looks of two processes, which must go on together.
+        if all(gather_object([kept is not None])) and kept is not None:
             if not quiet:
                 print_note(f"{data.source}: {len(kept.train.ids):,} tokens from the cache (stack-lm cache)")
             return kept

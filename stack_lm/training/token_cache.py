@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -77,31 +78,37 @@ def cache_key(files: Iterable[Path], settings: str) -> str | None:
 
 
 def read_entry(key: str) -> Tokenised | None:
-    """An entry, if there is one."""
+    """An entry, if there is one that is whole."""
     folder = token_cache() / key
     if not folder.is_dir():
         return None
     with suppress(OSError):
         os.utime(folder)  # used now
-    return Tokenised(_read(folder, _TRAIN), _read(folder, _VALIDATION), reopen_tokenizer(folder / _TOKENIZER))
+    try:
+        return Tokenised(_read(folder, _TRAIN), _read(folder, _VALIDATION), reopen_tokenizer(folder / _TOKENIZER))
+    except Exception:  # many kinds: of numpy and of the tokenizer, for files that are gone, cut off or changed
+        return None
 
 
 def _read(folder: Path, name: str) -> TokenArray:
     ids, ends = (np.load(folder / f"{name}_{part}.npy", mmap_mode="r", allow_pickle=False) for part in ("ids", "ends"))
+    if ids.ndim != 1 or ends.ndim != 1 or len(ids) != (ends[-1] if len(ends) else 0):
+        raise ValueError(f"{name}: the arrays do not fit each other")
     return TokenArray(ids, ends)
 
 
 def write_entry(key: str, content: Tokenised) -> None:
-    """Keep an entry. Where nothing can be written, nothing is."""
+    """Keep an entry, unless there is one. Where nothing can be written, nothing is: a run does without."""
     folder = token_cache()
+    if read_entry(key) is not None:  # another run's, which may have it open
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+        shutil.rmtree(folder / key, ignore_errors=True)  # damaged
+        with atomic_directory(folder / key) as directory:
+            for name, tokens in ((_TRAIN, content.train), (_VALIDATION, content.validation)):
+                np.save(directory / f"{name}_ids.npy", tokens.ids)
+                np.save(directory / f"{name}_ends.npy", tokens.ends)
+            content.tokenizer.save_pretrained(directory / _TOKENIZER)
+    except Exception:  # many kinds: the tokenizer's own files are written in Rust
         return
-    if not os.access(folder, os.W_OK):
-        return
-    with atomic_directory(folder / key, overwrite=True) as directory:
-        for name, tokens in ((_TRAIN, content.train), (_VALIDATION, content.validation)):
-            np.save(directory / f"{name}_ids.npy", tokens.ids)
-            np.save(directory / f"{name}_ends.npy", tokens.ends)
-        content.tokenizer.save_pretrained(directory / _TOKENIZER)

@@ -440,6 +440,51 @@ def test_a_run_is_not_resumed_on_another_text(tmp_path, text):
         assert "cow" in prepare_data(config).tokenizer.get_vocab()
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("train_ids.npy", lambda content: content[:-10]),
+        ("train_ends.npy", lambda content: b""),
+        ("validation_ids.npy", lambda content: None),
+        ("tokenizer/tokenizer.json", lambda content: content[:50]),
+    ],
+)
+def test_a_damaged_entry_is_made_anew(tmp_path, text, name, content):
+    config = RunConfig(data=DataConfig(source=str(text), held_out=4))
+    first = prepare_data(config)
+    (entry,) = (tmp_path / "cache" / "tokens").iterdir()
+    damaged, whole = entry / name, (entry / name).read_bytes()
+    damaged.unlink()
+    if content(whole) is not None:
+        damaged.write_bytes(content(whole))
+    assert list(prepare_data(config).batches.pools.whole) == list(first.batches.pools.whole)
+    assert damaged.read_bytes() == whole
+
+
+def test_an_entry_stays_if_another_run_has_written_it(tmp_path, text, monkeypatch):
+    config = RunConfig(data=DataConfig(source=str(text), held_out=4))
+    prepare_data(config)
+    (entry,) = (tmp_path / "cache" / "tokens").iterdir()
+    before = entry.stat().st_ino
+    read = token_cache.read_entry
+    content, misses = read(entry.name), iter([None, None])
+    # Neither when it looks nor while it writes does this run see the other's.
+    monkeypatch.setattr(token_cache, "read_entry", lambda key: next(misses, content))
+    monkeypatch.setattr(token_cache.shutil, "rmtree", lambda path, ignore_errors: None)
+    token_cache.write_entry(entry.name, content)
+    assert entry.stat().st_ino == before
+    assert list(read(entry.name).train) == list(content.train)
+
+
+def test_a_full_disk_leaves_no_entry(tmp_path, text, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(token_cache.np, "save", full)
+    assert len(prepare_data(RunConfig(data=DataConfig(source=str(text), held_out=4))).validation) == 4
+    assert not list((tmp_path / "cache" / "tokens").iterdir())
+
+
 def zip_first(iterator, n):
     return [next(iterator) for _ in range(n)]
 
