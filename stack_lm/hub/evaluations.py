@@ -62,7 +62,7 @@ def of_training(record: Mapping[str, Any], data: str, command: str) -> list[Eval
     """
     found = []
     for key, convention in _PERPLEXITY.items():
-        if f"eval_{key}" in record:
+        if record.get(f"eval_{key}") is not None:  # no inner perplexity of sentences of one word
             tokens = record.get("eval_inner_tokens" if key.startswith("inner") else "eval_tokens")
             found.append(_perplexity(key, record[f"eval_{key}"], convention, data, tokens, command))
     if "eval_accuracy" in record:

@@ -75,7 +75,8 @@ class Trainer(TrainingLoop):
 
     def evaluate(self) -> tuple[dict[str, Any], str]:
         """See `TrainingLoop.evaluate`: of all predicted tokens eval_nats_per_token, eval_perplexity and eval_tokens; of
-        inner tokens (see `Losses`) eval_inner_perplexity and eval_inner_tokens; and the strengths."""
+        inner tokens (see `Losses`) eval_inner_perplexity, None if there are none, and eval_inner_tokens; and the
+        strengths."""
         strengths = StrengthStatistics(self.accelerator.unwrap_model(self.model))
         arguments = self.model, self.data.validation, self.accelerator, self.data.frame, strengths.add
         if self.config.data.mode == "continuous":
@@ -83,7 +84,8 @@ class Trainer(TrainingLoop):
         else:
             losses = evaluate_loss(*arguments)
         strengths.reduce(self.accelerator)
-        perplexity, inner = _exp(losses.nats / losses.tokens), _exp(losses.inner_nats / losses.inner_tokens)
+        perplexity = _exp(losses.nats / losses.tokens)
+        inner = _exp(losses.inner_nats / losses.inner_tokens) if losses.inner_tokens else None
         record = {
             "eval_nats_per_token": losses.nats / losses.tokens,
             "eval_perplexity": perplexity,
@@ -91,7 +93,9 @@ class Trainer(TrainingLoop):
             "eval_inner_perplexity": inner,
             "eval_inner_tokens": losses.inner_tokens,
         }
-        summary = f"validation perplexity {perplexity:.2f} ({inner:.2f} without first words and ends)"
+        summary = f"validation perplexity {perplexity:.2f}"
+        if inner is not None:
+            summary += f" ({inner:.2f} without first words and ends)"
         lines = [summary, strengths.summary(), *(f"warning: {warning}" for warning in strengths.warnings())]
         return record | strengths.record(), "\n".join(line for line in lines if line)
 

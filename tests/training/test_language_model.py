@@ -134,6 +134,15 @@ def test_the_validation_loss_is_the_mean_over_tokens(tmp_path):
     assert result["eval_inner_perplexity"] == pytest.approx(math.exp(inner / inner_count), rel=1e-5)
 
 
+def test_validation_sentences_of_one_word(tmp_path, capsys):
+    (tmp_path / "words.txt").write_text("sees\ndog\n")
+    data = DataConfig(source="generated:60", validation=str(tmp_path / "words.txt"))
+    result = Trainer(run_config(tmp_path / "run", data=data, max_steps=1)).train()
+    assert (result["eval_tokens"], result["eval_inner_tokens"], result["eval_inner_perplexity"]) == (4, 0, None)
+    assert "without first words" not in capsys.readouterr().err
+    assert "perplexity" in (tmp_path / "run" / "README.md").read_text().lower()
+
+
 @pytest.mark.parametrize("save_every", [None, 7], ids=["after an epoch", "within an epoch"])
 def test_resuming_is_exact(tmp_path, save_every):
     whole, part = tmp_path / "whole", tmp_path / "part"
