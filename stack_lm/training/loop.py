@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType, set_seed
 from torch import Tensor
 from transformers import PreTrainedModel, get_scheduler
@@ -75,11 +75,16 @@ class TrainingLoop(ABC):
         self.config: BaseConfig = config
         self.loop: LoopConfig = config.training
         connect_processes()
-        self.accelerator = Accelerator(
-            mixed_precision=self.loop.mixed_precision,
-            log_with=self.loop.tracker,
-            project_dir=str(Path(config.output_dir) / TRACKER),
-        )
+        if self.loop.mixed_precision == "fp16" and PartialState().device.type == "cpu":
+            raise InputError("training.mixed_precision=fp16 needs a GPU; on a CPU it must be 'no' or 'bf16'")
+        try:
+            self.accelerator = Accelerator(
+                mixed_precision=self.loop.mixed_precision,
+                log_with=self.loop.tracker,
+                project_dir=str(Path(config.output_dir) / TRACKER),
+            )
+        except ValueError as error:
+            raise InputError(f"training.tracker or mixed_precision: {error}") from error
         check_number(self.accelerator.num_processes)
         self.quiet = quiet or not self.accelerator.is_main_process
         self.run = RunDirectory(config, resume=resume, overwrite=overwrite, quiet=quiet)

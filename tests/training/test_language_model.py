@@ -669,6 +669,8 @@ def test_nan_in_the_loss_stops_without_a_model(tmp_path):
         ({"data": DataConfig(source="generated:20", held_out=50)}, "cannot hold 50 out of 20 sentences"),
         ({"data": DataConfig(source="nonesuch.txt")}, "nonesuch.txt does not exist"),
         ({"tokenizer": TokenizerConfig(pretrained="/no/such")}, "cannot load a tokenizer from /no/such"),
+        ({"training": LoopConfig(mixed_precision="fp16")}, "mixed_precision=fp16 needs a GPU; on a CPU it must be"),
+        ({"training": LoopConfig(tracker="nonesuch")}, "training.tracker.*: Unsupported logging capability: nonesuch"),
         ({"output_dir": ""}, "output_dir must name a directory"),
     ],
 )
