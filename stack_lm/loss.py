@@ -100,6 +100,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             grad_hidden,
             None if grad_weight is None else grad_weight.to(weight.dtype),
             softmax.grad_bias().to(bias.dtype) if bias is not None and needs_bias else None,
+            counted.any(),
         )
         return total
 
@@ -108,7 +109,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         "this loss", "take the loss of the logits instead, with skip_logits=False where a model computes it"
     )
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = (None if grad is None else (grad * grad_output).to(grad.dtype) for grad in ctx.saved_tensors)
+        *saved, any_counts = ctx.saved_tensors
+        # The mean over no row divides by zero, and 0 * inf is NaN: a batch without labels would ruin every weight.
+        grad_output = grad_output.masked_fill(~any_counts, 0)
+        gradients = (None if grad is None else (grad * grad_output).to(grad.dtype) for grad in saved)
         return (*gradients, None, None, None, None, None)
 
 
@@ -193,7 +197,8 @@ def linear_cross_entropy(
         bias: [V], or None.
         labels: [N], class ids in [0, V), or `ignore_index`.
         ignore_index: rows with this label do not count; whatever is in them.
-        reduction: "mean" (over the rows that count; NaN if there are none) or "sum", in nats.
+        reduction: "mean" (over the rows that count; NaN with gradients of zero if there are none) or "sum",
+            in nats.
         dtype: of the matrix products; by default autocast's, or else that of the inputs.
         chunk_rows: rows of logits [chunk_rows, V] that exist at a time; by default `default_chunk_rows`.
 

@@ -83,11 +83,16 @@ def test_value_and_every_gradient_equal_torch(sizes, chunk_rows, bias, ignored, 
     inputs = make_inputs(*sizes, bias=bias, ignored=ignored, seed=seed)
     actual = value_and_gradients(linear_cross_entropy, *inputs, reduction=reduction, chunk_rows=chunk_rows)
     expected = value_and_gradients(plain, *inputs, reduction=reduction)
-    if bool((inputs[-1] == -100).all()) and reduction == "mean":
-        assert actual[0].isnan()
-        assert expected[0].isnan()
-    else:
-        assert_same(actual, expected)
+    assert_same(actual, expected)  # where no label counts, a mean of NaN and gradients of zero
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [0, 5])
+def test_gradients_where_nothing_counts(rows, dtype):
+    inputs = make_inputs(rows, 3, 4, torch.float32, ignored=1.0)
+    actual = value_and_gradients(linear_cross_entropy, *inputs, dtype=dtype)
+    assert_same(actual, value_and_gradients(plain, *inputs))
+    assert all(not gradient.any() for gradient in actual[1])
 
 
 def test_ignore_index():
@@ -380,6 +385,23 @@ def test_training_without_logits_is_training_with_them(fields, arguments):
     assert gradients.keys() == expected.keys()
     for name, gradient in gradients.items():
         torch.testing.assert_close(gradient, expected[name], rtol=1e-9, atol=1e-12, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("columns", "arguments"),
+    [(1, {}), (8, {}), (8, {"num_items_in_batch": 0}), (8, {"num_items_in_batch": torch.tensor(0)})],
+    ids=str,
+)
+def test_batches_without_a_label_that_counts(columns, arguments):
+    model, ids, labels = make_model()
+    labels = labels.fill_(-100)[:, :columns] if columns > 1 else ids[:, :1]
+    without, gradients = loss_and_gradients(model, ids[:, :columns], labels=labels, **arguments)
+    plain_outputs, expected = loss_and_gradients(model, ids[:, :columns], labels=labels, skip_logits=False, **arguments)
+    assert without.logits is None
+    assert without.loss.isnan()
+    assert plain_outputs.loss.isnan()
+    for name, gradient in gradients.items():
+        assert torch.equal(gradient, expected[name]), name
 
 
 def test_when_logits_are_there():
