@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_IRREGULAR = {"is": "are", "was": "were", "has": "have", "does": "do", "goes": "go"}
+_IRREGULAR = {"is": "are", "was": "were", "has": "have", "does": "do", "goes": "go", "focuses": "focus", "'s": "'re"}
 _OTHER_FORM = _IRREGULAR | {plural: singular for singular, plural in _IRREGULAR.items()}
+# Of verbs; nouns have photos beside vetoes.
+_TAKES_ES = ("goes", "does", "choes", "toes")
 _IRREGULAR_NOUNS = {
     "analysis": "analyses",
     "axis": "axes",
@@ -30,23 +32,37 @@ def other_form(verb: str, tag: str) -> str:
     """The verb's form of the other number.
 
     Args:
-        verb: a present-tense form, or was or were.
+        verb: a present-tense form, or was or were; the other form has its capitals.
         tag: "VBZ" if it is singular, "VBP" if plural.
     """
-    if verb in _OTHER_FORM:
-        return _OTHER_FORM[verb]
-    if tag == "VBZ":
-        if verb.endswith("ies") and len(verb) > 4:
-            return verb[:-3] + "y"
-        return verb[:-2] if verb.endswith(("ches", "shes", "sses", "xes", "zzes")) else verb[:-1]
-    if verb.endswith(("ch", "sh", "ss", "x", "zz")):
-        return verb + "es"
-    return verb[:-1] + "ies" if verb.endswith("y") and verb[-2:-1] not in "aeiou" else verb + "s"
+    lower = verb.lower()
+    form = _OTHER_FORM.get(lower) or (_plural_verb(lower) if tag == "VBZ" else _singular_verb(lower))
+    if verb == lower:
+        return form
+    return form.upper() if verb.isupper() and len(verb) > 1 else form[:1].upper() + form[1:]
+
+
+def _plural_verb(singular: str) -> str:
+    if singular.endswith("ies") and len(singular) > 4:
+        return singular[:-3] + "y"
+    if singular.endswith(_TAKES_ES) and singular not in ("toes", "tiptoes"):
+        return singular[:-2]
+    return singular[:-2] if singular.endswith(("ches", "shes", "sses", "xes", "zzes")) else singular[:-1]
+
+
+def _singular_verb(plural: str) -> str:
+    return plural + "es" if (plural + "es").endswith(_TAKES_ES) else _with_s(plural)
+
+
+def _with_s(word: str) -> str:
+    if word.endswith(("ch", "sh", "ss", "x", "zz")):
+        return word + "es"
+    return word[:-1] + "ies" if word.endswith("y") and word[-2:-1] not in "aeiou" else word + "s"
 
 
 def plural_forms(noun: str) -> list[str]:
     """What the plural of a singular noun may be; the first is the most regular."""
-    forms = [other_form(noun, "VBP") if noun not in _OTHER_FORM else noun + "s"]
+    forms = [_with_s(noun)]
     if noun in _IRREGULAR_NOUNS:
         forms.append(_IRREGULAR_NOUNS[noun])
     if noun.endswith(("s", "z", "o")):

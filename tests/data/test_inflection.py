@@ -10,7 +10,9 @@ from stack_lm.data.inflection import inflected_words, other_form, plural_forms
     [
         ("is", "are"), ("was", "were"), ("has", "have"), ("does", "do"), ("goes", "go"), ("carries", "carry"),
         ("plays", "play"), ("watches", "watch"), ("passes", "pass"), ("mixes", "mix"), ("uses", "use"), ("lies", "lie"),
-        ("makes", "make"),
+        ("makes", "make"), ("focuses", "focus"), ("accuses", "accuse"), ("undergoes", "undergo"), ("undoes", "undo"),
+        ("echoes", "echo"), ("vetoes", "veto"), ("tiptoes", "tiptoe"), ("'s", "'re"), ("Is", "Are"), ("IS", "ARE"),
+        ("Carries", "Carry"), ("Makes", "Make"),
     ],
 )  # fmt: skip
 def test_other_form(singular, plural):
