@@ -15,6 +15,8 @@ from .choices import ChoiceResult, in_order
 
 Key = tuple[str, str | int]  # a property of items and its value
 ALL: Key = ("all", "")
+# Below any difference that accuracies can have, in percentage points; means of thirds differ by rounding.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class SeedComparison:
 
     Attributes:
         difference: mean accuracy of the first model's runs less that of the second's, in percentage points.
-        low, high: its interval of 95%.
-        p_value: two-sided.
+        low, high: its interval of 95%; NaN where the models differ, but neither runs nor items have any variance.
+        p_value: two-sided; NaN likewise.
         degrees: of freedom, of Student's t.
         n_items: items that all runs scored.
     """
@@ -128,8 +130,11 @@ def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
     parts = [(float(means.var(ddof=1)) / len(means), len(means) - 1) for means in by_run]
     parts.append((float(by_item.var(ddof=1)) / len(by_item), len(by_item) - 1))
     variance = sum(part for part, _ in parts)
-    if variance == 0:
-        return SeedComparison(difference, difference, difference, float(difference == 0), np.inf, int(scored.sum()))
+    if variance < _ROUNDING**2:
+        # Runs and items without any variance say nothing of how far others would vary.
+        differs = abs(difference) > _ROUNDING
+        bound, p_value = (float("nan"), float("nan")) if differs else (difference, 1.0)
+        return SeedComparison(difference, bound, bound, p_value, np.inf, int(scored.sum()))
     degrees = variance**2 / sum(part**2 / df for part, df in parts)
     error = variance**0.5
     margin = float(stdtrit(degrees, 0.975)) * error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ..console import print_json, print_table
 from ..eval.choices import Accuracy, ChoiceResult
-from ..eval.seeds import ALL, compare_runs, record, spreads
+from ..eval.seeds import ALL, SeedComparison, compare_runs, record, spreads
 from .files import short_names
 
 # Longer groups are not shown unless asked for.
@@ -78,8 +79,7 @@ def _print_comparisons(comparisons: dict[Any, Any], shown: Sequence[Any], n_firs
             _label(*key),
             f"{found.n_items:,}",
             f"{found.difference:+.2f}",
-            f"{found.low:+.2f} to {found.high:+.2f}",
-            f"{found.p_value:.2g}",
+            *_test(found),
         )
         for key, found in comparisons.items()
         if key in shown
@@ -90,6 +90,12 @@ def _print_comparisons(comparisons: dict[Any, Any], shown: Sequence[Any], n_firs
         rows,
         caption=f"over {n_first} and {n_second} runs and the items that all of them scored: min F' (Clark 1973)",
     )
+
+
+def _test(found: SeedComparison) -> tuple[str, str]:
+    if math.isnan(found.p_value):
+        return "no variance", "-"
+    return f"{found.low:+.2f} to {found.high:+.2f}", f"{found.p_value:.2g}"
 
 
 def _accuracy(result: ChoiceResult, name: str, value: str | int) -> Accuracy | None:

@@ -220,6 +220,21 @@ def test_runs_that_cannot_be_compared(capsys, outcomes, arguments, message):
     assert message in err
 
 
+def test_runs_without_variance_have_no_interval(capsys, outcomes, tmp_path):
+    data = ("--data", outcomes, "--format", "linzen-gulordava")
+    text = (outcomes / "a0.tsv").read_text()
+    right = text.replace("-1.0\twrong", "-3.0\tcorrect")
+    for name in ("r0", "r1"):
+        (tmp_path / name).write_text(right)
+        (tmp_path / f"w{name}").write_text(right.replace("-3.0\tcorrect", "-1.0\twrong"))
+    runs = (tmp_path / "r0", tmp_path / "r1", *data, "--against", tmp_path / "wr0", tmp_path / "wr1")
+    comparison = run_json(capsys, "agreement", *runs)["comparison"]
+    assert comparison["difference"] == 100
+    assert [comparison[name] for name in ("low", "high", "p_value")] == [None, None, None]
+    status, out, _ = run(capsys, "agreement", *runs)
+    assert (status, "no variance" in out, "nan" in out) == (0, True, False)
+
+
 def test_a_broken_table_of_outcomes(capsys, outcomes, tmp_path):
     data = ("--data", outcomes, "--format", "linzen-gulordava")
     table = tmp_path / "t.tsv"

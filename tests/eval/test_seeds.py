@@ -70,7 +70,16 @@ def test_items_that_a_run_did_not_score_do_not_count():
 def test_runs_that_never_differ():
     same = np.ones((2, 5), dtype=int)
     assert compare_seeds(same, same).p_value == 1
-    assert compare_seeds(same, 0 * same).p_value == 0
+    found = compare_seeds(same, 0 * same)
+    assert found.difference == 100
+    assert np.isnan([found.low, found.high, found.p_value]).all()
+
+
+def test_the_same_difference_at_every_item_and_run():
+    """Each of three runs is right on another third: the means of items are equal up to rounding."""
+    first = np.tile(np.eye(3, dtype=int), 7)
+    assert np.isnan(compare_seeds(first, 0 * first).p_value)
+    assert compare_seeds(first, first[::-1]).p_value == 1
 
 
 def result(outcomes, **groups):
