@@ -93,7 +93,7 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
 
     def score(path: str) -> ChoiceResult:
         if Path(path).is_file():
-            return _read_result(path, task, options.oov)
+            return _read_result(path, task, options.oov, files)
         model = task.load(path)
         with progress(f"scoring {path}", len(task.items)) as advance:
             return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
@@ -175,8 +175,12 @@ def _items_table(task: ChoiceTask, result: ChoiceResult) -> tuple[list[str], lis
     return columns, rows
 
 
-def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary) -> ChoiceResult:
-    """A model's result, from its table of the same items."""
+def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict[str, list[str]]) -> ChoiceResult:
+    """A model's result, from its table of the same items.
+
+    Properties are the items' own and `groups`. Only columns that these lack are read: a cell does not say whether its
+    value is text or a number, and groups of runs would not match.
+    """
     rows = list(read_table(path))
     if len(rows) != len(task.items):
         raise InputError(f"{path} has {len(rows)} items; here there are {len(task.items)}")
@@ -195,11 +199,14 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary) -> ChoiceRes
             raise InputError(f"{path}, line {number}: {error}") from None
         outcomes.append(row["outcome"])
     correct_codes(outcomes, oov)
-    names = [name for name in rows[0][1] if name not in {"item", "outcome", *texts, *sides}]
+    own = {name: values for name, values in task.properties(task.items).items() if any(v is not None for v in values)}
+    properties: dict[str, Sequence[str | int | None]] = own | groups
+    names = [name for name in rows[0][1] if name not in {"item", "outcome", *texts, *sides, *properties}]
     values = {name: [row[name] for _, row in rows] for name in names}
     return score_choices(
         np.array(logprobs),
-        {name: [int(v) if v.isdecimal() else v or None for v in column] for name, column in values.items()},
+        properties
+        | {name: [int(v) if v.isdecimal() else v or None for v in column] for name, column in values.items()},
         identical=[outcome == "identical" for outcome in outcomes],
         unknown=[outcome == "oov" for outcome in outcomes],
         oov=oov,

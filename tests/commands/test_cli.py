@@ -271,6 +271,21 @@ def test_minimal_pairs(capsys, models, tmp_path):
     assert (status, "--by must name one of construction; got 'size'" in err) == (2, True)
 
 
+def test_a_table_and_a_model_have_the_same_groups(capsys, models, tmp_path):
+    properties = [{"level": "0", "shift": -1}, {"level": "1", "shift": 1}] * 2
+    lines = [{"good": "the dog sleeps .", "bad": "the dog sleep ."} | some for some in properties]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    data = ("--data", tmp_path / "a.jsonl", "--format", "pairs", "--words", "given")
+    table = tmp_path / "i.tsv"
+    one = run_json(capsys, "minimal-pairs", models / "stack", *data, "--items", table)
+    assert set(one["by"]) == {"level", "shift"}
+    assert run_json(capsys, "minimal-pairs", table, *data)["by"] == one["by"]
+    both = run_json(capsys, "minimal-pairs", models / "stack", table, *data)["spread"]["by"]
+    assert {name: {value: len(entry["runs"]) for value, entry in group.items()} for name, group in both.items()} == {
+        "level": {"0": 2, "1": 2}, "shift": {"-1": 2, "1": 2},
+    }  # fmt: skip
+
+
 def small_model(kind, directory):
     """A model of another architecture, with a byte-level tokenizer."""
     tokenizer = byte_level_tokenizer()
