@@ -53,8 +53,12 @@ def draw_xavier(model: nn.Module, module: nn.Module) -> None:
         for parameter in module.parameters(recurse=False):
             init.uniform_(parameter, -CONTROLLER_BOUND, CONTROLLER_BOUND)
     elif isinstance(module, ActionProjection):
-        controls = next(each for each in model.modules() if isinstance(each, Controls) and each.projection is module)
-        copy_(module.weight, _xavier_actions(controls, module.weight))
+        of_memory = (each for each in model.modules() if isinstance(each, Controls) and each.projection is module)
+        controls = next(of_memory, None)
+        if controls is None:  # of the buffers of a buffered network: strengths alone, which are one layer
+            init.xavier_uniform_(module.weight)
+        else:
+            copy_(module.weight, _xavier_actions(controls, module.weight))
         _reset_biases(module)
     elif isinstance(module, nn.Linear):
         init.xavier_uniform_(module.weight)

@@ -131,3 +131,13 @@ def test_the_name_is_checked():
         ValueError, match="initialization must be one of 'torch', 'normal_rows', 'xavier'; got 'glorot'"
     ):
         StackRNNConfig(initialization="glorot")
+
+
+def test_xavier_for_the_strengths_of_buffers():
+    torch.manual_seed(0)
+    fields = {**WIDE, "initialization": "xavier", "input_pop_strength_init": 0.75, "output_push_strength_init": 0.5}
+    model = BufferedStackRNNForTransduction(BufferedStackRNNConfig(vocab_size=80, hidden_size=300, **fields))
+    projection = model.buffer_projection
+    expected = math.sqrt(6 / (300 + len(projection.weight)))
+    assert 0.95 * expected < bound(projection.weight) <= expected
+    assert projection.bias.tolist() == pytest.approx([math.log(3), 0])
