@@ -326,7 +326,14 @@ def test_a_directory_without_results(capsys, tmp_path):
 def record(seed, accuracy, nats=None, loss=0.0):
     validation = {} if nats is None else {"validation": {"nats": nats}}
     scores = {"test": {"accuracy": accuracy, "by_length": {}}, **validation}
-    return {"row": "r", "seed": seed, "config": {}, "scores": scores, "history": [{"loss": loss, "strings": 1}], "seconds": 1.0}
+    return {
+        "row": "r",
+        "seed": seed,
+        "config": {},
+        "scores": scores,
+        "history": [{"loss": loss, "strings": 1}],
+        "seconds": 1.0,
+    }
 
 
 def test_statistics():
