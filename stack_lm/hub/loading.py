@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,7 +61,6 @@ def load_pretrained(
 @contextmanager
 def _output_as_errors() -> Iterator[None]:
     """What compiled code prints goes to standard error: tokenizers notes there what it does not know, JSON or not."""
-    sys.stdout.flush()
     output = os.dup(1)
     try:
         os.dup2(2, 1)
