@@ -27,14 +27,14 @@ ControllerState = tuple[Tensor, ...]
 
 
 class OneHot(nn.Module):
-    """Token ids [...] as one-hot vectors [..., V], of integers."""
+    """Token ids [...] as one-hot vectors [..., V], of floats: what is to require gradients cannot be integers."""
 
     def __init__(self, vocab_size: int) -> None:
         super().__init__()
         self.vocab_size = vocab_size
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        return F.one_hot(input_ids, self.vocab_size)
+        return F.one_hot(input_ids, self.vocab_size).float()
 
 
 class Controller(nn.Module, ABC):

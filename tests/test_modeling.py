@@ -576,3 +576,15 @@ def test_trainer(tmp_path):
 def test_config_alone_registers_the_models():
     config = AutoConfig.for_model("stack_rnn", vocab_size=9)
     assert isinstance(AutoModelForCausalLM.from_config(config), StackRNNForCausalLM)
+
+
+def test_one_hot_inputs_that_require_gradients():
+    model = StackRNNForCausalLM(tiny_config(input_encoding="one_hot", embedding_size=None)).train()
+    ids = torch.randint(1, 23, (2, 5))
+    gradients = []
+    for _ in range(2):
+        model.zero_grad()
+        model(ids, labels=ids).loss.backward()
+        gradients.append(model.model.cell.controller.weight_ih_l0.grad.clone())
+        model.enable_input_require_grads()  # as gradient checkpointing does
+    torch.testing.assert_close(*gradients)

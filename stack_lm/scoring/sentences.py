@@ -197,7 +197,8 @@ class ModelScorer:
             strengths = None
             if cell:
                 # The cell's own step: a scan would drop the dead elements of the state it is given.
-                embedded = self.model.get_input_embeddings()(torch.tensor([token], device=self.model.device))
+                ids = torch.tensor([[token]], device=self.model.device)
+                embedded = self.model.base_model.embed(ids, None)[:, 0]
                 _, _, state = cell.step(embedded, state)
                 strengths = getattr(state.memory, "strengths", None)
             if strengths is None or strengths.shape != (1, step):

@@ -35,7 +35,16 @@ def replay(pushes, pops):
     return np.array(rows)
 
 
-@pytest.mark.parametrize("fields", [{}, {"pop_control": 1.0}, {"push_control": 1.0}, {"push_control": "sigmoid"}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"pop_control": 1.0},
+        {"push_control": 1.0},
+        {"push_control": "sigmoid"},
+        {"input_encoding": "one_hot", "embedding_size": None},
+    ],
+)
 def test_against_a_replay_of_pushes_and_pops(fields):
     made = scorer(**fields)
     (trace,) = made.trace([WORDS])
