@@ -20,7 +20,7 @@ import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType, set_seed
 from torch import Tensor
-from transformers import PreTrainedModel, get_scheduler
+from transformers import PreTrainedModel
 
 from ..console import print_note, progress
 from ..errors import InputError
@@ -30,6 +30,7 @@ from .batches import Batches
 from .carried import CarriedState
 from .checkpoints import STATE_FILE, read_state
 from .config import BaseConfig, LoopConfig
+from .optimizer import load_schedule, make_optimizer, make_scheduler
 from .preemption import Stopped, StopSignals
 from .processes import check_number, connect_processes
 from .run_directory import TRACKER, RunDirectory, on_first_process
@@ -221,16 +222,7 @@ class TrainingLoop(ABC):
         per_epoch = self.batches.steps_per_epoch
         planned = None if per_epoch is None else loop.epochs * math.ceil(per_epoch / loop.gradient_accumulation)
         self.total = min(n for n in (planned, loop.max_steps) if n is not None)
-        if loop.decay_steps and loop.warmup_steps + loop.decay_steps > self.total:
-            raise InputError(
-                f"training.warmup_steps and decay_steps, {loop.warmup_steps:,} and {loop.decay_steps:,}, are more than "
-                f"the {self.total:,} updates of the run"
-            )
-        name: str = "constant_with_warmup" if loop.schedule == "constant" else loop.schedule
-        options: dict[str, Any] = {}
-        if loop.decay_steps:
-            name, options = "warmup_stable_decay", {"num_decay_steps": loop.decay_steps, "decay_type": "linear"}
-        self.scheduler = get_scheduler(name, optimizer, loop.warmup_steps, self.total, options)
+        self.scheduler = make_scheduler(loop, optimizer, self.total)
         # Accelerate's own step and backward pass look for libraries and states each time, which takes a millisecond.
         kinds = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
         if self.accelerator.distributed_type in kinds and self.accelerator.scaler is None:
@@ -450,29 +442,16 @@ class TrainingLoop(ABC):
             self.carried.load(checkpoint, self.accelerator.process_index)
         self.step, self.seconds, self.sequences = state["step"], state["seconds"], state["sequences"]
         self.position, self._record = state["position"], _Record.load(state["record"], self.accelerator.device)
-        self._load_schedule(state["scheduler"])
+        before_rate, rate = load_schedule(self.scheduler, state["scheduler"])
+        if rate != before_rate:
+            self._note(
+                f"the schedule has changed: after step {self.step:,} the learning rate is {rate:.3g}, which was "
+                f"{before_rate:.3g}; the updates so far keep the earlier schedule"
+            )
         if before != now:
             self._note(f"resuming on {now} process(es) a run of {before}: on the same sentences, in other batches")
             set_seed((self.config.seed + self.step) % 2**31, device_specific=True)
         return state
-
-    def _load_schedule(self, state: dict[str, Any]) -> None:
-        """Continue in the schedule of this configuration: with other epochs, max_steps or decay_steps, the rate
-        that the checkpoint has for the next update is the old schedule's."""
-        self.scheduler.load_state_dict(state)
-        done = self.scheduler.last_epoch
-        rates = [
-            base * factor(done) for base, factor in zip(self.scheduler.base_lrs, self.scheduler.lr_lambdas, strict=True)
-        ]
-        before = self.scheduler.get_last_lr()
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-        self.scheduler._last_lr = rates
-        if rates != before:
-            self._note(
-                f"the schedule has changed: after step {self.step:,} the learning rate is {rates[0]:.3g}, which was "
-                f"{before[0]:.3g}; the updates so far keep the earlier schedule"
-            )
 
     def _unwrap(self, models: list[Any], directory: str) -> None:
         models[:] = map(self.accelerator.unwrap_model, models)
@@ -538,14 +517,3 @@ class _Record:
     def load(cls, state: dict[str, Any], device: torch.device) -> _Record:
         """From a checkpoint."""
         return cls(**state | {"losses": list(torch.tensor(state["losses"], device=device))})
-
-
-def make_optimizer(loop: LoopConfig, model: torch.nn.Module, device: torch.device) -> torch.optim.Optimizer:
-    """The configured optimizer, in the form of torch's that runs over all parameters at once.
-
-    Adam is fused on CPUs and GPUs; RMSprop has no fused form and goes by lists of tensors (foreach).
-    """
-    parameters, rate, decay = model.parameters(), loop.learning_rate, loop.weight_decay
-    if loop.optimizer == "rmsprop":
-        return torch.optim.RMSprop(parameters, rate, weight_decay=decay, foreach=True)
-    return torch.optim.Adam(parameters, rate, weight_decay=decay, fused=device.type in ("cpu", "cuda"))

@@ -1,0 +1,64 @@
+"""The optimizer and the schedule of its learning rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import get_scheduler
+
+from ..errors import InputError
+from .config import LoopConfig
+
+
+def make_optimizer(loop: LoopConfig, model: torch.nn.Module, device: torch.device) -> torch.optim.Optimizer:
+    """The configured optimizer, in the form of torch's that runs over all parameters at once.
+
+    Adam is fused on CPUs and GPUs; RMSprop has no fused form and goes by lists of tensors (foreach).
+    """
+    parameters, rate, decay = model.parameters(), loop.learning_rate, loop.weight_decay
+    if loop.optimizer == "rmsprop":
+        return torch.optim.RMSprop(parameters, rate, weight_decay=decay, foreach=True)
+    return torch.optim.Adam(parameters, rate, weight_decay=decay, fused=device.type in ("cpu", "cuda"))
+
+
+def make_scheduler(loop: LoopConfig, optimizer: torch.optim.Optimizer, updates: int) -> LambdaLR:
+    """The configured schedule.
+
+    Args:
+        loop: the configuration.
+        optimizer: whose learning rate it sets.
+        updates: of the whole run.
+
+    Raises:
+        InputError: if the warm-up and the fall take more updates than there are.
+    """
+    if loop.decay_steps and loop.warmup_steps + loop.decay_steps > updates:
+        raise InputError(
+            f"training.warmup_steps and decay_steps, {loop.warmup_steps:,} and {loop.decay_steps:,}, are more than "
+            f"the {updates:,} updates of the run"
+        )
+    name: str = "constant_with_warmup" if loop.schedule == "constant" else loop.schedule
+    options: dict[str, Any] = {}
+    if loop.decay_steps:
+        name, options = "warmup_stable_decay", {"num_decay_steps": loop.decay_steps, "decay_type": "linear"}
+    scheduler: LambdaLR = get_scheduler(name, optimizer, loop.warmup_steps, updates, options)
+    return scheduler
+
+
+def load_schedule(scheduler: LambdaLR, state: dict[str, Any]) -> tuple[float, float]:
+    """Go on from a checkpoint's state, in the schedule of this run.
+
+    Where epochs, max_steps or decay_steps have changed, the rate that the checkpoint has for the next update is the
+    old schedule's.
+
+    Returns:
+        The learning rate of the next update in the checkpoint, and here.
+    """
+    scheduler.load_state_dict(state)
+    before = float(scheduler.get_last_lr()[0])
+    (base,), (factor,), (group,) = scheduler.base_lrs, scheduler.lr_lambdas, scheduler.optimizer.param_groups
+    group["lr"] = rate = float(base * factor(scheduler.last_epoch))
+    scheduler._last_lr = [rate]
+    return before, rate
