@@ -1,6 +1,4 @@
-"""The Hugging Face contract: saving, Auto classes, generation, Trainer, pipelines, precision, checkpointing."""
-
-import itertools
+"""The Hugging Face contract: saving, Auto classes, Trainer, precision, checkpointing."""
 
 import pytest
 import torch
@@ -11,14 +9,11 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     DynamicCache,
-    GenerationConfig,
     Trainer,
     TrainingArguments,
-    pipeline,
 )
 
 from stack_lm import (
-    StackRNNCache,
     StackRNNForCausalLM,
     StackRNNForSequenceClassification,
     StackRNNModel,
@@ -241,135 +236,6 @@ def test_bad_arguments(arguments, message):
         model(**{name: values[value] for name, value in arguments.items()})
 
 
-# --- cache
-
-
-def test_cache():
-    model = make_lm()
-    prefix = ids(2, 4)
-    cache = model(prefix, use_cache=True).past_key_values
-    assert isinstance(cache, StackRNNCache)
-    assert cache.get_seq_length() == 4
-    one, two = ids(2, 1), ids(2, 1)
-    copy = cache.clone()
-    first = model(one, past_key_values=cache).logits
-    assert (cache.get_seq_length(), copy.get_seq_length()) == (5, 4)
-    # The copy is not contaminated: scoring a second continuation starts from the prefix again.
-    torch.testing.assert_close(
-        model(two, past_key_values=copy).logits, model(torch.cat((prefix, two), 1)).logits[:, -1:]
-    )
-    torch.testing.assert_close(first, model(torch.cat((prefix, one), 1)).logits[:, -1:])
-    cache.reorder_cache(torch.tensor([1, 0]))
-    again = torch.cat((prefix, one), 1)[[1, 0]]
-    follow = ids(2, 1)
-    torch.testing.assert_close(
-        model(follow, past_key_values=cache).logits, model(torch.cat((again, follow), 1)).logits[:, -1:]
-    )
-    with pytest.raises(ValueError, match="cannot be cropped"):
-        cache.crop(1)
-    cache.reset()
-    assert cache.get_seq_length() == 0
-    assert cache.state is None
-    assert "StackRNNCache" in repr(cache)
-
-
-def test_detach_truncates_backpropagation():
-    model = make_lm().train()
-    embeds = torch.randn(1, 3, 5, requires_grad=True)
-    cache = model(inputs_embeds=embeds, use_cache=True).past_key_values
-    follow = ids(1, 2)
-    grads = torch.autograd.grad(model(follow, past_key_values=cache.clone()).logits.sum(), embeds, retain_graph=True)
-    assert grads[0].abs().sum() > 0
-    loss = model(follow, past_key_values=cache.detach()).logits.sum()
-    assert torch.autograd.grad(loss, embeds, allow_unused=True) == (None,)
-
-
-# --- generation
-
-
-def greedy(model, prompt, steps):
-    for _ in range(steps):
-        prompt = torch.cat((prompt, model(prompt).logits[:, -1:].argmax(-1)), dim=1)
-    return prompt
-
-
-@pytest.mark.parametrize("fields", [{}, D1, EXIT, {"memory": "none", "controller": "gru"}], ids=str)
-def test_greedy_generation_equals_running_the_whole_each_time(fields):
-    model = make_lm(**fields)
-    prompt = ids(3, 4)
-    options = {"max_new_tokens": 6, "do_sample": False}
-    expected = greedy(model, prompt, 6)
-    assert torch.equal(model.generate(prompt, **options), expected)
-    assert torch.equal(model.generate(prompt, use_cache=False, **options), expected)
-    assert torch.equal(model.generate(prompt, prefill_chunk_size=3, **options), expected)
-
-
-def test_left_padded_batch_generates_as_each_alone():
-    model = make_lm()
-    prompts = [ids(1, n) for n in (2, 5, 3)]
-    batch = torch.cat([torch.nn.functional.pad(prompt, (5 - prompt.shape[1], 0)) for prompt in prompts])
-    mask = (batch != 0).long()
-    generated = model.generate(batch, attention_mask=mask, max_new_tokens=5, do_sample=False)
-    for row, prompt in zip(generated, prompts, strict=True):
-        assert row[5:].tolist() == greedy(model, prompt, 5)[0, prompt.shape[1] :].tolist()
-
-
-def best_continuation(model, prompt, steps):
-    """The most probable continuation of all there are."""
-    vocab_size = model.config.vocab_size
-    continuations = torch.tensor(list(itertools.product(range(vocab_size), repeat=steps)))
-    whole = torch.cat((prompt.expand(len(continuations), -1), continuations), dim=1)
-    logprobs = model(whole).logits[:, prompt.shape[1] - 1 : -1].log_softmax(-1)
-    scores = logprobs.gather(-1, continuations.unsqueeze(-1)).sum((1, 2))
-    return continuations[scores.argmax()].tolist()
-
-
-def test_beam_search_reorders_the_state(monkeypatch):
-    model = make_lm(scale=3.0, vocab_size=8)
-    prompts = torch.randint(1, 8, (4, 3))
-    # A beam of 8 * 8 loses nothing in three steps.
-    options = {"num_beams": 64, "max_new_tokens": 3, "do_sample": False, "length_penalty": 0.0}
-    expected = [best_continuation(model, prompts[i : i + 1], 3) for i in range(4)]
-    assert model.generate(prompts, **options)[:, 3:].tolist() == expected
-    monkeypatch.setattr(StackRNNCache, "reorder_cache", lambda self, beam_idx: None)
-    assert model.generate(prompts, **options)[:, 3:].tolist() != expected  # or this test would prove nothing
-
-
-def test_sampling_and_several_sequences():
-    model = make_lm()
-    prompt = ids(2, 3)
-    torch.manual_seed(3)
-    first = model.generate(prompt, do_sample=True, max_new_tokens=5, num_return_sequences=3)
-    torch.manual_seed(3)
-    again = model.generate(prompt, do_sample=True, max_new_tokens=5, num_return_sequences=3)
-    assert first.shape == (6, 8)
-    assert torch.equal(first, again)
-    assert len({tuple(row.tolist()) for row in first}) > 1
-
-
-def test_a_users_cache_is_continued_and_expanded():
-    model = make_lm()
-    prompt = ids(1, 4)
-    cache = model(prompt[:, :-1], use_cache=True).past_key_values
-    torch.manual_seed(3)
-    continued = model.generate(
-        prompt, past_key_values=cache.clone(), do_sample=True, max_new_tokens=4, num_return_sequences=3
-    )
-    torch.manual_seed(3)
-    assert torch.equal(continued, model.generate(prompt, do_sample=True, max_new_tokens=4, num_return_sequences=3))
-
-
-def test_other_cache_implementations_are_refused():
-    with pytest.raises(ValueError, match="cache_implementation must be None; got 'static'"):
-        make_lm().generate(ids(1, 2), max_new_tokens=2, cache_implementation="static")
-
-
-def test_generation_config_comes_from_the_config():
-    model = make_lm(eos_token_id=3, bos_token_id=2)
-    assert isinstance(model.generation_config, GenerationConfig)
-    assert (model.generation_config.eos_token_id, model.generation_config.pad_token_id) == (3, 0)
-
-
 # --- heads
 
 
@@ -511,20 +377,6 @@ def test_activation_checkpointing_saves_memory():
 def tokenizer_of(n_words=20):
     words = [f"w{i}" for i in range(n_words)]
     return train_word_tokenizer([(words, None)])
-
-
-def test_text_generation_pipeline(tmp_path):
-    tokenizer = tokenizer_of()
-    model = make_lm(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    generate = pipeline("text-generation", model=str(tmp_path))
-    (result,) = generate("w1 w2 w3", max_new_tokens=4, do_sample=False)
-    expected = greedy(model, tokenizer("w1 w2 w3", return_tensors="pt").input_ids, 4)
-    assert result["generated_text"].split() == tokenizer.decode(expected[0], skip_special_tokens=True).split()
-    prompts = ["w1", "w2 w3 w4"]
-    batch = generate(prompts, max_new_tokens=4, do_sample=False, batch_size=2)
-    assert batch == [generate(prompt, max_new_tokens=4, do_sample=False) for prompt in prompts]
 
 
 class Sentences(torch.utils.data.Dataset):

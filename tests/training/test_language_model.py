@@ -1,7 +1,6 @@
 """The training loop: learning, resuming exactly, streams, several processes, and what stops it."""
 
 import dataclasses
-import gzip
 import json
 import math
 import os
@@ -21,11 +20,10 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from stack_lm.cli import main
 from stack_lm.data import Sentence
 from stack_lm.errors import InputError
 from stack_lm.tokenization import Frame
-from stack_lm.training import language_model, token_cache
+from stack_lm.training import language_model
 from stack_lm.training.batches import SentenceBatches
 from stack_lm.training.compact import SentenceStore, TokenArray
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
@@ -192,81 +190,6 @@ def test_gradient_accumulation_equals_a_larger_batch(tmp_path):
         torch.testing.assert_close(a, b)
 
 
-def test_learning_rate_schedule(tmp_path):
-    config = run_config(tmp_path, epochs=1, schedule="linear", warmup_steps=5, log_every=1, learning_rate=1e-2)
-    Trainer(config, quiet=True).train()
-    rates = [record["learning_rate"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
-    assert rates[:5] == pytest.approx([2e-3, 4e-3, 6e-3, 8e-3, 1e-2])
-    assert rates[-1] == pytest.approx(0)
-
-
-def test_a_constant_rate_falls_at_the_end(tmp_path):
-    rates = {}
-    for name, decay in (("constant", 0), ("decay", 4)):
-        settings = {"learning_rate": 1e-2, "decay_steps": decay, "warmup_steps": 2, "log_every": 1, "save_every": 5}
-        Trainer(run_config(tmp_path / name, epochs=1, keep_checkpoints=9, **settings), quiet=True).train()
-        rates[name] = [r["learning_rate"] for r in metrics(tmp_path / name) if "train_nats_per_token" in r]
-    assert rates["constant"] == pytest.approx([5e-3] + 14 * [1e-2])
-    assert rates["decay"] == pytest.approx([5e-3] + 10 * [1e-2] + [7.5e-3, 5e-3, 2.5e-3, 0])
-
-    # Given to a run at a constant rate, from a checkpoint before its end.
-    part = tmp_path / "constant"
-    shutil.rmtree(part / "checkpoints" / "checkpoint-15")
-    (part / "model.safetensors").unlink()
-    resumed = Trainer(run_config(part, epochs=1, keep_checkpoints=9, **settings), resume=True, quiet=True)
-    assert resumed.step == 10
-    resumed.train()
-    assert same(weights(part), weights(tmp_path / "decay"))
-
-
-class RateRecorder(Trainer):
-    """Records the learning rate of each update."""
-
-    def _update(self, batches):
-        self.rates = [*getattr(self, "rates", []), self.optimizer.param_groups[0]["lr"]]
-        return super()._update(batches)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "changed"),
-    [
-        ({"max_steps": 8, "decay_steps": 4}, {"max_steps": 12, "decay_steps": 4}, True),  # in the old fall
-        ({"max_steps": 8}, {"max_steps": 10, "decay_steps": 6}, True),  # in the new one
-        ({"max_steps": 8}, {"max_steps": 12, "decay_steps": 4}, False),
-        ({"max_steps": 8, "schedule": "linear"}, {"max_steps": 12, "schedule": "linear"}, True),
-        ({"max_steps": 8, "schedule": "cosine"}, {"max_steps": 8, "schedule": "cosine"}, False),
-    ],
-)
-def test_a_resumed_run_has_the_rates_of_its_own_schedule(tmp_path, capsys, before, after, changed):
-    fixed = {"save_every": 6, "keep_checkpoints": 9, "log_every": 100}
-    whole = RateRecorder(run_config(tmp_path / "whole", **fixed, **after), quiet=True)
-    whole.train()
-    part = tmp_path / "part"
-    Trainer(run_config(part, **fixed, **before), quiet=True).train()
-    shutil.rmtree(part / "checkpoints" / "checkpoint-8")
-    (part / "model.safetensors").unlink()
-    resumed = RateRecorder(run_config(part, **fixed, **after), resume=True)
-    assert resumed.scheduler.get_last_lr() == [resumed.optimizer.param_groups[0]["lr"]]
-    resumed.train()
-    assert resumed.rates == whole.rates[6:]
-    assert ("the schedule has changed: after step 6 the learning rate is" in capsys.readouterr().err) == changed
-
-
-def test_a_fall_that_cannot_be(tmp_path, capsys):
-    with pytest.raises(InputError, match="decay_steps is the end of a constant learning rate.*got linear"):
-        run_config(tmp_path, schedule="linear", decay_steps=3).check()
-    with pytest.raises(InputError, match="warmup_steps and decay_steps, 3 and 13, are more than the 15 updates"):
-        Trainer(run_config(tmp_path, epochs=1, warmup_steps=3, decay_steps=13))
-    assert "loss" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("key", "value"), [("limit", 10), ("held_out_seed", 0)])
-def test_settings_that_a_stream_would_ignore(tmp_path, key, value):
-    data = DataConfig(source="text.txt", streaming=True, **{key: value})
-    with pytest.raises(InputError, match=f"data.{key} is not for a stream"):
-        run_config(tmp_path, data=data, max_steps=3).check()
-
-
 def test_the_temperature_falls_and_is_resumed(tmp_path):
     fields = {"memory": "superposition", "operation_control": "softmax_temperature", "temperature": 2.0}
     schedule = {"temperature_decay": 1e-3, "temperature_minimum": 0.1, "save_every": 7}
@@ -283,14 +206,6 @@ def test_the_temperature_falls_and_is_resumed(tmp_path):
     assert resumed.step == 14
     resumed.train()
     assert same(weights(tmp_path / "part"), weights(tmp_path / "whole"))
-
-
-def test_rmsprop(tmp_path):
-    trainer = Trainer(run_config(tmp_path, epochs=1, optimizer="rmsprop", log_every=1), quiet=True)
-    assert isinstance(getattr(trainer.optimizer, "optimizer", trainer.optimizer), torch.optim.RMSprop)
-    trainer.train()
-    losses = [record["train_nats_per_token"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
-    assert losses[-1] < losses[0]
 
 
 def test_batches_are_bucketed_and_complete():
@@ -347,151 +262,12 @@ def test_a_store_gives_back_its_sentences():
     assert store[-1] == sentences[3]
 
 
-def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
-    text = tmp_path / "text.txt"
-    lines = [
-        f"the {noun} sees the {other} ." for noun in "cat dog man bird".split() for other in "fish cow".split()
-    ] * 9
-    text.write_text("\n".join(lines))
-    packed = tmp_path / "same.txt.gz"
-    packed.write_bytes(gzip.compress(text.read_bytes()))
-
-    def prepare(source=text, seed=0, vocab_size=50, **data):
-        fields = {"source": str(source), "held_out": 10} | data
-        config = RunConfig(seed=seed, data=DataConfig(**fields), tokenizer=TokenizerConfig(vocab_size=vocab_size))
-        return prepare_data(config, quiet=False)
-
-    first = prepare()
-    assert "from the cache" not in capsys.readouterr().err
-    again = prepare()
-    assert "from the cache" in capsys.readouterr().err
-    assert list(again.batches.pools.whole) == list(first.batches.pools.whole)
-    assert list(again.validation) == list(first.validation)
-    assert again.tokenizer.get_vocab() == first.tokenizer.get_vocab()
-    # What a model would be saved with.
-    assert not {"is_local", "local_files_only"} & again.tokenizer.init_kwargs.keys()
-    assert again.tokenizer.backend_tokenizer.to_str() == first.tokenizer.backend_tokenizer.to_str()
-    assert again.frame == first.frame == ([2], [3])
-    shutil.copy(text, tmp_path / "copy.txt")  # the same text under another name
-    prepare(tmp_path / "copy.txt")
-    assert "from the cache" in capsys.readouterr().err
-    prepare(seed=1)
-    prepare(held_out=11)
-    prepare(max_length=3)
-    prepare(validation=str(packed))
-    prepare(vocab_size=8)
-    assert list(prepare(packed).batches.pools.whole) == list(first.batches.pools.whole)
-    text.write_text(text.read_text().replace("cow", "cat"))
-    prepare()
-    assert "from the cache" not in capsys.readouterr().err
-    assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 8
-    assert main(["cache", "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert len(record["entries"]) == 8
-    assert record["bytes"] == sum(entry["bytes"] for entry in record["entries"]) > 0
-    assert main(["cache", "--clear"]) == 0
-    assert "8 texts" in capsys.readouterr().out
-    assert main(["cache"]) == 0
-    assert "0 texts, 0.0 MB" in capsys.readouterr().out
-
-
 def test_runs_of_several_seeds_can_share_held_out_sentences():
     def held_out(seed, held_out_seed):
         data = DataConfig(source="generated:200", held_out=20, held_out_seed=held_out_seed)
         return list(prepare_data(RunConfig(seed=seed, data=data)).validation)
 
     assert held_out(0, None) == held_out(7, 0) != held_out(7, None) == held_out(0, 7)
-
-
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
-    (tmp_path / "cache").touch()
-    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
-    (tmp_path / "text.txt").write_text("a b c\n" * 40)
-    config = RunConfig(data=DataConfig(source=str(tmp_path / "text.txt"), held_out=4))
-    assert len(prepare_data(config).validation) == 4
-
-
-@pytest.fixture
-def text(tmp_path, monkeypatch):
-    """A text file that is large enough for the cache."""
-    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
-    (tmp_path / "text.txt").write_text("the cat sees a dog\na dog sees the cat\n" * 20)
-    return tmp_path / "text.txt"
-
-
-def test_a_run_is_not_resumed_on_another_text(tmp_path, text):
-    def trainer(steps, **options):
-        data = DataConfig(source=str(text), held_out=4)
-        return Trainer(run_config(tmp_path / "run", data=data, max_steps=steps), quiet=True, **options)
-
-    trainer(2).train()
-    same_text = text.read_text()
-    text.write_text(same_text.replace("cat", "cow"))
-    with pytest.raises(InputError, match=r"cannot resume .*run: the text of data.source, .*text.txt, has changed"):
-        trainer(3, resume=True)
-    text.write_text(same_text)
-    assert trainer(3, resume=True).train()["step"] == 3
-
-    # A checkpoint of a version that kept no digests: its tokenizer is neither replaced nor kept for the other text.
-    checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-3"
-    state = json.loads((checkpoint / "trainer_state.json").read_text())
-    assert state.pop("texts").keys() == {"data.source"}
-    (checkpoint / "trainer_state.json").write_text(json.dumps(state))
-    (checkpoint / "manifest.json").unlink()
-    text.write_text(same_text.replace("cat", "cow"))
-    config = run_config(tmp_path / "run", data=DataConfig(source=str(text), held_out=4))
-    for _ in range(2):  # without an entry for the text, and with one
-        assert "cat" in prepare_data(config, checkpoint).tokenizer.get_vocab()
-        assert "cow" in prepare_data(config).tokenizer.get_vocab()
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("train_ids.npy", lambda content: content[:-10]),
-        ("train_ends.npy", lambda content: b""),
-        ("validation_ids.npy", lambda content: None),
-        ("tokenizer/tokenizer.json", lambda content: content[:50]),
-    ],
-)
-def test_a_damaged_entry_is_made_anew(tmp_path, text, name, content):
-    config = RunConfig(data=DataConfig(source=str(text), held_out=4))
-    first = prepare_data(config)
-    (entry,) = (tmp_path / "cache" / "tokens").iterdir()
-    damaged, whole = entry / name, (entry / name).read_bytes()
-    damaged.unlink()
-    if content(whole) is not None:
-        damaged.write_bytes(content(whole))
-    assert list(prepare_data(config).batches.pools.whole) == list(first.batches.pools.whole)
-    assert damaged.read_bytes() == whole
-
-
-def test_an_entry_stays_if_another_run_has_written_it(tmp_path, text, monkeypatch):
-    config = RunConfig(data=DataConfig(source=str(text), held_out=4))
-    prepare_data(config)
-    (entry,) = (tmp_path / "cache" / "tokens").iterdir()
-    before = entry.stat().st_ino
-    read = token_cache.read_entry
-    content, misses = read(entry.name), iter([None, None])
-    # Neither when it looks nor while it writes does this run see the other's.
-    monkeypatch.setattr(token_cache, "read_entry", lambda key: next(misses, content))
-    monkeypatch.setattr(token_cache.shutil, "rmtree", lambda path, ignore_errors: None)
-    token_cache.write_entry(entry.name, content)
-    assert entry.stat().st_ino == before
-    assert list(read(entry.name).train) == list(content.train)
-
-
-def test_a_full_disk_leaves_no_entry(tmp_path, text, monkeypatch):
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(token_cache.np, "save", full)
-    assert len(prepare_data(RunConfig(data=DataConfig(source=str(text), held_out=4))).validation) == 4
-    assert not list((tmp_path / "cache" / "tokens").iterdir())
 
 
 def zip_first(iterator, n):
@@ -534,74 +310,6 @@ def test_a_pretrained_subword_tokenizer(tmp_path):
     )
     Trainer(config, quiet=True).train()
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "run").config.eos_token_id is not None
-
-
-# --- streams
-
-
-@pytest.fixture
-def articles(tmp_path):
-    from datasets import Dataset, disable_progress_bars
-
-    from stack_lm.data.generated import generate_corpus
-
-    disable_progress_bars()
-    words = [" ".join(sentence.words) for sentence in generate_corpus(400, seed=5)]
-    directory = tmp_path / "articles"
-    directory.mkdir()
-    for shard in range(4):
-        texts = ["\n".join(words[i : i + 5]) for i in range(100 * shard, 100 * (shard + 1), 5)]
-        Dataset.from_dict({"text": texts}).to_parquet(str(directory / f"train-{shard}.parquet"))
-    (directory / "README.md").write_text(
-        "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: train-*.parquet\n---\n"
-    )
-    return DataConfig(source=f"hf:{directory}", streaming=True, held_out=0.2, pool=64, validation_limit=50)
-
-
-def test_training_on_a_stream_and_resuming_exactly(tmp_path, articles):
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    arguments = {"data": articles, "max_steps": 60, "save_every": 25, "eval_every": 30, "keep_checkpoints": 9}
-    result = Trainer(run_config(whole, **arguments), quiet=True).train()
-    assert (result["step"], result["eval_tokens"] > 100) == (60, True)
-    assert result["epoch"] >= 1  # 320 sentences in batches of 8: the stream was read to its end and again
-    Trainer(run_config(part, **arguments | {"max_steps": 50}), quiet=True).train()
-    shutil.rmtree(part / "checkpoints" / "checkpoint-50")
-    resumed = Trainer(run_config(part, **arguments), resume=True, quiet=True)
-    assert resumed.step == 25
-    resumed.train()
-    assert same(weights(part), weights(whole))
-
-
-def test_a_stream_has_the_epochs_of_the_same_text_in_memory(tmp_path, text):
-    (tmp_path / "other.txt").write_text("a cat sees the dog\n" * 4)
-    found = {}
-    for name, streaming in (("memory", False), ("stream", True)):
-        # Five batches an epoch.
-        data = DataConfig(source=str(text), validation=str(tmp_path / "other.txt"), streaming=streaming, workers=0)
-        config = run_config(
-            tmp_path / name, data=data, epochs=9, max_steps=13, save_epochs=True, keep_checkpoints=9, log_every=100
-        )
-        Trainer(config, quiet=True).train()
-        evaluations = [(r["step"], r["epoch"]) for r in metrics(tmp_path / name) if "eval_perplexity" in r]
-        kept = [sorted(path.name for path in (tmp_path / name / part).iterdir()) for part in ("checkpoints", "epochs")]
-        found[name] = evaluations, *kept
-    assert found["stream"] == found["memory"]
-    assert found["stream"][0] == [(5, 1), (10, 2), (13, 2)]
-
-    shutil.rmtree(tmp_path / "stream" / "checkpoints" / "checkpoint-13")
-    (tmp_path / "stream" / "model.safetensors").rename(tmp_path / "model.safetensors")
-    resumed = Trainer(config, resume=True, quiet=True)
-    assert resumed.step == 10
-    resumed.train()
-    assert same(weights(tmp_path / "stream"), weights(tmp_path))
-
-
-def test_a_stream_needs_a_number_of_steps(tmp_path, articles):
-    with pytest.raises(InputError, match=r"data.streaming needs training.max_steps"):
-        Trainer(run_config(tmp_path / "run", data=articles), quiet=True)
-    with pytest.raises(InputError, match="cannot be streamed: it is neither a text file nor a dataset"):
-        data = replace(articles, source="generated:100")
-        Trainer(run_config(tmp_path / "run", data=data, max_steps=5), quiet=True)
 
 
 # --- several processes

@@ -1,0 +1,86 @@
+"""The optimizer and its learning rate over the updates, also of a run that is resumed."""
+
+import shutil
+
+import pytest
+import torch
+from test_language_model import metrics, run_config, same, weights
+
+from stack_lm.errors import InputError
+from stack_lm.training.language_model import Trainer
+
+
+def test_learning_rate_schedule(tmp_path):
+    config = run_config(tmp_path, epochs=1, schedule="linear", warmup_steps=5, log_every=1, learning_rate=1e-2)
+    Trainer(config, quiet=True).train()
+    rates = [record["learning_rate"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
+    assert rates[:5] == pytest.approx([2e-3, 4e-3, 6e-3, 8e-3, 1e-2])
+    assert rates[-1] == pytest.approx(0)
+
+
+def test_a_constant_rate_falls_at_the_end(tmp_path):
+    rates = {}
+    for name, decay in (("constant", 0), ("decay", 4)):
+        settings = {"learning_rate": 1e-2, "decay_steps": decay, "warmup_steps": 2, "log_every": 1, "save_every": 5}
+        Trainer(run_config(tmp_path / name, epochs=1, keep_checkpoints=9, **settings), quiet=True).train()
+        rates[name] = [r["learning_rate"] for r in metrics(tmp_path / name) if "train_nats_per_token" in r]
+    assert rates["constant"] == pytest.approx([5e-3] + 14 * [1e-2])
+    assert rates["decay"] == pytest.approx([5e-3] + 10 * [1e-2] + [7.5e-3, 5e-3, 2.5e-3, 0])
+
+    # Given to a run at a constant rate, from a checkpoint before its end.
+    part = tmp_path / "constant"
+    shutil.rmtree(part / "checkpoints" / "checkpoint-15")
+    (part / "model.safetensors").unlink()
+    resumed = Trainer(run_config(part, epochs=1, keep_checkpoints=9, **settings), resume=True, quiet=True)
+    assert resumed.step == 10
+    resumed.train()
+    assert same(weights(part), weights(tmp_path / "decay"))
+
+
+class RateRecorder(Trainer):
+    """Records the learning rate of each update."""
+
+    def _update(self, batches):
+        self.rates = [*getattr(self, "rates", []), self.optimizer.param_groups[0]["lr"]]
+        return super()._update(batches)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [
+        ({"max_steps": 8, "decay_steps": 4}, {"max_steps": 12, "decay_steps": 4}, True),  # in the old fall
+        ({"max_steps": 8}, {"max_steps": 10, "decay_steps": 6}, True),  # in the new one
+        ({"max_steps": 8}, {"max_steps": 12, "decay_steps": 4}, False),
+        ({"max_steps": 8, "schedule": "linear"}, {"max_steps": 12, "schedule": "linear"}, True),
+        ({"max_steps": 8, "schedule": "cosine"}, {"max_steps": 8, "schedule": "cosine"}, False),
+    ],
+)
+def test_a_resumed_run_has_the_rates_of_its_own_schedule(tmp_path, capsys, before, after, changed):
+    fixed = {"save_every": 6, "keep_checkpoints": 9, "log_every": 100}
+    whole = RateRecorder(run_config(tmp_path / "whole", **fixed, **after), quiet=True)
+    whole.train()
+    part = tmp_path / "part"
+    Trainer(run_config(part, **fixed, **before), quiet=True).train()
+    shutil.rmtree(part / "checkpoints" / "checkpoint-8")
+    (part / "model.safetensors").unlink()
+    resumed = RateRecorder(run_config(part, **fixed, **after), resume=True)
+    assert resumed.scheduler.get_last_lr() == [resumed.optimizer.param_groups[0]["lr"]]
+    resumed.train()
+    assert resumed.rates == whole.rates[6:]
+    assert ("the schedule has changed: after step 6 the learning rate is" in capsys.readouterr().err) == changed
+
+
+def test_a_fall_that_cannot_be(tmp_path, capsys):
+    with pytest.raises(InputError, match="decay_steps is the end of a constant learning rate.*got linear"):
+        run_config(tmp_path, schedule="linear", decay_steps=3).check()
+    with pytest.raises(InputError, match="warmup_steps and decay_steps, 3 and 13, are more than the 15 updates"):
+        Trainer(run_config(tmp_path, epochs=1, warmup_steps=3, decay_steps=13))
+    assert "loss" not in capsys.readouterr().err
+
+
+def test_rmsprop(tmp_path):
+    trainer = Trainer(run_config(tmp_path, epochs=1, optimizer="rmsprop", log_every=1), quiet=True)
+    assert isinstance(getattr(trainer.optimizer, "optimizer", trainer.optimizer), torch.optim.RMSprop)
+    trainer.train()
+    losses = [record["train_nats_per_token"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
+    assert losses[-1] < losses[0]

@@ -1,0 +1,154 @@
+"""Texts that are tokenised once, and runs that are resumed on the text they had."""
+
+import gzip
+import json
+import shutil
+
+import pytest
+from test_language_model import run_config
+
+from stack_lm.cli import main
+from stack_lm.errors import InputError
+from stack_lm.training import token_cache
+from stack_lm.training.config import DataConfig, RunConfig, TokenizerConfig
+from stack_lm.training.data import prepare_data
+from stack_lm.training.language_model import Trainer
+
+
+def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    text = tmp_path / "text.txt"
+    lines = [
+        f"the {noun} sees the {other} ." for noun in "cat dog man bird".split() for other in "fish cow".split()
+    ] * 9
+    text.write_text("\n".join(lines))
+    packed = tmp_path / "same.txt.gz"
+    packed.write_bytes(gzip.compress(text.read_bytes()))
+
+    def prepare(source=text, seed=0, vocab_size=50, **data):
+        fields = {"source": str(source), "held_out": 10} | data
+        config = RunConfig(seed=seed, data=DataConfig(**fields), tokenizer=TokenizerConfig(vocab_size=vocab_size))
+        return prepare_data(config, quiet=False)
+
+    first = prepare()
+    assert "from the cache" not in capsys.readouterr().err
+    again = prepare()
+    assert "from the cache" in capsys.readouterr().err
+    assert list(again.batches.pools.whole) == list(first.batches.pools.whole)
+    assert list(again.validation) == list(first.validation)
+    assert again.tokenizer.get_vocab() == first.tokenizer.get_vocab()
+    # What a model would be saved with.
+    assert not {"is_local", "local_files_only"} & again.tokenizer.init_kwargs.keys()
+    assert again.tokenizer.backend_tokenizer.to_str() == first.tokenizer.backend_tokenizer.to_str()
+    assert again.frame == first.frame == ([2], [3])
+    shutil.copy(text, tmp_path / "copy.txt")  # the same text under another name
+    prepare(tmp_path / "copy.txt")
+    assert "from the cache" in capsys.readouterr().err
+    prepare(seed=1)
+    prepare(held_out=11)
+    prepare(max_length=3)
+    prepare(validation=str(packed))
+    prepare(vocab_size=8)
+    assert list(prepare(packed).batches.pools.whole) == list(first.batches.pools.whole)
+    text.write_text(text.read_text().replace("cow", "cat"))
+    prepare()
+    assert "from the cache" not in capsys.readouterr().err
+    assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 8
+    assert main(["cache", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert len(record["entries"]) == 8
+    assert record["bytes"] == sum(entry["bytes"] for entry in record["entries"]) > 0
+    assert main(["cache", "--clear"]) == 0
+    assert "8 texts" in capsys.readouterr().out
+    assert main(["cache"]) == 0
+    assert "0 texts, 0.0 MB" in capsys.readouterr().out
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    (tmp_path / "text.txt").write_text("a b c\n" * 40)
+    config = RunConfig(data=DataConfig(source=str(tmp_path / "text.txt"), held_out=4))
+    assert len(prepare_data(config).validation) == 4
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch):
+    """A text file that is large enough for the cache."""
+    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    (tmp_path / "text.txt").write_text("the cat sees a dog\na dog sees the cat\n" * 20)
+    return tmp_path / "text.txt"
+
+
+def test_a_run_is_not_resumed_on_another_text(tmp_path, text):
+    def trainer(steps, **options):
+        data = DataConfig(source=str(text), held_out=4)
+        return Trainer(run_config(tmp_path / "run", data=data, max_steps=steps), quiet=True, **options)
+
+    trainer(2).train()
+    same_text = text.read_text()
+    text.write_text(same_text.replace("cat", "cow"))
+    with pytest.raises(InputError, match=r"cannot resume .*run: the text of data.source, .*text.txt, has changed"):
+        trainer(3, resume=True)
+    text.write_text(same_text)
+    assert trainer(3, resume=True).train()["step"] == 3
+
+    # A checkpoint of a version that kept no digests: its tokenizer is neither replaced nor kept for the other text.
+    checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-3"
+    state = json.loads((checkpoint / "trainer_state.json").read_text())
+    assert state.pop("texts").keys() == {"data.source"}
+    (checkpoint / "trainer_state.json").write_text(json.dumps(state))
+    (checkpoint / "manifest.json").unlink()
+    text.write_text(same_text.replace("cat", "cow"))
+    config = run_config(tmp_path / "run", data=DataConfig(source=str(text), held_out=4))
+    for _ in range(2):  # without an entry for the text, and with one
+        assert "cat" in prepare_data(config, checkpoint).tokenizer.get_vocab()
+        assert "cow" in prepare_data(config).tokenizer.get_vocab()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("train_ids.npy", lambda content: content[:-10]),
+        ("train_ends.npy", lambda content: b""),
+        ("validation_ids.npy", lambda content: None),
+        ("tokenizer/tokenizer.json", lambda content: content[:50]),
+    ],
+)
+def test_a_damaged_entry_is_made_anew(tmp_path, text, name, content):
+    config = RunConfig(data=DataConfig(source=str(text), held_out=4))
+    first = prepare_data(config)
+    (entry,) = (tmp_path / "cache" / "tokens").iterdir()
+    damaged, whole = entry / name, (entry / name).read_bytes()
+    damaged.unlink()
+    if content(whole) is not None:
+        damaged.write_bytes(content(whole))
+    assert list(prepare_data(config).batches.pools.whole) == list(first.batches.pools.whole)
+    assert damaged.read_bytes() == whole
+
+
+def test_an_entry_stays_if_another_run_has_written_it(tmp_path, text, monkeypatch):
+    config = RunConfig(data=DataConfig(source=str(text), held_out=4))
+    prepare_data(config)
+    (entry,) = (tmp_path / "cache" / "tokens").iterdir()
+    before = entry.stat().st_ino
+    read = token_cache.read_entry
+    content, misses = read(entry.name), iter([None, None])
+    # Neither when it looks nor while it writes does this run see the other's.
+    monkeypatch.setattr(token_cache, "read_entry", lambda key: next(misses, content))
+    monkeypatch.setattr(token_cache.shutil, "rmtree", lambda path, ignore_errors: None)
+    token_cache.write_entry(entry.name, content)
+    assert entry.stat().st_ino == before
+    assert list(read(entry.name).train) == list(content.train)
+
+
+def test_a_full_disk_leaves_no_entry(tmp_path, text, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(token_cache.np, "save", full)
+    assert len(prepare_data(RunConfig(data=DataConfig(source=str(text), held_out=4))).validation) == 4
+    assert not list((tmp_path / "cache" / "tokens").iterdir())
