@@ -71,7 +71,7 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
         _check_same_texts(config, checkpoint, texts)
     if config.data.streaming:
         return _open_stream(config, corpus, other, checkpoint, texts)
-    train, validation, tokenizer = _tokenise(config, corpus, other, checkpoint, quiet)
+    train, validation, tokenizer = _tokenise(config, corpus, other, checkpoint, texts, quiet)
     if not len(train):
         kind = "documents" if config.data.mode == "continuous" else "training sentences"
         raise InputError(f"{config.data.source} has no {kind} of two tokens or more")
@@ -152,20 +152,24 @@ def _open_stream(
 
 
 def _tokenise(
-    config: RunConfig, corpus: Corpus, other: Corpus | None, checkpoint: Path | None, quiet: bool
+    config: RunConfig,
+    corpus: Corpus,
+    other: Corpus | None,
+    checkpoint: Path | None,
+    texts: dict[str, str],
+    quiet: bool,
 ) -> Tokenised:
     """All training and validation text, from the cache where it has them as a checkpoint's tokenizer makes them."""
     data, key = config.data, None
-    if corpus.files and (other is None or other.files) and config.tokenizer.pretrained is None:
-        of_data = dataclasses.asdict(data) | {
-            "source": len(corpus.files),
-            "validation": other is None,
-            "held_out_seed": data.split_seed(config.seed) if other is None else None,
-        }
-        for name in ("workers", "sequence_length", "pool"):
+    sources = [corpus] if other is None else [corpus, other]
+    if len(texts) == len(sources) and config.tokenizer.pretrained is None:  # all that is read has a digest
+        of_data = dataclasses.asdict(data)
+        of_data["held_out_seed"] = data.split_seed(config.seed) if other is None else None
+        # The digests stand for the names of the files.
+        for name in ("source", "validation", "workers", "sequence_length", "pool"):
             del of_data[name]
-        settings = {"data": of_data, "tokenizer": dataclasses.asdict(config.tokenizer)}
-        key = cache_key([*corpus.files, *(other.files if other else ())], json.dumps(settings, sort_keys=True))
+        settings = {"texts": texts, "data": of_data, "tokenizer": dataclasses.asdict(config.tokenizer)}
+        key = cache_key([file for source in sources for file in source.files], json.dumps(settings, sort_keys=True))
         kept = None if key is None else read_entry(key)
         if kept is not None and checkpoint is not None and not _is_tokenizer_of(kept.tokenizer, checkpoint):
             kept = None
