@@ -146,8 +146,6 @@ def check_file(options: argparse.Namespace) -> None:
 
 def score_file(options: argparse.Namespace) -> None:
     """Score models on the strings of a file."""
-    import torch
-
     from ..experiments.computation import load_task_model
     from ..experiments.scores import score
 
@@ -164,9 +162,7 @@ def score_file(options: argparse.Namespace) -> None:
     examples = _read_examples(source.task, options.file)
     scores: dict[str, dict[str, float]] = {}
     for name, (model, _, encoding) in sources.items():
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # of the noise of choices
-            found = score(model, encoding, encoding.encode(examples))
+        found = score(model, encoding, encoding.encode(examples))
         scores[name] = {measure: value for measure, value in found.items() if measure != "by_length"}
     measures = list(scores[first])
     summary = {

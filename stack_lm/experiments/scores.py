@@ -14,20 +14,15 @@ from .encoding import Encoded, Encoding
 
 # Numbers of steps times strings that are scored at a time.
 _BATCH = 50_000
-# The scores of each kind of task; languages with a lower bound also have `difference`.
+# The scores of each kind of task, first the one that it is known by. With a lower bound there is `difference` too.
 _SCORES = {
     "per_step": ("accuracy",),
     "next_symbols": ("accuracy",),
     "transduction": ("coarse", "fine"),
     "language": ("nats", "accuracy"),
 }
-# The one that it is known by, which decides when training stops, and whether more of it is better.
-MAIN_SCORE = {
-    "per_step": ("accuracy", True),
-    "next_symbols": ("accuracy", True),
-    "transduction": ("coarse", True),
-    "language": ("nats", False),
-}
+# The first, which decides when training stops, and whether more of it is better.
+MAIN_SCORE = {kind: (names[0], names[0] != "nats") for kind, names in _SCORES.items()}
 
 
 def score_names(task: Task) -> tuple[str, ...]:
@@ -36,8 +31,8 @@ def score_names(task: Task) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def score(model: Any, encoding: Encoding, examples: Encoded) -> dict[str, Any]:
-    """Score a model.
+def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> dict[str, Any]:
+    """Score a model. The random numbers of training stay as they are.
 
     A string is given to the model once, with its targets where the model reads its own outputs. Up to its first error a
     greedy output and the target are the same, so neither `coarse` nor `fine` could differ.
@@ -46,6 +41,7 @@ def score(model: Any, encoding: Encoding, examples: Encoded) -> dict[str, Any]:
         model: in any mode; it runs in evaluation mode.
         encoding: of the task for it.
         examples: as it encodes them.
+        seed: of the noise of choices.
 
     Returns:
         Scores by name, each over all examples and, under "by_length", by the length of sources: {length: [score,
@@ -60,9 +56,11 @@ def score(model: Any, encoding: Encoding, examples: Encoded) -> dict[str, Any]:
     model.eval()
     kind, totals = encoding.task.kind, []
     try:
-        for rows in _batches(examples, whole=encoding.buffered):
-            logits = run(model, rows.inputs, rows.labels.shape[1], encoding)
-            totals.append(_of_strings(kind, model, logits, rows))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            for rows in _batches(examples, whole=encoding.buffered):
+                logits = run(model, rows.inputs, rows.labels.shape[1], encoding)
+                totals.append(_of_strings(kind, model, logits, rows))
     finally:
         model.train(training)
     order = _by_steps(examples)

@@ -138,7 +138,7 @@ class Trial:
         record: dict[str, Any] = {"epoch": epoch, "loss": loss if finite else None, "strings": self.strings}
         over = not finite or epoch == self.loop.epochs
         if self._validation is not None:
-            scores = self._scores(self._validation)
+            scores = score(self.model, self.encoding, self._validation, self.config.seed)
             record["validation"] = {name: value for name, value in scores.items() if name != "by_length"}
             over |= self._stop.look(record["validation"])
             if self._stop.decay:
@@ -177,13 +177,8 @@ class Trial:
 
     def _score(self, split: str) -> dict[str, Any]:
         examples = self.encoding.task.split(split, self.config.seed)
-        return above_the_bound(self._scores(self.encoding.encode(examples)), self.encoding.task, examples, split)
-
-    def _scores(self, examples: Encoded) -> dict[str, Any]:
-        """Scores with the same noise at any time, which leave the random numbers of training as they are."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.config.seed)
-            return score(self.model, self.encoding, examples)
+        scores = score(self.model, self.encoding, self.encoding.encode(examples), self.config.seed)
+        return above_the_bound(scores, self.encoding.task, examples, split)
 
     def _choose_learning_rate(self) -> float:
         rates = self.loop.learning_rates()
