@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,14 @@ def load_pretrained(
 @contextmanager
 def _output_as_errors() -> Iterator[None]:
     """What compiled code prints goes to standard error: tokenizers notes there what it does not know, JSON or not."""
-    output = os.dup(1)
     try:
-        os.dup2(2, 1)
+        output = os.dup(1)
+    except OSError:  # a service that has closed it: what is printed goes nowhere
+        yield
+        return
+    try:
+        with suppress(OSError):
+            os.dup2(2, 1)
         yield
     finally:
         os.dup2(output, 1)
