@@ -73,6 +73,7 @@ def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], 
 
 def check_choice_options(options: argparse.Namespace) -> None:
     """Find mistakes before a model is loaded."""
+    _check_different(options.data)
     check_ending("--items", options.items, TABLES)
     check_outputs({"--items": options.items}, [*options.models, *(options.against or []), *options.data])
 
@@ -121,11 +122,16 @@ def _check_names(names: Sequence[str], properties: dict[str, Sequence[str | int 
             raise InputError(f"--by must name {allowed}; got {name!r}")
 
 
-def _check_runs(models: Sequence[str], against: Sequence[str], items: str | None) -> None:
-    """Refuse sets of models that cannot be compared, before any is scored."""
-    twice = [path for path, n in Counter([*models, *against]).items() if n > 1]
+def _check_different(arguments: Sequence[str]) -> None:
+    """Refuse data or models that would count twice."""
+    twice = [argument for argument, n in Counter(argument.rstrip("/") for argument in arguments).items() if n > 1]
     if twice:
         raise InputError(f"{twice[0]} is given twice")
+
+
+def _check_runs(models: Sequence[str], against: Sequence[str], items: str | None) -> None:
+    """Refuse sets of models that cannot be compared, before any is scored."""
+    _check_different([*models, *against])
     if items is not None and len(models) > 1:
         raise InputError(f"--items takes the items of one model; got {len(models)} models")
     if against and len(models) != len(against) and 1 in (len(models), len(against)):

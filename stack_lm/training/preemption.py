@@ -27,7 +27,7 @@ class StopSignals:
     """While it is entered, the signals do not end the process.
 
     Args:
-        at_once: raise `Stopped` when one comes, as where nothing has been trained yet; otherwise it is remembered.
+        at_once: raise `Stopped` when one comes, as before and after training; otherwise it is remembered.
 
     Attributes:
         received: the name of the first signal that came; None before it.
@@ -58,4 +58,4 @@ class StopSignals:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received = self.received or signal.Signals(number).name
         if self._at_once:
-            raise Stopped(f"stopped by {self.received} before training began; nothing is lost")
+            raise Stopped(f"stopped by {self.received} outside of training; nothing is lost")

@@ -220,6 +220,15 @@ def test_runs_that_cannot_be_compared(capsys, outcomes, arguments, message):
     assert message in err
 
 
+def test_data_given_twice_would_count_twice(capsys, outcomes):
+    table = outcomes / "a0.tsv"
+    status, out, err = run(
+        capsys, "agreement", table, "--data", outcomes, f"{outcomes}/", "--format", "linzen-gulordava"
+    )
+    assert (status, out) == (2, "")
+    assert f"{outcomes} is given twice" in err
+
+
 def test_runs_without_variance_have_no_interval(capsys, outcomes, tmp_path):
     data = ("--data", outcomes, "--format", "linzen-gulordava")
     text = (outcomes / "a0.tsv").read_text()

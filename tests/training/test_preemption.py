@@ -30,7 +30,7 @@ def test_signals_are_remembered_and_handlers_put_back():
         assert signals.received == "SIGUSR1"
         assert signals.describe(1200).startswith("stopped by SIGUSR1 at step 1,200: the checkpoint is saved")
     assert signal.getsignal(signal.SIGTERM) is before
-    with pytest.raises(Stopped, match="stopped by SIGTERM before training began") as stopped, StopSignals(at_once=True):
+    with pytest.raises(Stopped, match="stopped by SIGTERM outside of training") as stopped, StopSignals(at_once=True):
         os.kill(os.getpid(), signal.SIGTERM)
     assert stopped.value.code == STOPPED_STATUS == 75
     assert signal.getsignal(signal.SIGTERM) is before
@@ -129,7 +129,7 @@ def test_before_training_nothing_is_lost(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(module, "prepare_data", interrupted)
     assert recipe("train_lm").main(["data.source=generated:100", f"output_dir={tmp_path / 'run'}"]) == 75
-    assert "train_lm: stopped by SIGTERM before training began; nothing is lost\n" in capsys.readouterr().err
+    assert "train_lm: stopped by SIGTERM outside of training; nothing is lost\n" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
