@@ -67,14 +67,19 @@ def test_targets_are_those_that_the_grammar_derives(name):
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_lengths_are_as_frequent_as_in_the_grammar(name):
     rules, words = GRAMMARS[name]
-    task = make_task(f"grefenstette2015/{name}")
-    weights = task.length_weights(0, 12)
+    weights = make_task(f"grefenstette2015/{name}", lengths="grammar").length_weights(0, 12)
     rng = random.Random(1)
     made = [derive(rules, words, rng, 12) for _ in range(6000)]
     lengths = Counter(len(pair[0]) for pair in made if pair is not None)
     assert set(lengths) <= set(weights)
     for length, weight in weights.items():
         assert lengths[length] / 6000 == pytest.approx(weight, abs=5 * (weight / 6000) ** 0.5)
+    # All of them are equally likely by default.
+    task = make_task(f"grefenstette2015/{name}")
+    assert task.length_weights(0, 12) == dict.fromkeys(weights, 1.0)
+    lengths = Counter(len(example.source) for example in task.draw(rng, 2000, 0, 12))
+    for length in weights:
+        assert lengths[length] / 2000 == pytest.approx(1 / len(weights), abs=5 * (1 / len(weights) / 2000) ** 0.5)
 
 
 @pytest.mark.parametrize(("name", "kinds"), [("svo_sov", "si oi vi rpi"), ("gender", "the me and or we")])
@@ -142,7 +147,8 @@ def test_options():
     for name, options, message in (
         ("copy", {"symbols": 0}, "symbols must be an integer of 1 or more; got 0"),
         ("svo_sov", {"words": "3"}, "words must be an integer of 1 or more; got '3'"),
-        ("gender", {"symbols": 3}, "has the options words, splits; got 'symbols'"),
+        ("svo_sov", {"lengths": "even"}, "lengths must be one of uniform, grammar; got 'even'"),
+        ("gender", {"symbols": 3}, "has the options words, lengths, splits; got 'symbols'"),
     ):
         with pytest.raises(InputError, match=message):
             make_task(f"grefenstette2015/{name}", **options)
