@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..config_files import parse_overrides
 from ..console import add_command, positive_int, print_json, print_table
 from ..errors import InputError
 from ..tasks import Example, Split, Task, make_task, task_names
@@ -33,7 +34,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "show",
         show_examples,
         summary="print examples of a task with their targets, and which of them are scored",
-        example="stack-lm tasks show suzgun2019/dyck2 --seed 0 -n 5 --split test",
+        example="stack-lm tasks show suzgun2019/dyck2 --seed 0 -n 5 --split test\n"
+        "  stack-lm tasks show grefenstette2015/copy symbols=16 --longest 16",
         nested=True,
     )
     check = add_command(
@@ -67,6 +69,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help="CSV lines `input,output`, symbols separated by spaces; a set of symbols is a/b",
         )
+    for action in (show, check):
+        action.add_argument(
+            "overrides",
+            nargs="*",
+            metavar="KEY=VALUE",
+            help="options of the task, such as symbols=16; the options.* of recipes/train_task.py",
+        )
     score.add_argument(
         "models", metavar="MODEL", nargs="+", help="directories of models of one task that recipes/train_task.py saved"
     )
@@ -92,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
 
 def show_examples(options: argparse.Namespace) -> None:
     """Print examples of a split, its first ones."""
-    task = make_task(options.name)
+    task = make_task(options.name, **parse_overrides(options.overrides))
     window = {name: size for name in ("shortest", "longest") if (size := getattr(options, name)) is not None}
     # Those of a smaller number are the first ones of a larger one.
     task.change({options.split: {"number": min(options.n, task.planned(options.split).number)} | window})
@@ -116,7 +125,7 @@ def show_examples(options: argparse.Namespace) -> None:
 
 def check_file(options: argparse.Namespace) -> None:
     """Compare the outputs in a file with the task's targets."""
-    task = make_task(options.name)
+    task = make_task(options.name, **parse_overrides(options.overrides))
     if type(task).example is Task.example:
         raise InputError(f"{task} cannot compute the targets of given strings")
     lines = list(_read_lines(task, options.file))

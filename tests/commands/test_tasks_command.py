@@ -68,6 +68,19 @@ def test_show(capsys):
     ]  # fmt: skip
 
 
+def test_options_of_the_task(tmp_path, capsys):
+    status, output, _ = run(capsys, "show", "grefenstette2015/copy", "symbols=1", "--longest", "9", "-n", "3")
+    assert status == 0
+    sources = [line.split()[1:] for line in output.splitlines() if line.startswith("source")]
+    assert {symbol for source in sources for symbol in source} == {"a1"}
+    path = tmp_path / "strings.csv"
+    path.write_text("si3 vi1 oi2,so3 oo2 vo1\n")
+    assert run(capsys, "check", "grefenstette2015/svo_sov", str(path), "words=3")[0] == 0
+    status, _, err = run(capsys, "check", "grefenstette2015/svo_sov", str(path), "words=2")
+    assert status == 2
+    assert "'so3' is no symbol of the targets" in err
+
+
 @pytest.mark.parametrize("name", ["suzgun2019/dyck3", "hao2018/reversal_buffered", "dusell2020/dyck"])
 def test_examples_shown_are_the_first_of_the_split(name, capsys):
     _, output, _ = run(capsys, "show", name, "-n", "3", "--split", "test", "--json")
@@ -124,6 +137,8 @@ def test_a_deep_derivation(capsys):
     ("arguments", "message"),
     [
         (["show", "hao2018/xr"], "that `stack-lm tasks` lists, such as 'hao2018/xor'.*; got 'hao2018/xr'"),
+        (["show", "hao2018/xor", "words=3"], "hao2018/xor has the options splits; got 'words'"),
+        (["show", "hao2018/xor", "words"], "an override is written key.key=value; got 'words'"),
         (["show", "hao2018/xor", "--split", "dev"], "hao2018/xor has no split 'dev'; it has train, validation, test"),
         (["check", "hao2018/xor", "none.csv"], "none.csv cannot be read: No such file or directory"),
         (
