@@ -48,8 +48,8 @@ class StackRNNConfig(PreTrainedConfig):
         output_size: size of a layer `tanh(W_o o_t + b_o)` between the controller's output and the head (Grefenstette et
             al. 2015, section 3.4); None for no such layer.
         num_layers: layers of the controller. The reading enters the first, the actions leave the last.
-        controller: "linear" (a layer of H outputs), "direct" (nothing: the controls and the head are the linear layers,
-            as in Hao et al. 2018), "rnn" (Elman, tanh), "rnn_sigmoid", "gru" or "lstm".
+        controller: "linear" (a layer of H outputs), "sigmoid" (one with a sigmoid), "direct" (nothing: the controls and
+            the head are the linear layers, as in Hao et al. 2018), "rnn" (Elman, tanh), "rnn_sigmoid", "gru" or "lstm".
         bias: whether controller, controls and heads have biases.
         input_skip_connections: give x_t to every layer of the controller, as in the deep LSTMs of Grefenstette et al.
             (2015), not to the first alone.

@@ -243,6 +243,19 @@ class LinearController(Controller):
         return gates, ()
 
 
+class SigmoidController(LinearController):
+    """o_t = sigmoid(W [x_t; r_{t-1}] + b), with no state of its own: what the stacks hold is all that is remembered.
+
+    That of the released code of Joulin & Mikolov (2015), whose experiments leave out the recurrent matrix of eq. 5.
+    """
+
+    def pointwise(
+        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The gates' sigmoid; see `Controller.pointwise`."""
+        return torch.sigmoid(gates), ()
+
+
 class DirectController(LinearController):
     """o_t = [x_t; r_{t-1}]: nothing between the input and the controls and head, which are linear layers.
 
@@ -325,6 +338,7 @@ class LSTMController(Controller):
 
 _CLASSES: dict[str, type[Controller]] = {
     "linear": LinearController,
+    "sigmoid": SigmoidController,
     "direct": DirectController,
     "rnn": ElmanController,
     "rnn_sigmoid": SigmoidElmanController,

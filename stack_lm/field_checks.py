@@ -8,8 +8,8 @@ from typing import Any
 
 Check = Callable[[str, Any], Any]
 
-CONTROLLERS = ("linear", "direct", "rnn", "rnn_sigmoid", "gru", "lstm")
-STATELESS_CONTROLLERS = ("linear", "direct")
+CONTROLLERS = ("linear", "sigmoid", "direct", "rnn", "rnn_sigmoid", "gru", "lstm")
+STATELESS_CONTROLLERS = ("linear", "sigmoid", "direct")
 STRENGTH_CONTROLS = ("sigmoid", "expected_value")
 CHOICE_CONTROLS = ("softmax", "softmax_temperature", "gumbel_softmax")
 OVERFLOWS = ("raise", "truncate")

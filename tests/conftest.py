@@ -53,7 +53,7 @@ MEMORIES = (
     {"memory": "baby_ntm", "memory_depth": 4, "operation_control": "softmax_temperature", "temperature": 0.7},
     {"memory": "baby_ntm", "memory_depth": 1},
 )
-CONTROLLERS = ("linear", "direct", "rnn", "rnn_sigmoid", "gru", "lstm")
+CONTROLLERS = ("linear", "sigmoid", "direct", "rnn", "rnn_sigmoid", "gru", "lstm")
 
 
 def tiny_config(**fields) -> StackRNNConfig:

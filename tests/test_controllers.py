@@ -36,12 +36,14 @@ def test_equals_torch(kind, num_layers):
         torch.testing.assert_close(ours, theirs.transpose(0, 1))
 
 
-def test_linear_controller():
-    controller = make_controller(tiny_config(controller="linear", num_layers=2), 3)
+@pytest.mark.parametrize(("kind", "squash"), [("linear", lambda sums: sums), ("sigmoid", torch.sigmoid)])
+def test_controllers_without_a_state(kind, squash):
+    controller = make_controller(tiny_config(controller=kind, num_layers=2), 3)
     x, r = torch.randn(2, 1, 5), torch.randn(2, 1, 3)
     outputs, state = steps(controller, x, r, controller.initial_state(2))
     first = x[:, 0] @ controller.weight_ih_l0.T + controller.bias_ih_l0 + r[:, 0] @ controller.weight_reading.T
-    torch.testing.assert_close(outputs[:, 0], first @ controller.weight_ih_l1.T + controller.bias_ih_l1)
+    second = squash(first) @ controller.weight_ih_l1.T + controller.bias_ih_l1
+    torch.testing.assert_close(outputs[:, 0], squash(second))
     assert state == ()
 
 

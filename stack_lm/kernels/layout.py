@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..cell import CellState, StackRNNCell
     from ..controls import Control
 
-LINEAR, ELMAN, SIGMOID_ELMAN, GRU, LSTM, DIRECT = range(6)
+LINEAR, ELMAN, SIGMOID_ELMAN, GRU, LSTM, DIRECT, SIGMOID_LAYER = range(7)
 CONTROLLERS: dict[type[Controller], int] = {
     LinearController: LINEAR,
     ElmanController: ELMAN,

@@ -60,7 +60,7 @@ def check(model, batch_size=3, length=5, padding=None, num_steps=None, tolerance
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("controller", ["direct", "linear", "rnn_sigmoid", "gru", "lstm"])
+@pytest.mark.parametrize("controller", ["direct", "linear", "sigmoid", "rnn_sigmoid", "gru", "lstm"])
 @pytest.mark.parametrize("padding", [None, "left", "right"])
 def test_every_memory_and_controller(memory, controller, padding):
     for encoding in ("embedding", "one_hot"):
@@ -90,7 +90,7 @@ def test_single_precision_and_readings_into_the_state():
 def cases(draw):
     control = st.sampled_from(["sigmoid", "expected_value", 0.5, 1.0])
     fields = MEMORIES[draw(st.sampled_from(sorted(MEMORIES)))] | {
-        "controller": draw(st.sampled_from(["direct", "linear", "rnn", "gru", "lstm"])),
+        "controller": draw(st.sampled_from(["direct", "linear", "sigmoid", "rnn", "gru", "lstm"])),
         "input_encoding": draw(st.sampled_from(["embedding", "one_hot"])),
         "input_pop_control": draw(control),
         "output_push_control": draw(control),
