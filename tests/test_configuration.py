@@ -13,7 +13,7 @@ REFUSED = [
     (
         "controller",
         "transformer",
-        r"controller must be one of 'linear', 'sigmoid', 'direct', 'rnn', 'rnn_sigmoid', 'gru', 'lstm'; got 'transformer'",
+        r"controller must be one of 'linear', 'sigmoid', 'direct', 'rnn', .*'lstm'; got 'transformer'",
     ),
     (
         "push_control",
