@@ -18,6 +18,7 @@ from ..controllers import (
     GRUController,
     LinearController,
     LSTMController,
+    SigmoidController,
     SigmoidElmanController,
 )
 from ..memory import StackState
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from ..cell import CellState, StackRNNCell
     from ..controls import Control
 
-LINEAR, ELMAN, SIGMOID_ELMAN, GRU, LSTM, DIRECT, SIGMOID_LAYER = range(7)
+# The kinds of a step's pointwise part; whether there is a state is `Controller.recurrent`.
+LINEAR, ELMAN, SIGMOID_ELMAN, GRU, LSTM, DIRECT = range(6)
 CONTROLLERS: dict[type[Controller], int] = {
     LinearController: LINEAR,
+    SigmoidController: SIGMOID_ELMAN,
     ElmanController: ELMAN,
     SigmoidElmanController: SIGMOID_ELMAN,
     GRUController: GRU,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..layout import LINEAR, LSTM, SIGMOID_LAYER
+from ..layout import LSTM
 from .compilation import compiled
 from .gates import pointwise, pointwise_backward
 from .gemm import ZERO, add_transposed_product, multiply_add
@@ -332,7 +332,7 @@ def step_backward(
     n_rows, n_layers, size = grads.hidden.shape
     width, stride, steps = weights.biases.shape[1], layers.gates.shape[3], room.gates.shape[1]
     adds, active, dropped = layers.readings.shape[2] > 0, sequence.active, sequence.dropped
-    recurrent = 0 if kind in (LINEAR, SIGMOID_LAYER) else size
+    recurrent = layers.first.shape[2] - (0 if adds else grads.reading.shape[1])  # the size of a layer's own state
     place, masked, given = t % steps, active.shape[1] > 0, room.given
     columns, flat_gates = given.shape[1], room.gates.reshape(-1)
     used = given.reshape(-1)[: n_rows * columns]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from ...controllers import Controller, DirectController, SigmoidController
-from ..layout import CONTROLLERS, DIRECT, GRU, LSTM, SIGMOID_LAYER, Buffered
+from ...controllers import Controller, DirectController
+from ..layout import CONTROLLERS, DIRECT, GRU, LSTM, Buffered
 from . import packing
 from .arrays import BufferArrays, ElementArrays, Part, SuperpositionArrays
 from .controller import Grads, Layers, Parameters, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...cell import StackRNNCell
     from ...controls import Control
 
-KINDS: dict[type[Controller], int] = {**CONTROLLERS, DirectController: DIRECT, SigmoidController: SIGMOID_LAYER}
+KINDS: dict[type[Controller], int] = {**CONTROLLERS, DirectController: DIRECT}
 # Multiply-adds that keep a thread busy for much longer than it takes to wake it.
 _WORK_OF_A_THREAD = 10_000_000
 # Rows, of all steps, whose products with the gradients of the gates are taken at a time: as many as stay in the cache.
