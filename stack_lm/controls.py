@@ -9,7 +9,8 @@ if wanted (Suzgun et al. 2019, section 3.4).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -221,7 +222,7 @@ class Controls(nn.Module):
         bias: whether the linear layer has biases.
 
     Attributes:
-        given_noise: what `draw_noise` returns instead. Set while several models are trained at once, each with its own.
+        given_noise: what `draw_noise` returns instead, inside `with_noise`.
     """
 
     given_noise: Tensor | None = None
@@ -276,6 +277,15 @@ class Controls(nn.Module):
             value_activation=config.push_value_activation,
             bias=config.bias,
         )
+
+    @contextmanager
+    def with_noise(self, noise: Tensor | None) -> Iterator[None]:
+        """Inside it this is the noise, such as each model's own where several are trained at once; None: as outside."""
+        self.given_noise = noise
+        try:
+            yield
+        finally:
+            self.given_noise = None
 
     def draw_noise(
         self, shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None = None

@@ -104,11 +104,8 @@ def compute(source: TaskModel, example: Example) -> Computation:
     if encoding.buffered:
         count = model.config.steps_per_token * count + model.config.extra_steps
     noise = cell.controls.draw_noise((1, count), cell.like, torch.Generator().manual_seed(0))
-    cell.controls.given_noise = noise
-    try:
+    with cell.controls.with_noise(noise):
         logits = run(model, rows.inputs, rows.labels.shape[1], encoding)[0].double()
-    finally:
-        cell.controls.given_noise = None
     sets = task.kind == "next_symbols"
     shares = (torch.sigmoid(logits) if sets else torch.softmax(logits, -1)).T.numpy()
     symbols, answers = encoding.symbols, encoding.answers

@@ -158,12 +158,8 @@ class _Group:
         return (sums / updates).tolist(), strings, updates
 
     def _loss(self, model: Any, batch: Batch) -> Tensor:
-        controls = model.base_model.cell.controls
-        controls.given_noise = batch.get("noise")
-        try:
+        with model.base_model.cell.controls.with_noise(batch.get("noise")):
             logits = run(model, batch["inputs"], batch["labels"].shape[1], self.trials[0].encoding)
-        finally:
-            controls.given_noise = None
         return weighted_loss(logits, batch["labels"], batch["weights"])
 
     def _clip(self) -> None:

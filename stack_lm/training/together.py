@@ -36,7 +36,7 @@ class Together:
     evaluation and saving: their parameters share the memory of the common ones. What is no parameter, such as a
     temperature or the mode of training, is the first model's. What a seed draws while training, noise and dropout,
     is drawn for all at once, so it is not what a model alone would draw, unless
-    `Controls.given_noise` gives each its own noise.
+    `Controls.with_noise` gives each its own noise.
 
     Args:
         models: on the CPU, of one class and configuration, whose scans the compiled backend can run. Not language
