@@ -1,5 +1,7 @@
 """ModelScorer: log-probabilities and strengths, aligned to words, for ours and for other models."""
 
+import subprocess
+import sys
 from functools import lru_cache
 
 import numpy as np
@@ -360,3 +362,14 @@ def test_tags_take_the_place_of_rare_words():
     with_tag, without = scorer.trace([["a", "xyz"]], [["DT", "NN"]])[0], scorer.trace([["a", "xyz"]])[0]
     assert with_tag.unknown.tolist() == [False, False]
     assert without.unknown.tolist() == [False, True]
+
+
+def test_a_model_is_loaded_where_standard_output_is_closed(tmp_path):
+    """As in some services; run in a process of its own, whose output it closes."""
+    tokenizer = train_word_tokenizer([(["a", "b"], None)])
+    config = tiny_config(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+    StackRNNForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    script = "import os, sys; os.close(1); from stack_lm import ModelScorer; ModelScorer.from_pretrained(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
