@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from models import PlainLSTM
 from stack_lm import StackRNNConfig, StackRNNForCausalLM
-from stack_lm.cell import StackRNNCell
 from stack_lm.console import positive_int, print_json, print_note, print_table, run_command
 from stack_lm.errors import InputError
 from stack_lm.kernels.gpu import backend
+from stack_lm.layers.cell import StackRNNCell
 
 Run = Callable[[Tensor], Tensor]  # inputs [B, T, E] to outputs [B, T, H]
 GRAPHS = "STACK_LM_CUDA_GRAPHS"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from .import_hooks import after_import
 
 if TYPE_CHECKING:
-    from .cell import StackRNNCell, explain_backend
     from .configuration_buffered import BufferedStackRNNConfig
     from .configuration_stack_rnn import StackRNNConfig
-    from .memory.module import MemoryModule
+    from .layers.cell import StackRNNCell, explain_backend
+    from .layers.memory_layer import MemoryModule
     from .modeling_buffered import BufferedStackRNNForTransduction
     from .modeling_heads import (
         StackRNNForKHotPrediction,
@@ -61,9 +61,9 @@ after_import("transformers.models.auto.configuration_auto", register_configurati
 _HOMES = {
     "BufferedStackRNNConfig": "configuration_buffered",
     "StackRNNConfig": "configuration_stack_rnn",
-    "MemoryModule": "memory.module",
+    "MemoryModule": "layers.memory_layer",
     "BufferedStackRNNForTransduction": "modeling_buffered",
-    "StackRNNCell": "cell",
+    "StackRNNCell": "layers.cell",
     "StackRNNCache": "modeling_stack_rnn",
     "StackRNNForCausalLM": "modeling_stack_rnn",
     "StackRNNForKHotPrediction": "modeling_heads",
@@ -74,7 +74,7 @@ _HOMES = {
     "SentenceModel": "trace",
     "TemperatureSchedule": "training.temperature",
     "Trace": "trace",
-    "explain_backend": "cell",
+    "explain_backend": "layers.cell",
     "train_word_tokenizer": "tokenization",
 }
 

@@ -15,9 +15,9 @@ from .configuration_buffered import BufferedStackRNNConfig
 from .controls import ActionProjection, control_from_config
 from .kernels import dispatch
 from .kernels.layout import Buffered
+from .layers.controlled import Actions, blank, over_time
 from .memory import StackState
 from .memory.buffers import dequeue, input_buffer, read_off
-from .memory.module import Actions, blank, over_time
 from .modeling_stack_rnn import StackRNNModel, StackRNNPreTrainedModel
 
 
@@ -30,7 +30,7 @@ class BufferedStackRNNOutput(ModelOutput):
         logits: the output sequence [B, M, V], read off the output buffer.
         output_strength: how much was pushed to the output buffer in all, [B], in elements: the output's length, and
             `config.output_delay`.
-        actions: see `stack_lm.memory.module.Actions`, over the steps [B, K]; besides those of the memory
+        actions: see `stack_lm.layers.controlled.Actions`, over the steps [B, K]; besides those of the memory
             `input_pop_strength`, `output_push_strength` and `input_strength`, what is left in the input buffer, all in
             elements.
     """

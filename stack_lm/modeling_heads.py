@@ -14,7 +14,7 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_stack_rnn import StackRNNConfig
 from .labels import IGNORED
-from .memory.module import Actions
+from .layers.controlled import Actions
 from .modeling_stack_rnn import (
     HeadArguments,
     StackRNNCache,

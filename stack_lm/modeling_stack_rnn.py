@@ -16,16 +16,16 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 
-from .cell import CellState, Scan, StackRNNCell, set_scan_backend
 from .configuration_stack_rnn import StackRNNConfig
 from .controllers import OneHot
 from .hub.code import SavesCode
 from .initialization import draw_weights
 from .kernels.plain import hung_on
 from .labels import IGNORED
+from .layers.cell import CellState, Scan, StackRNNCell, set_scan_backend
+from .layers.controlled import Actions
 from .loss import causal_lm_loss, ignore_after_padding, why_logits
 from .memory import map_tensors, under_transform
-from .memory.module import Actions
 
 
 class StackRNNCache(Cache):
@@ -113,7 +113,7 @@ class StackRNNModelOutput(ModelOutput):
             `tanh(W_o o_t + b_o)`, [B, T, output_size]; zeros at padding.
         past_key_values: the state after the last token.
         hidden_states: the embeddings [B, T, E], then each controller layer's outputs [B, T, H], if asked for.
-        actions: see `stack_lm.memory.module.Actions`, if asked for.
+        actions: see `stack_lm.layers.controlled.Actions`, if asked for.
     """
 
     last_hidden_state: Tensor | None = None
@@ -129,7 +129,7 @@ class StackRNNModelOutput(ModelOutput):
 
 @dataclass
 class StackRNNCausalLMOutput(CausalLMOutputWithPast):
-    """transformers' `CausalLMOutputWithPast` with the memory's `actions` (see `stack_lm.memory.module.Actions`)."""
+    """transformers' `CausalLMOutputWithPast` with the memory's `actions` (see `stack_lm.layers.controlled.Actions`)."""
 
     actions: Actions | None = None
 

@@ -28,10 +28,10 @@ def run(options: argparse.Namespace) -> None:
     """Run small cells forwards and backwards in each precision."""
     import torch
 
-    from ..cell import StackRNNCell
     from ..configuration_stack_rnn import StackRNNConfig
     from ..hub.loading import find_device
     from ..kernels.dispatch import choose
+    from ..layers.cell import StackRNNCell
 
     find_device(options.device)
     sizes: dict[str, Any] = {"vocab_size": 2, "embedding_size": 2, "hidden_size": 2, "memory_size": 2}

@@ -1,7 +1,7 @@
 """Backends of the cell's scan: which there are, which one runs, and why.
 
-"reference" is the definition in `stack_lm.cell`, step by step in torch. "numba" (CPU) and "triton" (GPU) compute the
-same in one differentiable function per sequence. Each of the two is a module with
+"reference" is the definition in `stack_lm.layers.cell`, step by step in torch. "numba" (CPU) and "triton" (GPU) compute
+the same in one differentiable function per sequence. Each of the two is a module with
 
     obstacle(cell, device, dtype) -> str | None     why it cannot run this cell, in a few words, or None
     scan(cell, inputs, state, mask, noise, with_readings) -> (outputs [B, T, H], readings [B, T, R] or None, last state)
@@ -29,7 +29,7 @@ from ..errors import InputError
 from .plain import alteration, alteration_of
 
 if TYPE_CHECKING:
-    from ..cell import CellState, StackRNNCell
+    from ..layers.cell import CellState, StackRNNCell
     from .layout import Buffered
 
 VARIABLE = "STACK_LM_SCAN_BACKEND"

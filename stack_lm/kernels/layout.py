@@ -24,8 +24,8 @@ from ..controllers import (
 from ..memory import StackState
 
 if TYPE_CHECKING:
-    from ..cell import CellState, StackRNNCell
     from ..controls import Control
+    from ..layers.cell import CellState, StackRNNCell
 
 # The kinds of a step's pointwise part; whether there is a state is `Controller.recurrent`.
 LINEAR, ELMAN, SIGMOID_ELMAN, GRU, LSTM, DIRECT = range(6)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..controls import ActionProjection, Controls, OperationChoice
 
 if TYPE_CHECKING:
-    from ..cell import StackRNNCell
+    from ..layers.cell import StackRNNCell
 
 
 def hung_on(module: nn.Module) -> str | None:

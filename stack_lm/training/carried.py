@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..cell import CellState, StackRNNCell
+from ..layers.cell import CellState, StackRNNCell
 from ..memory import map_tensors
 from ..modeling_stack_rnn import StackRNNCache
 

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from ..cell import StackRNNCell
 from ..errors import InputError
 from ..kernels import dispatch
 from ..labels import IGNORED
+from ..layers.cell import StackRNNCell
 
 Inputs = Mapping[str, Tensor]
 PADDING: Mapping[str, int] = {"labels": IGNORED}  # of other inputs it is 0

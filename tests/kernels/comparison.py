@@ -3,7 +3,7 @@
 import torch
 
 from stack_lm import StackRNNConfig
-from stack_lm.cell import StackRNNCell
+from stack_lm.layers.cell import StackRNNCell
 from stack_lm.memory import map_tensors
 
 

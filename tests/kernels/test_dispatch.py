@@ -9,12 +9,12 @@ from kernels.comparison import compare, make_cell
 
 import stack_lm
 from stack_lm import StackRNNForCausalLM
-from stack_lm.cell import explain_backend
 from stack_lm.cli import main
 from stack_lm.controllers import LSTMController
 from stack_lm.controls import Fixed
 from stack_lm.errors import InputError
 from stack_lm.kernels import dispatch as kernels
+from stack_lm.layers.cell import explain_backend
 from stack_lm.memory import NeuralStack, StackState
 
 

@@ -29,7 +29,7 @@ from .rows import SIGMOID, TANH
 from .superposition import NO_LIMIT, Superposition, SuperpositionGrad, history_size
 
 if TYPE_CHECKING:
-    from ...cell import StackRNNCell
+    from ...layers.cell import StackRNNCell
 
 _ELEMENTS = {NoMemory: STACK, NeuralStack: STACK, NeuralQueue: QUEUE, NeuralDeque: DEQUE}  # NoMemory: of nothing
 _SUPERPOSITIONS = (SuperpositionStack, MultipopSuperpositionStack, BabyNTM)

@@ -25,7 +25,7 @@ from .plan import KINDS, Given, Plan, memory_of, parameters_of
 from .threads import run_parts
 
 if TYPE_CHECKING:
-    from ...cell import CellState, StackRNNCell
+    from ...layers.cell import CellState, StackRNNCell
     from ..layout import Buffered
 
 

@@ -17,8 +17,8 @@ from .scan import Settings
 from .threads import available, run_parts
 
 if TYPE_CHECKING:
-    from ...cell import StackRNNCell
     from ...controls import Control
+    from ...layers.cell import StackRNNCell
 
 KINDS: dict[type[Controller], int] = {**CONTROLLERS, DirectController: DIRECT}
 # Multiply-adds that keep a thread busy for much longer than it takes to wake it.

@@ -16,7 +16,7 @@ from ..derivatives import first_derivative_only
 from ..layout import CONTROLLERS, States, gather_states, gather_weights, next_state
 
 if TYPE_CHECKING:
-    from ...cell import CellState, StackRNNCell
+    from ...layers.cell import CellState, StackRNNCell
     from .scan import Settings
 
 _MEMORIES = (NoMemory, NeuralStack, NeuralQueue, NeuralDeque)

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from conftest import tiny_config
 
-from stack_lm.cell import StackRNNCell
 from stack_lm.errors import InputError
 from stack_lm.kernels.gpu import backend
+from stack_lm.layers.cell import StackRNNCell
 from stack_lm.memory import StackState
 
 ON_GPU = torch.cuda.is_available()
@@ -285,7 +285,7 @@ import torch, triton
 from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
 from conftest import tiny_config
-from stack_lm.cell import StackRNNCell
+from stack_lm.layers.cell import StackRNNCell
 from stack_lm.kernels.gpu import backend, pointwise, strength
 
 target = GPUTarget("cuda", ARCHITECTURE, 32)

@@ -7,7 +7,7 @@ import torch
 from conftest import CONTROLLERS, MEMORIES, tiny_config
 from torch import nn
 
-from stack_lm.cell import Actions, StackRNNCell
+from stack_lm.layers.cell import Actions, StackRNNCell
 from stack_lm.memory import map_tensors
 
 VARIANTS = [

@@ -12,14 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .controllers import Controller, ControllerState, make_controller
-from .controls import Controls
-from .kernels import dispatch
-from .memory import make_memory, map_tensors, under_transform
-from .memory.module import Actions, ControlledMemory, MemoryState, over_time
+from ..controllers import Controller, ControllerState, make_controller
+from ..controls import Controls
+from ..kernels import dispatch
+from ..memory import make_memory, map_tensors, under_transform
+from .controlled import Actions, ControlledMemory, MemoryState, over_time
 
 if TYPE_CHECKING:
-    from .configuration_stack_rnn import StackRNNConfig
+    from ..configuration_stack_rnn import StackRNNConfig
 
 
 class CellState(NamedTuple):
