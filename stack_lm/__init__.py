@@ -15,8 +15,9 @@ from .import_hooks import after_import
 if TYPE_CHECKING:
     from .configuration_buffered import BufferedStackRNNConfig
     from .configuration_stack_rnn import StackRNNConfig
-    from .layers.cell import StackRNNCell, explain_backend
-    from .layers.memory_layer import MemoryModule
+    from .layers.cell import StackRNNCell
+    from .layers.controlled import explain_backend
+    from .layers.memory_layer import MemoryLayer
     from .modeling_buffered import BufferedStackRNNForTransduction
     from .modeling_heads import (
         StackRNNForKHotPrediction,
@@ -61,7 +62,7 @@ after_import("transformers.models.auto.configuration_auto", register_configurati
 _HOMES = {
     "BufferedStackRNNConfig": "configuration_buffered",
     "StackRNNConfig": "configuration_stack_rnn",
-    "MemoryModule": "layers.memory_layer",
+    "MemoryLayer": "layers.memory_layer",
     "BufferedStackRNNForTransduction": "modeling_buffered",
     "StackRNNCell": "layers.cell",
     "StackRNNCache": "modeling_stack_rnn",
@@ -74,7 +75,7 @@ _HOMES = {
     "SentenceModel": "trace",
     "TemperatureSchedule": "training.temperature",
     "Trace": "trace",
-    "explain_backend": "layers.cell",
+    "explain_backend": "layers.controlled",
     "train_word_tokenizer": "tokenization",
 }
 
@@ -88,7 +89,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "BufferedStackRNNConfig",
     "BufferedStackRNNForTransduction",
-    "MemoryModule",
+    "MemoryLayer",
     "ModelScorer",
     "SentenceModel",
     "StackRNNCache",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from .configuration_stack_rnn import StackRNNConfig
 from .field_checks import BUFFER_CHECKS, Check
-from .memory.settings import check_strength_init
+from .memory.fields import check_strength_init
 
 
 class BufferedStackRNNConfig(StackRNNConfig):

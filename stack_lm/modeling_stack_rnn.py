@@ -22,8 +22,8 @@ from .hub.code import SavesCode
 from .initialization import draw_weights
 from .kernels.plain import hung_on
 from .labels import IGNORED
-from .layers.cell import CellState, Scan, StackRNNCell, set_scan_backend
-from .layers.controlled import Actions
+from .layers.cell import CellState, Scan, StackRNNCell
+from .layers.controlled import Actions, set_scan_backend
 from .loss import causal_lm_loss, ignore_after_padding, why_logits
 from .memory import map_tensors, under_transform
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..controls import Noise
 from ..errors import InputError
 from ..modeling_buffered import BufferedStackRNNForTransduction
 from ..modeling_heads import StackRNNForKHotPrediction, StackRNNForTokenClassification
@@ -112,13 +113,13 @@ class Trial:
         """The order of an epoch's strings."""
         return torch.randperm(number, generator=self._order) if self.loop.shuffle else torch.arange(number)
 
-    def draw_noise(self, strings: int, steps: int) -> Tensor | None:
-        """The noise of the choices in an update [strings, steps, S, O]; None where there is none.
+    def draw_noise(self, strings: int, steps: int) -> Noise:
+        """The noise of the actions in an update, by name [strings, steps, ...]; empty where there is none.
 
         It comes from the trial's own generator, so that it does not depend on the trials that are trained beside it.
         """
         cell = self.model.base_model.cell
-        noise: Tensor | None = cell.controls.draw_noise((strings, steps), cell.like, self._noise)
+        noise: Noise = cell.controls.draw_noise((strings, steps), cell.like, self._noise)
         return noise
 
     def end_epoch(self, loss: float, strings: int, updates: int) -> bool:

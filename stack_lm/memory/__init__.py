@@ -4,9 +4,10 @@ Importing this package registers the built-in ones; `register_memory` adds other
 """
 
 from .baby_ntm import BabyNTM, TapeState
-from .base import ActionField, Memory, map_tensors, memory_class, memory_names, register_memory, under_transform
+from .base import Memory, MemoryScan, map_tensors, memory_class, memory_names, register_memory, under_transform
+from .fields import ActionField, Choice, Strength, Value, Weights, control_settings
 from .none import NoMemory
-from .settings import control_settings, make_memory
+from .settings import make_memory
 from .strength import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
 from .superposition import (
     ChoiceActions,
@@ -18,9 +19,11 @@ from .superposition import (
 __all__ = [
     "ActionField",
     "BabyNTM",
+    "Choice",
     "ChoiceActions",
     "DequeActions",
     "Memory",
+    "MemoryScan",
     "MultipopSuperpositionStack",
     "NeuralDeque",
     "NeuralQueue",
@@ -28,9 +31,12 @@ __all__ = [
     "NoMemory",
     "StackActions",
     "StackState",
+    "Strength",
     "SuperpositionStack",
     "SuperpositionState",
     "TapeState",
+    "Value",
+    "Weights",
     "control_settings",
     "make_memory",
     "map_tensors",

@@ -19,7 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import ActionField, Memory, register_memory, under_transform
+from .base import Memory, register_memory, under_transform
+from .fields import Choice, Value
 from .mixing import Mixture, Move, mix
 
 if TYPE_CHECKING:
@@ -106,12 +107,17 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
         self.read_depth, self.empty_value = read_depth, empty_value
         self.reading_size = stacks * read_depth * size
         self.actions = (
-            ActionField("push_value", "value", stacks * size),
-            ActionField("operation", "choice", len(operations), stacks, operations),
+            Value("push_value", stacks * size),
+            Choice("operation", operations, stacks),
         )
 
     def initial_state(
-        self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+        self,
+        batch_size: int,
+        length: int | None = None,
+        *,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
     ) -> SuperpositionState:
         """Empty stacks of `read_depth` cells; each step adds a cell until there are `depth`."""
         # Every step mixes all cells, so rounding adds up over a sequence: float32 at least, as for strengths.

@@ -10,7 +10,8 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from ..controls import ExpectedValue, Fixed
+from ..emission import ExpectedValue, Fixed
+from ..memory import Strength
 
 # A share of the range of a strength: nearer than this to 0 or to the maximum is at an end.
 AT_AN_END = 0.05
@@ -34,10 +35,15 @@ class StrengthStatistics:
 
     def __init__(self, model: Any) -> None:
         controls = model.model.cell.controls
+        emissions = {
+            field.name: controls.emission(field.name)
+            for field in controls.memory.actions
+            if isinstance(field, Strength)
+        }
         self._maxima = {
-            name: control.width - 1 if isinstance(control, ExpectedValue) else 1
-            for name, control in controls.strengths.items()
-            if not isinstance(control, Fixed)
+            name: emission.width - 1 if isinstance(emission, ExpectedValue) else 1
+            for name, emission in emissions.items()
+            if not isinstance(emission, Fixed)
         }
         self._is_stack = model.config.memory == "stack"
         # For each strength: its sum, that of its squares, words at 0, words at the maximum. Then the number of words,

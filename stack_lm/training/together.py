@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from ..errors import InputError
-from ..kernels import dispatch
 from ..labels import IGNORED
-from ..layers.cell import StackRNNCell
+from ..layers.controlled import ControlledMemory
 
 Inputs = Mapping[str, Tensor]
 PADDING: Mapping[str, int] = {"labels": IGNORED}  # of other inputs it is 0
@@ -61,8 +60,8 @@ class Together:
             if type(model) is not type(first) or model.config.to_diff_dict() != first.config.to_diff_dict():
                 raise InputError("models that are trained together must be of one class and configuration")
         for module in first.modules():
-            if isinstance(module, StackRNNCell):
-                chosen = dispatch.choose(module, module.like.device, module.like.dtype, several_models=True)
+            if isinstance(module, ControlledMemory):
+                chosen = module.choose_backend(module.like, several_models=True)
                 if chosen.name != "numba":
                     raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
         self.models = list(models)

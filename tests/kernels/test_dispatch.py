@@ -54,7 +54,7 @@ def own_controller(cell):
 
 
 def own_control(cell):
-    cell.controls.strengths["pop_strength"] = OwnControl(1.0)
+    cell.controls.stateless["pop_strength"] = OwnControl(1.0)
 
 
 @pytest.mark.parametrize(
