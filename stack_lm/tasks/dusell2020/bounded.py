@@ -113,11 +113,8 @@ class BoundedLanguage(Language):
         for example, value in zip(examples, self.log_probabilities(examples, split), strict=True):
             size = str(len(example.target))
             bounds[size] = bounds.get(size, 0.0) - value
-        further: dict[str, dict[str, list[float]]] = {"difference": {}, "difference_given_length": {}}
-        for size, (nats, number) in scores["by_length"]["nats"].items():
-            difference = nats - bounds[size] / (number * int(size))
-            further["difference"][size] = [difference, number]
-            further["difference_given_length"][size] = [difference + choice / int(size), number]
-        symbols = sum(len(example.target) for example in examples)
-        by_length = scores["by_length"] | further
+        nats, symbols = scores["by_length"]["nats"], sum(len(example.target) for example in examples)
+        above = {size: [of - bounds[size] / (number * int(size)), number] for size, (of, number) in nats.items()}
+        given = {size: [of + choice / int(size), number] for size, (of, number) in above.items()}
+        by_length = {**scores["by_length"], "difference": above, "difference_given_length": given}
         return scores | {"difference": scores["nats"] - sum(bounds.values()) / symbols, "by_length": by_length}
