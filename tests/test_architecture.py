@@ -189,6 +189,7 @@ def test_a_parse_loads_what_it_needs(tmp_path):
 
 def test_the_list_of_tasks_is_light():
     assert not loaded_by(run_main("tasks")) & HEAVY
+    assert not loaded_by("import stack_lm.tasks.kinds") & HEAVY
 
 
 def test_public_names():

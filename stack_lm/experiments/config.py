@@ -18,7 +18,7 @@ from ..training.config import BaseConfig, check_ranges, setting
 # Beside a model that was trained on a task.
 TASK_FILE = "task.json"
 # Scores that are no shares, and never percentages.
-IN_NATS = ("nats", "difference", "loss")
+IN_NATS = ("nats", "difference", "difference_given_length", "loss")
 STATISTICS = ("minimum", "median", "maximum", "mean", "best")
 # What a row or a table may say of the trials themselves.
 _OVERRIDES = ("model", "training", "options")

@@ -24,7 +24,7 @@ from ..tokenization import symbol_tokenizer
 from ..training.temperature import TemperatureSchedule
 from .config import TASK_FILE, TaskConfig
 from .encoding import Encoded, Encoding
-from .scores import MAIN_SCORE, above_the_bound, score
+from .scores import score
 
 MODELS = {
     model.__name__: model
@@ -76,7 +76,8 @@ class Trial:
         self._noise = torch.Generator().manual_seed(config.seed)
         self._stream: Iterator[Example] | None = None
         self._validation: Encoded | None = None
-        self._stop = _Stop(self.loop.patience, self.loop.decay_patience, MAIN_SCORE[task.kind])
+        kind = self.encoding.kind
+        self._stop = _Stop(self.loop.patience, self.loop.decay_patience, (kind.shown[0], not kind.distribution))
         self._best: dict[str, Tensor] | None = None
         self.updates = self.strings = 0
 
@@ -179,7 +180,7 @@ class Trial:
     def _score(self, split: str) -> dict[str, Any]:
         examples = self.encoding.task.split(split, self.config.seed)
         scores = score(self.model, self.encoding, self.encoding.encode(examples), self.config.seed)
-        return above_the_bound(scores, self.encoding.task, examples, split)
+        return self.encoding.task.add_scores(scores, examples, split)
 
     def _choose_learning_rate(self) -> float:
         rates = self.loop.learning_rates()
