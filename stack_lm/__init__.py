@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .layers.cell import StackRNNCell
     from .layers.controlled import explain_backend
     from .layers.memory_layer import MemoryLayer
+    from .layers.stack_rnn import StackRNN
     from .modeling_buffered import BufferedStackRNNForTransduction
     from .modeling_heads import (
         StackRNNForKHotPrediction,
@@ -64,6 +65,7 @@ _HOMES = {
     "StackRNNConfig": "configuration_stack_rnn",
     "MemoryLayer": "layers.memory_layer",
     "BufferedStackRNNForTransduction": "modeling_buffered",
+    "StackRNN": "layers.stack_rnn",
     "StackRNNCell": "layers.cell",
     "StackRNNCache": "modeling_stack_rnn",
     "StackRNNForCausalLM": "modeling_stack_rnn",
@@ -92,6 +94,7 @@ __all__ = [
     "MemoryLayer",
     "ModelScorer",
     "SentenceModel",
+    "StackRNN",
     "StackRNNCache",
     "StackRNNCell",
     "StackRNNConfig",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..controls import Controls
-from ..field_checks import FIELD_CHECKS, MEMORY_CHECKS
+from ..field_checks import FIELD_CHECKS
 from ..kernels import dispatch
 from ..kernels.protocol import Inputs, MemoryState
-from ..memory import memory_class, under_transform
-from ..memory.settings import check_memory, complete_settings
+from ..memory import under_transform
+from ..memory.settings import complete_settings, settings_of
 from .controlled import Actions, ControlledMemory, blank, check_state
 
 
@@ -47,19 +46,10 @@ class MemoryLayer(ControlledMemory):
 
     def __init__(self, input_size: int, memory: str = "stack", *, bias: bool = True, **settings: Any) -> None:
         super().__init__()
-        own = memory_class(check_memory("memory", memory)).settings
+        hidden_size = FIELD_CHECKS["hidden_size"]("input_size", input_size)
+        config = settings_of(memory, settings, hidden_size=hidden_size, bias=FIELD_CHECKS["bias"]("bias", bias))
         if memory == "none":
             raise ValueError("memory='none' reads nothing; a MemoryLayer needs a memory")
-        unknown = sorted(settings.keys() - own.keys())
-        if unknown:
-            raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {', '.join(own) or 'none'}")
-        config: Any = SimpleNamespace(
-            memory=memory,
-            hidden_size=FIELD_CHECKS["hidden_size"]("input_size", input_size),
-            bias=FIELD_CHECKS["bias"]("bias", bias),
-            **{name: check(name, settings.pop(name, None)) for name, check in MEMORY_CHECKS.items()},
-            **settings,
-        )
         self.memory = complete_settings(config)
         self.controls = Controls.from_config(config, self.memory)
         self.input_size, self.reading_size = input_size, self.memory.reading_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from ..field_checks import MEMORY_CHECKS, Check, control_checks, one_of
@@ -16,6 +17,25 @@ def check_memory(name: str, value: Any) -> str:
         ValueError: naming those that are.
     """
     return one_of(memory_names())(name, value)
+
+
+def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleNamespace:
+    """A memory's settings as attributes, for `complete_settings`.
+
+    Args:
+        memory: its name.
+        given: settings that are not the defaults.
+        **fields: other attributes.
+
+    Raises:
+        ValueError: for a memory or a setting that does not exist, or a value that it does not allow.
+    """
+    own = memory_class(check_memory("memory", memory)).settings
+    unknown = sorted(given.keys() - own.keys())
+    if unknown:
+        raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {', '.join(own) or 'none'}")
+    checked = {name: check(name, given.get(name)) for name, check in MEMORY_CHECKS.items()}
+    return SimpleNamespace(memory=memory, **fields, **(given | checked))
 
 
 def complete_settings(config: Any) -> Memory[Any, Any]:

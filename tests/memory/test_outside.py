@@ -49,7 +49,7 @@ def test_a_scan_equals_its_steps_with_the_same_noise(memory):
     state = module.initial_state(2)
     for t in range(5):
         of_step = {name: part[:, t] for name, part in noise.items()}
-        layers, actions, state = module.step(inputs[:, t], state, mask[:, t], noise=of_step)
+        _, actions, state = module.step(inputs[:, t], state, mask[:, t], noise=of_step)
         for name, values in actions.items():
             torch.testing.assert_close(values, scan.actions[name][:, t])
     torch.testing.assert_close(state.reading, scan.state.reading)

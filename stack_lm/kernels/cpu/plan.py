@@ -67,7 +67,8 @@ def parameters_of(system: System) -> SystemParameters:
     own = controller._parameters  # which is faster than one attribute of a module after the other
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_skip")
     layers = tuple(
-        LayerParameters(*(own.get(f"{name}_l{layer}") for name in names)) for layer in range(controller.num_layers)
+        LayerParameters(*(own.get(f"{name}_l{controller.first_layer + layer}") for name in names))
+        for layer in range(controller.num_layers)
     )
     weight = bias = None
     if isinstance(driver, Buffered) and driver.projection is not None and driver.pop.width:

@@ -66,7 +66,7 @@ def scan(
 
     controller, values, mask = system.controller, inputs.values, inputs.mask
     if not values.is_floating_point():
-        values = F.one_hot(values, controller.input_size).to(controller.weight_ih_l0.dtype)
+        values = F.one_hot(values, controller.input_size).to(controller.weight("weight_ih", 0).dtype)
     batch_size, length = values.shape[:2]
     layers, size = controller.num_layers, controller.hidden_size
     weights, first = gather_weights(controller, system.controls), gather_states(controller, state)
