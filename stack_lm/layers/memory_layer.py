@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checks import check_of
 from ..controls import Controls
-from ..field_checks import FIELD_CHECKS, MEMORY_CHECKS
 from ..memory import memory_class
-from ..memory.settings import check_memory, complete_settings
+from ..memory.settings import MemoryName, Size, complete_settings, setting_names
 from .controlled import Actions, ControlledMemory, MemoryState, over_time
 
 
@@ -42,16 +42,15 @@ class MemoryModule(ControlledMemory):
 
     def __init__(self, input_size: int, memory: str = "stack", *, bias: bool = True, **settings: Any) -> None:
         super().__init__()
-        own = memory_class(check_memory("memory", memory)).settings
+        own = memory_class(check_of(MemoryName)("memory", memory)).settings
         unknown = sorted(settings.keys() - own.keys())
         if unknown:
             raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {', '.join(own) or 'none'}")
         config: Any = SimpleNamespace(
             memory=memory,
-            hidden_size=FIELD_CHECKS["hidden_size"]("input_size", input_size),
-            bias=FIELD_CHECKS["bias"]("bias", bias),
-            **{name: check(name, settings.pop(name, None)) for name, check in MEMORY_CHECKS.items()},
-            **settings,
+            hidden_size=check_of(Size)("input_size", input_size),
+            bias=check_of(bool)("bias", bias),
+            **dict.fromkeys(setting_names()) | settings,
         )
         self.memory = complete_settings(config)
         self.controls = Controls.from_config(config, self.memory)

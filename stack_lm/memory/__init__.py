@@ -6,7 +6,7 @@ Importing this package registers the built-in ones; `register_memory` adds other
 from .baby_ntm import BabyNTM, TapeState
 from .base import ActionField, Memory, map_tensors, memory_class, memory_names, register_memory, under_transform
 from .none import NoMemory
-from .settings import control_settings, make_memory
+from .settings import Setting, control_settings, make_memory
 from .strength import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
 from .superposition import (
     ChoiceActions,
@@ -26,6 +26,7 @@ __all__ = [
     "NeuralQueue",
     "NeuralStack",
     "NoMemory",
+    "Setting",
     "StackActions",
     "StackState",
     "SuperpositionStack",

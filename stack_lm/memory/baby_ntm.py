@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .base import ActionField, Memory, register_memory
 from .mixing import Mixture, Move, mix
+from .settings import Setting, Size
 from .superposition import CHOICE_SETTINGS, ChoiceActions
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
         cells: how many there are, N.
     """
 
-    settings = CHOICE_SETTINGS | {"memory_depth": 104}
+    settings = CHOICE_SETTINGS | {"memory_depth": Setting(104, Size | None)}
     action_type = ChoiceActions
     state_type = TapeState
     # The order of the released code.

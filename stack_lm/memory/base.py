@@ -72,8 +72,9 @@ class Memory(ABC, Generic[State, Actions]):
 
     Attributes:
         name: under which it is registered.
-        settings: the fields of `StackRNNConfig` that it has a use for, each with its default; all others are refused.
-            For each control of its strengths those of `control_settings`, which may be new ones.
+        settings: the fields of `StackRNNConfig` that it has a use for, and new ones; all others are refused. Each has a
+            `stack_lm.memory.Setting`: its default and the values it allows. A default alone does for a setting that
+            another memory has a `Setting` of. For each control of its strengths those of `control_settings`.
         actions: the fields that `step` takes, in the order of `action_type`.
         action_type: the NamedTuple of its actions.
         state_type: the NamedTuple of its state.

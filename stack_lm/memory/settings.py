@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
-from ..field_checks import MEMORY_CHECKS, Check, control_checks, one_of
+from ..checks import Check, Integer, NotNegative, OneOf, Undecided, check_of
 from .base import Memory, memory_class, memory_names
+
+# The limits are far beyond any use: more cannot be made, only waited for.
+Size = Annotated[int, Integer(1, 2**20)]  # of vectors and memories
+Parts = Annotated[int, Integer(1, 1_000)]  # side by side, or layers
+Elements = Annotated[int, Integer(1, 10_000)]  # of a memory, in one operation
+StrengthControl = Literal["sigmoid", "expected_value"] | NotNegative
+# One may be registered at any time, from outside the package too.
+MemoryName = Annotated[str, OneOf(memory_names)]
+
+
+class Setting(NamedTuple):
+    """A setting that a memory declares; where it is None in a configuration, it has its default.
+
+    Attributes:
+        default: its value where none is given.
+        kind: the values that it allows, in the vocabulary of `stack_lm.checks`: a type, or a check such as
+            `Integer(1, 100)`.
+    """
+
+    default: Any
+    kind: Any
 
 
 def control_settings(
     control: str, default: str | float, *, maximum: int = 3, strength_init: float | None = None
-) -> dict[str, Any]:
+) -> dict[str, Setting]:
     """The settings of a strength's control, for a memory to declare among its `settings`.
 
     Args:
@@ -19,34 +40,45 @@ def control_settings(
         maximum: of `max_{control}`, the largest value of the expected-value support.
         strength_init: of `{control}_strength_init`, the expected strength at the start.
     """
-    return {f"{control}_control": default, f"max_{control}": maximum, f"{control}_strength_init": strength_init}
+    return {
+        f"{control}_control": Setting(default, StrengthControl),
+        f"max_{control}": Setting(maximum, Elements),
+        f"{control}_strength_init": Setting(strength_init, float | None),
+    }
 
 
-def check_memory(name: str, value: Any) -> str:
-    """Find names of memories that are not registered, at each use: one may be registered from outside the package.
+def setting_names() -> dict[str, None]:
+    """The names of the settings of all memories, in order."""
+    return dict.fromkeys(name for memory in memory_names() for name in memory_class(memory).settings)
 
-    Raises:
-        ValueError: naming those that are.
-    """
-    return one_of(memory_names())(name, value)
+
+def setting_check(memory: str, name: str) -> Check | None:
+    """The check of a setting, None being left open: as the memory declares it, or else another one that has it."""
+    for each in (memory, *memory_names()):
+        declared = memory_class(each).settings.get(name)
+        if isinstance(declared, Setting):
+            return Undecided(check_of(declared.kind))
+    return None
 
 
 def complete_settings(config: Any) -> Memory[Any, Any]:
     """Decide the settings of `config.memory` that are None, refuse what does not go together, and make the memory.
 
     Args:
-        config: `memory`, `bias` and all of `MEMORY_CHECKS` as attributes, and what else that memory declares.
+        config: `memory`, `bias` and the settings of the built-in memories as attributes, and what else that memory
+            declares.
 
     Raises:
         ValueError: with the setting, or the pair that does not go together, and why.
     """
     settings = memory_class(config.memory).settings
-    own = _own_checks(settings)
-    for name in MEMORY_CHECKS | dict(settings):
+    for name in setting_names():
         value = getattr(config, name, None)
         if name in settings:
-            value = settings[name] if value is None else value
-            setattr(config, name, own[name](name, value) if name in own else value)
+            declared, check = settings[name], setting_check(config.memory, name)
+            if value is None:
+                value = declared.default if isinstance(declared, Setting) else declared
+            setattr(config, name, check(name, value) if check else value)
         elif value is not None and config.memory != "none":
             raise ValueError(
                 f"{name}={value!r} does not go with memory={config.memory!r}, which has no such setting; it has "
@@ -110,12 +142,3 @@ def make_memory(config: Any) -> Memory[Any, Any]:
                 f"setting {missing[0]!r}: its settings must have those of control_settings({field.control!r}, ...)"
             )
     return memory
-
-
-def _own_checks(settings: Any) -> dict[str, Check]:
-    """The checks of a memory's own control settings, which have no field of the configuration."""
-    checks: dict[str, Check] = {}
-    for name in settings.keys() - MEMORY_CHECKS.keys():
-        if name.endswith("_control"):
-            checks |= control_checks(name.removesuffix("_control"))
-    return checks
