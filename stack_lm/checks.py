@@ -25,7 +25,7 @@ class Check:
     """A check is called with a key and a value. It returns the value, converted where nothing is lost by that."""
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is of this kind; the entries of a list or a mapping are left to the call."""
+        """Whether a value is of this kind; the entries of a list or a dataclass are left to the call."""
         raise NotImplementedError
 
     def allowed(self, value: Any) -> str:
@@ -134,7 +134,7 @@ class ListOf(Check):
 
 @dataclass(frozen=True)
 class AnyOf(Check):
-    """Values that one of several checks accepts."""
+    """Values that one of several checks accepts; messages leave out those whose `allowed` is empty."""
 
     options: tuple[Check, ...]
 
@@ -142,27 +142,11 @@ class AnyOf(Check):
         return any(option.accepts(value) for option in self.options)
 
     def allowed(self, value: Any) -> str:
-        return " or ".join(option.allowed(value) for option in self.options)
+        return " or ".join(filter(None, (option.allowed(value) for option in self.options)))
 
     def __call__(self, key: str, value: Any) -> Any:
         super().__call__(key, value)
         return next(option for option in self.options if option.accepts(value))(key, value)
-
-
-@dataclass(frozen=True)
-class Undecided(Check):
-    """Values of a check, or None for now: another part of the configuration decides then."""
-
-    check: Check
-
-    def accepts(self, value: Any) -> bool:
-        return value is None or self.check.accepts(value)
-
-    def allowed(self, value: Any) -> str:
-        return self.check.allowed(value)
-
-    def __call__(self, key: str, value: Any) -> Any:
-        return None if value is None else self.check(key, value)
 
 
 @dataclass(frozen=True)
@@ -221,7 +205,12 @@ def check_of(kind: Any) -> Check:
     if dataclasses.is_dataclass(kind):
         return Nested(kind)  # type: ignore[arg-type]  # a class, not an instance of it
     plain = origin or kind
-    return _BY_TYPE.get(plain) or Instance(plain, f"of type {plain.__name__}")
+    return _BY_TYPE.get(plain if isinstance(plain, type) else Any) or Instance(plain, f"of type {plain.__name__}")
+
+
+def undecided(check: Check) -> Check:
+    """A check that lets None pass too, without a mention: another part of the configuration decides then."""
+    return check if check.accepts(None) else AnyOf((check, Instance(types.NoneType, "")))
 
 
 def checks_of(cls: type) -> dict[str, Check]:
@@ -233,10 +222,8 @@ def checks_of(cls: type) -> dict[str, Check]:
         kinds: dict[str, Any] = {}
         for base in reversed(list(_own_classes(cls))):
             kinds |= inspect.get_annotations(base, eval_str=True)
-        own = [field for field in dataclasses.fields(cls) if field.name in kinds]
-        checks = {field.name: check_of(kinds[field.name]) for field in own}
-        open_ones = {field.name: Undecided(checks[field.name]) for field in own if field.default is None}
-        _of_classes[cls] = checks | open_ones
+        own = [(field, check_of(kinds[field.name])) for field in dataclasses.fields(cls) if field.name in kinds]
+        _of_classes[cls] = {f.name: undecided(check) if f.default is None else check for f, check in own}
     return _of_classes[cls]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NamedTuple
 
-from ..checks import Check, Integer, NotNegative, OneOf, Undecided, check_of
+from ..checks import Check, Integer, NotNegative, OneOf, check_of, undecided
 from .base import Memory, memory_class, memory_names
 
 # The limits are far beyond any use: more cannot be made, only waited for.
@@ -57,7 +57,7 @@ def setting_check(memory: str, name: str) -> Check | None:
     for each in (memory, *memory_names()):
         declared = memory_class(each).settings.get(name)
         if isinstance(declared, Setting):
-            return Undecided(check_of(declared.kind))
+            return undecided(check_of(declared.kind))
     return None
 
 
