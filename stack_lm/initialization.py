@@ -39,7 +39,7 @@ def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> No
     Args:
         model: with a head or without.
         module: any of its modules; those of other kinds than the initialisation is for are left alone.
-        initialization: of `field_checks.INITIALIZATIONS`.
+        initialization: "torch", "normal_rows" or "xavier".
     """
     if initialization == "normal_rows":
         draw_normal_rows(model, module)

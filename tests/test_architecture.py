@@ -26,7 +26,7 @@ LAYERS = [
     ["kernels"],
     ["controllers", "controls"],
     ["memory"],
-    ["emission", "field_checks"],
+    ["emission"],
     ["hub.code", "hub.standalone"],
     ["hub.publishing"],
     ["hub.card"],
@@ -35,7 +35,7 @@ LAYERS = [
     ["eval"],
     ["parsing"],
     ["data", "tasks", "tokenization", "config_files", "console"],
-    ["atomic", "trace"],
+    ["atomic", "checks", "trace"],
     ["errors", "labels", "import_hooks", "hub.bundle"],
 ]
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a

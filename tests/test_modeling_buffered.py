@@ -337,7 +337,7 @@ def test_a_delay_takes_the_front_of_the_output():
 
 def test_bad_values_are_refused():
     for fields, message in (
-        ({"input_pop_control": "hard"}, r"input_pop_control must be 'sigmoid', 'expected_value' or .*; got 'hard'"),
+        ({"input_pop_control": "hard"}, r"input_pop_control must be one of 'sigmoid', .* or .*; got 'hard'"),
         ({"target_vocab_size": 0}, r"target_vocab_size must be an integer of at least 1 or None; got 0"),
         ({"steps_per_token": -1}, r"steps_per_token must be an integer of at least 0; got -1"),
         ({"output_delay": -1}, r"output_delay must be an integer of at least 0; got -1"),

@@ -22,7 +22,7 @@ from ..modeling_stack_rnn import StackRNNForCausalLM
 from ..tasks import Example, make_task
 from ..tokenization import symbol_tokenizer
 from ..training.temperature import TemperatureSchedule
-from .config import TASK_FILE, TaskConfig
+from .config import TASK_FILE, LearningRates, TaskConfig
 from .encoding import Encoded, Encoding
 from .scores import score
 
@@ -183,11 +183,11 @@ class Trial:
         return self.encoding.task.add_scores(scores, examples, split)
 
     def _choose_learning_rate(self) -> float:
-        rates = self.loop.learning_rates()
-        if isinstance(self.loop.learning_rate, dict):
-            low, high = map(math.log, rates)
+        rate = self.loop.learning_rate
+        if isinstance(rate, LearningRates):
+            low, high = math.log(rate.low), math.log(rate.high)
             return math.exp(random.Random(f"{self.config.seed}/learning rate").uniform(low, high))
-        return rates[self.config.seed % len(rates)]
+        return rate[self.config.seed % len(rate)] if isinstance(rate, list) else rate
 
     def _make_temperature_schedule(self) -> TemperatureSchedule | None:
         if not self.loop.temperature_decay:

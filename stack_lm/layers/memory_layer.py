@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checks import check_of
 from ..controls import Controls
-from ..field_checks import FIELD_CHECKS
 from ..kernels import dispatch
 from ..kernels.protocol import Inputs, MemoryState
 from ..memory import under_transform
+from ..memory.fields import Size
 from ..memory.settings import complete_settings, settings_of
 from .controlled import Actions, ControlledMemory, blank, check_state
 
@@ -46,8 +47,8 @@ class MemoryLayer(ControlledMemory):
 
     def __init__(self, input_size: int, memory: str = "stack", *, bias: bool = True, **settings: Any) -> None:
         super().__init__()
-        hidden_size = FIELD_CHECKS["hidden_size"]("input_size", input_size)
-        config = settings_of(memory, settings, hidden_size=hidden_size, bias=FIELD_CHECKS["bias"]("bias", bias))
+        hidden_size = check_of(Size)("input_size", input_size)
+        config = settings_of(memory, settings, hidden_size=hidden_size, bias=check_of(bool)("bias", bias))
         if memory == "none":
             raise ValueError("memory='none' reads nothing; a MemoryLayer needs a memory")
         self.memory = complete_settings(config)

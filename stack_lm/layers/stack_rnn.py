@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..field_checks import FIELD_CHECKS, one_of
+from ..checks import Number, OneOf, check_of
 from ..kernels.protocol import CellState, MemoryState
+from ..memory.fields import Parts, Size
 from ..memory.settings import complete_settings, settings_of
 from .cell import StackRNNCell
 
@@ -63,18 +64,16 @@ class StackRNN(nn.Module):
         **settings: Any,
     ) -> None:
         super().__init__()
-        for name, value in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
-            if value is None:
-                raise ValueError(f"{name} must be an integer of at least 1; got None")
-            FIELD_CHECKS["embedding_size" if name == "input_size" else name](name, value)
+        self.input_size = check_of(Size)("input_size", input_size)
+        self.hidden_size = check_of(Size)("hidden_size", hidden_size)
+        self.num_layers = check_of(Parts)("num_layers", num_layers)
         memories = (memory,) * num_layers if isinstance(memory, str) else tuple(memory)
         if len(memories) != num_layers:
             raise ValueError(f"memory must be one name, or one for each of num_layers={num_layers}; got {memories}")
-        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.controller = one_of(CONTROLLERS)("controller", controller)
-        self.bias = FIELD_CHECKS["bias"]("bias", bias)
-        self.batch_first = FIELD_CHECKS["bias"]("batch_first", batch_first)
-        self.dropout = FIELD_CHECKS["hidden_dropout"]("dropout", dropout)
+        self.controller = OneOf(CONTROLLERS)("controller", controller)
+        self.bias = check_of(bool)("bias", bias)
+        self.batch_first = check_of(bool)("batch_first", batch_first)
+        self.dropout = Number(minimum=0, below=1)("dropout", dropout)
         self.layers = nn.ModuleList(
             self._make_layer(k, name, {} if name == "none" else settings) for k, name in enumerate(memories)
         )
@@ -135,10 +134,10 @@ class StackRNN(nn.Module):
             output_actions: also return the actions.
 
         Returns:
-            The last layer's outputs in the form of the input, and the last state: `h_n` [L, B, H], of an LSTM also `c_n`
-            [L, B, H] (unbatched [L, H]), and where a layer has a memory last a tuple of the states of all layers'
-            memories, None for layers without one. A state of one part is that part alone, as torch's. If asked for, then
-            a tuple of the actions of all layers [B, T, ...] (see `stack_lm.layers.controlled.Actions`).
+            The last layer's outputs in the form of the input, and the last state: `h_n` [L, B, H], of an LSTM also
+            `c_n` [L, B, H] (unbatched [L, H]), and where a layer has a memory last a tuple of the states of all layers'
+            memories, None for layers without one. A state of one part is that part alone, as torch's. If asked for,
+            then a tuple of the actions of all layers [B, T, ...] (see `stack_lm.layers.controlled.Actions`).
 
         Raises:
             ValueError: if shapes do not fit.

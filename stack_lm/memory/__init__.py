@@ -5,7 +5,7 @@ Importing this package registers the built-in ones; `register_memory` adds other
 
 from .baby_ntm import BabyNTM, TapeState
 from .base import Memory, MemoryScan, map_tensors, memory_class, memory_names, register_memory, under_transform
-from .fields import ActionField, Choice, Strength, Value, Weights, control_settings
+from .fields import ActionField, Choice, Setting, Strength, Value, Weights, control_settings
 from .none import NoMemory
 from .settings import make_memory
 from .strength import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
@@ -29,6 +29,7 @@ __all__ = [
     "NeuralQueue",
     "NeuralStack",
     "NoMemory",
+    "Setting",
     "StackActions",
     "StackState",
     "Strength",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .base import Memory, register_memory
-from .fields import Choice, Value
+from .fields import Choice, Setting, Size, Value
 from .mixing import Mixture, Move, mix
 from .superposition import CHOICE_SETTINGS, ChoiceActions
 
@@ -35,7 +35,7 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
         cells: how many there are, N.
     """
 
-    settings = CHOICE_SETTINGS | {"memory_depth": 104}
+    settings = CHOICE_SETTINGS | {"memory_depth": Setting(104, Size | None)}
     action_type = ChoiceActions
     state_type = TapeState
     # The order of the released code.

@@ -49,8 +49,10 @@ class Memory(ABC, Generic[State, Actions]):
 
     Attributes:
         name: under which it is registered.
-        settings: the fields of `StackRNNConfig` that it has a use for, each with its default; all others are refused.
-            Those that its action fields name are among them (see `ActionField.settings`).
+        settings: the fields of `StackRNNConfig` that it has a use for, and new ones; all others are refused. Each has a
+            `stack_lm.memory.Setting`: its default and the values it allows. A default alone does for a setting that
+            another memory has a `Setting` of. Those that its action fields name are among them (see
+            `ActionField.settings`).
         actions: the fields that `step` takes, in the order of `action_type`.
         action_type: the NamedTuple of its actions.
         state_type: the NamedTuple of its state.

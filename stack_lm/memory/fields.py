@@ -10,17 +10,37 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..checks import Integer, NotNegative
 from ..emission import Activation, Emission, LogWeights, OperationChoice, make_control
+
+# The limits are far beyond any use: more cannot be made, only waited for.
+Size = Annotated[int, Integer(1, 2**20)]  # of vectors and memories
+Parts = Annotated[int, Integer(1, 1_000)]  # side by side, or layers
+Elements = Annotated[int, Integer(1, 10_000)]  # of a memory, in one operation
+StrengthControl = Literal["sigmoid", "expected_value"] | NotNegative
+
+
+class Setting(NamedTuple):
+    """A setting that a memory declares; where it is None in a configuration, it has its default.
+
+    Attributes:
+        default: its value where none is given.
+        kind: the values that it allows, in the vocabulary of `stack_lm.checks`: a type, or a check such as
+            `Integer(1, 100)`.
+    """
+
+    default: Any
+    kind: Any
 
 
 def control_settings(
     control: str, default: str | float, *, maximum: int = 3, strength_init: float | None = None
-) -> dict[str, Any]:
+) -> dict[str, Setting]:
     """The settings of a strength's control, for a memory to declare among its `settings`.
 
     Args:
@@ -29,7 +49,11 @@ def control_settings(
         maximum: of `max_{control}`, the largest value of the expected-value support.
         strength_init: of `{control}_strength_init`, the expected strength at the start.
     """
-    return {f"{control}_control": default, f"max_{control}": maximum, f"{control}_strength_init": strength_init}
+    return {
+        f"{control}_control": Setting(default, StrengthControl),
+        f"max_{control}": Setting(maximum, Elements),
+        f"{control}_strength_init": Setting(strength_init, float | None),
+    }
 
 
 class ActionField(ABC):

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
-from ..field_checks import MEMORY_CHECKS, Check, control_checks, one_of
+from ..checks import Check, OneOf, check_of, undecided
 from .base import Memory, memory_class, memory_names
-from .fields import check_fields
+from .fields import Setting, check_fields
+
+# One may be registered at any time, from outside the package too.
+MemoryName = Annotated[str, OneOf(memory_names)]
 
 
-def check_memory(name: str, value: Any) -> str:
-    """Find names of memories that are not registered, at each use: one may be registered from outside the package.
+def setting_names() -> dict[str, None]:
+    """The names of the settings of all memories, in order."""
+    return dict.fromkeys(name for memory in memory_names() for name in memory_class(memory).settings)
 
-    Raises:
-        ValueError: naming those that are.
-    """
-    return one_of(memory_names())(name, value)
+
+def setting_check(memory: str, name: str) -> Check | None:
+    """The check of a setting, None being left open: as the memory declares it, or else another one that has it."""
+    for each in (memory, *memory_names()):
+        declared = memory_class(each).settings.get(name)
+        if isinstance(declared, Setting):
+            return undecided(check_of(declared.kind))
+    return None
 
 
 def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleNamespace:
@@ -28,32 +36,33 @@ def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleName
         **fields: other attributes.
 
     Raises:
-        ValueError: for a memory or a setting that does not exist, or a value that it does not allow.
+        ValueError: for a memory or a setting that does not exist.
     """
-    own = memory_class(check_memory("memory", memory)).settings
+    own = memory_class(check_of(MemoryName)("memory", memory)).settings
     unknown = sorted(given.keys() - own.keys())
     if unknown:
         raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {', '.join(own) or 'none'}")
-    checked = {name: check(name, given.get(name)) for name, check in MEMORY_CHECKS.items()}
-    return SimpleNamespace(memory=memory, **fields, **(given | checked))
+    return SimpleNamespace(memory=memory, **fields, **(dict.fromkeys(setting_names()) | given))
 
 
 def complete_settings(config: Any) -> Memory[Any, Any]:
     """Decide the settings of `config.memory` that are None, refuse what does not go together, and make the memory.
 
     Args:
-        config: `memory`, `bias` and all of `MEMORY_CHECKS` as attributes, and what else that memory declares.
+        config: `memory`, `bias` and the settings of the built-in memories as attributes, and what else that memory
+            declares.
 
     Raises:
         ValueError: with the setting, or the pair that does not go together, and why.
     """
     settings = memory_class(config.memory).settings
-    own = _own_checks(settings)
-    for name in MEMORY_CHECKS | dict(settings):
+    for name in setting_names():
         value = getattr(config, name, None)
         if name in settings:
-            value = settings[name] if value is None else value
-            setattr(config, name, own[name](name, value) if name in own else value)
+            declared, check = settings[name], setting_check(config.memory, name)
+            if value is None:
+                value = declared.default if isinstance(declared, Setting) else declared
+            setattr(config, name, check(name, value) if check else value)
         elif value is not None and config.memory != "none":
             raise ValueError(
                 f"{name}={value!r} does not go with memory={config.memory!r}, which has no such setting; it has "
@@ -74,12 +83,3 @@ def make_memory(config: Any) -> Memory[Any, Any]:
     memory = memory_class(config.memory).from_config(config)
     check_fields(config.memory, memory.actions, memory.settings)
     return memory
-
-
-def _own_checks(settings: Any) -> dict[str, Check]:
-    """The checks of a memory's own control settings, which have no field of the configuration."""
-    checks: dict[str, Check] = {}
-    for name in settings.keys() - MEMORY_CHECKS.keys():
-        if name.endswith("_control"):
-            checks |= control_checks(name.removesuffix("_control"))
-    return checks

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .base import Actions, Memory, register_memory
-from .fields import Strength, Value, control_settings
+from .fields import Setting, Size, Strength, Value, control_settings
 
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
@@ -34,11 +34,11 @@ End = Literal["top", "bottom"]
 _COMPACT_EVERY = 32  # elements
 
 STRENGTH_SETTINGS = {
-    "memory_size": 16,
+    "memory_size": Setting(16, Size),
     **control_settings("push", "expected_value"),
     **control_settings("pop", 1.0),
     **control_settings("read", "expected_value"),
-    "push_value_activation": "tanh",
+    "push_value_activation": Setting("tanh", Literal["tanh", "sigmoid"]),
 }
 
 

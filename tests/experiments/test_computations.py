@@ -11,7 +11,7 @@ import torch
 from conftest import run, run_json
 from small_tasks import TRAIN
 
-from stack_lm.config_files import build
+from stack_lm.checks import build
 from stack_lm.errors import InputError
 from stack_lm.experiments.computation import TaskModel, choose_example, compute, load_task_model
 from stack_lm.experiments.config import TaskConfig

@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_tasks import MODEL_OF, config_values
 
-from stack_lm.config_files import build
+from stack_lm.checks import build
 from stack_lm.errors import InputError
 from stack_lm.experiments.config import TaskConfig
 from stack_lm.experiments.learning import can_join, train

@@ -92,7 +92,7 @@ def test_bad_arguments_are_refused():
         ({"num_stacks": 2}, "memory='stack' has no setting 'num_stacks'; it has memory_size, push_control"),
         ({"memory": "none"}, "memory='none' reads nothing; a MemoryLayer needs a memory"),
         ({"hidden_size": 2}, "memory='stack' has no setting 'hidden_size'"),
-        ({"pop_control": "hard"}, "pop_control must be 'sigmoid', 'expected_value' or .*; got 'hard'"),
+        ({"pop_control": "hard"}, "pop_control must be one of 'sigmoid', 'expected_value' or .*; got 'hard'"),
     ):
         with pytest.raises(ValueError, match=message):
             MemoryLayer(7, **arguments)
