@@ -10,6 +10,7 @@ from transformers import GenerationConfig, PreTrainedConfig
 from .field_checks import FIELD_CHECKS, STATELESS_CONTROLLERS, Check
 from .memory import memory_class
 from .memory.settings import check_memory, complete_settings
+from .plugins import remember, used
 
 # Keyword arguments that transformers itself passes to a configuration, besides its fields.
 _TRANSFORMERS_KEYS = frozenset(
@@ -170,6 +171,19 @@ class StackRNNConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         self.complete()
         type(self).register_models()
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """transformers' `from_dict`; where the memory is a plug-in's that is missing, its error says which one.
+
+        Raises:
+            ValueError: as for the arguments of a configuration.
+        """
+        return super().from_dict(remember(config_dict), **kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """transformers' `to_dict`, with the plug-in that the memory is from."""
+        return super().to_dict() | used(memory=[self.memory])
 
     def complete(self) -> None:
         """Decide the fields that were left open, and refuse values that do not go together.

@@ -16,6 +16,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..interpretation.computation import MOST_STEPS, Computation, Panel
 from ..memory.buffers import dequeue, input_buffer
+from ..plugins import remember
 from ..tasks import Example, Task, make_task
 from .config import TASK_FILE, is_task_model
 from .encoding import Encoding
@@ -52,7 +53,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
     if not is_task_model(path):
         raise InputError(f"{path} has no model of a task: there is no {TASK_FILE} in it")
     try:
-        about = json.loads((path / TASK_FILE).read_text(encoding="utf-8"))
+        about = remember(json.loads((path / TASK_FILE).read_text(encoding="utf-8")))
         task = make_task(about["task"], **about["options"])
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
         model = MODELS[architecture].from_pretrained(path).eval()

@@ -114,6 +114,10 @@ class TaskConfig(BaseConfig):
         super().check()
         self.training.learning_rates()
 
+    def registered_names(self) -> dict[str, list[str]]:
+        """See `BaseConfig.registered_names`."""
+        return super().registered_names() | {"task": [self.task]}
+
 
 @dataclass(frozen=True)
 class Row:

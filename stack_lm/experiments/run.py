@@ -21,7 +21,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..config_files import merge, preset_names, preset_path, read_yaml
 from ..console import print_note
 from ..errors import InputError
-from ..tasks import Task, task_names
+from ..plugins import used
+from ..tasks import Task, make_task, task_names
 from ..training.config import settled
 from .config import Row, Table, TaskConfig, parse_measure, single_row
 from .results import TABLE_FILE, Results
@@ -100,7 +101,7 @@ class Experiment:
             InputError: if the directory cannot be written, or a trial cannot be run.
         """
         with self.results.open():
-            self.results.begin(self.table)
+            self.results.begin(self.table, [trial.config.model.get("memory", "") for trial in self.wanted])
             if self.overwrite:
                 self.results.remove([*self.chosen], [self.table.rows[i].name for i in self.chosen])
             self._check_finished()
@@ -229,13 +230,10 @@ def load_table(name: str, task: str | None = None) -> Table:
         if "rows" not in content:
             raise InputError(f"{name} is a preset; name a task for it as well: {', '.join(task_names())}")
         return Table.build(content)
-    if task not in task_names():
-        raise InputError(f"there is no task {task!r}; the tasks are {', '.join(task_names())}")
+    kind = make_task(task).kind
     if not Path(name).exists() and name not in preset_names():
         preset_path(name)
-    from ..tasks import make_task
-
-    scores = _MEASURES.get(make_task(task).kind, ("accuracy",))
+    scores = _MEASURES.get(kind, ("accuracy",))
     return single_row(name, task, [f"{score}.{statistic}" for score in scores for statistic in _STATISTICS])
 
 
@@ -299,6 +297,7 @@ def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
             **{name: version(name) for name in packages},
         },
         "machine": platform.machine(),
+        **used(**trial.config.registered_names()),
     }
 
 

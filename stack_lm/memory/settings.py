@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..field_checks import MEMORY_CHECKS, Check, control_checks, one_of
-from .base import Memory, memory_class, memory_names
+from ..field_checks import MEMORY_CHECKS, Check, control_checks
+from .base import Memory, memory_class
 
 
 def control_settings(
@@ -28,7 +28,8 @@ def check_memory(name: str, value: Any) -> str:
     Raises:
         ValueError: naming those that are.
     """
-    return one_of(memory_names())(name, value)
+    memory_class(value)
+    return str(value)
 
 
 def complete_settings(config: Any) -> Memory[Any, Any]:
