@@ -238,11 +238,10 @@ def test_what_cannot_be_imported_is_one_line(tmp_path, monkeypatch, capsys, name
 
 
 @pytest.mark.usefixtures("registries")
-@pytest.mark.parametrize("place", ["before the command", "before the action", "after both"])
-def test_commands_import_what_they_are_told(files, monkeypatch, capsys, place):
+@pytest.mark.parametrize("place", [0, 1, 2, 5])  # before the command, before and after its action, and at the end
+def test_commands_import_what_they_are_told(files, capsys, place):
     arguments = ["tasks", "show", "own_echo", "-n", "1"]
-    at = ["before the command", "before the action", "after both"].index(place)
-    arguments[len(arguments) if at == 2 else at : 0] = ["--import", str(files / "own_task.py")]
+    arguments[place:place] = ["--import", str(files / "own_task.py")]
     shown = run_json(capsys, *arguments)
     assert (shown["name"], len(shown["examples"])) == ("own_echo", 1)
     assert "--import" in shown["command"]
@@ -316,8 +315,6 @@ def test_a_model_does_not_have_anything_imported(model, origin):
     for name in ("trap", "own_memory"):
         (model / f"{name}.py").write_text("open('sprung', 'w')\n" + MEMORY)
     config = json.loads((model / "config.json").read_text())
-    for key in ("imports", "import"):
-        config.pop(key, None)
     config["plugins"] = {"memory": {"own_stack": origin}, "task": {"own_echo": "trap"}}
     (model / "config.json").write_text(json.dumps(config))
     done = command("parse", ".", "the cat purrs", cwd=model)
@@ -355,14 +352,19 @@ def test_a_language_models_run_with_workers(files, registries, tmp_path, capsys)
 
     forget(registries)
     capsys.readouterr()
-    config = str(run_directory / "training_config.yaml")
-    missing = MISSING.format("corpus", "own_texts", "own_corpus.py", "own_corpus.py")
-    for arguments in ([config, f"output_dir={tmp_path / 'other'}"], [*settings, "--resume"]):
-        assert train([*arguments, "model.memory=stack"] if arguments[0] == config else arguments) == 2
+    again = [str(run_directory / "training_config.yaml"), f"output_dir={tmp_path / 'other'}"]
+    corpus = MISSING.format("corpus", "own_texts", "own_corpus.py", "own_corpus.py")
+    memory = MISSING.format("memory", "own_stack", "own_memory.py", "own_memory.py")
+    for arguments, missing in (
+        ([*settings, "--resume"], corpus),
+        ([*again, "model.memory=stack"], corpus),
+        ([*again, *imports[2:]], f"model: {memory}"),
+    ):
+        assert train(arguments) == 2
         assert capsys.readouterr().err == f"train_lm: error: {missing}\n"
-    assert train([config, *imports[2:], f"output_dir={tmp_path / 'other'}"]) == 2
-    missing = MISSING.format("memory", "own_stack", "own_memory.py", "own_memory.py")
-    assert capsys.readouterr().err == f"train_lm: error: model: {missing}\n"
+    # A plug-in that overrides have made needless is not missed.
+    changes = ["model.memory=stack", "data.source=generated:100", "data.streaming=false"]
+    assert train([*again, *changes]) == 0, capsys.readouterr().err
 
 
 def test_trials_in_two_processes(files, registries, tmp_path, capsys):

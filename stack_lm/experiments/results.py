@@ -135,7 +135,7 @@ class Results:
             self.records = self._read()
             yield
 
-    def begin(self, table: Table, memories: Sequence[str]) -> None:
+    def begin(self, table: Table, memories: Sequence[str] = ()) -> None:
         """Write the table.
 
         Args:
