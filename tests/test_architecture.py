@@ -35,14 +35,14 @@ LAYERS = [
     ["eval"],
     ["parsing"],
     ["data", "tasks", "tokenization", "config_files", "console"],
-    ["atomic", "checks", "trace"],
+    ["checks", "trace", "atomic", "plugins"],
     ["errors", "labels", "import_hooks", "hub.bundle"],
 ]
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.
 MODEL_FREE = {
-    "tasks": {"errors", "labels"},
-    "parsing": {"trace", "errors", "atomic", "data.text"},
+    "tasks": {"errors", "labels", "plugins"},
+    "parsing": {"trace", "errors", "plugins", "atomic", "data.text"},
     "eval": {"trace", "errors", "data.text", "data.inflection", "data.generated"},
     "eval.metrics": {"errors", "eval", "parsing"},
     "interpretation": {"trace", "errors", "atomic", "parsing"},

@@ -20,6 +20,7 @@ from ..kernels.protocol import CellState, Inputs
 from ..layers.buffered import buffered_steps
 from ..layers.controlled import Actions
 from ..memory import Choice, Value
+from ..plugins import remember
 from ..tasks import Example, Task, make_task
 from .config import TASK_FILE, is_task_model
 from .encoding import Encoding
@@ -56,7 +57,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
     if not is_task_model(path):
         raise InputError(f"{path} has no model of a task: there is no {TASK_FILE} in it")
     try:
-        about = json.loads((path / TASK_FILE).read_text(encoding="utf-8"))
+        about = remember(json.loads((path / TASK_FILE).read_text(encoding="utf-8")))
         task = make_task(about["task"], **about["options"])
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
         model = MODELS[architecture].from_pretrained(path).eval()

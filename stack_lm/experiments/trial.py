@@ -19,6 +19,7 @@ from ..errors import InputError
 from ..modeling_buffered import BufferedStackRNNForTransduction
 from ..modeling_heads import StackRNNForKHotPrediction, StackRNNForTokenClassification
 from ..modeling_stack_rnn import StackRNNForCausalLM
+from ..plugins import used
 from ..tasks import Example, make_task
 from ..tokenization import symbol_tokenizer
 from ..training.temperature import TemperatureSchedule
@@ -172,6 +173,7 @@ class Trial:
         self.model.save_pretrained(directory)
         symbol_tokenizer(self.encoding.symbols).save_pretrained(directory)
         about = {"task": self.config.task, "options": self.config.options, "seed": self.config.seed}
+        about |= used(task=[self.config.task])
         (directory / TASK_FILE).write_text(json.dumps(about) + "\n", encoding="utf-8")
 
     def _encode(self, split: str) -> Encoded:

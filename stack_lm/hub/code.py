@@ -50,6 +50,7 @@ _CLASSES = {
     ),
 }
 _REPLACED = dict.fromkeys(("hub.code", "kernels.dispatch", "kernels.cpu.cross_entropy"), "hub.standalone")
+_REPLACED["plugins"] = "hub.standalone_plugins"
 
 _HEADER = '''"""{title}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from ..plugins import Registry
 from .fields import ActionField
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 State = TypeVar("State", bound="tuple[Any, ...]")
 Actions = TypeVar("Actions", bound="tuple[Any, ...]")
 MemoryClass = TypeVar("MemoryClass", bound="type[Memory[Any, Any]]")
-_REGISTRY: dict[str, type[Memory[Any, Any]]] = {}
+MEMORIES: Registry[type[Memory[Any, Any]]] = Registry("memory", "stack_lm.memories")
 
 
 def under_transform() -> bool:
@@ -288,10 +289,8 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
     def register(cls: MemoryClass) -> MemoryClass:
         if cls.step is not Memory.step:
             raise TypeError(f"{cls.__qualname__} overrides step; it must override update, which step and models call")
-        if _REGISTRY.get(name, cls) is not cls:
-            raise ValueError(f"the memory name {name!r} is taken by {_REGISTRY[name].__qualname__}")
+        MEMORIES.register(name, cls)
         cls.name = name
-        _REGISTRY[name] = cls
         return cls
 
     return register
@@ -299,12 +298,16 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
 
 def memory_names() -> tuple[str, ...]:
     """The names of all registered memories."""
-    return tuple(_REGISTRY)
+    return tuple(MEMORIES)
 
 
 def memory_class(name: str) -> type[Memory[Any, Any]]:
-    """The class registered under a name."""
-    return _REGISTRY[name]
+    """The class registered under a name.
+
+    Raises:
+        InputError: if there is none.
+    """
+    return MEMORIES.find(name)
 
 
 def map_tensors(function: Callable[..., Tensor], *trees: Any) -> Any:

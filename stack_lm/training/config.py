@@ -54,6 +54,10 @@ class BaseConfig:
             if key in self.model:
                 raise InputError(f"model.{key} cannot be set: it comes from the data")
 
+    def registered_names(self) -> dict[str, list[str]]:
+        """The names, by kind, that the run looks up in registries, where plug-ins may have put them."""
+        return {"memory": [self.model.get("memory", "")]}
+
 
 @dataclass(frozen=True)
 class BaseDataConfig:
@@ -204,6 +208,11 @@ class RunConfig(BaseConfig):
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: LoopConfig = field(default_factory=LoopConfig)
+
+    def registered_names(self) -> dict[str, list[str]]:
+        """See `BaseConfig.registered_names`."""
+        sources = (self.data.source, self.data.validation or "")
+        return super().registered_names() | {"corpus": [source.partition(":")[0] for source in sources]}
 
     def check(self) -> None:
         """See `BaseConfig.check`."""

@@ -31,6 +31,7 @@ from ..config_files import read_yaml
 from ..console import print_note
 from ..data.text import json_object
 from ..errors import InputError
+from ..plugins import used
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
 from .config import BaseConfig, settled
 from .lock import LOCK_FILE, RunLock
@@ -252,7 +253,8 @@ class RunDirectory:
                     if checkpoint_step(later) > self.step:
                         shutil.rmtree(later)
                 self._trim_log()
-            self._write(CONFIG_FILE, yaml.safe_dump(dataclasses.asdict(self._config), sort_keys=False))
+            content = dataclasses.asdict(self._config) | used(**self._config.registered_names())
+            self._write(CONFIG_FILE, yaml.safe_dump(content, sort_keys=False))
             (self.path / _PARTIAL).rmdir()
 
     def _trim_log(self) -> None:
