@@ -46,9 +46,8 @@ def mix_reference(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mix
     shape = cells.shape
     cells, weights = cells.flatten(0, -3), weights.flatten(0, -2)
     batch_size, _, width = cells.shape
-    elements = elements.reshape(batch_size, -1)
-    size = elements.shape[1]
-    new = torch.cat((elements, elements.new_ones(batch_size, width - size)), dim=1).unsqueeze(1)
+    size = elements.shape[1] // math.prod(shape[1:-2])
+    new = torch.cat((elements.reshape(batch_size, size), elements.new_ones(batch_size, width - size)), 1).unsqueeze(1)
     rows = torch.cat((new, cells), dim=1) if mixture.prepend else cells
     mixed = cells.new_zeros(batch_size, mixture.length, width)
     for weight, moves in zip(weights.unbind(1), mixture.operations, strict=True):
@@ -63,7 +62,7 @@ def mix_reference(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mix
     reading = top[..., :size]
     if width > size:
         reading = reading + mixture.empty_value * (1 - top[..., size:])
-    return mixed.view(*shape[:-2], mixture.length, width), reading.reshape(shape[0], -1)
+    return mixed.view(*shape[:-2], mixture.length, width), reading.reshape(shape[0], mixture.read * elements.shape[1])
 
 
 class _Mix(torch.autograd.Function):
@@ -81,7 +80,7 @@ class _Mix(torch.autograd.Function):
         *leading, _, width = cells.shape
         batch_size = math.prod(leading)
         rows, new = _rows(cells, elements, mixture)
-        weights, size = weights.reshape(batch_size, -1), new.shape[1]
+        weights, size = weights.flatten(0, -2), new.shape[1]
         mixed = rows.new_zeros(batch_size, mixture.length * width)
         for i, source, target, n in _blocks(mixture, width):
             mixed[:, target : target + n].addcmul_(rows[:, source : source + n], weights[:, i : i + 1])
@@ -92,7 +91,8 @@ class _Mix(torch.autograd.Function):
         reading = mixed[:, : mixture.read, :size].clone()
         if width > size and mixture.empty_value:
             reading.add_(1 - mixed[:, : mixture.read, size:], alpha=mixture.empty_value)
-        return mixed.view(*leading, mixture.length, width), reading.view(leading[0], -1)
+        reading = reading.view(leading[0], mixture.read * elements.shape[1])
+        return mixed.view(*leading, mixture.length, width), reading
 
     @staticmethod
     def backward(ctx: Any, of_mixed: Tensor | None, of_reading: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -103,11 +103,11 @@ class _Mix(torch.autograd.Function):
         cells, weights, elements = given
         rows, new = _rows(cells, elements, mixture)
         batch_size, size, width = rows.shape[0], new.shape[1], cells.shape[-1]
-        weights = weights.reshape(batch_size, -1)
+        weights = weights.flatten(0, -2)
         if of_mixed is None:
             gradient = rows.new_zeros(batch_size, mixture.length * width)
         else:  # may be shared, so the reading's gradient is not added in place
-            gradient = of_mixed.reshape(batch_size, -1)
+            gradient = of_mixed.flatten(0, -3).flatten(1)
             gradient = gradient if of_reading is None else gradient.clone(memory_format=torch.contiguous_format)
         if of_reading is not None:
             top = gradient.view(batch_size, mixture.length, width)[:, : mixture.read]
@@ -130,7 +130,8 @@ def _rows(cells: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Te
     """What operations move, and the new elements, in two dimensions."""
     width = cells.shape[-1]
     batch_size = math.prod(cells.shape[:-2])
-    rows, new = cells.reshape(batch_size, -1), elements.reshape(batch_size, -1)
+    rows = cells.flatten(0, -3).flatten(1)
+    new = elements.reshape(batch_size, elements.shape[1] // math.prod(cells.shape[1:-2]))
     if mixture.prepend:
         rows = torch.cat((new, rows.new_ones(batch_size, width - new.shape[1]), rows), dim=1)
     return rows, new
