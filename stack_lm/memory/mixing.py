@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from .base import under_transform
 
 
 class Move(NamedTuple):
@@ -51,11 +54,10 @@ def mix_reference(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mix
     rows = torch.cat((new, cells), dim=1) if mixture.prepend else cells
     mixed = cells.new_zeros(batch_size, mixture.length, width)
     for weight, moves in zip(weights.unbind(1), mixture.operations, strict=True):
-        moved = torch.zeros_like(mixed)
         for source, target, n in moves:
             if n > 0:
-                moved[:, target : target + n] = rows[:, source : source + n]
-        mixed = mixed + weight[:, None, None] * moved
+                moved = F.pad(rows[:, source : source + n], (0, 0, target, mixture.length - target - n))
+                mixed = mixed + weight[:, None, None] * moved
     if not mixture.prepend:
         mixed = torch.cat((mixed[:, :1] + new, mixed[:, 1:]), dim=1)
     top = mixed[:, : mixture.read]
@@ -181,5 +183,8 @@ def mix(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> t
     Returns:
         The next cells, of `length` rows, and the reading [B, S * read * D].
     """
-    mixed: tuple[Tensor, Tensor] = _Mix.apply(cells, weights.to(cells.dtype), elements.to(cells.dtype), mixture)
+    weights, elements = weights.to(cells.dtype), elements.to(cells.dtype)
+    if under_transform():  # such as `torch.func.vmap`, which knows the gradient of plain operations alone
+        return mix_reference(cells, weights, elements, mixture)
+    mixed: tuple[Tensor, Tensor] = _Mix.apply(cells, weights, elements, mixture)
     return mixed

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import ActionField, Actions, Memory, register_memory
+from .base import ActionField, Actions, Memory, register_memory, under_transform
 from .settings import control_settings
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class StrengthMemory(Memory[StackState, Actions]):
         n = state.strengths.shape[1]
         if n < _COMPACT_EVERY or (steps == 1 and n % _COMPACT_EVERY):
             return state
-        if state.values.requires_grad or state.strengths.requires_grad:
+        if state.values.requires_grad or state.strengths.requires_grad or under_transform():
             return state
         living = state.strengths != 0
         most = int(living.sum(1).max())

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack
 
 from ...controls import ExpectedValue, Fixed, Sigmoid
 from ...memory import under_transform
@@ -36,6 +37,8 @@ def obstacle(cell: StackRNNCell, device: torch.device, dtype: torch.dtype) -> st
         return f"the inputs are on {device.type}"
     if dtype not in (torch.float32, torch.float64) or any(p.dtype != dtype for p in _parameters(cell)):
         return f"numbers must be all float32 or all float64; the inputs are {str(dtype).removeprefix('torch.')}"
+    if under_transform() and [level.key() for level in get_interpreter_stack() or ()] != [TransformType.Vmap]:
+        return "of torch.func's transforms it has vmap alone, and one at a time"
     if type(cell.memory) not in MEMORIES:
         return f"the memory is a {type(cell.memory).__name__}"
     if type(controller) not in KINDS:
@@ -174,7 +177,8 @@ class _OfModels(torch.autograd.Function):
     @staticmethod
     def forward(*arguments: Any) -> Any:
         raise RuntimeError(
-            'of torch.func, the compiled scan has vmap alone: set_scan_backend("reference") has the rest'
+            "under torch.func.vmap the compiled scan is of several models, and here nothing differs between them: "
+            'set_scan_backend("reference") can do that'
         )
 
     @staticmethod
@@ -195,8 +199,6 @@ class _OfModels(torch.autograd.Function):
             part if part is None else part.expand(models, *part.shape) if dim is None else part.movedim(dim, 0)
             for part, dim in zip(tensors, in_dims[3:], strict=True)
         )
-        if under_transform():  # a second one
-            _OfModels.forward()
         results = _scan(make, dtype, models, stacked)
         check(*results[_VALUES:])
         return results, (0,) * len(results)

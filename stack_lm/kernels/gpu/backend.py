@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...controls import ExpectedValue, Fixed, Sigmoid
-from ...memory import NeuralDeque, NeuralQueue, NeuralStack, NoMemory
+from ...memory import NeuralDeque, NeuralQueue, NeuralStack, NoMemory, under_transform
 from ..derivatives import first_derivative_only
 from ..layout import CONTROLLERS, States, gather_states, gather_weights, next_state
 
@@ -34,6 +34,8 @@ def obstacle(cell: StackRNNCell, device: torch.device, dtype: torch.dtype) -> st
         return "triton is not installed"
     if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return f"it runs on CUDA devices, and this is on {device.type}"
+    if under_transform():
+        return "it has none of torch.func's transforms"
     if dtype not in _DTYPES:
         return f"it runs in {', '.join(str(d).removeprefix('torch.') for d in _DTYPES)}, and this is {dtype}"
     if type(cell.controller) not in CONTROLLERS:
