@@ -36,7 +36,7 @@ LAYERS = [
     ["parsing"],
     ["data", "tasks", "tokenization", "config_files", "console"],
     ["checks", "trace", "atomic", "plugins"],
-    ["errors", "labels", "import_hooks", "hub.bundle"],
+    ["errors", "labels", "arguments", "import_hooks", "hub.bundle"],
 ]
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.

@@ -177,7 +177,7 @@ class _Group:
             self.optimizer.step()
         else:
             assert isinstance(self.learners, Together)
-            self.learners.step(self.optimizer, torch.tensor(rates))
+            self.learners.step(self.optimizer, rates)
 
     def _cool(self, trials: Sequence[Trial], strings: int) -> None:
         """Set temperatures. While an epoch lasts those of the first model are enough: the others follow it."""

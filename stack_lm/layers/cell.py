@@ -195,7 +195,8 @@ class StackRNNCell(ControlledMemory):
         inputs, mask = given.values, given.mask
         if not inputs.is_floating_point():
             inputs = F.one_hot(inputs, self.bare_controller.input_size).to(self.like.dtype)
-        if not self.memory.actions and mask is None and not output_layers and not output_readings:
+        alone = not self.memory.actions and mask is None and not output_layers and not output_readings
+        if alone and not under_transform():  # torch's own networks have no rule for vmap
             fused = self.bare_controller.run(inputs, state.controller)
             if fused is not None:
                 return Scan(fused[0], None, None, Actions(), state._replace(controller=fused[1]))

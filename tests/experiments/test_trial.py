@@ -233,6 +233,16 @@ def test_a_learning_rate_that_falls_leaves_the_others_as_they_are(monkeypatch, o
         assert [r["loss"] for r in one["history"]] == pytest.approx([r["loss"] for r in other["history"]], rel=1e-4)
 
 
+def test_learning_rates_of_trials_in_float64_are_too():
+    options = {"epochs": 5, "learning_rate": [0.1, 0.03], "optimizer": "sgd", "dtype": "float64"}
+    together, alone = (several("test/sets", seeds=2, **options) for _ in range(2))
+    train(together)
+    for one, other in zip(together, alone, strict=True):
+        trained(other)
+        for name, parameter in one.model.named_parameters():
+            torch.testing.assert_close(parameter, other.model.get_parameter(name), rtol=1e-13, atol=1e-13)
+
+
 def test_a_trial_whose_loss_is_no_number_leaves_the_others_as_they_are():
     group, alone = several("test/per_step"), several("test/per_step")
     torch.nn.init.constant_(group[1].model.score.bias, math.nan)

@@ -187,7 +187,8 @@ class _OfModels(torch.autograd.Function):
     @staticmethod
     def forward(*arguments: Any) -> Any:
         raise RuntimeError(
-            'of torch.func, the compiled scan has vmap alone: set_scan_backend("reference") has the rest'
+            "under torch.func.vmap the compiled scan is of several models, and here nothing differs between them: "
+            'set_scan_backend("reference") can do that'
         )
 
     @staticmethod
@@ -209,8 +210,6 @@ class _OfModels(torch.autograd.Function):
             part if part is None else part.expand(models, *part.shape) if dim is None else part.movedim(dim, 0)
             for part, dim in zip(leaves, in_dims[len(in_dims) - len(leaves) :], strict=True)
         ]
-        if under_transform():  # a second one
-            _OfModels.forward()
         results = _scan(make, dtype, models, form, stacked)
         check(_rebuild(form.results, results).state)
         return results, (0,) * len(results)

@@ -8,7 +8,9 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack
 
+from ...memory import under_transform
 from ..protocol import Buffered, CellState, GivenVectors, Inputs, MemoryState, System
 from . import element_block, superposition_block  # noqa: F401 - they register themselves
 from .autograd import First, Given, Tensors, differentiable
@@ -23,6 +25,8 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
         return f"the inputs are on {device.type}"
     if dtype not in (torch.float32, torch.float64) or any(p.dtype != dtype for p in _parameters(system)):
         return f"numbers must be all float32 or all float64; the inputs are {str(dtype).removeprefix('torch.')}"
+    if under_transform() and [level.key() for level in get_interpreter_stack() or ()] != [TransformType.Vmap]:
+        return "of torch.func's transforms it has vmap alone, and one at a time"
     block = block_of(system.memory)
     if block is None:
         return f"the memory is a {type(system.memory).__name__}"

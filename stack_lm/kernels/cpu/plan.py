@@ -286,7 +286,7 @@ class ControllerPlan:
     def room(self, part: Part) -> Grads:
         """Room for the backward pass of a part to work in, one model after the other."""
         _, n = part.shape
-        steps = min(self.steps, max(1, ROWS_OF_A_PRODUCT // n))
+        steps = min(self.steps, max(1, ROWS_OF_A_PRODUCT // max(1, n)))
         widest = max(
             self.n_inputs, self.n_first, self.size + self.n_state if self.layers > 1 else 0, self.size, self.depth
         )

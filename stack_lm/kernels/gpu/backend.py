@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...controls import Controls
 from ...emission import Activation, ExpectedValue, Fixed, Sigmoid
-from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory
+from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, under_transform
 from ..derivatives import first_derivative_only
 from ..layout import CONTROLLERS, States, gather_states, gather_weights, next_state
 from ..protocol import Buffered, CellState, Controlled, Inputs, MemoryState, System
@@ -36,6 +36,8 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
         return "triton is not installed"
     if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return f"it runs on CUDA devices, and this is on {device.type}"
+    if under_transform():
+        return "it has none of torch.func's transforms"
     if dtype not in _DTYPES:
         return f"it runs in {', '.join(str(d).removeprefix('torch.') for d in _DTYPES)}, and this is {dtype}"
     driver = system.driver
