@@ -299,11 +299,12 @@ def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tenso
     """Token ids and labels [B, T], padded on the right.
 
     A mask is not needed: in a causal model nothing after a sentence reaches it, and the labels there are ignored. An
-    empty batch is one of padding alone.
+    empty batch is one of padding alone: two steps, because the actions of a single one change nothing, and processes
+    that average gradients wait for those of every parameter.
     """
     batch = batch or [()]
     lengths = np.fromiter(map(len, batch), np.int64, len(batch))
-    inside = np.arange(max(1, lengths.max())) < lengths[:, None]
+    inside = np.arange(int(lengths.max()) or 2) < lengths[:, None]
     labels = np.full(inside.shape, IGNORED, np.int64)
     labels[inside] = np.fromiter(chain.from_iterable(batch), np.int64, lengths.sum())
     ids = np.where(inside, labels, 0)
