@@ -16,12 +16,12 @@ from ..configuration_stack_rnn import StackRNNConfig
 from ..errors import InputError
 from ..loss import multiplies_bfloat16
 from ..modeling_stack_rnn import StackRNNForCausalLM
-from .batches import Batches
+from .batches import Batches, Collated
 from .carried import CarriedState
 from .config import RunConfig
 from .continuous import Segments
 from .data import collate, collate_segments, prepare_data
-from .loop import Collated, TrainingLoop
+from .loop import TrainingLoop
 from .new_model import new_model
 from .strength_statistics import StrengthStatistics
 from .validation import evaluate_continuous, evaluate_loss
@@ -36,6 +36,8 @@ class Trainer(TrainingLoop):
         data: batches, validation sentences and tokenizer.
         loss_dtype: of the loss's matrix products; None leaves it to mixed precision.
     """
+
+    LOSS, TARGETS = "nats_per_token", "tokens"
 
     config: RunConfig
 

@@ -195,7 +195,7 @@ def test_gradient_accumulation_equals_a_larger_batch(tmp_path):
     def gradients(directory, batches, accumulation):
         config = run_config(directory, gradient_accumulation=accumulation)
         trainer = Trainer(replace(config, model=TINY | {"output_dropout": 0.0}), quiet=True)
-        trainer.optimizer.zero_grad = lambda: None
+        trainer.updater.optimizer.zero_grad = lambda: None
         trainer._signals = SimpleNamespace(received=None)
         trainer._update(iter([(batch, {"epoch": 0}) for batch in batches]))
         return [parameter.grad.clone() for parameter in trainer.model.parameters()]
