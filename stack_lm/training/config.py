@@ -343,7 +343,7 @@ class NumberPredictionConfig(BaseConfig):
     data: NumberDataConfig = field(default_factory=NumberDataConfig)
     training: NumberPredictionLoopConfig = field(default_factory=NumberPredictionLoopConfig)
 
-    FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "num_labels", "id2label", "label2id")
+    FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "pad_token_id", "num_labels", "id2label", "label2id")
 
     def check(self) -> None:
         """See `BaseConfig.check`."""

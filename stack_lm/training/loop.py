@@ -144,7 +144,7 @@ class TrainingLoop(ABC):
     @property
     def over(self) -> bool:
         """Whether all updates are made, or validation has stopped improving."""
-        return self.step == self.total or self.stopping.over
+        return self.step >= self.total or self.stopping.over
 
     def train(self) -> dict[str, Any]:
         """Train, validating and saving on the way.

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from ..configuration_stack_rnn import StackRNNConfig
 from ..data import hold_out
 from ..errors import InputError
 from ..eval import AgreementItem, evaluate_agreement, read_agreement
@@ -74,7 +73,13 @@ class NumberPredictionTrainer(TrainingLoop):
             self.accelerator.process_index,
             self.accelerator.num_processes,
         )
-        return make_number_classifier(config, self.tokenizer), batches
+        fields = {
+            "vocab_size": len(self.tokenizer),
+            "pad_token_id": self.tokenizer.pad_token_id,
+            "id2label": dict(enumerate(LABELS)),
+            "label2id": {label: i for i, label in enumerate(LABELS)},
+        }
+        return new_model(StackRNNForSequenceClassification, config.model | fields), batches
 
     def _encode(self, items: Sequence[AgreementItem]) -> TokenArray:
         """Sentences as token ids, each with the id of its label behind them."""
@@ -145,24 +150,3 @@ class LengthGroupedBatches(SentenceBatches):
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + pool)
         order = np.array(get_length_grouped_indices(lengths.tolist(), self.batch_size, generator=generator))
         return [order[part] for part in self._cut(lengths[order])]
-
-
-def make_number_classifier(
-    config: NumberPredictionConfig, tokenizer: PreTrainedTokenizerBase
-) -> StackRNNForSequenceClassification:
-    """A new classifier of the configured shape, for the tokenizer's vocabulary.
-
-    Raises:
-        InputError: for a key or value that `StackRNNConfig` refuses.
-    """
-    try:
-        model_config = StackRNNConfig(
-            vocab_size=len(tokenizer),
-            pad_token_id=tokenizer.pad_token_id,
-            id2label=dict(enumerate(LABELS)),
-            label2id={label: i for i, label in enumerate(LABELS)},
-            **config.model,
-        )
-    except (ValueError, TypeError) as error:
-        raise InputError(f"model: {error}") from error
-    return new_model(StackRNNForSequenceClassification, model_config)

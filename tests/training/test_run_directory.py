@@ -218,6 +218,14 @@ def test_a_run_is_resumed_for_longer(tmp_path, kind):
     assert yaml.safe_load((tmp_path / "run" / "training_config.yaml").read_text())["training"]["epochs"] == 3
 
 
+def test_a_run_resumed_for_less_is_over(tmp_path, kind):
+    kind.run(tmp_path / "run", epochs=2)
+    kind.run(tmp_path / "other", epochs=2)
+    kind.run(tmp_path / "run", epochs=1, resume=True)
+    assert same(tmp_path / "run", tmp_path / "other")
+    assert validations(tmp_path / "run") == validations(tmp_path / "other")
+
+
 def test_intervals_and_patience_may_change(tmp_path):
     kinds = {
         "language model": {"log_every": 3, "eval_every": 4, "save_every": 5, "keep_checkpoints": 1, "max_steps": 12},
