@@ -12,16 +12,15 @@ from accelerate.utils import DistributedType
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..configuration_stack_rnn import StackRNNConfig
 from ..errors import InputError
 from ..loss import multiplies_bfloat16
 from ..modeling_stack_rnn import StackRNNForCausalLM
-from .batches import Batches
+from .batches import Batches, Collated
 from .carried import CarriedState
 from .config import RunConfig
 from .continuous import Segments
 from .data import collate, collate_segments, prepare_data
-from .loop import Collated, TrainingLoop
+from .loop import TrainingLoop
 from .new_model import new_model
 from .strength_statistics import StrengthStatistics
 from .validation import evaluate_continuous, evaluate_loss
@@ -36,6 +35,8 @@ class Trainer(TrainingLoop):
         data: batches, validation sentences and tokenizer.
         loss_dtype: of the loss's matrix products; None leaves it to mixed precision.
     """
+
+    LOSS, TARGETS = "nats_per_token", "tokens"
 
     config: RunConfig
 
@@ -125,7 +126,7 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> StackRN
     """A new model of the configured shape, for the tokenizer's vocabulary.
 
     Raises:
-        InputError: for a key or value that `StackRNNConfig` refuses, and for a model that is no language model.
+        InputError: as `new_model`.
     """
     # A model that names a beginning or end token has seen it.
     special = {
@@ -133,14 +134,7 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> StackRN
         "bos_token_id": tokenizer.bos_token_id if config.tokenizer.add_bos else None,
         "eos_token_id": tokenizer.eos_token_id if config.tokenizer.add_eos else None,
     }
-    try:
-        model_config = StackRNNConfig(vocab_size=len(tokenizer), **(special | config.model))
-    except (ValueError, TypeError) as error:
-        raise InputError(f"model: {error}") from error
-    kinds = model_config.architectures or [StackRNNForCausalLM.__name__]
-    if kinds != [StackRNNForCausalLM.__name__]:
-        raise InputError(f"model.architectures must be [StackRNNForCausalLM], which is trained here; got {kinds}")
-    return new_model(StackRNNForCausalLM, model_config)
+    return new_model(StackRNNForCausalLM, {"vocab_size": len(tokenizer), **special, **config.model})
 
 
 def _exp(nats: float) -> float:

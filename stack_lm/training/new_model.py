@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import torch
 from transformers import PreTrainedModel
 
-from ..configuration_stack_rnn import StackRNNConfig
 from ..errors import InputError
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -16,12 +16,25 @@ Model = TypeVar("Model", bound=PreTrainedModel)
 _BYTES = 16
 
 
-def new_model(kind: type[Model], config: StackRNNConfig) -> Model:
+def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
     """A model with random weights.
 
+    Args:
+        kind: its class.
+        fields: of its configuration.
+
     Raises:
-        InputError: if training it would take more than this machine's memory.
+        InputError: for a key or value that the configuration refuses, for fields of another kind of model, and if
+            training it would take more than this machine's memory.
     """
+    config_class: Any = kind.config_class
+    try:
+        config = config_class(**fields)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"model: {error}") from error
+    kinds = config.architectures or [kind.__name__]
+    if kinds != [kind.__name__]:
+        raise InputError(f"model.architectures must be [{kind.__name__}], which is trained here; got {kinds}")
     try:
         with torch.device("meta"):  # takes no memory
             parameters = sum(parameter.numel() for parameter in kind(config).parameters())

@@ -11,7 +11,7 @@ import stack_lm
 from stack_lm import StackRNNForCausalLM
 from stack_lm.cli import main
 from stack_lm.controllers import LSTMController
-from stack_lm.controls import Fixed
+from stack_lm.emission import Fixed
 from stack_lm.errors import InputError
 from stack_lm.kernels import dispatch as kernels
 from stack_lm.layers.controlled import explain_backend
