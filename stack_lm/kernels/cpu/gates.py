@@ -29,7 +29,7 @@ def _lstm_hidden(out: Any, cell: Any, hidden: Any) -> None:
 
 @compiled
 def _lstm_hidden_backward(out: Any, cell: Any, grad: Any, grad_cell: Any, grad_out: Any) -> None:
-    one = type(grad[0])(1)
+    one = grad.dtype.type(1)
     for j in range(cell.shape[0]):
         squashed = tanh(cell[j])
         grad_out[j] = grad[j] * squashed * out[j] * (one - out[j])
@@ -39,7 +39,7 @@ def _lstm_hidden_backward(out: Any, cell: Any, grad: Any, grad_cell: Any, grad_o
 @compiled
 def _lstm_cell_backward(gates: Any, cell_before: Any, grad_cell: Any, grad_gates: Any) -> None:
     size = grad_cell.shape[0]
-    one = type(grad_cell[0])(1)
+    one = grad_cell.dtype.type(1)
     for j in range(size):
         into, forget, new, grad = gates[j], gates[size + j], gates[2 * size + j], grad_cell[j]
         grad_gates[j] = grad * new * into * (one - into)
@@ -65,7 +65,7 @@ def _gru_hidden(gates: Any, before: Any, hidden: Any) -> None:
 @compiled
 def _gru_backward(gates: Any, hidden_before: Any, grad: Any, grad_gates: Any) -> None:
     size = grad.shape[0]
-    one = type(grad[0])(1)
+    one = grad.dtype.type(1)
     for j in range(size):
         reset, update, new = gates[j], gates[size + j], gates[2 * size + j]
         inside = grad[j] * (one - update) * (one - new * new)

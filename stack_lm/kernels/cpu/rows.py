@@ -54,7 +54,7 @@ def add_multiple(target: Any, source: Any, factor: Any) -> None:
 @compiled(any_order=True)
 def dot(left: Any, right: Any) -> Any:
     """The sum of the products of `left` with as many of `right`."""
-    total = type(left[0])(0)
+    total = left.dtype.type(0)
     for j in range(left.shape[0]):
         total += left[j] * right[j]
     return total
@@ -81,7 +81,7 @@ def squash(values: Any, kind: int) -> None:
 @compiled
 def squash_backward(squashed: Any, kind: int, grad: Any, grad_sums: Any) -> None:
     """Backwards through `_squash`, from its results."""
-    one = type(grad[0])(1)
+    one = grad.dtype.type(1)
     if kind == TANH:
         for j in range(squashed.shape[0]):
             grad_sums[j] = grad[j] * (one - squashed[j] * squashed[j])

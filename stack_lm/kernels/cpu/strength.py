@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .compilation import compiled
 
 TOP, BOTTOM = range(2)
@@ -58,7 +60,7 @@ def pop(
                 low += 1
             else:
                 high -= 1
-    above = 0.0  # in float64, as torch sums
+    above = np.float64(0)  # as torch sums
     shortened = False
     while low < high:
         place = high - 1 if end == TOP else low
@@ -102,7 +104,7 @@ def read(amount: Any, end: int, index: Any, strength: Any, low: int, high: int, 
     size = reading.shape[0]
     for j in range(size):
         reading[j] = 0
-    above = 0.0
+    above = np.float64(0)
     step = -1 if end == TOP else 1
     place = high - 1 if end == TOP else low
     for _ in range(high - low):
@@ -146,7 +148,7 @@ def read_backward(
     """
     size = grad.shape[0]
     zero = type(amount)(0)
-    above = 0.0
+    above = np.float64(0)
     step = -1 if end == TOP else 1
     first = high - 1 if end == TOP else low
     taken = 0  # elements taken whole
@@ -209,7 +211,7 @@ def pop_backward(
     Returns:
         `low` and `high` before the pop, and the gradient of the popped amount.
     """
-    shared = type(grad_strength[0])(0)
+    shared = grad_strength.dtype.type(0)
     place = last - 1
     if shortened:
         shared = grad_strength[log_index[place]]
