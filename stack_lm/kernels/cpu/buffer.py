@@ -6,7 +6,9 @@ worth is read. See `memory.buffers`, whose `dequeue` this equals.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from . import emission, strength
 from .compilation import compiled
@@ -29,19 +31,19 @@ class InputBuffer(NamedTuple):
         line_index, line_strength, line_ends: the living elements, [R, N] and [R, 2].
     """
 
-    values: Any
-    held: Any
-    control: Any
-    fixed: Any
-    emitted: Any
-    pending: Any
-    log_index: Any
-    log_strength: Any
-    log_end: Any
-    log_flags: Any
-    line_index: Any
-    line_strength: Any
-    line_ends: Any
+    values: np.ndarray
+    held: np.ndarray
+    control: np.ndarray
+    fixed: np.ndarray
+    emitted: np.ndarray
+    pending: np.ndarray
+    log_index: np.ndarray
+    log_strength: np.ndarray
+    log_end: np.ndarray
+    log_flags: np.ndarray
+    line_index: np.ndarray
+    line_strength: np.ndarray
+    line_ends: np.ndarray
 
 
 class InputBufferGrad(NamedTuple):
@@ -52,13 +54,13 @@ class InputBufferGrad(NamedTuple):
         pending: of what was popped at the step behind [R].
     """
 
-    values: Any
-    strengths: Any
-    pending: Any
+    values: np.ndarray
+    strengths: np.ndarray
+    pending: np.ndarray
 
 
 @compiled
-def begin_buffer(buffer: Any, row: int) -> None:
+def begin_buffer(buffer: InputBuffer, row: int) -> None:
     """Fill the buffer of a sequence."""
     n = 0
     for i in range(buffer.values.shape[1]):
@@ -70,7 +72,7 @@ def begin_buffer(buffer: Any, row: int) -> None:
 
 
 @compiled
-def dequeue(buffer: Any, t: int, row: int, logged: int, reading: Any) -> int:
+def dequeue(buffer: InputBuffer, t: int, row: int, logged: int, reading: np.ndarray) -> int:
     """Pop what is pending, then read one element's worth [E]; returns how many places of the log are filled."""
     index, line_strength = buffer.line_index[row], buffer.line_strength[row]
     amount = buffer.pending[row]
@@ -94,7 +96,7 @@ def dequeue(buffer: Any, t: int, row: int, logged: int, reading: Any) -> int:
 
 
 @compiled
-def emit(buffer: Any, t: int, row: int, own: Any) -> None:
+def emit(buffer: InputBuffer, t: int, row: int, own: np.ndarray) -> None:
     """Emit the strength of the next pop: the logits, those of a step, become its sigmoid or distribution."""
     logits = own[buffer.control[1] : buffer.control[2]]
     amount = emission.strength(buffer.control[0], buffer.fixed[0], logits)
@@ -102,7 +104,9 @@ def emit(buffer: Any, t: int, row: int, own: Any) -> None:
 
 
 @compiled
-def emit_backward(buffer: Any, grad: Any, t: int, row: int, own: Any, grad_logits: Any) -> None:
+def emit_backward(
+    buffer: InputBuffer, grad: InputBufferGrad, t: int, row: int, own: np.ndarray, grad_logits: np.ndarray
+) -> None:
     """Backwards through `emit`."""
     first, last = buffer.control[1], buffer.control[2]
     amount, change = buffer.emitted[t, row], grad.pending[row]
@@ -110,7 +114,7 @@ def emit_backward(buffer: Any, grad: Any, t: int, row: int, own: Any, grad_logit
 
 
 @compiled
-def dequeue_backward(buffer: Any, grad: Any, t: int, row: int, grad_reading: Any) -> None:
+def dequeue_backward(buffer: InputBuffer, grad: InputBufferGrad, t: int, row: int, grad_reading: np.ndarray) -> None:
     """Backwards through `dequeue`; the living elements are those before the step on return."""
     index, line_strength = buffer.line_index[row], buffer.line_strength[row]
     low, high = buffer.line_ends[row, 0], buffer.line_ends[row, 1]
@@ -145,7 +149,7 @@ def dequeue_backward(buffer: Any, grad: Any, t: int, row: int, grad_reading: Any
 
 
 @compiled
-def begin_buffer_backward(buffer: Any, grad: Any, row: int) -> None:
+def begin_buffer_backward(buffer: InputBuffer, grad: InputBufferGrad, row: int) -> None:
     """No gradient comes from behind the last step."""
     clear(grad.strengths[row])
     grad.pending[row] = 0

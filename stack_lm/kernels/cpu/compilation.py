@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 from . import python
 
-IN_PYTHON = bool(config.DISABLE_JIT)
+IN_PYTHON = bool(vars(config)["DISABLE_JIT"])
 
 # Contraction to fused multiply-adds is welcome; reassociation is not, since it would undo the rounding trick of `math`.
 FAST = {"contract", "nsz"}

@@ -214,7 +214,7 @@ _tile_of_one = _make_tile(1)
 
 
 @compiled
-def panel_width(like: Any) -> int:
+def panel_width(like: np.ndarray) -> int:
     """Columns of a panel, for arrays of this type."""
     return PANEL_BYTES // like.itemsize
 
@@ -233,16 +233,16 @@ def panels(rows: int, columns: int, dtype: np.dtype, *leading: int) -> np.ndarra
 
 @compiled
 def _row_of_tiles(
-    a: Any,
+    a: np.ndarray,
     a_start: int,
     a_row: int,
     a_step: int,
     a_tile: int,
     rows: int,
-    b: Any,
+    b: np.ndarray,
     b_start: int,
     inner: int,
-    c: Any,
+    c: np.ndarray,
     c_start: int,
     c_row: int,
     fetched: int,
@@ -270,7 +270,9 @@ def _row_of_tiles(
 
 
 @compiled
-def multiply_add(a: Any, a_start: int, a_row: int, rows: int, panels: Any, c: Any, c_start: int, c_row: int) -> None:
+def multiply_add(
+    a: np.ndarray, a_start: int, a_row: int, rows: int, panels: np.ndarray, c: np.ndarray, c_start: int, c_row: int
+) -> None:
     """c += a @ matrix.
 
     Args:
@@ -289,7 +291,7 @@ def multiply_add(a: Any, a_start: int, a_row: int, rows: int, panels: Any, c: An
 
 
 @compiled
-def _pack_left(a: Any, start: int, a_row: int, inner: int, rows: int, packed: Any) -> None:
+def _pack_left(a: np.ndarray, start: int, a_row: int, inner: int, rows: int, packed: np.ndarray) -> None:
     """Columns of a as tiles [rows / TILE_ROWS, inner, TILE_ROWS].
 
     Some rows of a at a time, because at large sizes each lies on a page of its own.
@@ -308,7 +310,7 @@ def _pack_left(a: Any, start: int, a_row: int, inner: int, rows: int, packed: An
 
 
 @compiled
-def _pack_right(b: Any, start: int, b_row: int, inner: int, columns: int, packed: Any) -> None:
+def _pack_right(b: np.ndarray, start: int, b_row: int, inner: int, columns: int, packed: np.ndarray) -> None:
     """Columns of b as one panel [inner, width], filled up with zeros."""
     width = panel_width(b)
     if columns == width:
@@ -330,7 +332,15 @@ def packing_room(a_row: int, itemsize: int) -> int:
 
 @compiled
 def add_transposed_product(
-    a: Any, a_row: int, b: Any, b_row: int, n: int, rows: int, columns: int, c: Any, room: Any
+    a: np.ndarray,
+    a_row: int,
+    b: np.ndarray,
+    b_row: int,
+    n: int,
+    rows: int,
+    columns: int,
+    c: np.ndarray,
+    room: np.ndarray,
 ) -> None:
     """c += a^T b.
 

@@ -95,7 +95,7 @@ def _expm1_parts_of(name: str) -> Callable[[Any], Any]:
 
 
 @compiled
-def exp(x: Any) -> Any:
+def exp(x: float) -> float:
     """exp(x), to a few units in the last place; it goes to 0 and to infinity where the exact one does.
 
     The square of exp(x / 2), which is within the limits of the exponent for every x whose exp(x) is not 0 or infinity.
@@ -106,14 +106,14 @@ def exp(x: Any) -> Any:
 
 
 @compiled
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: float) -> float:
     """1 / (1 + exp(-x))."""
     one = type(x)(1)
     return one / (one + exp(-x))
 
 
 @compiled
-def tanh(x: Any) -> Any:
+def tanh(x: float) -> float:
     """tanh(x) = e / (e + 2) with e = exp(2 x) - 1, which keeps its precision near zero."""
     power, series = _expm1_parts(x + x)
     one = type(x)(1)

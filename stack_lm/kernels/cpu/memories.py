@@ -13,6 +13,7 @@ from .elements import Elements
 from .superposition import Superposition
 
 _MODULES: dict[type, Any] = {Elements: elements, Superposition: superposition}
+_OPTIONS: Any = {"jit_options": {"fastmath": FAST, "error_model": "numpy", "_nrt": False}, "strict": False}
 
 
 def _chosen(name: str) -> Callable[..., None]:
@@ -21,7 +22,7 @@ def _chosen(name: str) -> Callable[..., None]:
     def function(memory: Any, *arguments: Any) -> None:
         getattr(_MODULES[type(memory)], name)(memory, *arguments)
 
-    @overload(function, jit_options={"fastmath": FAST, "error_model": "numpy", "_nrt": False}, strict=False)
+    @overload(function, **_OPTIONS)
     def _function(memory: Any, *arguments: Any) -> Callable[..., None]:
         chosen: Callable[..., None] = getattr(_MODULES[memory.instance_class], name).py_func
         return chosen

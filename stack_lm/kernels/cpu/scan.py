@@ -8,11 +8,22 @@ Several models run one after the other, which saves what a call costs before it 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from ..layout import DIRECT
 from . import controller
-from .buffer import begin_buffer, begin_buffer_backward, dequeue, dequeue_backward, emit, emit_backward
+from .buffer import (
+    InputBuffer,
+    InputBufferGrad,
+    begin_buffer,
+    begin_buffer_backward,
+    dequeue,
+    dequeue_backward,
+    emit,
+    emit_backward,
+)
 from .compilation import compiled
 from .memories import begin, begin_backward, finish, skip, step, step_backward
 from .models import of_model
@@ -37,17 +48,17 @@ class Settings(NamedTuple):
 
 @compiled(from_python=True)
 def forward(
-    settings: Any,
-    all_weights: Any,
-    all_sequence: Any,
-    all_running: Any,
-    all_outputs: Any,
-    all_readings: Any,
-    all_layers: Any,
-    all_emitted: Any,
-    all_memory: Any,
-    all_buffer: Any,
-    all_logged: Any,
+    settings: Settings,
+    all_weights: controller.Parameters,
+    all_sequence: controller.Sequence,
+    all_running: controller.Running,
+    all_outputs: np.ndarray,
+    all_readings: np.ndarray,
+    all_layers: controller.Layers,
+    all_emitted: np.ndarray,
+    all_memory: tuple,
+    all_buffer: InputBuffer | None,
+    all_logged: np.ndarray,
 ) -> None:
     """Run some sequences, R of them, of each of M models.
 
@@ -125,22 +136,22 @@ def forward(
 
 @compiled(from_python=True)
 def backward(
-    settings: Any,
-    all_weights: Any,
-    all_sequence: Any,
-    all_first_cell: Any,
-    all_layers: Any,
-    all_emitted: Any,
-    all_memory: Any,
-    all_buffer: Any,
-    all_grad_outputs: Any,
-    all_grad_readings: Any,
-    all_grads: Any,
-    all_grad_memory: Any,
-    all_grad_buffer: Any,
-    all_grad_inputs: Any,
-    all_grad_weights: Any,
-    room: Any,
+    settings: Settings,
+    all_weights: controller.Parameters,
+    all_sequence: controller.Sequence,
+    all_first_cell: np.ndarray,
+    all_layers: controller.Layers,
+    all_emitted: np.ndarray,
+    all_memory: tuple,
+    all_buffer: InputBuffer | None,
+    all_grad_outputs: np.ndarray,
+    all_grad_readings: np.ndarray,
+    all_grads: controller.Running,
+    all_grad_memory: tuple,
+    all_grad_buffer: InputBufferGrad | None,
+    all_grad_inputs: np.ndarray,
+    all_grad_weights: controller.Parameters,
+    room: controller.Grads,
 ) -> None:
     """Backwards through `forward`, whose arguments of the same names it was given or wrote.
 

@@ -106,7 +106,7 @@ def _stored(number: Any, row: np.ndarray) -> Any:
 
 
 @compiled
-def _add_bias(row: Any, bias: Any, numbers: Any) -> Any:
+def _add_bias(row: np.ndarray, bias: np.ndarray, numbers: np.ndarray) -> Any:
     """numbers = row + bias; returns the largest."""
     largest = _order(_load(row[0]) + bias[0])
     for j in range(row.shape[0]):
@@ -118,7 +118,7 @@ def _add_bias(row: Any, bias: Any, numbers: Any) -> Any:
 
 
 @compiled(any_order=True)
-def _exponentials(numbers: Any, largest: Any) -> Any:
+def _exponentials(numbers: np.ndarray, largest: float) -> Any:
     """numbers = exp(numbers - largest); returns their sum."""
     total = type(largest)(0)
     for j in range(numbers.shape[0]):
@@ -129,7 +129,7 @@ def _exponentials(numbers: Any, largest: Any) -> Any:
 
 
 @compiled
-def _scale(numbers: Any, factor: Any, row: Any, column_sums: Any) -> None:
+def _scale(numbers: np.ndarray, factor: Any, row: np.ndarray, column_sums: np.ndarray) -> None:
     """row = numbers * factor, added to the sums as well."""
     for j in range(row.shape[0]):
         number = numbers[j] * factor
@@ -139,7 +139,13 @@ def _scale(numbers: Any, factor: Any, row: Any, column_sums: Any) -> None:
 
 @compiled(from_python=True)
 def cross_entropy_rows(
-    logits: Any, bias: Any, labels: Any, with_gradient: bool, losses: Any, numbers: Any, grad_bias: Any
+    logits: np.ndarray,
+    bias: np.ndarray,
+    labels: np.ndarray,
+    with_gradient: bool,
+    losses: np.ndarray,
+    numbers: np.ndarray,
+    grad_bias: np.ndarray,
 ) -> None:
     """The loss of each row, and its gradient in the logits' place: softmax less the one-hot label.
 
