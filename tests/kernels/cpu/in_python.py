@@ -8,6 +8,7 @@ from kernels import comparison
 from kernels.cpu import test_buffer as buffered
 from kernels.cpu import test_cross_entropy as cross_entropy
 from kernels.cpu import test_parts as parts
+from test_docs import examples
 
 from stack_lm.kernels.cpu import gemm
 from stack_lm.kernels.cpu.compilation import IN_PYTHON
@@ -45,6 +46,15 @@ def test_every_scan(check, memory, controller):
 def test_layers_and_the_readings_entry():
     cell = comparison.make_cell(controller="gru", num_layers=2, reading_entry="hidden_state", memory="superposition")
     comparison.check(cell, length=4, batch_size=2)
+
+
+def test_the_script_of_the_page_on_kernels(capsys):
+    (script,) = examples("kernels.md")
+    exec(script, {})
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [name for name, _ in lines][:2] == ["loss", "inputs"]
+    assert len(lines) == 9
+    assert all(float(difference) < 1e-12 for _, difference in lines)
 
 
 def test_one_hot_inputs():
