@@ -20,6 +20,7 @@ from ...memory import under_transform
 from ..derivatives import first_derivative_only
 from . import scan as compiled
 from .arrays import MEMORIES, Part, array
+from .buffer import no_buffer, no_buffer_grad
 from .controller import Parameters, Running
 from .plan import KINDS, Given, Plan, memory_of, parameters_of
 from .threads import run_parts
@@ -57,14 +58,14 @@ def _parameters(cell: StackRNNCell) -> Iterator[Tensor]:
 _LARGE = 2**8
 
 
-_called: set[tuple[str, np.dtype, type, bool]] = set()
+_called: set[tuple[str, np.dtype, type]] = set()
 _PATIENCE = 1.5  # seconds
 
 
 @contextmanager
 def _first_call(what: str, plan: Plan) -> Iterator[None]:
     """Say so if what is done inside for the first time takes long, because there is no compiled code kept of it."""
-    key = (what, plan.dtype, type(plan.memory), plan.buffer is not None)
+    key = (what, plan.dtype, type(plan.memory))
     if key in _called:
         yield
         return
@@ -83,8 +84,7 @@ def _first_call(what: str, plan: Plan) -> Iterator[None]:
     _called.add(key)
     seconds = time.perf_counter() - start
     if seconds > _PATIENCE:
-        ahead = "" if plan.buffer else " (`stack-lm warmup` does it ahead)"
-        tell(f"compiled the {what} in {seconds:.0f} s{ahead}")
+        tell(f"compiled the {what} in {seconds:.0f} s (`stack-lm warmup` does it ahead)")
 
 
 def scan(
@@ -312,7 +312,7 @@ class _Scan(torch.autograd.Function):
                 layers,
                 emitted,
                 memory,
-                buffer,
+                buffer or no_buffer(m, plan.dtype),
                 np.zeros((m, n), np.int64),
             )
             return _Block(part, (emitted,), layers, memory, buffer)
@@ -350,6 +350,7 @@ class _Scan(torch.autograd.Function):
 
         def run(i: int) -> None:
             part, _, layers, memory, buffer = block = blocks[i]
+            m, _ = part.shape
             memory, buffer = plan.memory.again(memory), plan.buffer and plan.buffer.again(buffer)
             compiled.backward(
                 ctx.settings,
@@ -359,12 +360,12 @@ class _Scan(torch.autograd.Function):
                 layers,
                 block.emitted[0],
                 memory,
-                buffer,
+                buffer or no_buffer(m, plan.dtype),
                 grad_outputs[part],
                 grad_readings[part],
                 Running(*(state[part] for state in states)),
                 plan.memory.grad(of_memory, memory, part),
-                plan.buffer and plan.buffer.grad(of_buffer, part),
+                plan.buffer.grad(of_buffer, part) if plan.buffer else no_buffer_grad(m, plan.dtype),
                 of_inputs[part],
                 plan.of_models(of_weights[i % len(of_weights)], part),
                 plan.room(part),

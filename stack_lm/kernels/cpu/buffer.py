@@ -6,6 +6,7 @@ worth is read. See `memory.buffers`, whose `dequeue` this equals.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from .rows import clear
 
 
 class InputBuffer(NamedTuple):
-    """The input buffers of R sequences, of N elements; nothing of it is looked at where there is none.
+    """The input buffers of R sequences, of N elements.
 
     Attributes:
         values: [R, N, E], from front to back.
@@ -57,6 +58,34 @@ class InputBufferGrad(NamedTuple):
     values: np.ndarray
     strengths: np.ndarray
     pending: np.ndarray
+
+
+@cache
+def no_buffer(models: int, dtype: np.dtype) -> InputBuffer:
+    """The input buffers of no sequences, for scans without one: Numba would compile a version of its own for None."""
+    real, index, flag = ((lambda n, kind=kind: np.empty((models, *[0] * n), kind)) for kind in (dtype, np.int64, bool))
+    place = np.empty((models, 0, 0), np.int32)
+    return InputBuffer(
+        values=real(3),
+        held=flag(2),
+        control=index(1),
+        fixed=real(1),
+        emitted=real(2),
+        pending=real(1),
+        log_index=place,
+        log_strength=real(2),
+        log_end=index(3),
+        log_flags=flag(3),
+        line_index=place,
+        line_strength=real(2),
+        line_ends=index(2),
+    )
+
+
+@cache
+def no_buffer_grad(models: int, dtype: np.dtype) -> InputBufferGrad:
+    """Their gradients."""
+    return InputBufferGrad(*(np.empty((models, *[0] * n), dtype) for n in (3, 2, 1)))
 
 
 @compiled
