@@ -13,6 +13,7 @@ from . import packing
 from . import scan as compiled
 from .autograd import First, Given, Kept, Results, Tensors
 from .blocks import Part, block_of
+from .buffer import no_buffer, no_buffer_grad
 from .buffer_block import BufferBlock
 from .controller import Grads, Layers, Parameters, Running, Sequence
 from .gemm import packing_room, padded, panels
@@ -331,7 +332,7 @@ class ControllerPlan:
                 layers,
                 emitted,
                 memory,
-                buffer,
+                buffer or no_buffer(m, self.dtype),
                 np.zeros((m, n), np.int64),
             )
             return Kept(part, (emitted,), layers, memory, buffer)
@@ -355,6 +356,7 @@ class ControllerPlan:
 
         def run(i: int) -> None:
             part, (emitted,), layers, memory, buffer = kept[i]
+            m, _ = part.shape
             memory, buffer = self.block.again(memory), self.buffer and self.buffer.again(buffer)
             compiled.backward(
                 settings,
@@ -364,12 +366,12 @@ class ControllerPlan:
                 layers,
                 emitted,
                 memory,
-                buffer,
+                buffer or no_buffer(m, self.dtype),
                 grads.outputs[part],
                 grads.readings[part],
                 Running(*(state[part] for state in states)),
                 self.block.grad(of_memory, memory, part),
-                self.buffer and self.buffer.grad(of_buffer, part),
+                self.buffer.grad(of_buffer, part) if self.buffer else no_buffer_grad(m, self.dtype),
                 of_inputs[part],
                 self.of_models(of_weights[i % len(of_weights)], part),
                 self.room(part),

@@ -30,6 +30,10 @@ def reference(logits, bias, labels):
     seed=st.integers(0, 99),
 )
 def test_losses_and_gradients(rows, classes, scale, bias, dtype, seed):
+    check(rows, classes, scale, bias, dtype, seed)
+
+
+def check(rows, classes, scale, bias, dtype, seed):
     generator = torch.Generator().manual_seed(seed)
     logits = (torch.randn(rows, classes, generator=generator, dtype=torch.float64) * scale).to(dtype)
     added = torch.randn(classes, generator=generator, dtype=torch.float64).to(dtype) if bias else None
