@@ -7,11 +7,11 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C._functorch import TransformType, get_interpreter_stack
 
 from ...memory import under_transform
-from ..protocol import Buffered, CellState, GivenVectors, Inputs, MemoryState, System
+from ..protocol import CellState, GivenVectors, Inputs, MemoryState, System
 from . import element_block, superposition_block  # noqa: F401 - they register themselves
 from .autograd import First, Given, Tensors, differentiable
 from .blocks import Block, block_of
@@ -41,7 +41,7 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
 
 def _parameters(system: System) -> Iterator[Tensor]:
     """The parameters of a system, in a tenth of the time that `Module.parameters` takes."""
-    modules = [system.controls.projection]
+    modules: list[nn.Module | None] = [system.controls.projection]
     if not isinstance(system.driver, GivenVectors):
         modules += [system.controller, system.controller.first_state]
     for module in modules:
@@ -54,10 +54,10 @@ def scan(
 ) -> tuple[Tensor, Tensor | None, CellState]:
     """Run a sequence with a controller; see `stack_lm.kernels.dispatch.Backend`."""
     values, controller, block = inputs.values, system.controller, _block(system)
-    batch_size, buffered = len(values), isinstance(system.driver, Buffered)
+    batch_size = len(values)
     like = values if values.is_floating_point() else state.reading
     dropped = None
-    if controller.dropout and system.driver.training and controller.num_layers > 1:
+    if controller.dropout and controller.training and controller.num_layers > 1:
         shape = (batch_size, controller.num_layers - 1, inputs.steps, controller.hidden_size)
         dropped = F.dropout(like.new_ones(shape), controller.dropout)
     none = like.new_zeros(batch_size, controller.num_layers, controller.hidden_size)
@@ -66,7 +66,7 @@ def scan(
             values if values.is_floating_point() else values.long(),
             inputs.mask,
             block.noise_of(inputs.noise),
-            inputs.held if buffered else None,
+            inputs.held,
             dropped,
         ),
         First(

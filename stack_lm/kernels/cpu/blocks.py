@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -67,9 +67,9 @@ class Block(ABC):
         counts_losses: whether the second array of a state has no gradient.
     """
 
-    kernels: ClassVar[ModuleType]
-    group: ClassVar[type]
-    counts_losses: ClassVar[bool] = False
+    kernels: ModuleType
+    group: type
+    counts_losses: bool = False
 
     @abstractmethod
     def __init__(
@@ -120,7 +120,7 @@ class Block(ABC):
         """Gradients of a part, of the last state on entry and then of the first."""
 
     @abstractmethod
-    def of_first(self, of_results: list[np.ndarray]) -> list[np.ndarray | None]:
+    def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The gradients of the first state in those that `grad` was made of."""
 
 

@@ -111,6 +111,7 @@ class ElementBlock(Block):
         working = np.empty((m, 3 * self.n_ends), self.dtype), np.empty((m, total), np.bool_)
         return ElementsGrad(values, strengths, *working)
 
-    def of_first(self, of_results: list[np.ndarray]) -> list[np.ndarray | None]:
+    def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The gradients of the first state in those that `grad` was made of."""
-        return [part[:, :, self.of_given] for part in of_results]
+        values, strengths = (part[:, :, self.of_given] for part in of_results)
+        return values, strengths

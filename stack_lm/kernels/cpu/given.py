@@ -78,5 +78,5 @@ class GivenPlan:
             )
 
         run_parts(run, self.parts)
-        first = First(*arrays.state[:2], reading, tuple(self.block.of_first(of_memory)))
+        first = First(*arrays.state[:2], reading, self.block.of_first(of_memory))
         return Tensors(Given(of_logits if wanted else None), first, ())

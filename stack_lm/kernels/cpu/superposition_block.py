@@ -120,6 +120,6 @@ class SuperpositionBlock(Block):
         n_operations = max(5, self.shifts.shape[1])
         return SuperpositionGrad(cells, np.empty_like(cells), np.empty((len(cells), n_operations), self.dtype))
 
-    def of_first(self, of_results: list[np.ndarray]) -> list[np.ndarray | None]:
+    def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The gradients of the first state in those that `grad` was made of."""
-        return [of_results[0][..., : self.given, :], None]
+        return of_results[0][..., : self.given, :], None

@@ -15,7 +15,7 @@ from ...emission import Activation, ExpectedValue, Fixed, Sigmoid
 from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, under_transform
 from ..derivatives import first_derivative_only
 from ..layout import CONTROLLERS, States, gather_states, gather_weights, next_state
-from ..protocol import Buffered, CellState, Controlled, Inputs, MemoryState, System
+from ..protocol import CellState, Controlled, Inputs, MemoryState, System
 
 if TYPE_CHECKING:
     from .scan import Settings
@@ -42,7 +42,9 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
         return f"it runs in {', '.join(str(d).removeprefix('torch.') for d in _DTYPES)}, and this is {dtype}"
     driver = system.driver
     if not isinstance(driver, Controlled):
-        return "it has no input buffer" if isinstance(driver, Buffered) else "it has no scan of given vectors"
+        return "it has no scan of given vectors"
+    if driver.buffer is not None:
+        return "it has no input buffer"
     controller = driver.controller
     if type(controller) not in CONTROLLERS:
         return f"it has no {type(controller).__name__}"
