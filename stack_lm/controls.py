@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,6 @@ from transformers.initialization import copy_
 
 from .emission import Emission
 from .memory import Memory
-
-if TYPE_CHECKING:
-    pass
 
 Noise = Mapping[str, Tensor]
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
 import torch
 from torch import Tensor
 
 from ..plugins import Registry
 from .fields import ActionField
-
-if TYPE_CHECKING:
-    from ..configuration_stack_rnn import StackRNNConfig
 
 State = TypeVar("State", bound="tuple[Any, ...]")
 Actions = TypeVar("Actions", bound="tuple[Any, ...]")
@@ -24,6 +21,13 @@ MEMORIES: Registry[type[Memory[Any, Any]]] = Registry("memory", "stack_lm.memori
 def under_transform() -> bool:
     """Whether a transform of `torch.func`, such as vmap, is at work, under which nobody may look at numbers."""
     return torch._C._are_functorch_transforms_active()
+
+
+class Where(TypedDict, total=False):
+    """Where a tensor is and its type, as torch takes them."""
+
+    device: torch.device | None
+    dtype: torch.dtype | None
 
 
 class MemoryScan(NamedTuple, Generic[State]):
@@ -69,7 +73,7 @@ class Memory(ABC, Generic[State, Actions]):
 
     @classmethod
     @abstractmethod
-    def from_config(cls, config: StackRNNConfig) -> Memory[State, Actions]:
+    def from_config(cls, config: Any) -> Memory[State, Actions]:
         """The memory that a model's configuration asks for.
 
         Args:
@@ -77,21 +81,13 @@ class Memory(ABC, Generic[State, Actions]):
         """
 
     @abstractmethod
-    def initial_state(
-        self,
-        batch_size: int,
-        length: int | None = None,
-        *,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> State:
+    def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> State:
         """An empty memory for `batch_size` sequences.
 
         Args:
             batch_size: B.
             length: how many steps it is about to take, if that is known: a memory may make room for them.
-            device: of the state's tensors.
-            dtype: of what is stored; a memory may keep more precise numbers.
+            **where: device and dtype of what is stored; a memory may keep more precise numbers.
         """
 
     def initial_reading(self, state: State) -> Tensor:
@@ -263,6 +259,12 @@ def _named_tensors(state: Any) -> Iterator[tuple[str, Tensor]]:
     for name, part in zip(state._fields, state, strict=True):
         for tensor in _tensors(part):
             yield name, tensor
+
+
+def precise(where: Where) -> Where:
+    """The same place with a type of at least float32, for numbers that add up over a sequence."""
+    dtype = where.get("dtype") or torch.get_default_dtype()
+    return {"device": where.get("device"), "dtype": torch.promote_types(dtype, torch.float32)}
 
 
 def _describe(given: Any) -> str:

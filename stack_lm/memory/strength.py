@@ -17,17 +17,14 @@ relu'(0) = 0. (`torch.minimum` would split the gradient in halves.)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import Actions, Memory, register_memory, under_transform
+from .base import Actions, Memory, Where, precise, register_memory, under_transform
 from .fields import Setting, Size, Strength, Value, control_settings
-
-if TYPE_CHECKING:
-    from ..configuration_stack_rnn import StackRNNConfig
 
 End = Literal["top", "bottom"]
 
@@ -120,24 +117,14 @@ class StrengthMemory(Memory[StackState, Actions]):
         )
 
     @classmethod
-    def from_config(cls, config: StackRNNConfig) -> StrengthMemory[Actions]:
+    def from_config(cls, config: Any) -> StrengthMemory[Actions]:
         return cls(config.memory_size)
 
-    def initial_state(
-        self,
-        batch_size: int,
-        length: int | None = None,
-        *,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> StackState:
+    def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> StackState:
         """An empty memory: N = 0."""
-        dtype = dtype or torch.get_default_dtype()
-        return StackState(
-            values=torch.zeros(batch_size, 0, self.size, device=device, dtype=dtype),
-            # Strengths add up over a sequence, so they need float32 even where the values do without.
-            strengths=torch.zeros(batch_size, 0, device=device, dtype=torch.promote_types(dtype, torch.float32)),
-        )
+        # Strengths add up over a sequence, so they need float32 even where the values do without.
+        values = torch.zeros(batch_size, 0, self.size, **where)
+        return StackState(values, torch.zeros(batch_size, 0, **precise(where)))
 
     def hold(self, active: Tensor, new: StackState, old: StackState) -> StackState:
         # Where a sequence did not take the step, its new elements have strength 0: such elements are dead.

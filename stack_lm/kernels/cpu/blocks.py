@@ -50,16 +50,31 @@ class Part(NamedTuple):
         return cls(share, slice(0, batch_size)) if models > 1 else cls(slice(0, 1), share)
 
 
-class Block(ABC):
-    """Arrays of a memory for one scan.
+class BlockOf(NamedTuple):
+    """What a block is for.
 
-    Args:
+    Attributes:
         memory: of a type that the block is registered for.
         controls: emit its actions.
         models: how many run at once.
         steps: of the scan, T.
         dtype: of the numbers.
-        noise: as `noise_of` chose it, [M, B, T, ...], or None.
+        noise: as `Block.noise_of` chose it, [M, B, T, ...], or None.
+    """
+
+    memory: Memory[Any, Any]
+    controls: Controls
+    models: int
+    steps: int
+    dtype: np.dtype
+    noise: np.ndarray | None
+
+
+class Block(ABC):
+    """Arrays of a memory for one scan.
+
+    Args:
+        of: whose.
 
     Attributes:
         kernels: the module of its compiled steps: see the stubs in `memories`.
@@ -72,15 +87,7 @@ class Block(ABC):
     counts_losses: bool = False
 
     @abstractmethod
-    def __init__(
-        self,
-        memory: Memory[Any, Any],
-        controls: Controls,
-        models: int,
-        steps: int,
-        dtype: np.dtype,
-        noise: np.ndarray | None,
-    ) -> None: ...
+    def __init__(self, of: BlockOf) -> None: ...
 
     @classmethod
     @abstractmethod

@@ -13,7 +13,7 @@ from ..protocol import System
 from . import packing
 from . import scan as compiled
 from .autograd import First, Given, Kept, Results, Tensors
-from .blocks import Part, block_of
+from .blocks import BlockOf, Part, block_of
 from .buffer import no_buffer, no_buffer_grad
 from .buffer_block import BufferBlock
 from .controller import Grads, Layers, Parameters, Running, Sequence
@@ -131,7 +131,7 @@ class ControllerPlan:
         self.n_logits = self.n_memory + _rows(parameters.buffer)
         block = block_of(system.memory)
         assert block is not None
-        self.block = block(system.memory, system.controls, models, steps, dtype, given.noise)
+        self.block = block(BlockOf(system.memory, system.controls, models, steps, dtype, given.noise))
         self.buffer = None
         if system.buffer is not None:
             self.buffer = BufferBlock(system.buffer.pop, self.n_memory, inputs, given.held, steps)
