@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Unpack
 import torch
 from torch import Tensor
 
-from .base import Memory, Where, precise, register_memory
+from .base import Memory, Where, accurate, register_memory
 from .fields import Choice, Setting, Size, Value
 from .mixing import Mixture, Move, mix
 from .superposition import CHOICE_SETTINGS, ChoiceActions
@@ -64,7 +64,7 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
 
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> TapeState:
         """A tape of zeros."""
-        return TapeState(torch.zeros(batch_size, self.cells, self.size, **precise(where)))
+        return TapeState(torch.zeros(batch_size, self.cells, self.size, **accurate(where)))
 
     def update(self, state: TapeState, actions: ChoiceActions) -> tuple[TapeState, Tensor]:
         """Mix the results of the operations, add the value to the first cell, and read that cell.

@@ -261,7 +261,7 @@ def _named_tensors(state: Any) -> Iterator[tuple[str, Tensor]]:
             yield name, tensor
 
 
-def precise(where: Where) -> Where:
+def accurate(where: Where) -> Where:
     """The same place with a type of at least float32, for numbers that add up over a sequence."""
     dtype = where.get("dtype") or torch.get_default_dtype()
     return {"device": where.get("device"), "dtype": torch.promote_types(dtype, torch.float32)}

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import Actions, Memory, Where, precise, register_memory, under_transform
+from .base import Actions, Memory, Where, accurate, register_memory, under_transform
 from .fields import Setting, Size, Strength, Value, control_settings
 
 End = Literal["top", "bottom"]
@@ -124,7 +124,7 @@ class StrengthMemory(Memory[StackState, Actions]):
         """An empty memory: N = 0."""
         # Strengths add up over a sequence, so they need float32 even where the values do without.
         values = torch.zeros(batch_size, 0, self.size, **where)
-        return StackState(values, torch.zeros(batch_size, 0, **precise(where)))
+        return StackState(values, torch.zeros(batch_size, 0, **accurate(where)))
 
     def hold(self, active: Tensor, new: StackState, old: StackState) -> StackState:
         # Where a sequence did not take the step, its new elements have strength 0: such elements are dead.

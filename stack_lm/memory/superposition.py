@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..checks import OneOf, Positive
-from .base import Memory, Where, precise, register_memory, under_transform
+from .base import Memory, Where, accurate, register_memory, under_transform
 from .fields import Choice, Elements, Parts, Setting, Size, Value
 from .mixing import Mixture, Move, mix
 
@@ -113,8 +113,8 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> SuperpositionState:
         """Empty stacks of `read_depth` cells; each step adds a cell until there are `depth`."""
         # Every step mixes all cells, so rounding adds up over a sequence: float32 at least, as for strengths.
-        cells = torch.zeros(batch_size, self.stacks, self.read_depth, self.size + 1, **precise(where))
-        return SuperpositionState(cells, torch.zeros(batch_size, **precise(where)))
+        cells = torch.zeros(batch_size, self.stacks, self.read_depth, self.size + 1, **accurate(where))
+        return SuperpositionState(cells, torch.zeros(batch_size, **accurate(where)))
 
     def initial_reading(self, state: SuperpositionState) -> Tensor:
         """What empty stacks read as."""

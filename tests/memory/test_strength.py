@@ -253,7 +253,7 @@ def test_negative_strengths_in_a_state_are_refused():
 def test_the_measure_of_a_sequence_is_the_sum_of_its_elements(memory, most):
     """At every step of a long one, in float32: a running sum would round at each step what the elements do not."""
     generator = torch.Generator().manual_seed(0)
-    shapes = [(2, 800, 1) if field.kind == "value" else (2, 800) for field in memory.actions]
+    shapes = [(2, 800, *field.shape) for field in memory.actions]
     given = [torch.rand(shape, generator=generator) for shape in shapes]
     sizes = [most if field.control == "pop" else 1.0 for field in memory.actions]
     actions = memory.action_type(*(part * size for part, size in zip(given, sizes, strict=True)))
