@@ -16,11 +16,11 @@ from torch import Tensor
 from ..errors import InputError
 from ..interpretation.computation import MOST_STEPS, Computation, Panel
 from ..memory.buffers import dequeue, input_buffer
-from ..tasks import Example, Task, make_task
+from ..model_kinds import classes_for
+from ..tasks import TASK_KINDS, Example, Task, make_task
 from .config import TASK_FILE, is_task_model
 from .encoding import Encoding
 from .scores import run
-from .trial import MODELS
 
 _FITTING = 20  # symbols on a page
 _NUMBERS = 12  # of a vector
@@ -55,7 +55,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
         about = json.loads((path / TASK_FILE).read_text(encoding="utf-8"))
         task = make_task(about["task"], **about["options"])
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
-        model = MODELS[architecture].from_pretrained(path).eval()
+        model = classes_for(*TASK_KINDS)[architecture].from_pretrained(path).eval()
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{path} has no model that can be loaded: {error}") from error
     return TaskModel(model, task, Encoding(task, architecture))

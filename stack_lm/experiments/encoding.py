@@ -16,15 +16,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ..errors import InputError
+from ..model_kinds import classes_for
 from ..tasks import Example, Task
 
-# The kinds of tasks that a class of models is for.
-FITS = {
-    "StackRNNForTokenClassification": ("per_step", "language"),
-    "BufferedStackRNNForTransduction": ("per_step",),
-    "StackRNNForKHotPrediction": ("next_symbols",),
-    "StackRNNForCausalLM": ("language", "transduction"),
-}
 NULL, BEGIN, SEPARATOR, END = "#", "<s>", "|||", "</s>"
 
 
@@ -71,10 +65,11 @@ class Encoding:
     """
 
     def __init__(self, task: Task, architecture: str) -> None:
-        if task.kind not in FITS.get(architecture, ()):
-            fitting = " or ".join(name for name, kinds in FITS.items() if task.kind in kinds)
+        fitting = classes_for(task.kind)
+        if architecture not in fitting:
             raise InputError(
-                f"a {architecture} does not fit the task {task.name!r}: a {task.kind} task needs a {fitting}"
+                f"a {architecture} does not fit the task {task.name!r}: a {task.kind} task needs a "
+                f"{' or '.join(fitting)}"
             )
         self.task, self.architecture = task, architecture
         self.buffered = architecture == "BufferedStackRNNForTransduction"

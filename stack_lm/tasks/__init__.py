@@ -11,7 +11,7 @@ import pkgutil
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .base import Example, Language, Split, Task, make_task, register_task, task_names
+from .base import TASK_KINDS, Example, Language, Split, Task, make_task, register_task, task_names
 from .dusell2020.bounded import BoundedLanguage
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "TASK_KINDS",
     "BoundedLanguage",
     "BufferedFormat",
     "DelimitedFormat",

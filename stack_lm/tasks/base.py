@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
 from ..errors import InputError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Target = int | frozenset[int]
 SplitChanges = Mapping[str, Mapping[str, Any]]
 Kind = Literal["per_step", "next_symbols", "language", "transduction"]
+TASK_KINDS: tuple[Kind, ...] = get_args(Kind)
 _Factory = TypeVar("_Factory", bound="Callable[..., Task]")
 _REGISTRY: dict[str, Callable[..., Task]] = {}
 # Draws in a row that may repeat earlier examples before a request for distinct ones is given up.

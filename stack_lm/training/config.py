@@ -75,7 +75,8 @@ class BaseConfig:
         output_dir: where the model, its tokenizer, metrics and checkpoints go.
         seed: of initial weights, dropout, the order of batches and, unless they have a seed of their own, the choice of
             held-out sentences.
-        model: fields of `StackRNNConfig` but those that come from the data.
+        model: fields of `StackRNNConfig` but those that come from the data; or `model_type`, another registered kind of
+            model (see `stack_lm.register_model`), and fields of its configuration.
     """
 
     output_dir: str = setting("runs/model", may_change=True)

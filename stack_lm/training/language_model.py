@@ -12,17 +12,16 @@ from accelerate.utils import DistributedType
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..configuration_stack_rnn import StackRNNConfig
 from ..errors import InputError
 from ..loss import multiplies_bfloat16
-from ..modeling_stack_rnn import StackRNNForCausalLM
+from ..model_kinds import TEXT, choose_class
 from .batches import Batches
 from .carried import CarriedState
 from .config import RunConfig
 from .continuous import Segments
 from .data import collate, collate_segments, prepare_data
 from .loop import Collated, TrainingLoop
-from .new_model import new_model
+from .new_model import make_config, new_model
 from .strength_statistics import StrengthStatistics
 from .validation import evaluate_continuous, evaluate_loss
 
@@ -48,7 +47,7 @@ class Trainer(TrainingLoop):
         if self.config.data.mode == "continuous":
             if self.accelerator.distributed_type == DistributedType.FSDP:
                 raise InputError("data.mode=continuous needs the whole model on each process; FSDP shares it out")
-            self.carried = CarriedState(model.model.cell, self.config.training.batch_size)
+            self.carried = CarriedState(model, self.config.training.batch_size)
         self.notes.append(note)
         return model, self.data.batches
 
@@ -121,11 +120,11 @@ def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None
     return "float32", "the loss multiplies in float32, since this processor does not multiply bfloat16"
 
 
-def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> StackRNNForCausalLM:
+def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """A new model of the configured shape, for the tokenizer's vocabulary.
 
     Raises:
-        InputError: for a key or value that `StackRNNConfig` refuses, and for a model that is no language model.
+        InputError: for a key or value that its configuration refuses, and for a model that is no language model.
     """
     # A model that names a beginning or end token has seen it.
     special = {
@@ -133,14 +132,8 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> StackRN
         "bos_token_id": tokenizer.bos_token_id if config.tokenizer.add_bos else None,
         "eos_token_id": tokenizer.eos_token_id if config.tokenizer.add_eos else None,
     }
-    try:
-        model_config = StackRNNConfig(vocab_size=len(tokenizer), **(special | config.model))
-    except (ValueError, TypeError) as error:
-        raise InputError(f"model: {error}") from error
-    kinds = model_config.architectures or [StackRNNForCausalLM.__name__]
-    if kinds != [StackRNNForCausalLM.__name__]:
-        raise InputError(f"model.architectures must be [StackRNNForCausalLM], which is trained here; got {kinds}")
-    return new_model(StackRNNForCausalLM, model_config)
+    kind = choose_class(config.model, TEXT)
+    return new_model(kind, make_config(kind, {"vocab_size": len(tokenizer)} | special | config.model))
 
 
 def _exp(nats: float) -> float:

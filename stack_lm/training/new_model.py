@@ -1,14 +1,16 @@
-"""New models, of a size that the machine can hold."""
+"""New models: of a configuration that is checked, and of a size that the machine can hold."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import os
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from ..configuration_stack_rnn import StackRNNConfig
 from ..errors import InputError
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -16,7 +18,32 @@ Model = TypeVar("Model", bound=PreTrainedModel)
 _BYTES = 16
 
 
-def new_model(kind: type[Model], config: StackRNNConfig) -> Model:
+def make_config(kind: type[PreTrainedModel], fields: Mapping[str, Any]) -> Any:
+    """The configuration of a class of models, of any kind.
+
+    Args:
+        kind: the class.
+        fields: the section `model` of a training configuration, and what comes from the data.
+
+    Raises:
+        InputError: for a key or value that the configuration refuses. A class without `checks` of its own takes any
+            key, so here it is asked for its fields.
+    """
+    config_class: Any = kind.config_class
+    own = {name: value for name, value in fields.items() if name != "model_type"}
+    if not hasattr(config_class, "checks"):
+        base = (entry.name for entry in dataclasses.fields(PreTrainedConfig))
+        known = {*inspect.signature(config_class).parameters, *base, *config_class.attribute_map}
+        unknown = sorted(own.keys() - known)
+        if unknown:
+            raise InputError(f"model: {config_class.__name__} has no field {unknown[0]!r}")
+    try:
+        return config_class(**own)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"model: {error}") from error
+
+
+def new_model(kind: type[Model], config: PreTrainedConfig) -> Model:
     """A model with random weights.
 
     Raises:

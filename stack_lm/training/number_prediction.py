@@ -30,7 +30,7 @@ from ..data import hold_out
 from ..errors import InputError
 from ..eval import AgreementItem, evaluate_agreement, read_agreement
 from ..hub.card import write_card
-from ..hub.code import has_code
+from ..hub.code import save_model
 from ..modeling_heads import StackRNNForSequenceClassification
 from ..scoring.number_classifier import LABELS, NumberClassifier
 from ..tokenization import added_tokens, train_word_tokenizer
@@ -205,7 +205,7 @@ class NumberPredictionTrainer:
         }
 
     def _write(self, directory: Path) -> None:
-        self.model.save_pretrained(directory, code=has_code(self.model.config))
+        save_model(self.model, directory)
         self.tokenizer.save_pretrained(directory)
         write_card(directory, run=self.run.path)
 

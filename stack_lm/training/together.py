@@ -17,7 +17,7 @@ from torch.func import functional_call, vmap
 from ..errors import InputError
 from ..kernels import dispatch
 from ..labels import IGNORED
-from ..layers.cell import StackRNNCell
+from ..layers import recurrent_layers
 
 Inputs = Mapping[str, Tensor]
 PADDING: Mapping[str, int] = {"labels": IGNORED}  # of other inputs it is 0
@@ -60,11 +60,10 @@ class Together:
         for model in models:
             if type(model) is not type(first) or model.config.to_diff_dict() != first.config.to_diff_dict():
                 raise InputError("models that are trained together must be of one class and configuration")
-        for module in first.modules():
-            if isinstance(module, StackRNNCell):
-                chosen = dispatch.choose(module, module.like.device, module.like.dtype, several_models=True)
-                if chosen.name != "numba":
-                    raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
+        for layer in recurrent_layers(first):
+            chosen = dispatch.choose(layer, layer.like.device, layer.like.dtype, several_models=True)
+            if chosen.name != "numba":
+                raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
         self.models = list(models)
         own = [dict(model.named_parameters()) for model in models]
         self._weights: dict[str, nn.Parameter] = {

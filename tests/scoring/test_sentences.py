@@ -237,6 +237,8 @@ def test_what_sentences_share_runs_once():
 
     scorer.model.model.forward = counted
     pair = ["the dog near old bridges barks".split(), "the dog near old bridges fear".split()]
+    scorer.sentence_logprobs([pair])  # the first time it looks whether the model can go on from a state
+    seen.clear()
     scorer.sentence_logprobs([pair, pair])
     assert sum(seen) == 5  # and the last words are only predicted
     seen.clear()

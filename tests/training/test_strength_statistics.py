@@ -22,7 +22,7 @@ def statistics(fields=(), **strengths):
     found = StrengthStatistics(StackRNNForCausalLM(tiny_config(**dict(fields))))
     n = max(np.size(values) for values in strengths.values())
     actions = {f"{name}_strength": torch.tensor(np.broadcast_to(v, n).copy())[None] for name, v in strengths.items()}
-    found.add(actions, torch.ones(1, n, dtype=torch.bool))
+    found.add([actions], torch.ones(1, n, dtype=torch.bool))
     return found
 
 
@@ -51,7 +51,7 @@ def read_below_top(model, sentences):
         for token in sentence:
             outputs = model(torch.tensor([[token]]), past_key_values=state, use_cache=True, output_actions=True)
             state, rest = outputs.past_key_values, float(outputs.actions.read_strength)
-            for i, strength in enumerate(reversed(state.state.memory.strengths[0].tolist())):
+            for i, strength in enumerate(reversed(state.state().memory.strengths[0].tolist())):
                 below += min(strength, rest) if i else 0.0
                 reached += min(strength, rest)
                 rest -= min(strength, rest)

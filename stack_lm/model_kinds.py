@@ -1,0 +1,124 @@
+"""Kinds of models: one entry has all that training, scoring and the hub need to know of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import transformers
+from torch import nn
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+
+from .errors import InputError
+
+TEXT = "text"
+
+
+class ModelClass(NamedTuple):
+    """A class of models of one kind.
+
+    Attributes:
+        model: the class.
+        auto: the name of transformers' Auto class that makes it of a configuration; "" for none.
+        trains_on: what the trainers train it on: "text" (a language model, by recipes/train_lm.py), or kinds of formal
+            tasks (by recipes/train_task.py; see `stack_lm.tasks.Task.kind`).
+    """
+
+    model: type[PreTrainedModel]
+    auto: str = ""
+    trains_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelKind:
+    """A kind of models, by the `model_type` of its configuration.
+
+    Attributes:
+        config: the class of its configurations.
+        classes: those of its models, the network alone first.
+        head_apart: whether a language model's logits are `get_output_embeddings()`, a linear layer, of the
+            `last_hidden_state` of its `base_model`, with nothing between. Scoring and validation then make logits a
+            part at a time, and none where they need none.
+    """
+
+    config: type[PreTrainedConfig]
+    classes: tuple[ModelClass, ...]
+    head_apart: bool = False
+
+    @property
+    def name(self) -> str:
+        """The `model_type`."""
+        return self.config.model_type
+
+    @property
+    def models(self) -> tuple[type[PreTrainedModel], ...]:
+        """The classes alone."""
+        return tuple(entry.model for entry in self.classes)
+
+
+_KINDS: dict[str, ModelKind] = {}
+
+
+def register_model(kind: ModelKind) -> ModelKind:
+    """Make a kind of models known to the recipes, to scoring, to the hub's code and to transformers' Auto classes.
+
+    A module that is run again registers its classes anew.
+
+    Raises:
+        ValueError: if another kind has its name.
+    """
+    taken = _KINDS.get(kind.name)
+    if taken is not None and taken.config.__qualname__ != kind.config.__qualname__:
+        raise ValueError(f"the model_type {kind.name!r} is taken by {taken.config.__qualname__}")
+    AutoConfig.register(kind.name, kind.config, exist_ok=True)
+    for entry in kind.classes:
+        if entry.auto:
+            getattr(transformers, entry.auto).register(kind.config, entry.model, exist_ok=True)
+    _KINDS[kind.name] = kind
+    return kind
+
+
+def kind_of(config: PreTrainedConfig | str) -> ModelKind | None:
+    """The kind of a configuration, or of a `model_type`; None if it is not registered, as GPT-2's."""
+    return _KINDS.get(config if isinstance(config, str) else config.model_type)
+
+
+def classes_for(*purposes: str) -> dict[str, type[PreTrainedModel]]:
+    """The classes that are trained on any of some things (see `ModelClass.trains_on`), by name."""
+    entries = [entry for kind in _KINDS.values() for entry in kind.classes]
+    return {entry.model.__name__: entry.model for entry in entries if set(purposes) & set(entry.trains_on)}
+
+
+def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedModel]:
+    """The class that the section `model` of a training configuration names.
+
+    Args:
+        fields: of the section: `model_type`, a kind ("stack_rnn" by default), or `architectures`, a list of one class.
+        purposes: what it is to be trained on.
+
+    Raises:
+        InputError: if there is no such kind, or it has no such class.
+    """
+    there = classes_for(*purposes)
+    names = fields.get("architectures")
+    name = fields.get("model_type", None if names else "stack_rnn")
+    kinds = {kind.name: kind for kind in _KINDS.values() if there.keys() & {each.__name__ for each in kind.models}}
+    if name is not None:
+        if name not in kinds:
+            raise InputError(f"model.model_type must be one of {', '.join(kinds)}; got {name!r}")
+        there = {each.__name__: each for each in kinds[name].models if each.__name__ in there}
+    if names and (len(names) != 1 or names[0] not in there):
+        raise InputError(f"model.architectures must be one of {', '.join(there)}; got {names}")
+    return there[names[0]] if names else next(iter(there.values()))
+
+
+def body_and_head(model: PreTrainedModel) -> tuple[PreTrainedModel, nn.Module | None]:
+    """A language model as its network and its head, a linear layer of `last_hidden_state`.
+
+    Without an entry that says so (`ModelKind.head_apart`): the whole model, and None.
+    """
+    kind = kind_of(model.config)
+    if kind is None or not kind.head_apart:
+        return model, None
+    return model.base_model, model.get_output_embeddings()
