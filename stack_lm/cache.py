@@ -79,7 +79,7 @@ class MemoryCache(Cache):
         self.update_state(layer_idx, new, key_states.shape[-2])
         return new
 
-    def get_seq_length(self, layer_idx: int | str = 0) -> int:  # type: ignore[override]
+    def get_seq_length(self, layer_idx: int | str = 0) -> int:
         """Tokens that a layer has seen so far, padding included."""
         return self._seen.get(layer_idx, 0)
 

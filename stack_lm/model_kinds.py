@@ -40,11 +40,14 @@ class ModelKind:
         head_apart: whether a language model's logits are `get_output_embeddings()`, a linear layer, of the
             `last_hidden_state` of its `base_model`, with nothing between. Scoring and validation then make logits a
             part at a time, and none where they need none.
+        continuous: whether its language model trains on continuous text (`data.mode`): all of its state is in its
+            memory layers, whose `reset` begins a row anew, and its loss takes `shift_labels`.
     """
 
     config: type[PreTrainedConfig]
     classes: tuple[ModelClass, ...]
     head_apart: bool = False
+    continuous: bool = False
 
     @property
     def name(self) -> str:
@@ -113,7 +116,7 @@ def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedMo
     return there[names[0]] if names else next(iter(there.values()))
 
 
-def body_and_head(model: PreTrainedModel) -> tuple[PreTrainedModel, nn.Module | None]:
+def body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]:
     """A language model as its network and its head, a linear layer of `last_hidden_state`.
 
     Without an entry that says so (`ModelKind.head_apart`): the whole model, and None.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +20,7 @@ class MemoryPreTrainedModel(PreTrainedModel):
     _is_stateful = True
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     # `stack_lm` puts here what loads `stack_lm.hub.code`, which knows the models and is therefore not imported by them.
-    load_hub: ClassVar[Callable[[], Any] | None] = None
+    load_hub: ClassVar[Any] = None
 
     def memories(self) -> list[ControlledMemory]:
         """The memory layers, in order; see `stack_lm.layers.memories`."""
@@ -76,5 +75,6 @@ class MemoryPreTrainedModel(PreTrainedModel):
     def push_to_hub(self, repo_id: str, **options: Any) -> str:  # type: ignore[override]
         """Upload the model with its code and a card; see `stack_lm.hub.code.push_model` for the options."""
         if self.load_hub is None:  # in the code saved with a model
-            return str(super().push_to_hub(repo_id, **options))
+            parent: Any = super()
+            return str(parent.push_to_hub(repo_id, **options))
         return str(self.load_hub().push_model(self, repo_id, **options))

@@ -134,7 +134,7 @@ class StackRNNForSequenceClassification(_Head):
         from another model."""
         if cache is None or cache.get_seq_length(_LAST) != cache.get_seq_length():
             return None
-        return cache.state(_LAST)  # type: ignore[no-any-return]
+        return cache.state(_LAST)
 
     def _select(
         self, outputs: StackRNNModelOutput, mask: Tensor | None, earlier: Tensor | None, labels: Tensor | None

@@ -22,6 +22,7 @@ STACK_RNN = register_model(
             ModelClass(StackRNNForKHotPrediction, trains_on=("next_symbols",)),
         ),
         head_apart=True,
+        continuous=True,
     )
 )
 BUFFERED = register_model(

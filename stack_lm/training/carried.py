@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from ..cache import MemoryCache, leaves
-from ..errors import InputError
 from ..layers import recurrent_layers
 from ..memory import map_tensors
 
@@ -37,17 +36,8 @@ class CarriedState:
 
         Args:
             fresh: which rows begin anew.
-
-        Raises:
-            InputError: if the model keeps more states than those of its memory layers, which nothing could reset.
         """
         cache = self.value.detach()
-        others = [number for number in cache.states if number not in range(len(self._layers))]
-        if others:
-            raise InputError(
-                f"data.mode=continuous needs a model whose state is in its {len(self._layers)} memory layers alone; "
-                f"this one keeps others too (number {others[0]})"
-            )
         if any(fresh):
             for number, state in cache.states.items():
                 layer = self._layers[int(number)]

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError
 from ..loss import multiplies_bfloat16
-from ..model_kinds import TEXT, choose_class
+from ..model_kinds import TEXT, choose_class, kind_of
 from .batches import Batches
 from .carried import CarriedState
 from .config import RunConfig
@@ -45,6 +45,9 @@ class Trainer(TrainingLoop):
         self.texts = self.data.texts
         model = make_model(self.config, self.data.tokenizer)
         if self.config.data.mode == "continuous":
+            kind = kind_of(model.config)
+            if kind is not None and not kind.continuous:
+                raise InputError(f"data.mode must be 'sentences' with model_type={kind.name!r}; got 'continuous'")
             if self.accelerator.distributed_type == DistributedType.FSDP:
                 raise InputError("data.mode=continuous needs the whole model on each process; FSDP shares it out")
             self.carried = CarriedState(model, self.config.training.batch_size)

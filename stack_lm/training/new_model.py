@@ -47,11 +47,13 @@ def new_model(kind: type[Model], config: PreTrainedConfig) -> Model:
     """A model with random weights.
 
     Raises:
-        InputError: if training it would take more than this machine's memory.
+        InputError: if its class refuses the configuration, or training it would take more than this machine's memory.
     """
     try:
         with torch.device("meta"):  # takes no memory
             parameters = sum(parameter.numel() for parameter in kind(config).parameters())
+    except ValueError as error:
+        raise InputError(f"model: {error}") from error
     except (RuntimeError, OverflowError, TypeError) as error:
         raise InputError(f"model: too large to be made ({str(error).splitlines()[0][:200]})") from error
     needed, there = _BYTES * parameters, _memory()

@@ -61,11 +61,11 @@ class StrengthStatistics:
 
     def summary(self) -> str:
         """One line for people; empty where there are no strengths."""
-        return ", ".join(filter(None, (layer.summary() for layer in self._layers)))
+        return "; ".join(layer.where + layer.summary() for layer in self._layers if layer.summary())
 
     def warnings(self) -> list[str]:
         """A line for each sign of a collapse: a strength that does not depend on the word, a stack without depth."""
-        return [warning for layer in self._layers for warning in layer.warnings()]
+        return [layer.where + warning for layer in self._layers for warning in layer.warnings()]
 
 
 class _LayerStatistics:
@@ -82,7 +82,7 @@ class _LayerStatistics:
             for name, control in layer.controls.strengths.items()
             if not isinstance(control, Fixed)
         }
-        self._key, self._where = (f"_{number}", f" of memory {number}") if number else ("", "")
+        self._key, self.where = (f"_{number}", f"memory {number}: ") if number else ("", "")
         self._is_stack = layer.memory.name == "stack"
         # For each strength: its sum, that of its squares, words at 0, words at the maximum. Then the number of words,
         # and what they read from below the top and in all.
@@ -129,10 +129,10 @@ class _LayerStatistics:
         for name, maximum in self._maxima.items():
             short = name.replace("_strength", "")
             mean, sd, low, high = (record[f"{self._name(name)}_{part}"] for part in ("mean", "sd", "low", "high"))
-            parts.append(f"{short}{self._where} {mean:.2f} (sd {sd:.2f}; {low:.0%} at 0, {high:.0%} at {maximum})")
+            parts.append(f"{short} {mean:.2f} (sd {sd:.2f}; {low:.0%} at 0, {high:.0%} at {maximum})")
         below = record.get(self._name("read_below_top"))
         if below is not None:
-            parts.append(f"{below:.0%} of what is read{self._where} lies below the top")
+            parts.append(f"{below:.0%} of what is read lies below the top")
         return ", ".join(parts)
 
     def warnings(self) -> list[str]:
@@ -142,12 +142,8 @@ class _LayerStatistics:
             mean, sd = (record[f"{self._name(name)}_{part}"] for part in ("mean", "sd"))
             at_an_end = min(mean, maximum - mean) < NEAR * maximum
             if sd < CONSTANT * maximum * (2 if at_an_end else 1):
-                found.append(
-                    f"the {short} strength{self._where} has collapsed: it is {mean:.2f} (sd {sd:.3f}) at every word"
-                )
+                found.append(f"the {short} strength has collapsed: it is {mean:.2f} (sd {sd:.3f}) at every word")
         share = record.get(self._name("read_below_top"), 1.0)
         if share < SHALLOW:
-            found.append(
-                f"the stack{self._where} is used as a register: {share:.1%} of what is read lies below the top element"
-            )
+            found.append(f"the stack is used as a register: {share:.1%} of what is read lies below the top element")
         return found

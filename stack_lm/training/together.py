@@ -60,6 +60,7 @@ class Together:
         for model in models:
             if type(model) is not type(first) or model.config.to_diff_dict() != first.config.to_diff_dict():
                 raise InputError("models that are trained together must be of one class and configuration")
+        layer: Any
         for layer in recurrent_layers(first):
             chosen = dispatch.choose(layer, layer.like.device, layer.like.dtype, several_models=True)
             if chosen.name != "numba":
