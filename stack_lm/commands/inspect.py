@@ -129,7 +129,7 @@ def _inspect_actions(
         actions = {name: values.tolist() for name, values in trace.actions[scorer.layer].items()}
         print_json(about | told | actions | {"labels": labels, "written": written})
         return
-    panels = [panel for name, panel in computation.panels.items() if name != "probability"]
+    panels = [computation.panels[name] for name in (*trace.signals, *trace.operations)]
     columns = [f"{panel.name} {label}".strip() for panel in panels for label in panel.labels]
     numbers = np.concatenate([panel.numbers for panel in panels]).T.tolist()
     print_table("", ["word", *columns], [(word, *row) for word, row in zip(words, numbers, strict=True)])

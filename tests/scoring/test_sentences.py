@@ -66,6 +66,19 @@ def test_word_level_trace(batch_tokens):
             np.testing.assert_allclose(trace.signals[name], actions[name][0].detach().numpy(), atol=1e-6)
 
 
+@pytest.mark.parametrize("fields", [{"num_stacks": 2}, {"memory": "baby_ntm", "memory_depth": 4}], ids=str)
+def test_a_trace_has_the_operations_on_a_memory_in_superposition(fields):
+    scorer = word_scorer(**{"memory": "superposition"} | fields)
+    (trace,) = scorer.trace([SENTENCES[1]])
+    ids = torch.tensor([scorer.tokenizer(" ".join(SENTENCES[1])).input_ids])
+    expected = scorer.model(ids, output_actions=True).actions
+    assert set(trace.actions[0]) == set(expected)
+    assert trace.operations["operation"].shape == (len(SENTENCES[1]), *expected.operation.shape[2:])
+    np.testing.assert_allclose(trace.operations["operation"], expected.operation[0].detach(), atol=1e-6)
+    labels = scorer.operation_labels["operation"]
+    assert len(set(labels)) == len(labels) == np.prod(expected.operation.shape[2:])
+
+
 def test_begin_and_end_tokens_are_scored():
     scorer = word_scorer(special=True)
     (trace,) = scorer.trace([["the", "dog"]])
