@@ -106,12 +106,12 @@ def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedMo
     there = classes_for(*purposes)
     names = fields.get("architectures")
     name = fields.get("model_type", None if names else "stack_rnn")
-    kinds = {kind.name: kind for kind in _KINDS.values() if there.keys() & {each.__name__ for each in kind.models}}
     if name is not None:
+        kinds = list(dict.fromkeys(each.config_class.model_type for each in there.values()))
         if name not in kinds:
             raise InputError(f"model.model_type must be one of {', '.join(kinds)}; got {name!r}")
-        there = {each.__name__: each for each in kinds[name].models if each.__name__ in there}
-    if names and (len(names) != 1 or names[0] not in there):
+        there = {own: each for own, each in there.items() if each.config_class.model_type == name}
+    if names and names not in [[own] for own in there]:
         raise InputError(f"model.architectures must be one of {', '.join(there)}; got {names}")
     return there[names[0]] if names else next(iter(there.values()))
 
