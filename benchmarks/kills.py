@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from safetensors.torch import load_file
 
-from stack_lm.config_files import build
+from stack_lm.checks import build
 from stack_lm.console import positive_int, print_json, print_note, print_table, quiet_libraries, run_command
 from stack_lm.data import generate_corpus
 from stack_lm.errors import InputError

@@ -21,7 +21,8 @@ import torch
 from report import Part, Row, Table, run_benchmark, timed
 from timing import clock, synchronize
 
-from stack_lm.config_files import build, merge, read_config
+from stack_lm.checks import build
+from stack_lm.config_files import merge, read_config
 from stack_lm.console import quiet_libraries, run_command
 from stack_lm.training.batches import Batches
 from stack_lm.training.config import RunConfig

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ UNKNOWN, PADDING = "@@UNKNOWN@@", "@@PADDING@@"
 # Where a word was never a label, the released model has no output for it. A finite logit keeps losses finite.
 NO_LOGIT = -1e4
 EMBEDDING = "_embedder.token_embedder_tokens.weight"
-CONTROLLERS = {4: "lstm", 3: "gru", 1: "rnn"}
+CONTROLLERS: dict[int, Literal["lstm", "gru", "rnn"]] = {4: "lstm", 3: "gru", 1: "rnn"}
 
 
 def read_vocabulary(directory: Path, name: str) -> list[str]:

@@ -15,7 +15,7 @@ import random
 import sys
 from itertools import compress, count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,8 +25,8 @@ from stack_lm import StackRNNConfig, StackRNNForKHotPrediction
 from stack_lm.atomic import atomic_directory
 from stack_lm.console import positive_int, print_json, progress, quiet_libraries, run_command, script_parser
 from stack_lm.errors import InputError
-from stack_lm.field_checks import CHOICE_CONTROLS
 from stack_lm.hub.state_dicts import load_state_dict, take
+from stack_lm.memory.superposition import CHOICE_CONTROLS
 from stack_lm.tasks.suzgun2019.dyck import PAIRS, Dyck
 from stack_lm.tokenization import symbol_tokenizer
 
@@ -37,7 +37,7 @@ def convert_config(
     state: dict[str, Tensor], path: Path, operation_control: str, temperature: float, cells: int
 ) -> StackRNNConfig:
     """The configuration whose shapes the checkpoint has."""
-    controller = "lstm" if "lstm.weight_ih_l0" in state else "rnn"
+    controller: Literal["lstm", "rnn"] = "lstm" if "lstm.weight_ih_l0" in state else "rnn"
     weight = take(state, path, f"{controller}.weight_ih_l0")
     memory = "superposition" if "W_sh.weight" in state else "baby_ntm" if "W_m.weight" in state else "none"
     layers = sum(name.startswith(f"{controller}.weight_ih_l") for name in state)

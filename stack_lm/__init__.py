@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from .configuration_buffered import BufferedStackRNNConfig
     from .configuration_stack_rnn import StackRNNConfig
     from .layers import memories
-    from .layers.cell import StackRNNCell, explain_backend
-    from .layers.memory_layer import MemoryModule
+    from .layers.cell import StackRNNCell
+    from .layers.controlled import explain_backend
+    from .layers.memory_layer import MemoryLayer
+    from .layers.stack_rnn import StackRNN
     from .model_kinds import ModelClass, ModelKind, register_model
     from .modeling_base import MemoryPreTrainedModel
     from .modeling_buffered import BufferedStackRNNForTransduction
@@ -80,8 +82,9 @@ _HOMES = {
     "register_model": "model_kinds",
     "BufferedStackRNNConfig": "configuration_buffered",
     "StackRNNConfig": "configuration_stack_rnn",
-    "MemoryModule": "layers.memory_layer",
+    "MemoryLayer": "layers.memory_layer",
     "BufferedStackRNNForTransduction": "modeling_buffered",
+    "StackRNN": "layers.stack_rnn",
     "StackRNNCell": "layers.cell",
     "StackRNNForCausalLM": "modeling_stack_rnn",
     "StackRNNForKHotPrediction": "modeling_heads",
@@ -92,7 +95,7 @@ _HOMES = {
     "SentenceModel": "trace",
     "TemperatureSchedule": "training.temperature",
     "Trace": "trace",
-    "explain_backend": "layers.cell",
+    "explain_backend": "layers.controlled",
     "train_word_tokenizer": "tokenization",
 }
 
@@ -108,12 +111,13 @@ __all__ = [
     "BufferedStackRNNForTransduction",
     "MemoryCache",
     "MemoryGenerationMixin",
-    "MemoryModule",
+    "MemoryLayer",
     "MemoryPreTrainedModel",
     "ModelClass",
     "ModelKind",
     "ModelScorer",
     "SentenceModel",
+    "StackRNN",
     "StackRNNCell",
     "StackRNNConfig",
     "StackRNNForCausalLM",

@@ -1,25 +1,20 @@
-"""Configuration files: YAML to dataclasses, strictly. Unknown keys and wrong types are errors."""
+"""Configuration files: strict YAML, presets, and overrides of single keys."""
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import re
-import reprlib
-import sys
-import types
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
+from .checks import check_of, shown
 from .errors import InputError
 
-Config = TypeVar("Config")
 _LONGEST = 1_000_000  # characters of a file
 
 
@@ -100,7 +95,7 @@ def read_config(source: str | Path) -> dict[str, Any]:
     values = read_yaml(path)
     note = values.pop("preset", None)
     if note is not None:
-        _convert(note, PresetNote, "preset")
+        check_of(PresetNote)("preset", note)
     return values
 
 
@@ -144,7 +139,7 @@ def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Pa
     if isinstance(parents, str):
         parents = [parents]
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
-        raise InputError(f"{path}: extends must be a path or a list of paths; got {_show(parents)}")
+        raise InputError(f"{path}: extends must be a path or a list of paths; got {shown(parents)}")
     chain = (*extended_by, path)
     return [*(layer for parent in parents for layer in read_layers(path.parent / parent, chain)), (path, content)]
 
@@ -162,7 +157,7 @@ class _StrictLoader(yaml.SafeLoader):
         if len(mapping) < len(node.value):
             keys = [key.value for key, _ in node.value]
             twice = next((key for i, key in enumerate(keys) if key in keys[:i]), keys)
-            raise yaml.YAMLError(f"the key {_show(twice)} occurs twice")
+            raise yaml.YAMLError(f"the key {shown(twice)} occurs twice")
         return mapping
 
 
@@ -185,13 +180,6 @@ def load_yaml(text: str) -> Any:
         AttributeError,
     ) as error:  # from PyYAML, for a tag such as !!bool before another value
         raise ValueError("a value is not of the kind that its tag says") from error
-
-
-def _show(value: Any) -> str:
-    """A value in a message, whatever its size."""
-    shown = reprlib.Repr()
-    shown.maxlevel, shown.maxstring, shown.maxother = 2, 80, 80
-    return shown.repr(value)
 
 
 def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
@@ -222,76 +210,3 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
             value = {part: value}
         merge(overrides, value)
     return overrides
-
-
-def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
-    """Make a dataclass of nested mappings.
-
-    Args:
-        cls: a dataclass whose fields are numbers, strings, booleans, mappings, other such dataclasses, or unions.
-        values: by field name; fields with defaults may be left out.
-        where: the key above `values`, for messages.
-
-    Raises:
-        InputError: for an unknown or missing key or a value of the wrong type; the message names the key and what is
-            allowed.
-    """
-    hints = typing.get_type_hints(cls)
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    names = [field.name for field in fields]
-    for key in values:
-        if key not in names:
-            raise InputError(f"unknown key {where + str(key)!r}; the keys here are {', '.join(names)}")
-    for field in fields:
-        if field.name not in values and field.default is field.default_factory is dataclasses.MISSING:
-            raise InputError(f"the key {where + field.name!r} is missing")
-    return cls(**{key: _convert(value, hints[key], where + key) for key, value in values.items()})
-
-
-def _convert(value: Any, kind: Any, key: str) -> Any:
-    if dataclasses.is_dataclass(kind):
-        if not isinstance(value, dict):
-            raise InputError(f"{key} must be a mapping of keys to values; got {_show(value)}")
-        return build(typing.cast(type, kind), value, key + ".")
-    options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
-    for option in options:
-        if typing.get_origin(option) is typing.Literal:
-            if value in typing.get_args(option):
-                return value
-        elif _is_a(value, option):
-            return float(value) if option is float else value
-    hint = ""
-    if isinstance(value, str) and float in options and _is_number(value):
-        hint = f" (YAML reads {value} as text; write it with a point, as in 1.0e-2)"
-    raise InputError(f"{key} must be {' or '.join(map(_describe, options))}; got {_show(value)}{hint}")
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    if kind is type(None):
-        return value is None
-    if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, typing.get_origin(kind) or kind)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _describe(kind: Any) -> str:
-    if typing.get_origin(kind) is typing.Literal:
-        return "one of " + ", ".join(map(repr, typing.get_args(kind)))
-    names = {
-        int: "a whole number",
-        float: "a finite number",
-        str: "a string",
-        bool: "true or false",
-        type(None): "null",
-    }
-    return names.get(kind, "a mapping")

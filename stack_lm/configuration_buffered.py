@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated
 
-from .configuration_stack_rnn import StackRNNConfig
-from .field_checks import BUFFER_CHECKS, Check
-from .memory.settings import check_strength_init
+from .checks import Integer
+from .configuration_stack_rnn import StackRNNConfig, Tokens
+from .memory.fields import Elements, StrengthControl, check_strength_init
+
+Steps = Annotated[int, Integer(0, 10_000)]
 
 
 class BufferedStackRNNConfig(StackRNNConfig):
@@ -38,18 +40,17 @@ class BufferedStackRNNConfig(StackRNNConfig):
     """
 
     model_type = "buffered_stack_rnn"
-    checks: ClassVar[dict[str, Check]] = StackRNNConfig.checks | BUFFER_CHECKS
 
-    target_vocab_size: int | None = None
-    input_pop_control: str | float = "sigmoid"
-    output_push_control: str | float = "sigmoid"
-    max_input_pop: int = 1
-    max_output_push: int = 1
+    target_vocab_size: Tokens | None = None
+    input_pop_control: StrengthControl = "sigmoid"
+    output_push_control: StrengthControl = "sigmoid"
+    max_input_pop: Elements = 1
+    max_output_push: Elements = 1
     input_pop_strength_init: float | None = None
     output_push_strength_init: float | None = None
-    steps_per_token: int = 2
-    extra_steps: int = 0
-    output_delay: int = 0
+    steps_per_token: Steps = 2
+    extra_steps: Steps = 0
+    output_delay: Steps = 0
 
     def complete(self) -> None:
         super().complete()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from transformers import GenerationConfig, PreTrainedConfig
 
-from .field_checks import FIELD_CHECKS, STATELESS_CONTROLLERS, Check
+from .checks import CountOrZero, Integer, Probability, checks_of
 from .memory import memory_class
-from .memory.settings import check_memory, complete_settings
+from .memory.fields import Parts, Size
+from .memory.settings import MemoryName, complete_settings, setting_check
+
+Tokens = Annotated[int, Integer(1, 2**27)]  # more cannot be made, only waited for
 
 # Keyword arguments that transformers itself passes to a configuration, besides its fields.
 _TRANSFORMERS_KEYS = frozenset(
@@ -110,25 +113,24 @@ class StackRNNConfig(PreTrainedConfig):
     model_type = "stack_rnn"
     attribute_map = {"num_hidden_layers": "num_layers"}  # noqa: RUF012 - the base class's own idiom
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
-    checks: ClassVar[dict[str, Check]] = FIELD_CHECKS | {"memory": check_memory}  # a subclass has more
     # Called with each configuration made: `stack_lm` puts here what registers the models with the Auto classes. These
     # find a model by its configuration, so the first one made is early enough; loading the models takes over a second.
     register_models: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
-    vocab_size: int = 10_000
-    input_encoding: str = "embedding"
-    embedding_size: int = _UNDECIDED
-    hidden_size: int = _UNDECIDED
-    output_size: int | None = None
-    num_layers: int = 1
-    controller: str = "lstm"
+    vocab_size: Tokens = 10_000
+    input_encoding: Literal["embedding", "one_hot"] = "embedding"
+    embedding_size: Size = _UNDECIDED
+    hidden_size: Size = _UNDECIDED
+    output_size: Size | None = None
+    num_layers: Parts = 1
+    controller: Literal["linear", "sigmoid", "direct", "rnn", "rnn_sigmoid", "gru", "lstm"] = "lstm"
     bias: bool = True
     input_skip_connections: bool = False
-    reading_entry: str = "input"
-    reading_exit: str = "none"
+    reading_entry: Literal["input", "hidden_state"] = "input"
+    reading_exit: Literal["none", "output"] = "none"
     learn_initial_state: bool = False
-    initialization: str = "torch"
-    memory: str = "stack"
+    initialization: Literal["torch", "normal_rows", "xavier"] = "torch"
+    memory: MemoryName = "stack"
     memory_size: int = _UNDECIDED
     memory_depth: int | None = None
     memory_overflow: str = _UNDECIDED
@@ -150,23 +152,22 @@ class StackRNNConfig(PreTrainedConfig):
     push_strength_init: float | None = None
     pop_strength_init: float | None = None
     read_strength_init: float | None = None
-    embedding_dropout: float = 0.0
-    hidden_dropout: float = 0.0
-    output_dropout: float = 0.0
-    prediction_threshold: float = 0.5
+    embedding_dropout: Probability = 0.0
+    hidden_dropout: Probability = 0.0
+    output_dropout: Probability = 0.0
+    prediction_threshold: Probability = 0.5
     tie_word_embeddings: bool = False
     use_cache: bool = True
-    pad_token_id: int | None = None
-    bos_token_id: int | None = None
-    eos_token_id: int | list[int] | None = None
+    pad_token_id: CountOrZero | None = None
+    bos_token_id: CountOrZero | None = None
+    eos_token_id: CountOrZero | list[CountOrZero] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         known = _TRANSFORMERS_KEYS.union(self.attribute_map, memory_class(self.memory).settings)
         unknown = sorted(key for key in kwargs if key not in known and not key.startswith("_"))
         if unknown:
-            raise ValueError(
-                f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {', '.join(sorted(self.checks))}"
-            )
+            fields = ", ".join(sorted(checks_of(type(self))))
+            raise ValueError(f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {fields}")
         super().__post_init__(**kwargs)
         self.complete()
         type(self).register_models()
@@ -192,7 +193,7 @@ class StackRNNConfig(PreTrainedConfig):
                 )
         elif self.hidden_size is None:
             self.hidden_size = 100
-        if self.controller in STATELESS_CONTROLLERS:
+        if self.controller in ("linear", "sigmoid", "direct"):
             if self.learn_initial_state:
                 raise ValueError(
                     f"learn_initial_state needs a recurrent controller; got controller={self.controller!r}"
@@ -227,6 +228,6 @@ class StackRNNConfig(PreTrainedConfig):
             raise ValueError(f"{name} must be {only} with {reason}; got {value}")
 
     def __setattr__(self, key: str, value: Any) -> None:
-        if key in self.checks:
-            value = self.checks[key](key, value)
-        super().__setattr__(key, value)
+        key = self.attribute_map.get(key, key)
+        check = setting_check(vars(self).get("memory", "none"), key) or checks_of(type(self)).get(key)
+        super().__setattr__(key, check(key, value) if check else value)

@@ -53,14 +53,13 @@ class Controller(nn.Module, ABC):
         reading_entry: "input": beside x_t, at the first layer. "hidden_state": h_{t-1} + W r_{t-1} + b takes the place
             of the first layer's h_{t-1} (Suzgun et al. 2019, section 3.1; the bias is the released code's).
         input_skip_connections: give x_t to every layer, as in the deep LSTMs of Grefenstette et al. (2015).
+        first_layer: number of the first layer in the names of parameters.
     """
 
     gates: ClassVar[int]  # rows of the weights, in units of H
     states: ClassVar[int]  # tensors in the state
     recurrent: ClassVar[bool] = True
     fused: ClassVar[str | None] = None  # torch's function for a whole sequence
-    weight_ih_l0: Tensor
-    bias_ih_l0: Tensor | None
     weight_reading: Tensor | None
     bias_reading: Tensor | None
 
@@ -76,21 +75,22 @@ class Controller(nn.Module, ABC):
         learn_initial_state: bool = False,
         reading_entry: str = "input",
         input_skip_connections: bool = False,
+        first_layer: int = 0,
     ) -> None:
         super().__init__()
         self.input_size, self.reading_size, self.hidden_size = input_size, reading_size, hidden_size
-        self.num_layers = num_layers
+        self.num_layers, self.first_layer = num_layers, first_layer
         self.dropout, self.bias, self.reading_entry = dropout, bias, reading_entry
         self.skips = input_skip_connections and num_layers > 1
         rows = self.gates * hidden_size
         for layer in range(num_layers):
-            self._add(f"weight_ih_l{layer}", rows, input_size if layer == 0 else hidden_size)
-            self._add(f"bias_ih_l{layer}", rows * bias)
+            self._add(f"weight_ih_l{first_layer + layer}", rows, input_size if layer == 0 else hidden_size)
+            self._add(f"bias_ih_l{first_layer + layer}", rows * bias)
             if self.recurrent:
-                self._add(f"weight_hh_l{layer}", rows, hidden_size)
-                self._add(f"bias_hh_l{layer}", rows * bias)
+                self._add(f"weight_hh_l{first_layer + layer}", rows, hidden_size)
+                self._add(f"bias_hh_l{first_layer + layer}", rows * bias)
             if self.skips and layer:
-                self._add(f"weight_skip_l{layer}", rows, input_size)
+                self._add(f"weight_skip_l{first_layer + layer}", rows, input_size)
         into_state = reading_entry == "hidden_state"
         self._add("weight_reading", hidden_size if into_state else rows, reading_size)
         self._add("bias_reading", hidden_size * bias * (into_state and reading_size > 0))
@@ -101,6 +101,10 @@ class Controller(nn.Module, ABC):
     def _add(self, name: str, *shape: int) -> None:
         """A parameter, or None where there is nothing in it."""
         self.register_parameter(name, nn.Parameter(torch.empty(*shape)) if all(shape) else None)
+
+    def weight(self, name: str, layer: int) -> Any:
+        """A parameter of one of the layers, such as "weight_ih"; None where there is nothing in it."""
+        return getattr(self, f"{name}_l{self.first_layer + layer}", None)
 
     def reset_parameters(self) -> None:
         """U(-1/sqrt(H), 1/sqrt(H)), as torch's recurrent modules; the map of readings into the state as torch's linear.
@@ -125,7 +129,7 @@ class Controller(nn.Module, ABC):
         if len(self.first_state):
             return tuple(state.expand(batch_size, -1, -1) for state in self.first_state)
         shape = (batch_size, self.num_layers, self.hidden_size)
-        return tuple(self.weight_ih_l0.new_zeros(shape) for _ in range(self.states))
+        return tuple(self.weight("weight_ih", 0).new_zeros(shape) for _ in range(self.states))
 
     def project(self, inputs: Tensor) -> Tensor:
         """The part of the layers' input that depends on x_t alone, `W_x x_t + b`, for any number of steps at once.
@@ -136,10 +140,10 @@ class Controller(nn.Module, ABC):
         Returns:
             [..., gates * H]; with skip connections [..., L * gates * H].
         """
-        first = F.linear(inputs, self.weight_ih_l0, self.bias_ih_l0)
+        first = F.linear(inputs, self.weight("weight_ih", 0), self.weight("bias_ih", 0))
         if not self.skips:
             return first
-        others = [F.linear(inputs, getattr(self, f"weight_skip_l{layer}")) for layer in range(1, self.num_layers)]
+        others = [F.linear(inputs, self.weight("weight_skip", layer)) for layer in range(1, self.num_layers)]
         return torch.cat((first, *others), dim=-1)
 
     def step(self, projected: Tensor, reading: Tensor, state: ControllerState) -> tuple[list[Tensor], ControllerState]:
@@ -167,14 +171,12 @@ class Controller(nn.Module, ABC):
                     previous = (hidden, *previous[1:])
             else:
                 below = F.dropout(outputs[-1], self.dropout, self.training)
-                gates = F.linear(below, getattr(self, f"weight_ih_l{layer}"), getattr(self, f"bias_ih_l{layer}"))
+                gates = F.linear(below, self.weight("weight_ih", layer), self.weight("bias_ih", layer))
                 if self.skips:
                     gates = gates + of_inputs[layer]
             recurrent = gates.new_zeros(())
             if self.recurrent:
-                recurrent = F.linear(
-                    previous[0], getattr(self, f"weight_hh_l{layer}"), getattr(self, f"bias_hh_l{layer}")
-                )
+                recurrent = F.linear(previous[0], self.weight("weight_hh", layer), self.weight("bias_hh", layer))
             output, new_state = self.pointwise(gates, recurrent, previous)
             outputs.append(output)
             new_states.append(new_state)
@@ -217,9 +219,9 @@ class Controller(nn.Module, ABC):
     def _fused(self, inputs: Tensor, first: list[Tensor], layers: Sequence[int]) -> list[Tensor]:
         """Torch's function over some layers: their outputs [B, T, H] and last states [layers, B, H]."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh") if self.bias else ("weight_ih", "weight_hh")
-        weights = [getattr(self, f"{name}_l{layer}") for layer in layers for name in names]
+        weights = [self.weight(name, layer) for layer in layers for name in names]
         if self.skips and layers[0]:
-            weights[0] = torch.cat((weights[0], getattr(self, f"weight_skip_l{layers[0]}")), dim=1)
+            weights[0] = torch.cat((weights[0], self.weight("weight_skip", layers[0])), dim=1)
         # The flags: has biases, number of layers, dropout, training, bidirectional, batch first.
         flags = (self.bias, len(layers), self.dropout if len(layers) > 1 else 0.0, self.training, False, True)
         result: list[Tensor] = getattr(torch, str(self.fused))(
@@ -359,4 +361,5 @@ def make_controller(config: StackRNNConfig, reading_size: int) -> Controller:
         learn_initial_state=config.learn_initial_state,
         reading_entry=config.reading_entry,
         input_skip_connections=config.input_skip_connections,
+        first_layer=getattr(config, "first_layer", 0),
     )

@@ -17,6 +17,7 @@ Embeddings and learned first states, which their code does not have, keep their 
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import torch
 from torch import nn
@@ -38,7 +39,7 @@ def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> No
     Args:
         model: with a head or without.
         module: any of its modules; those of other kinds than the initialisation is for are left alone.
-        initialization: of `field_checks.INITIALIZATIONS`.
+        initialization: "torch", "normal_rows" or "xavier".
     """
     if initialization == "normal_rows":
         draw_normal_rows(model, module)
@@ -68,12 +69,12 @@ def draw_xavier(model: nn.Module, module: nn.Module) -> None:
 def _xavier_actions(controls: Controls, like: torch.Tensor) -> torch.Tensor:
     """New weights of a layer of actions."""
     weight = torch.empty_like(like)
-    fields = controls.memory.actions
-    strengths = sum(width for field, width in zip(fields, controls.widths, strict=True) if field.kind == "strength")
+    fields, layers = controls.memory.actions, Counter[str]()
+    for field, width in zip(fields, controls.widths, strict=True):
+        layers[field.layer] += width
     for field, part in zip(fields, weight.split(controls.widths), strict=True):
-        tanh = field.kind == "value" and controls.value_activation is torch.tanh
-        rows = strengths if field.kind == "strength" else len(part)
-        bound = init.calculate_gain("tanh" if tanh else "linear") * math.sqrt(6 / (weight.shape[1] + rows))
+        gain = init.calculate_gain(controls.emission(field.name).nonlinearity)
+        bound = gain * math.sqrt(6 / (weight.shape[1] + layers[field.layer]))
         part.uniform_(-bound, bound)
     return weight
 

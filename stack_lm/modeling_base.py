@@ -10,8 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from .layers import memories
-from .layers.cell import set_scan_backend
-from .layers.controlled import ControlledMemory
+from .layers.controlled import ControlledMemory, set_scan_backend
 
 
 class MemoryPreTrainedModel(PreTrainedModel):

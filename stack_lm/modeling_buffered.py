@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_buffered import BufferedStackRNNConfig
-from .controls import ActionProjection, control_from_config
-from .kernels import dispatch
-from .kernels.layout import Buffered
-from .layers.controlled import Actions, blank, over_time
+from .controls import ActionProjection
+from .layers.buffered import Buffers, run_buffered
+from .layers.controlled import Actions
 from .memory import StackState
-from .memory.buffers import dequeue, input_buffer, read_off
+from .memory.buffers import read_off
+from .memory.fields import control_from_config
 from .modeling_stack_rnn import StackRNNModel, StackRNNPreTrainedModel
 
 
@@ -169,89 +169,17 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         mask = self.model._step_mask(attention_mask, batch_size, length)
         steps, active = self._steps(num_steps, mask, batch_size, length, inputs_embeds.device)
 
-        values, cell = self.model.embedding_dropout(inputs_embeds), self.model.cell
-        noise = cell.controls.draw_noise((batch_size, steps), values)
-        backend, _ = dispatch.choose(
-            cell, values.device, values.dtype, has_mask=active is not None, buffer_projection=self.buffer_projection
-        )
-        if backend == "reference":
-            outputs, pushed, actions = self._reference_run(values, mask, steps, active, noise, output_actions)
-        else:
-            outputs, pushed, actions = self._compiled_run(backend, values, mask, steps, active, noise, output_actions)
+        values = self.model.embedding_dropout(inputs_embeds)
+        scan = run_buffered(self.model.cell, self.buffering, values, mask, steps, active, output_actions)
         # Nothing reads the output buffer while the network runs, so all of it is written at once.
-        hidden = self.model.transform(outputs)
-        return StackState(self.lm_head(self.dropout(hidden)), pushed), actions
+        hidden = self.model.transform(scan.outputs)
+        buffer = StackState(self.lm_head(self.dropout(hidden)), scan.pushed)
+        return buffer, scan.actions if output_actions else None
 
-    def _reference_run(
-        self,
-        values: Tensor,
-        mask: Tensor | None,
-        steps: int,
-        active: Tensor | None,
-        noise: Tensor | None,
-        output_actions: bool,
-    ) -> tuple[Tensor, Tensor, Actions | None]:
-        """The steps one by one: the controller's outputs [B, K, H], the output buffer's strengths [B, K], actions."""
-        cell = self.model.cell
-        state, buffer = cell.initial_state(len(values)), input_buffer(values, mask)
-        pop = buffer.strengths.new_zeros(len(values))
-        outputs, pushes, actions = [], [], []
-        for t in range(steps):
-            taking, of_step = (None if part is None else part[:, t] for part in (active, noise))
-            # A sequence that does not take the step pops nothing either.
-            buffer, inputs = dequeue(buffer, pop if taking is None else pop.masked_fill(~taking, 0))
-            layers, taken, state = cell.step(inputs, state, taking, noise=of_step, output_actions=output_actions)
-            pop, push = self._strengths(layers[-1])
-            outputs.append(layers[-1])
-            pushes.append(push)
-            if output_actions:
-                own = blank({"input_pop_strength": pop, "output_push_strength": push}, taking)
-                actions.append(taken | own | {"input_strength": buffer.strengths.sum(-1)})
-        pushed = torch.stack(pushes, dim=1)
-        if active is not None:
-            pushed = pushed.masked_fill(~active, 0)
-        return torch.stack(outputs, dim=1), pushed, over_time(actions) if output_actions else None
-
-    def _compiled_run(
-        self,
-        backend: str,
-        values: Tensor,
-        mask: Tensor | None,
-        steps: int,
-        active: Tensor | None,
-        noise: Tensor | None,
-        output_actions: bool,
-    ) -> tuple[Tensor, Tensor, Actions | None]:
-        """`_reference_run` in compiled code; all but the buffer's own pops comes from the controller's outputs."""
-        cell, control, projection = self.model.cell, self.buffer_strengths[0], self.buffer_projection
-        weight = bias = None
-        if projection is not None and control.width:
-            weight = projection.weight[: control.width]
-            bias = None if projection.bias is None else projection.bias[: control.width]
-        state = cell.initial_state(len(values))
-        buffered = Buffered(values, mask, control, weight, bias, steps)
-        outputs, last = dispatch.load(backend).scan_buffered(cell, buffered, state, active, noise)
-        cell.memory.check_overflow(last.memory)
-        popped, pushed = (part.unflatten(0, outputs.shape[:2]) for part in self._strengths(outputs.flatten(0, 1)))
-        own = blank({"input_pop_strength": popped, "output_push_strength": pushed}, active)
-        pushed = own["output_push_strength"]
-        if not output_actions:
-            return outputs, pushed, None
-        held = popped.new_full((len(values),), values.shape[1]) if mask is None else mask.sum(1).to(popped.dtype)
-        # The pop that a step emits is taken by the next, if there is one.
-        taken = (
-            F.pad(popped[:, :-1], (1, 0)) if active is None else F.pad(popped[:, :-1], (1, 0)).masked_fill(~active, 0)
-        )
-        own["input_strength"] = torch.relu(held.unsqueeze(1) - taken.cumsum(1))
-        return outputs, pushed, Actions(cell.report_over(outputs, state.memory, active, noise) | own)
-
-    def _strengths(self, hidden: Tensor) -> list[Tensor]:
-        """The controller's output [B, H] to the pop strength of the input buffer and the push strength of the output
-        buffer, [B]."""
-        logits = hidden[:, :0] if self.buffer_projection is None else self.buffer_projection(hidden)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        parts = logits.split([control.width for control in self.buffer_strengths], dim=-1)
-        return [control.emit(part)[0] for control, part in zip(self.buffer_strengths, parts, strict=True)]
+    @property
+    def buffering(self) -> Buffers:
+        """How the cell uses its buffers."""
+        return Buffers(*self.buffer_strengths, self.buffer_projection)
 
     def _steps(
         self, num_steps: int | Tensor | None, mask: Tensor | None, batch_size: int, length: int, device: torch.device

@@ -14,7 +14,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutpu
 from stack_lm import (
     MemoryCache,
     MemoryGenerationMixin,
-    MemoryModule,
+    MemoryLayer,
     MemoryPreTrainedModel,
     ModelClass,
     ModelKind,
@@ -77,9 +77,7 @@ class StackTransformer(MemoryPreTrainedModel):
         size, number = config.hidden_size, len(config.memories)
         self.embed_tokens = nn.Embedding(config.vocab_size, size)
         self.embed_positions = nn.Embedding(config.max_position_embeddings, size)
-        self.stacks = nn.ModuleList(
-            MemoryModule(size, name, memory_size=config.memory_size) for name in config.memories
-        )
+        self.stacks = nn.ModuleList(MemoryLayer(size, name, memory_size=config.memory_size) for name in config.memories)
         self.readers = nn.ModuleList(nn.Linear(stack.reading_size, size) for stack in self.stacks)
         self.layers = nn.ModuleList(Layer(config, number + i) for i in range(number + 1))
         self.norm = nn.LayerNorm(size)
@@ -108,7 +106,7 @@ class StackTransformer(MemoryPreTrainedModel):
         actions = []
         for i, (stack, reader, layer) in enumerate(zip(self.stacks, self.readers, self.layers[1:], strict=True)):
             state = None if cache is None else cache.state(i, batch)
-            readings, state, done = stack.scan(hidden, real[:, seen:], state)
+            readings, state, done = stack(hidden, state, real[:, seen:], output_actions=output_actions)
             if cache is not None:
                 cache.update_state(i, state, length)
             actions.append(done)

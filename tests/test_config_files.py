@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
+from stack_lm.checks import build
 from stack_lm.config_files import (
-    build,
     merge,
     parse_overrides,
     preset_names,
@@ -52,15 +52,16 @@ def test_build():
         ({"nam": 1}, "unknown key 'nam'; the keys here are name, flag, free, inner"),
         ({"inner": {"rat": 1}}, "unknown key 'inner.rat'; the keys here are rate, steps, kind"),
         ({"name": 1}, "name must be a string; got 1"),
-        ({"flag": 1}, "flag must be true or false; got 1"),
+        ({"flag": 1}, "flag must be True or False; got 1"),
         ({"free": [1]}, r"free must be a mapping; got \[1\]"),
         ({"inner": 3}, "inner must be a mapping of keys to values; got 3"),
-        ({"inner": {"steps": 1.5}}, "inner.steps must be a whole number or null; got 1.5"),
-        ({"inner": {"steps": True}}, "inner.steps must be a whole number or null; got True"),
+        ({"inner": {"steps": 1.5}}, "inner.steps must be an integer or None; got 1.5"),
+        ({"inner": {"steps": True}}, "inner.steps must be an integer or None; got True"),
         (
             {"inner": {"rate": "1e-2"}},
-            "inner.rate must be a finite number; got '1e-2' .*write it with a point, as in 1.0e-2",
+            r"inner.rate must be a finite number \(in YAML with a point, as in 1.0e-2\); got '1e-2'",
         ),
+        ({"inner": {"steps": "None"}}, r"inner.steps must be an integer or None \(in YAML null\); got 'None'"),
         ({"inner": {"kind": "c"}}, "inner.kind must be one of 'a', 'b'; got 'c'"),
     ],
 )

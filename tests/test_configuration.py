@@ -18,9 +18,9 @@ REFUSED = [
     (
         "push_control",
         "hard",
-        r"push_control must be 'sigmoid', 'expected_value' or a fixed strength.*; got 'hard'",
+        r"push_control must be one of 'sigmoid', 'expected_value' or a finite number of at least 0; got 'hard'",
     ),
-    ("pop_control", -1.0, r"pop_control must be .*a number of at least 0\); got -1.0"),
+    ("pop_control", -1.0, r"pop_control must be .* or a finite number of at least 0; got -1.0"),
     ("read_control", float("nan"), r"read_control must be .*; got nan"),
     ("pop_control", True, r"pop_control must be .*; got True"),
     ("hidden_size", "100", r"hidden_size must be an integer of at least 1; got '100'"),
@@ -30,13 +30,13 @@ REFUSED = [
     ("push_value_activation", "relu", r"push_value_activation must be one of 'tanh', 'sigmoid'; got 'relu'"),
     ("pop_strength_init", "low", r"pop_strength_init must be a finite number or None; got 'low'"),
     ("read_strength_init", float("inf"), r"read_strength_init must be a finite number or None; got inf"),
-    ("embedding_dropout", 1.0, r"embedding_dropout must be a probability in \[0, 1\); got 1.0"),
+    ("embedding_dropout", 1.0, r"embedding_dropout must be a finite number of at least 0 and below 1; got 1.0"),
     ("learn_initial_state", 1, r"learn_initial_state must be True or False; got 1"),
     ("input_encoding", "onehot", r"input_encoding must be one of 'embedding', 'one_hot'; got 'onehot'"),
     ("output_size", 0, r"output_size must be an integer of at least 1 or None; got 0"),
-    ("prediction_threshold", 2, r"prediction_threshold must be a probability in \[0, 1\); got 2"),
-    ("pad_token_id", -1, r"pad_token_id must be a token id or None; got -1"),
-    ("eos_token_id", [2, "x"], r"eos_token_id must be a token id or None; got \[2, 'x'\]"),
+    ("prediction_threshold", 2, r"prediction_threshold must be a finite number of at least 0 and below 1; got 2"),
+    ("pad_token_id", -1, r"pad_token_id must be an integer of at least 0 or None; got -1"),
+    ("eos_token_id", [2, "x"], r"eos_token_id\[1\] must be an integer of at least 0; got 'x'"),
 ]
 
 
@@ -109,7 +109,7 @@ def test_pairs_that_do_not_go_together_are_refused(fields, message):
 def test_pairs_are_refused_when_a_model_is_made_of_a_changed_configuration():
     config = tiny_config()
     config.memory = "superposition"
-    with pytest.raises(ValueError, match="push_control='expected_value' does not go with memory='superposition'"):
+    with pytest.raises(ValueError, match="max_pop=3 does not go with memory='superposition', which has no such"):
         StackRNNForCausalLM(config)
 
 

@@ -6,7 +6,8 @@ from conftest import tiny_config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack_lm.controls import Controls, ExpectedValue, Fixed, OperationChoice, Sigmoid, make_control
+from stack_lm.controls import Controls
+from stack_lm.emission import ExpectedValue, Fixed, OperationChoice, Sigmoid, make_control
 from stack_lm.memory import NeuralStack, make_memory
 
 
@@ -49,13 +50,13 @@ def test_one_projection_of_the_needed_size(fields, rows):
 def test_actions_are_emitted_in_the_order_of_the_fields():
     module = controls(push_control="sigmoid", pop_control=0.5)
     hidden = torch.randn(2, 7)
-    emitted, distributions = module(hidden)
+    emitted, reported = module(hidden)
     logits = module.projection(hidden)
     torch.testing.assert_close(emitted.push_value, logits[:, :3].tanh())
     torch.testing.assert_close(emitted.push_strength, logits[:, 3].sigmoid())
     assert emitted.pop_strength.tolist() == [0.5, 0.5]
-    torch.testing.assert_close(distributions["read_distribution"], logits[:, 4:].softmax(-1))
-    assert set(distributions) == {"read_distribution"}
+    torch.testing.assert_close(reported["read_distribution"], logits[:, 4:].softmax(-1))
+    assert set(reported) == {"push_strength", "pop_strength", "read_strength", "read_distribution"}
 
 
 def test_sigmoid_values():
@@ -71,7 +72,7 @@ def test_initial_strengths(name, control):
     start = 0.26894142 if control == "sigmoid" else 0.50736  # sigmoid(-1); the mean of softmax(0, -1, -2, -3)
     module = controls(**settings | {f"{name}_control": control, f"{name}_strength_init": start})
     first = 3 + ["push", "pop", "read"].index(name)
-    last = first + module.strengths[f"{name}_strength"].width
+    last = first + module.emission(f"{name}_strength").width
     expected = [-1.0] if control == "sigmoid" else [0.0, -1.0, -2.0, -3.0]
     for _ in range(2):
         bias = module.projection.bias
@@ -124,14 +125,14 @@ def test_strengths_are_float32_for_bfloat16_hidden_states():
 def test_softmax_and_its_temperature():
     """Suzgun et al. (2019), section 3.4."""
     logits = torch.randn(3, 2, 4, dtype=torch.float64)
-    torch.testing.assert_close(OperationChoice("softmax")(logits), logits.softmax(-1))
+    torch.testing.assert_close(OperationChoice("softmax", shape=(2, 4))(logits), logits.softmax(-1))
     expected = (logits / 0.5).exp() / (logits / 0.5).exp().sum(-1, keepdim=True)
-    torch.testing.assert_close(OperationChoice("softmax_temperature", 0.5)(logits), expected)
+    torch.testing.assert_close(OperationChoice("softmax_temperature", 0.5, shape=(2, 4))(logits), expected)
 
 
 def test_gumbel_softmax_draws_each_operation_as_often_as_the_softmax_says():
     """The argmax of Gumbel noise and logits is a sample of their softmax (Jang et al. 2017)."""
-    choice = OperationChoice("gumbel_softmax", 0.7).train()
+    choice = OperationChoice("gumbel_softmax", 0.7, shape=(1, 4)).train()
     logits = torch.tensor([0.0, 1.0, -1.0, 0.5]).expand(20_000, 1, 4)
     weights = choice(logits)
     torch.testing.assert_close(weights.sum(-1), torch.ones(20_000, 1))
@@ -142,8 +143,8 @@ def test_gumbel_softmax_draws_each_operation_as_often_as_the_softmax_says():
 def test_gumbel_noise_is_off_in_evaluation_unless_asked_for():
     logits = torch.randn(2, 1, 3)
     quiet, noisy = (
-        OperationChoice("gumbel_softmax").eval(),
-        OperationChoice("gumbel_softmax", evaluation_noise=True).eval(),
+        OperationChoice("gumbel_softmax", shape=(1, 3)).eval(),
+        OperationChoice("gumbel_softmax", shape=(1, 3), evaluation_noise=True).eval(),
     )
     assert torch.equal(quiet(logits), logits.softmax(-1))
     assert not torch.equal(noisy(logits), noisy(logits))
@@ -152,7 +153,7 @@ def test_gumbel_noise_is_off_in_evaluation_unless_asked_for():
 
 def test_argmax_in_evaluation():
     logits = torch.tensor([[[0.1, 3.0, 2.0]]])
-    choice = OperationChoice("softmax", evaluation_argmax=True)
+    choice = OperationChoice("softmax", shape=(1, 3), evaluation_argmax=True)
     assert torch.equal(choice(logits), logits.softmax(-1))  # not while training
     assert choice.eval()(logits).tolist() == [[[0.0, 1.0, 0.0]]]
 
@@ -160,11 +161,11 @@ def test_argmax_in_evaluation():
 def test_choices_are_emitted_beside_values():
     module = controls(memory="superposition", num_stacks=2, no_op=True)
     hidden = torch.randn(2, 7)
-    emitted, distributions = module(hidden)
+    emitted, reported = module(hidden)
     logits = module.projection(hidden)
     torch.testing.assert_close(emitted.push_value, logits[:, :6].sigmoid())
     torch.testing.assert_close(emitted.operation, logits[:, 6:].view(2, 2, 3).softmax(-1))
-    assert distributions == {}
+    assert set(reported) == {"operation"}
 
 
 def test_the_temperature_is_saved_with_the_weights():

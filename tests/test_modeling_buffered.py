@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from stack_lm import BufferedStackRNNConfig, BufferedStackRNNForTransduction, StackRNNConfig, StackRNNForCausalLM
+from stack_lm.emission import Sigmoid
 from stack_lm.tasks.formats import BufferedFormat, Transduction
 from stack_lm.tasks.scores import evaluate_transduction
 
@@ -106,6 +107,17 @@ def test_it_equals_the_equations_step_by_step(controller):
 # --- Python programs
 
 
+class Scripted(Sigmoid):
+    """A strength that follows a script."""
+
+    def __init__(self, actions):
+        super().__init__()
+        self.actions = iter(actions)
+
+    def emit(self, logits, noise=None):
+        return torch.tensor([float(next(self.actions))]), None
+
+
 @given(st.data())
 @settings(max_examples=50, deadline=None)
 def test_hard_actions_make_a_python_program(data):
@@ -126,8 +138,7 @@ def test_hard_actions_make_a_python_program(data):
     )
     model.lm_head.weight.data, model.lm_head.bias.data = torch.eye(4), torch.zeros(4)
     model.set_scan_backend("reference")  # compiled code would not see what is put in the place of a method
-    emitted = iter(script)
-    model._strengths = lambda hidden: [torch.tensor([float(action)]) for action in next(emitted)]
+    model.buffer_strengths = tuple(Scripted(actions) for actions in zip(*script, strict=True))
     logits = model(torch.tensor([text]), num_steps=steps, target_length=14).logits[0]
     expected = [[float(i == symbol) for i in range(4)] for symbol in written] + [[0.0] * 4] * 14
     assert logits.tolist() == expected[:14]
@@ -326,7 +337,7 @@ def test_a_delay_takes_the_front_of_the_output():
 
 def test_bad_values_are_refused():
     for fields, message in (
-        ({"input_pop_control": "hard"}, r"input_pop_control must be 'sigmoid', 'expected_value' or .*; got 'hard'"),
+        ({"input_pop_control": "hard"}, r"input_pop_control must be one of 'sigmoid', .* or .*; got 'hard'"),
         ({"target_vocab_size": 0}, r"target_vocab_size must be an integer of at least 1 or None; got 0"),
         ({"steps_per_token": -1}, r"steps_per_token must be an integer of at least 0; got -1"),
         ({"output_delay": -1}, r"output_delay must be an integer of at least 0; got -1"),

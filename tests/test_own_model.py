@@ -133,7 +133,7 @@ def test_training_writes_its_metrics(trained):
     ("fields", "message"),
     [
         ("model_type: heap", r"model.model_type must be one of stack_rnn, .*stack_transformer.*; got 'heap'"),
-        ("model_type: stack_transformer, heads: 3", "model: StackTransformerConfig has no field 'heads'"),
+        ("model_type: stack_transformer, heads: 3", "model: unknown key 'heads'; the keys here are "),
         ("model_type: stack_transformer, memories: [heap]", "model: memory must be one of"),
         ("model_type: buffered_stack_rnn", "model.model_type must be one of stack_rnn"),
     ],

@@ -111,11 +111,12 @@ def _inspect_actions(
 ) -> None:
     """A memory that makes no trees, as one in superposition: all actions on it, word by word."""
     from ..interpretation.computation import computation_of_trace, computation_page, plot_computation
+    from ..layers import operation_labels
 
     if options.distributions:
         raise InputError("--distributions is for a memory with one push and pop strength; --figure draws all actions")
     (trace,) = scorer.trace([words], None if tags is None else [tags])
-    labels = scorer.operation_labels
+    labels = operation_labels(scorer.memories[scorer.layer])
     computation = computation_of_trace(trace, labels)
     memory = scorer.memories[scorer.layer].memory.name
     about = {"model": options.model, "memory": memory} | _controls(scorer)
@@ -189,14 +190,15 @@ def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
 
 def _controls(scorer: ModelScorer) -> dict[str, str]:
     """How the strengths of the memory are made."""
-    from ..controls import ExpectedValue, Fixed  # loads torch
+    from ..emission import ExpectedValue, Fixed  # loads torch
+    from ..layers import strengths_of
 
     def say(control: Any) -> str:
         if isinstance(control, Fixed):
             return f"fixed to {control.value:g}"
         return "expected value" if isinstance(control, ExpectedValue) else "sigmoid"
 
-    strengths = scorer.memories[scorer.layer].controls.strengths
+    strengths = strengths_of(scorer.memories[scorer.layer])
     return {name.replace("_strength", ""): say(control) for name, control in strengths.items()}
 
 

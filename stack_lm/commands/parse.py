@@ -96,7 +96,7 @@ def check_parsing_options(options: argparse.Namespace) -> None:
 def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]]) -> ModelScorer:
     """The model at a path, ready to trace some sentences."""
     from ..kernels.dispatch import VARIABLE
-    from ..layers.cell import set_scan_backend
+    from ..layers.controlled import set_scan_backend
     from ..scoring.sentences import ModelScorer
 
     scorer = ModelScorer.from_pretrained(

@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from ..atomic import atomic_file
-from ..config_files import PresetNote, build, preset_names, preset_path, read_layers, read_yaml, table_names
+from ..checks import build
+from ..config_files import PresetNote, preset_names, preset_path, read_layers, read_yaml, table_names
 from ..console import add_command, print_json, print_table
 from ..errors import InputError
 

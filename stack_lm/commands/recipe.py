@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ..config_files import build, merge, parse_overrides, read_config
+from ..checks import build
+from ..config_files import merge, parse_overrides, read_config
 from ..console import print_json, quiet_libraries, run_command, script_parser
 from ..errors import InputError
 from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals

@@ -2,7 +2,7 @@
 
 config.py    a trial's configuration: a model, a task and how to train; tables of such rows
 encoding.py  examples of a task as tensors for a kind of model
-scores.py    a model's scores on a split, by length too
+scores.py    a model's answers, and their scores on a split, by length too
 trial.py     one model and the data of its seed
 learning.py  the training of one trial, or of several at once
 workers.py   trials in worker processes

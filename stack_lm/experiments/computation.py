@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,11 +13,17 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from ..controls import Noise
 from ..errors import InputError
 from ..interpretation.computation import MOST_STEPS, Computation, Panel
-from ..memory.buffers import dequeue, input_buffer
+from ..kernels.protocol import CellState, Inputs
+from ..layers import operation_labels, recurrent_layers
+from ..layers.buffered import buffered_steps
+from ..layers.controlled import Actions
+from ..memory import Value
 from ..model_kinds import classes_for
-from ..tasks import TASK_KINDS, Example, Task, make_task
+from ..tasks import Example, Task, make_task
+from ..tasks.kinds import KINDS
 from .config import TASK_FILE, is_task_model
 from .encoding import Encoding
 from .scores import run
@@ -55,7 +61,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
         about = json.loads((path / TASK_FILE).read_text(encoding="utf-8"))
         task = make_task(about["task"], **about["options"])
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
-        model = classes_for(*TASK_KINDS)[architecture].from_pretrained(path).eval()
+        model = classes_for(*KINDS)[architecture].from_pretrained(path).eval()
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{path} has no model that can be loaded: {error}") from error
     return TaskModel(model, task, Encoding(task, architecture))
@@ -99,7 +105,7 @@ def compute(source: TaskModel, example: Example) -> Computation:
     """
     model, task, encoding = source
     rows = encoding.encode([example])
-    cell = model.base_model.cell
+    cell = recurrent_layers(model)[0]
     count = rows.inputs.shape[1]
     if encoding.buffered:
         count = model.config.steps_per_token * count + model.config.extra_steps
@@ -152,27 +158,15 @@ class _Step(NamedTuple):
     held: np.ndarray
 
 
-def _run_steps(
-    model: Any, inputs: Tensor, buffered: bool, count: int, noise: Tensor | None
-) -> tuple[list[_Step], bool]:
+def _run_steps(model: Any, inputs: Tensor, buffered: bool, count: int, noise: Noise) -> tuple[list[_Step], bool]:
     """The steps of the cell one by one, and whether elements of its memory have strengths."""
     base = model.base_model if not buffered else model.model
-    cell, values = base.cell, base.embed(inputs, None)
-    state, buffer, pop = cell.initial_state(1), input_buffer(values), values.new_zeros(1)
+    cell, values = recurrent_layers(base)[0], base.embed(inputs, None)
+    given = Inputs(values, None, noise, None, count)
     found = []
-    for t in range(count):
-        of_step = None if noise is None else noise[:, t]
-        if buffered:
-            buffer, read = dequeue(buffer, pop)
-        else:
-            read = values[:, t]
-        layers, taken, state = cell.step(read, state, noise=of_step)
-        if buffered:
-            pop, push = model._strengths(layers[-1])
-            taken = taken | {"input_pop_strength": pop, "output_push_strength": push}
-            taken |= {"input_strength": buffer.strengths.sum(-1)}
-        emitted, _ = cell.controls(layers[-1], of_step)
-        pushed = [getattr(emitted, field.name)[0] for field in cell.memory.actions if field.kind == "value"]
+    for t, (read, outputs, taken, state) in enumerate(_walk(model, cell, given, buffered)):
+        emitted, _ = cell.controls(outputs, given.step(t)[1])
+        pushed = [getattr(emitted, field.name)[0] for field in cell.memory.actions if isinstance(field, Value)]
         actions = {name: part[0].double().numpy() for name, part in taken.items()}
         value = torch.cat(pushed).double().numpy() if pushed else np.zeros(0)
         held = _held(state.memory) if pushed else np.zeros(0)
@@ -180,9 +174,19 @@ def _run_steps(
     return found, hasattr(state.memory, "strengths")
 
 
-def _steps(
-    model: Any, inputs: Tensor, encoding: Encoding, count: int, noise: Tensor | None
-) -> tuple[int, dict[str, Panel]]:
+def _walk(model: Any, cell: Any, given: Inputs, buffered: bool) -> Iterator[tuple[Tensor, Tensor, Actions, CellState]]:
+    """Of each step what was read x_t, the controller's output, the actions and the state."""
+    if buffered:
+        for step in buffered_steps(cell, model.buffering, given, True):
+            yield step.inputs, step.outputs, step.actions, step.state
+        return
+    state = cell.initial_state(1)
+    for t, inputs in enumerate(given.values.unbind(1)):
+        layers, taken, state = cell.step(inputs, state, noise=given.step(t)[1])
+        yield inputs, layers[-1], taken, state
+
+
+def _steps(model: Any, inputs: Tensor, encoding: Encoding, count: int, noise: Noise) -> tuple[int, dict[str, Panel]]:
     """The number of steps; what is read, the actions on the memory and what it holds at each."""
     steps, strengths = _run_steps(model, inputs, encoding.buffered, count, noise)
     actions = {name: np.array([step.actions[name] for step in steps], float) for name in steps[0].actions}
@@ -197,12 +201,9 @@ def _steps(
             limits = None if name == "input_strength" else (0.0, 1.0)
             said = _SAID.get(name, f"{name.replace('_', ' ')} (elements)")
             panels[name] = Panel(said, [""], actions[name][None], limits)
-    if "operation" in actions:
-        weights = actions["operation"]  # [T, S, O]
-        (field,) = [field for field in model.base_model.cell.memory.actions if field.kind == "choice"]
-        labels = [f"{o} {s + 1}" if field.groups > 1 else o for s in range(field.groups) for o in field.operations]
-        shown = [label.replace("_", " ") for label in labels]
-        panels["operation"] = Panel("operation (weight)", shown, weights.reshape(len(weights), -1).T)
+    for name, labels in operation_labels(recurrent_layers(model)[0]).items():
+        shown, weights = [label.replace("_", " ") for label in labels], actions[name]  # [T, S, O]
+        panels[name] = Panel(f"{name} (weight)", shown, weights.reshape(len(weights), -1).T)
     if model.config.memory != "none":
         panels["value"] = _vectors("pushed vector", [step.pushed for step in steps])
         panels["reading"] = _vectors("reading", [step.reading for step in steps])

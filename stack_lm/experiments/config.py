@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config_files import build, merge, read_config
+from ..checks import Count, CountOrZero, NotNegative, Positive, build
+from ..config_files import merge, read_config
 from ..errors import InputError
-from ..training.config import BaseConfig, check_ranges, setting
+from ..training.config import BaseConfig
 
 # Beside a model that was trained on a task.
 TASK_FILE = "task.json"
 # Scores that are no shares, and never percentages.
-IN_NATS = ("nats", "difference", "loss")
+IN_NATS = ("nats", "difference", "difference_given_length", "loss")
 STATISTICS = ("minimum", "median", "maximum", "mean", "best")
 # What a row or a table may say of the trials themselves.
 _OVERRIDES = ("model", "training", "options")
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """A range to draw learning rates from, log-uniformly.
+
+    Attributes:
+        low: its lower end.
+        high: its upper end.
+    """
+
+    low: Positive
+    high: Positive
 
 
 @dataclass(frozen=True)
@@ -54,43 +66,24 @@ class TaskTrainingConfig:
         dtype: of the model, "float32" or "float64".
     """
 
-    epochs: int = setting(100, above=0)
+    epochs: Count = 100
     shuffle: bool = True
-    batch_size: int = setting(10, above=0)
+    batch_size: Count = 10
     drop_last: bool = False
     loss_reduction: Literal["mean", "strings", "steps"] = "mean"
     optimizer: Literal["adam", "rmsprop", "sgd"] = "adam"
-    learning_rate: float | list | dict = 1e-3
-    weight_decay: float = setting(0.0, at_least=0)
-    max_grad_norm: float | None = setting(None, above=0)
-    max_grad_value: float | None = setting(None, above=0)
-    patience: int | None = setting(None, above=0)
-    decay_patience: int | None = setting(None, above=0)
-    decay_factor: float = setting(0.9, above=0)
+    learning_rate: Positive | list[Positive] | LearningRates = 1e-3
+    weight_decay: NotNegative = 0.0
+    max_grad_norm: Positive | None = None
+    max_grad_value: Positive | None = None
+    patience: Count | None = None
+    decay_patience: Count | None = None
+    decay_factor: Positive = 0.9
     keep: Literal["last", "best"] = "last"
     validate: bool = True
-    temperature_decay: float = setting(0.0, at_least=0)
-    temperature_minimum: float = setting(0.5, above=0)
+    temperature_decay: NotNegative = 0.0
+    temperature_minimum: Positive = 0.5
     dtype: Literal["float32", "float64"] = "float32"
-
-    def learning_rates(self) -> list[float]:
-        """The rates that `learning_rate` names: one, those of the list, or the ends of the range.
-
-        Raises:
-            InputError: for anything else.
-        """
-        rate = self.learning_rate
-        if isinstance(rate, dict):
-            if sorted(rate) != ["high", "low"]:
-                raise InputError(f"a range of training.learning_rate has the keys low and high; got {rate}")
-            found = [rate["low"], rate["high"]]
-        else:
-            found = rate if isinstance(rate, list) else [rate]
-        if not found or not all(_is_number(value) and value > 0 for value in found):
-            raise InputError(f"training.learning_rate must be above 0; got {rate}")
-        if isinstance(rate, dict) and found[0] > found[1]:
-            raise InputError(f"training.learning_rate must go from low to high; got {rate}")
-        return [float(value) for value in found]
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,11 @@ class TaskConfig(BaseConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
-        self.training.learning_rates()
+        rate = self.training.learning_rate
+        if rate == []:
+            raise InputError("training.learning_rate must have an entry; got []")
+        if isinstance(rate, LearningRates) and rate.low > rate.high:
+            raise InputError(f"training.learning_rate must go from low to high; got {rate.low} to {rate.high}")
 
 
 @dataclass(frozen=True)
@@ -131,8 +128,8 @@ class Row:
     cells: list
     preset: str
     task: str
-    paper: list = field(default_factory=list)
-    seeds: int | None = setting(None, above=0)
+    paper: list[float | None] = field(default_factory=list)
+    seeds: Count | None = None
     model: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
@@ -165,11 +162,11 @@ class Table:
 
     title: str
     columns: list
-    rows: list
+    rows: list[Row]
     measures: list
     percent: bool = True
-    decimals: int = setting(1, at_least=0)
-    seeds: int = setting(10, above=0)
+    decimals: CountOrZero = 1
+    seeds: Count = 10
     output_dir: str = ""
     note: str = ""
     model: dict[str, Any] = field(default_factory=dict)
@@ -184,28 +181,18 @@ class Table:
             InputError: naming the key that is wrong.
         """
         table = build(cls, values)
-        check_ranges(table)
         for measure in table.measures:
             parse_measure(measure)
-        rows = []
         for i, row in enumerate(table.rows):
-            where = f"rows[{i}]"
-            if not isinstance(row, dict):
-                raise InputError(f"{where} must be a mapping of keys to values; got {row!r}")
-            made = build(Row, row, f"{where}.")
-            if len(made.cells) != len(table.columns):
-                raise InputError(f"{where}.cells must have {len(table.columns)} entries; got {made.cells}")
-            if made.paper and len(made.paper) != len(table.measures):
-                raise InputError(f"{where}.paper must have {len(table.measures)} numbers; got {made.paper}")
-            if not all(value is None or _is_number(value) for value in made.paper):
-                raise InputError(f"{where}.paper must have numbers, or null; got {made.paper}")
-            check_ranges(made, f"{where}.")
-            rows.append(made)
-        names = [row.name for row in rows]
+            if len(row.cells) != len(table.columns):
+                raise InputError(f"rows[{i}].cells must have {len(table.columns)} entries; got {row.cells}")
+            if row.paper and len(row.paper) != len(table.measures):
+                raise InputError(f"rows[{i}].paper must have {len(table.measures)} numbers; got {row.paper}")
+        names = [row.name for row in table.rows]
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"two rows have the cells {name!r}")
-        return dataclasses.replace(table, rows=rows)
+        return table
 
     def number_of_seeds(self, row: Row) -> int:
         """Trials of a row."""
@@ -256,7 +243,3 @@ def single_row(preset: str, task: str, measures: Sequence[str]) -> Table:
     if any(parse_measure(measure)[1] in IN_NATS for measure in measures):
         table["decimals"] = 3
     return Table.build(table | {"output_dir": f"runs/{preset.replace('/', '-')}-{task.replace('/', '-')}"})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

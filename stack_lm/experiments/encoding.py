@@ -13,13 +13,12 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from ..errors import InputError
 from ..model_kinds import classes_for
 from ..tasks import Example, Task
-
-NULL, BEGIN, SEPARATOR, END = "#", "<s>", "|||", "</s>"
+from ..tasks.formats import padded
+from ..tasks.kinds import KINDS, NULL
 
 
 class Encoded(NamedTuple):
@@ -43,9 +42,8 @@ class Encoded(NamedTuple):
 
     def rows(self, numbers: Tensor, *, trim: bool) -> Encoded:
         """Some of the examples; `trim` takes away the padding after the longest of them."""
-        inputs, labels, trained, scored, steps, sizes = (field[numbers] for field in self)
-        end = int(steps.max()) if trim else inputs.shape[1]
-        return Encoded(inputs[:, :end], labels[:, :end], trained[:, :end], scored[:, :end], steps, sizes)
+        end = int(self.steps[numbers].max()) if trim else None
+        return Encoded(*(field[numbers, :end] if field.dim() > 1 else field[numbers] for field in self))
 
 
 class Encoding:
@@ -56,8 +54,8 @@ class Encoding:
         architecture: the model's class.
 
     Attributes:
-        symbols: of the inputs; the place of a symbol is its token id.
-        answers: of the outputs, likewise.
+        kind: of the task, with its rows and scores.
+        symbols, answers: those of the kind.
         fields: of the model's configuration, which follow from these.
 
     Raises:
@@ -73,11 +71,9 @@ class Encoding:
             )
         self.task, self.architecture = task, architecture
         self.buffered = architecture == "BufferedStackRNNForTransduction"
-        self.symbols, self.answers = tuple(task.vocabulary), tuple(task.target_vocabulary)
+        self.kind = KINDS[task.kind](task)
+        self.symbols, self.answers = self.kind.symbols, self.kind.answers
         self._null = self.symbols.index(NULL) if NULL in self.symbols else None
-        if task.kind == "transduction":
-            # NOTE: Grefenstette et al. (2015) have an input and an output vocabulary; a language model has one.
-            self.symbols = self.answers = (*self.symbols, BEGIN, SEPARATOR, END)
         self.fields = {"vocab_size": len(self.symbols)}
         if self.buffered:
             self.fields["target_vocab_size"] = len(self.answers)
@@ -92,46 +88,25 @@ class Encoding:
         """
         if not examples:
             raise InputError(f"there are no examples of {self.task.name}")
-        if self.task.kind == "transduction":
-            inputs, labels, masks = zip(*map(self._joined, examples), strict=True)
-        else:
-            inputs, labels, masks = zip(*examples, strict=True)
+        inputs, labels, masks = zip(*map(self.kind.row, examples), strict=True)
         steps = torch.tensor([len(row) for row in inputs])
         if self.buffered and self._null is None and steps.unique().numel() > 1:
             raise InputError(
                 f"strings of {self.task} differ in length, and it has no null symbol {NULL!r} to fill them"
             )
-        encoded = _pad(inputs, self._null or 0)
-        targets = self._k_hot(labels, encoded.shape[1]) if self.task.kind == "next_symbols" else _pad(labels, 0)
-        scored = trained = _pad(masks, False)
-        if self.task.kind == "language":
-            trained = torch.arange(encoded.shape[1]) < steps.unsqueeze(1)
+        scored = trained = padded(masks, False)
+        if self.kind.distribution:
+            trained = torch.arange(scored.shape[1]) < steps.unsqueeze(1)
         sizes = torch.tensor([self._size(example.source) for example in examples])
-        return Encoded(encoded, targets, trained, scored, steps, sizes)
+        return Encoded(
+            padded(inputs, self._null or 0), padded(labels, self.kind.no_label), trained, scored, steps, sizes
+        )
 
     def _size(self, source: Sequence[int]) -> int:
         size = len(source)
         while size and source[size - 1] == self._null:
             size -= 1
         return size
-
-    def _joined(self, example: Example) -> tuple[list, list, list[bool]]:
-        """`<s> source ||| target </s>`, each symbol of which is the answer to those before it; scored on the target."""
-        begin, separator, end = range(len(self.symbols) - 3, len(self.symbols))
-        source = [begin, *example.source, separator]
-        joined = [*source, *example.target, end]
-        scored = [False] * (len(source) - 1) + [*example.mask, True]
-        return joined[:-1], joined[1:], scored
-
-    def _k_hot(self, targets: Sequence[Sequence[frozenset[int]]], length: int) -> Tensor:
-        symbols = torch.zeros(len(targets), length, len(self.answers), dtype=torch.bool)
-        places = [(n, t, k) for n, row in enumerate(targets) for t, following in enumerate(row) for k in following]
-        symbols[tuple(torch.tensor(places).unbind(1))] = True
-        return symbols
-
-
-def _pad(rows: Sequence[Sequence], value: int | bool) -> Tensor:
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
 
 
 def loss_weights(mask: Tensor, reduction: str, width: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from ..errors import InputError
 from ..layers import recurrent_layers
@@ -21,7 +22,7 @@ from .encoding import Encoded, loss_weights, weighted_loss
 from .scores import run
 from .trial import Trial
 
-Batch = Mapping[str, Tensor]
+Batch = Mapping[str, Any]  # tensors, and the noise of actions by name
 
 
 class _Learners(Protocol):
@@ -47,7 +48,7 @@ class _Alone:
         return list(self.model.parameters())
 
     def losses(self, inputs: Batch) -> Tensor:
-        return self._loss(self.model, {name: part[0] for name, part in inputs.items()}).unsqueeze(0)
+        return self._loss(self.model, tree_map(lambda part: part[0], dict(inputs))).unsqueeze(0)
 
     def clip_gradients(self, max_norm: float) -> Tensor:
         return torch.nn.utils.clip_grad_norm_(self.parameters(), max_norm)
@@ -99,7 +100,7 @@ def can_join(trial: Trial) -> bool:
     config = trial.model.config
     if any((config.embedding_dropout, config.hidden_dropout, config.output_dropout)):
         return False
-    if trial.encoding.buffered and trial.draw_noise(1, 1) is not None:
+    if trial.encoding.buffered and trial.draw_noise(1, 1):
         return False  # the steps of a scan with buffers are not those of its strings
     try:
         Together([trial.model])
@@ -205,17 +206,16 @@ class _Group:
             batch = {"inputs": inputs, "labels": labels.to(dtype) if sets else labels, "weights": weights}
             yield batch | self._noise(steps[:, start : start + size], inputs.shape[2])
 
-    def _noise(self, steps: Tensor, longest: int) -> dict[str, Tensor]:
-        """The noise of each trial's choices [S, B, T, ...] in strings of so many steps [S, B], or nothing."""
+    def _noise(self, steps: Tensor, longest: int) -> dict[str, Any]:
+        """The noise of each trial's actions, by name [S, B, T, ...], in strings of so many steps [S, B]; or nothing."""
         if self.trials[0].encoding.buffered:
             return {}
-        parts = []
+        drawn: dict[str, list[Tensor]] = {}
         for trial, own in zip(self.trials, steps.amax(1).tolist(), strict=True):
-            noise = trial.draw_noise(steps.shape[1], own)
-            if noise is None:
-                return {}
-            parts.append(F.pad(noise, (0, 0, 0, 0, 0, longest - own)))
-        return {"noise": torch.stack(parts)}
+            for name, noise in trial.draw_noise(steps.shape[1], own).items():
+                padding = [*[0, 0] * (noise.dim() - 2), 0, longest - own]
+                drawn.setdefault(name, []).append(F.pad(noise, padding))
+        return {"noise": {name: torch.stack(parts) for name, parts in drawn.items()}} if drawn else {}
 
 
 def _stack(parts: Sequence[Encoded]) -> Encoded:

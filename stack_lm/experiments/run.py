@@ -21,17 +21,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..config_files import merge, preset_names, preset_path, read_yaml
 from ..console import print_note
 from ..errors import InputError
-from ..tasks import Task, task_names
+from ..tasks import Task, make_task, task_names
+from ..tasks.kinds import KINDS, score_names
 from ..training.config import settled
 from .config import Row, Table, TaskConfig, parse_measure, single_row
 from .results import TABLE_FILE, Results
 from .workers import Job, run_jobs
 
-# The measures of a table that has one row, of a preset and a task.
-_MEASURES = {
-    "transduction": ("coarse", "fine"),
-    "language": ("nats",),
-}
+# Of each score of a table that has one row, of a preset and a task.
 _STATISTICS = ("minimum", "median", "maximum", "mean")
 
 
@@ -202,8 +199,6 @@ class Experiment:
 
 def _check_measures(measures: Sequence[str], task: Task) -> None:
     """Find a measure of a split or a score that a task does not have."""
-    from .scores import score_names
-
     for measure in measures:
         split, score, _ = parse_measure(measure)
         splits = [name for name in task.plan if name != "train"]
@@ -233,9 +228,7 @@ def load_table(name: str, task: str | None = None) -> Table:
         raise InputError(f"there is no task {task!r}; the tasks are {', '.join(task_names())}")
     if not Path(name).exists() and name not in preset_names():
         preset_path(name)
-    from ..tasks import make_task
-
-    scores = _MEASURES.get(make_task(task).kind, ("accuracy",))
+    scores = KINDS[make_task(task).kind].shown
     return single_row(name, task, [f"{score}.{statistic}" for score in scores for statistic in _STATISTICS])
 
 

@@ -14,16 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..controls import Noise
 from ..errors import InputError
 from ..layers import recurrent_layers
 from ..model_kinds import choose_class, classes_for
-from ..tasks import TASK_KINDS, Example, make_task
+from ..tasks import Example, make_task
+from ..tasks.kinds import KINDS
 from ..tokenization import symbol_tokenizer
 from ..training.new_model import make_config
 from ..training.temperature import TemperatureSchedule
-from .config import TASK_FILE, TaskConfig
+from .config import TASK_FILE, LearningRates, TaskConfig
 from .encoding import Encoded, Encoding
-from .scores import MAIN_SCORE, above_the_bound, score
+from .scores import score
 
 
 class Trial:
@@ -48,7 +50,7 @@ class Trial:
         config.check()
         self.config, self.loop = config, config.training
         task = make_task(config.task, **config.options)
-        self.encoding = Encoding(task, choose_class(config.model, *TASK_KINDS).__name__)
+        self.encoding = Encoding(task, choose_class(config.model, *KINDS).__name__)
         reduction = self.loop.loss_reduction
         if reduction == "steps" and task.step_reduction is None:
             raise InputError(
@@ -65,7 +67,8 @@ class Trial:
         self._noise = torch.Generator().manual_seed(config.seed)
         self._stream: Iterator[Example] | None = None
         self._validation: Encoded | None = None
-        self._stop = _Stop(self.loop.patience, self.loop.decay_patience, MAIN_SCORE[task.kind])
+        kind = self.encoding.kind
+        self._stop = _Stop(self.loop.patience, self.loop.decay_patience, (kind.shown[0], not kind.distribution))
         self._best: dict[str, Tensor] | None = None
         self.updates = self.strings = 0
 
@@ -102,8 +105,8 @@ class Trial:
         """The order of an epoch's strings."""
         return torch.randperm(number, generator=self._order) if self.loop.shuffle else torch.arange(number)
 
-    def draw_noise(self, strings: int, steps: int) -> Tensor | None:
-        """The noise of the choices in an update [strings, steps, S, O]; None where there is none.
+    def draw_noise(self, strings: int, steps: int) -> Noise:
+        """The noise of the actions in an update, by name [strings, steps, ...]; empty where there is none.
 
         It comes from the trial's own generator, so that it does not depend on the trials that are trained beside it.
         """
@@ -167,14 +170,14 @@ class Trial:
     def _score(self, split: str) -> dict[str, Any]:
         examples = self.encoding.task.split(split, self.config.seed)
         scores = score(self.model, self.encoding, self.encoding.encode(examples), self.config.seed)
-        return above_the_bound(scores, self.encoding.task, examples, split)
+        return self.encoding.task.add_scores(scores, examples, split)
 
     def _choose_learning_rate(self) -> float:
-        rates = self.loop.learning_rates()
-        if isinstance(self.loop.learning_rate, dict):
-            low, high = map(math.log, rates)
+        rate = self.loop.learning_rate
+        if isinstance(rate, LearningRates):
+            low, high = math.log(rate.low), math.log(rate.high)
             return math.exp(random.Random(f"{self.config.seed}/learning rate").uniform(low, high))
-        return rates[self.config.seed % len(rates)]
+        return rate[self.config.seed % len(rate)] if isinstance(rate, list) else rate
 
     def _make_temperature_schedule(self) -> TemperatureSchedule | None:
         if not self.loop.temperature_decay:
@@ -221,6 +224,6 @@ def make_model(config: TaskConfig, encoding: Encoding) -> Any:
     Raises:
         InputError: for a key or value that its configuration refuses.
     """
-    model_class = classes_for(*TASK_KINDS)[encoding.architecture]
+    model_class = classes_for(*KINDS)[encoding.architecture]
     model: Any = model_class(make_config(model_class, config.model | encoding.fields))
     return model.to(getattr(torch, config.training.dtype))

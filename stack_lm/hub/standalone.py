@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from torch import Tensor
 
 BACKENDS = ("auto", "reference", "numba", "triton")
+BackendChoice = tuple[str, str]
 # For `stack_lm.loss`: no type of numbers has a compiled softmax.
 DTYPES: tuple[Any, ...] = ()
 
@@ -41,13 +42,13 @@ def check_name(name: str) -> str:
     return name
 
 
-def choose(cell: Any, *_: Any, **__: Any) -> tuple[str, str]:
+def choose(system: Any, request: Any) -> tuple[str, str]:
     """The reference, which defines the scan.
 
     Raises:
         ValueError: if a compiled scan was named.
     """
-    named = cell.scan_backend or os.environ.get("STACK_LM_SCAN_BACKEND", "auto")
+    named = request.backend or os.environ.get("STACK_LM_SCAN_BACKEND", "auto")
     if check_name(named) in ("auto", "reference"):
         return "reference", "the compiled scans need the package stack-lm"
     raise ValueError(f"scan_backend={named!r} needs the package stack-lm, which is not installed")

@@ -1,16 +1,8 @@
-"""Backends of the cell's scan: which there are, which one runs, and why.
+"""Backends of scans: which there are, which one runs, and why.
 
-"reference" is the definition in `stack_lm.layers.cell`, step by step in torch. "numba" (CPU) and "triton" (GPU) compute
-the same in one differentiable function per sequence. Each of the two is a module with
-
-    obstacle(cell, device, dtype) -> str | None     why it cannot run this cell, in a few words, or None
-    scan(cell, inputs, state, mask, noise, with_readings) -> (outputs [B, T, H], readings [B, T, R] or None, last state)
-
-and, if it runs buffered networks,
-
-    scan_buffered(cell, inputs, state, mask, noise) -> (outputs, last state), of inputs in a `layout.Buffered`
-
-that is loaded when it is first needed. Nothing about the backend is part of a model's configuration.
+"reference" is the definition in `stack_lm.layers`, step by step in torch. "numba" (CPU) and "triton" (GPU) compute the
+same in one differentiable function per sequence. Each of the two is a module with the functions of `Backend`, which is
+loaded when it is first needed. Nothing about the backend is part of a model's configuration.
 """
 
 from __future__ import annotations
@@ -19,18 +11,14 @@ import os
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..controls import ActionProjection
 from ..errors import InputError
-from .plain import alteration, alteration_of
-
-if TYPE_CHECKING:
-    from ..layers.cell import CellState, StackRNNCell
-    from .layout import Buffered
+from .plain import alteration
+from .protocol import Buffered, CellState, GivenVectors, Inputs, MemoryState, Request, System
 
 VARIABLE = "STACK_LM_SCAN_BACKEND"
 _MODULES = {"numba": "cpu.backend", "triton": "gpu.backend"}
@@ -50,26 +38,18 @@ class BackendChoice(NamedTuple):
 
 
 class Backend(Protocol):
-    """A compiled scan."""
+    """A compiled scan. What it computes equals the reference in outputs, states and every gradient."""
 
-    def obstacle(self, cell: StackRNNCell, device: torch.device, dtype: torch.dtype) -> str | None:
-        """Why it cannot run this cell, or None."""
+    def obstacle(self, system: System, device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why it cannot run this, in a few words; None if it can."""
 
     def scan(
-        self,
-        cell: StackRNNCell,
-        inputs: Tensor,
-        state: CellState,
-        mask: Tensor | None,
-        noise: Tensor | None = None,
-        with_readings: bool = False,
+        self, system: System, inputs: Inputs, state: CellState, with_readings: bool = False
     ) -> tuple[Tensor, Tensor | None, CellState]:
-        """Equals the reference in outputs, states and every gradient."""
+        """The controller's outputs [B, T, H], zeros at padding; the readings [B, T, R], if wanted; the last state."""
 
-    def scan_buffered(
-        self, cell: StackRNNCell, inputs: Buffered, state: CellState, mask: Tensor | None, noise: Tensor | None = None
-    ) -> tuple[Tensor, CellState]:
-        """The same for inputs in a buffer; a backend need not have it."""
+    def scan_given(self, system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:
+        """For given vectors: the readings [B, T, R], zeros at padding, and the last state."""
 
 
 def load(name: str) -> Backend:
@@ -88,35 +68,14 @@ def check_name(name: str) -> str:
     return name
 
 
-def choose(
-    cell: StackRNNCell,
-    device: torch.device,
-    dtype: torch.dtype,
-    *,
-    has_mask: bool = False,
-    all_layers: bool = False,
-    single_step: bool = False,
-    n_steps: int = 0,
-    several_models: bool = False,
-    buffer_projection: nn.Module | Literal[False] | None = False,
-) -> BackendChoice:
-    """The backend for a cell: the one it is set to, or the environment names, or the fastest that can run.
-
-    Args:
-        device, dtype: of the inputs.
-        has_mask: whether there is padding.
-        all_layers: whether the outputs of every controller layer are wanted.
-        single_step: whether it is one step, without gradients, as in generation.
-        n_steps: of all sequences together; 0 where that is not known.
-        several_models: whether `torch.func.vmap` runs several at once, of which torch's own networks know nothing.
-        buffer_projection: of a buffered network, whose inputs are read from a buffer, the layer from the controller's
-            output to the strengths of its buffers, if it has one; False for other networks.
+def choose(system: System, request: Request) -> BackendChoice:
+    """The backend of a scan: the one that is set, or that the environment names, or the fastest that can run.
 
     Raises:
         ValueError: if a backend that was named cannot run.
         InputError: if the environment names one that there is not.
     """
-    named, by = cell.scan_backend, "as set"
+    named, by = request.backend, "as set"
     if named is None:
         named, by = os.environ.get(VARIABLE, "auto"), f"as {VARIABLE} says"
         if named not in BACKENDS:
@@ -124,40 +83,47 @@ def choose(
     if named == "reference":
         return BackendChoice(named, by)
     if named != "auto":
-        reason = _obstacle(named, cell, device, dtype, all_layers, buffer_projection)
+        reason = _obstacle(named, system, request)
         if reason is not None:
             raise ValueError(f"scan_backend={named!r}, {by}, cannot run this: {reason}")
         return BackendChoice(named, by)
-    steps = cell.memory.actions or has_mask or all_layers or several_models or cell.bare_controller.fused is None
-    if buffer_projection is False and not steps:
-        return _without_memory(cell, device, dtype, single_step, n_steps)
-    if single_step:
+    if _is_torchs_own(system, request):
+        return _without_memory(system, request)
+    if request.single_step:
         return BackendChoice("reference", "for a single step a compiled sequence is more to set up than to run")
-    if device.type not in _FASTEST:
-        ask = '; set_scan_backend("triton") has one that is new' if device.type == "cuda" else ""
-        return BackendChoice("reference", f"no compiled scan is the default on {device.type}{ask}")
-    name = _FASTEST[device.type]
-    reason = _obstacle(name, cell, device, dtype, all_layers, buffer_projection)
+    device = request.device.type
+    if device not in _FASTEST:
+        ask = '; set_scan_backend("triton") has one that is new' if device == "cuda" else ""
+        return BackendChoice("reference", f"no compiled scan is the default on {device}{ask}")
+    name = _FASTEST[device]
+    reason = _obstacle(name, system, request)
     if reason is None:
-        return BackendChoice(name, f"the fastest on {device.type}")
+        return BackendChoice(name, f"the fastest on {device}")
     return BackendChoice("reference", f"{name} cannot run this: {reason}")
 
 
-def _without_memory(
-    cell: StackRNNCell, device: torch.device, dtype: torch.dtype, single_step: bool, n_steps: int
-) -> BackendChoice:
+def _is_torchs_own(system: System, request: Request) -> bool:
+    """Whether torch has a function for the whole sequence."""
+    if system.memory.actions or isinstance(system.driver, GivenVectors | Buffered):
+        return False
+    if request.has_mask or request.all_layers or request.several_models:
+        return False
+    return system.controller.fused is not None
+
+
+def _without_memory(system: System, request: Request) -> BackendChoice:
     """Torch's kernel for a whole sequence, unless the compiled scan is faster."""
-    fused, name = cell.bare_controller.fused, _FASTEST.get(device.type)
+    fused, name = system.controller.fused, _FASTEST.get(request.device.type)
     own = f"without a memory it is torch's own {fused}"
-    if name is None or single_step or _obstacle(name, cell, device, dtype, False, False) is not None:
+    if name is None or request.single_step or _obstacle(name, system, request) is not None:
         return BackendChoice("reference", own)
     if fused != "lstm":
         return BackendChoice(name, f"faster than torch's own {fused}")
     threads = torch.get_num_threads()
     if threads == 1 or not torch.is_grad_enabled():
         return BackendChoice("reference", own)
-    least = -(-_WORK_OF_THREADS // sum(parameter.numel() for parameter in cell.controller.parameters()))
-    if n_steps < least:
+    least = -(-_WORK_OF_THREADS // sum(parameter.numel() for parameter in system.controller.parameters()))
+    if request.n_steps < least:
         return BackendChoice(
             "reference", f"{own}; with {threads} threads, training on {least:,} or more steps of a batch is {name}'s"
         )
@@ -169,24 +135,11 @@ def _installed(name: str) -> bool:
     return find_spec(name) is not None
 
 
-def _obstacle(
-    name: str,
-    cell: StackRNNCell,
-    device: torch.device,
-    dtype: torch.dtype,
-    all_layers: bool,
-    buffer_projection: nn.Module | Literal[False] | None,
-) -> str | None:
+def _obstacle(name: str, system: System, request: Request) -> str | None:
     if not _installed(name):
         return f"{name} is not installed (pip install {name})"
-    if all_layers and cell.bare_controller.num_layers > 1:
+    if request.all_layers and system.controller.num_layers > 1:
         return "it keeps the outputs of the last controller layer only, and those of all layers were asked for"
     if torch.compiler.is_compiling():
         return "torch.compile cannot look into it"
-    if buffer_projection is not False and not hasattr(load(name), "scan_buffered"):
-        return "it has no input buffer"
-    if buffer_projection:
-        reason = alteration_of(buffer_projection, "buffer_projection", ActionProjection)
-        if reason is not None:
-            return reason
-    return alteration(cell) or load(name).obstacle(cell, device, dtype)
+    return alteration(system) or load(name).obstacle(system, request.device, request.dtype)

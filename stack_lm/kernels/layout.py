@@ -7,7 +7,7 @@ reset gate stands between them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,11 +21,9 @@ from ..controllers import (
     SigmoidController,
     SigmoidElmanController,
 )
+from ..controls import Controls
 from ..memory import StackState
-
-if TYPE_CHECKING:
-    from ..controls import Control
-    from ..layers.cell import CellState, StackRNNCell
+from .protocol import CellState
 
 # The kinds of a step's pointwise part; whether there is a state is `Controller.recurrent`.
 LINEAR, ELMAN, SIGMOID_ELMAN, GRU, LSTM, DIRECT = range(6)
@@ -76,28 +74,8 @@ class States(NamedTuple):
     strengths: Any
 
 
-class Buffered(NamedTuple):
-    """Inputs that are read from an input buffer, instead of being given step by step (see `memory.buffers`).
-
-    Attributes:
-        values: [B, N, E], from front to back.
-        mask: [B, N] bool, False at padding, which is not in the buffer; or None.
-        control: of the pop strength.
-        weight, bias: from the controller's output to that control's logits [K, H] and [K]; or None.
-        steps: how many to take.
-    """
-
-    values: Tensor
-    mask: Tensor | None
-    control: Control
-    weight: Tensor | None
-    bias: Tensor | None
-    steps: int
-
-
-def gather_weights(cell: StackRNNCell) -> Weights:
-    """A cell's parameters as blocks, by differentiable operations."""
-    controller = cell.controller
+def gather_weights(controller: Controller, controls: Controls) -> Weights:
+    """The parameters of a controller and of controls as blocks, by differentiable operations."""
     layers, size = controller.num_layers, controller.hidden_size
     gru = isinstance(controller, GRUController)
 
@@ -110,38 +88,38 @@ def gather_weights(cell: StackRNNCell) -> Weights:
 
     matrices, biases = [], []
     for layer in range(layers):
-        columns = [] if layer == 0 else [blocks(getattr(controller, f"weight_ih_l{layer}"))]
-        bias = controller.weight_ih_l0.new_zeros((4 if gru else controller.gates) * size)
+        columns = [] if layer == 0 else [blocks(controller.weight("weight_ih", layer))]
+        bias = controller.weight("weight_ih", 0).new_zeros((4 if gru else controller.gates) * size)
         if controller.bias:
-            bias = blocks(getattr(controller, f"bias_ih_l{layer}"))
+            bias = blocks(controller.weight("bias_ih", layer))
         if controller.recurrent:
-            columns.append(blocks(getattr(controller, f"weight_hh_l{layer}"), of_state=True))
+            columns.append(blocks(controller.weight("weight_hh", layer), of_state=True))
             if controller.bias:
-                bias = bias + blocks(getattr(controller, f"bias_hh_l{layer}"), of_state=True)
+                bias = bias + blocks(controller.weight("bias_hh", layer), of_state=True)
         if layer == 0 and controller.weight_reading is not None:
             columns.append(blocks(controller.weight_reading))
         matrices.append(torch.cat(columns, dim=1) if columns else bias.new_zeros(len(bias), 0))
         biases.append(bias)
     none = matrices[0].new_zeros(0, len(biases[0]), size * (2 if controller.recurrent else 1))
-    of_inputs = [controller.weight_ih_l0]
+    of_inputs = [controller.weight("weight_ih", 0)]
     if controller.skips:
-        of_inputs += [getattr(controller, f"weight_skip_l{layer}") for layer in range(1, layers)]
-    projection = cell.controls.projection
-    controls = none.new_zeros(0, size) if projection is None else projection.weight
+        of_inputs += [controller.weight("weight_skip", layer) for layer in range(1, layers)]
+    projection = controls.projection
+    of_controls = none.new_zeros(0, size) if projection is None else projection.weight
     has_bias = projection is not None and projection.bias is not None
     return Weights(
         torch.stack(of_inputs),
         matrices[0],
         torch.stack(matrices[1:]) if layers > 1 else none,
         torch.stack(biases),
-        controls,
-        projection.bias if projection is not None and has_bias else none.new_zeros(len(controls)),
+        of_controls,
+        projection.bias if projection is not None and has_bias else none.new_zeros(len(of_controls)),
     )
 
 
-def gather_states(cell: StackRNNCell, state: CellState) -> States:
+def gather_states(controller: Controller, state: CellState) -> States:
     """A cell's state with tensors in every place."""
-    layers, size = cell.controller.num_layers, cell.controller.hidden_size
+    layers, size = controller.num_layers, controller.hidden_size
     none = state.reading.new_zeros(len(state.reading), layers, size)
     hidden, memory_cell = (*state.controller, none, none)[:2]
     if isinstance(state.memory, StackState):

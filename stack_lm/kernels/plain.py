@@ -1,15 +1,12 @@
-"""Whether a cell is as it was built: compiled scans read its weights, and would not see what was hung on it since."""
+"""Whether modules are as they were built: compiled scans read weights, and would not see what hangs on them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor, nn
 
-from ..controls import ActionProjection, Controls, OperationChoice
-
-if TYPE_CHECKING:
-    from ..layers.cell import StackRNNCell
+from ..controls import ActionProjection, Controls
+from ..emission import OperationChoice
+from .protocol import Buffered, GivenVectors, System
 
 
 def hung_on(module: nn.Module) -> str | None:
@@ -39,13 +36,17 @@ def alteration_of(module: nn.Module, name: str, kind: type[nn.Module]) -> str | 
     return None if reason is None else f"{name} has {reason}"
 
 
-def alteration(cell: StackRNNCell) -> str | None:
-    """What has been hung on a cell or put in the place of one of its modules, in a few words; None if nothing has."""
-    controls, controller = cell.controls, cell.controller
-    kind = type(cell.bare_controller)
-    reason = alteration_of(controls, "controls", Controls) or alteration_of(controller, "controller", kind)
-    if reason is None and controls.projection is not None:
-        reason = alteration_of(controls.projection, "controls.projection", ActionProjection)
+def alteration(system: System) -> str | None:
+    """What has been hung on a system or put in the place of one of its modules, in a few words; None if nothing has."""
+    controls, driver = system.controls, system.driver
+    reason = alteration_of(controls, "controls", Controls)
+    if not isinstance(driver, GivenVectors):
+        reason = reason or alteration_of(driver.module, "controller", type(driver.controller))
+        # Given vectors are projected by the module itself.
+        if reason is None and controls.projection is not None:
+            reason = alteration_of(controls.projection, "controls.projection", ActionProjection)
     for name, choice in controls.choices.items():
         reason = reason or alteration_of(choice, f"controls.choices.{name}", OperationChoice)
+    if reason is None and isinstance(driver, Buffered) and driver.projection is not None:
+        reason = alteration_of(driver.projection, "buffer_projection", ActionProjection)
     return reason

@@ -6,28 +6,21 @@ step t enters the controller at step t + 1, so the cell, not the memory alone, i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..controllers import Controller, ControllerState, make_controller
-from ..controls import Controls
+from ..controllers import Controller, make_controller
+from ..controls import Controls, Noise
 from ..kernels import dispatch
+from ..kernels.protocol import CellState, Controlled, Inputs, MemoryState
 from ..memory import make_memory, map_tensors, under_transform
-from .controlled import Actions, ControlledMemory, MemoryState, over_time
+from .controlled import Actions, ControlledMemory, check_state, over_time
 
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
-
-
-class CellState(NamedTuple):
-    """Everything that passes from one step to the next; the first dimension of every tensor is the batch."""
-
-    controller: ControllerState
-    memory: Any
-    reading: Tensor
 
 
 class Scan(NamedTuple):
@@ -56,39 +49,35 @@ class StackRNNCell(ControlledMemory):
 
     Args:
         config: sizes, controller, memory and controls.
-
-    Attributes:
-        scan_backend: the backend of `scan`: "auto", "reference", "numba" or "triton"; None leaves it to the environment
-            variable STACK_LM_SCAN_BACKEND, and without that is "auto".
     """
 
     def __init__(self, config: StackRNNConfig) -> None:
         super().__init__()
-        self.scan_backend: str | None = None
         self.memory = make_memory(config)
         self.controller = make_controller(config, self.memory.reading_size)
         self.controls = Controls.from_config(config, self.memory)
 
     @property
+    def driver(self) -> Controlled:
+        return Controlled(self.controller)
+
+    @property
     def bare_controller(self) -> Controller:
         """The controller itself, also where adapters of its weights (PEFT's, for `target_parameters`) wrap it."""
-        module = self.controller
-        while not isinstance(module, Controller):
-            module = module.base_layer
-        return module
+        return self.driver.controller
 
     @property
     def like(self) -> Tensor:
         """A tensor of the cell's device and type; looking for one among the parameters takes longer."""
-        weight: Tensor | None = self.bare_controller.weight_ih_l0
+        weight: Tensor | None = self.bare_controller.weight("weight_ih", 0)
         if weight is not None:
             return weight
         projection = self.controls.projection  # a direct controller has none
         return super().like if projection is None else projection.weight
 
-    def initial_state(self, batch_size: int) -> CellState:
-        """The state before the first step: an empty memory and its reading."""
-        return CellState(self.bare_controller.initial_state(batch_size), *self.empty(batch_size))
+    def initial_state(self, batch_size: int, length: int | None = None) -> CellState:
+        """The state before the first step, of `length` if that is known: an empty memory and its reading."""
+        return CellState(self.bare_controller.initial_state(batch_size), *self.empty(batch_size, length))
 
     def reset(self, state: CellState, rows: Tensor) -> CellState:
         """A state that is the initial one for some sequences, and for the others as it was.
@@ -110,7 +99,7 @@ class StackRNNCell(ControlledMemory):
         state: CellState,
         active: Tensor | None = None,
         *,
-        noise: Tensor | None = None,
+        noise: Noise | None = None,
         output_actions: bool = True,
     ) -> tuple[list[Tensor], Actions, CellState]:
         """One step.
@@ -119,7 +108,7 @@ class StackRNNCell(ControlledMemory):
             inputs: x_t, [B, E].
             state: after step t - 1.
             active: [B] bool; where False, the sequence does not take the step and its state stays.
-            noise: of choices, as `Controls.draw_noise` drew it; None to draw it here.
+            noise: as `Controls.draw_noise` drew it; None to draw it here.
             output_actions: return the actions; otherwise none are.
 
         Returns:
@@ -129,22 +118,22 @@ class StackRNNCell(ControlledMemory):
             ValueError: if the state is of another number of sequences or on another device, or if a memory of limited
                 size overflows and was told to raise then.
         """
-        _check_state(inputs, state)
-        outputs, emitted, state = self.controller(
+        check_state(state.reading, inputs)
+        outputs, reported, state = self.controller(
             inputs, lambda inputs: self._step(self.bare_controller.project(inputs), state, active, noise)
         )
         self.memory.check_overflow(state.memory)
-        return outputs, self.report(emitted, state.memory, active) if output_actions else Actions(), state
+        return outputs, self.report(reported, state.memory, active) if output_actions else Actions(), state
 
     def _step(
-        self, projected: Tensor, state: CellState, active: Tensor | None, noise: Tensor | None
-    ) -> tuple[list[Tensor], tuple[Any, dict[str, Tensor]], CellState]:
+        self, projected: Tensor, state: CellState, active: Tensor | None, noise: Noise | None
+    ) -> tuple[list[Tensor], dict[str, Tensor], CellState]:
         outputs, controller = self.bare_controller.step(projected, state.reading, state.controller)
-        emitted, driven = self.drive(outputs[-1], MemoryState(state.memory, state.reading), active, noise)
+        reported, driven = self.drive(outputs[-1], MemoryState(state.memory, state.reading), active, noise)
         if active is not None:
             of_layers = active.view(-1, 1, 1)
             controller = map_tensors(lambda new, old: torch.where(of_layers, new, old), controller, state.controller)
-        return outputs, emitted, CellState(controller, *driven)
+        return outputs, reported, CellState(controller, *driven)
 
     def scan(
         self,
@@ -169,67 +158,58 @@ class StackRNNCell(ControlledMemory):
         Raises:
             ValueError: if `scan_backend` names a backend that cannot run this, and as `step`.
         """
-        batch_size = inputs.shape[0]
+        batch_size, length = inputs.shape[:2]
         if state is None:
-            state = self.initial_state(batch_size)
+            state = self.initial_state(batch_size, length)
         else:
-            _check_state(inputs, state)
-            state = state._replace(memory=self.memory.compact(state.memory, inputs.shape[1]))
+            check_state(state.reading, inputs)
+            state = state._replace(memory=self.memory.compact(state.memory, length))
         like = inputs if inputs.is_floating_point() else self.like
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
-        noise = self.controls.draw_noise(inputs.shape[:2], like)
-        backend, _ = dispatch.choose(
-            self,
-            inputs.device,
-            like.dtype,
+        given = Inputs(inputs, mask, self.controls.draw_noise((batch_size, length), like), None, length)
+        backend, _ = self.choose_backend(
+            like,
+            device=inputs.device,
             has_mask=mask is not None,
             all_layers=output_layers,
-            single_step=inputs.shape[1] == 1 and not torch.is_grad_enabled(),
-            n_steps=inputs.shape[0] * inputs.shape[1],
+            single_step=length == 1 and not torch.is_grad_enabled(),
+            n_steps=batch_size * length,
             several_models=under_transform(),
         )
         if backend == "reference":
             scan = self.controller(
                 inputs,
                 lambda inputs: self._reference_scan(
-                    inputs, state, mask, noise, output_actions, output_layers, output_readings
+                    given._replace(values=inputs), state, output_actions, output_layers, output_readings
                 ),
             )
             return Scan(*scan)  # with backward hooks, torch makes a plain tuple of it
-        outputs, readings, last = dispatch.load(backend).scan(self, inputs, state, mask, noise, output_readings)
+        outputs, readings, last = dispatch.load(backend).scan(self.system, given, state, output_readings)
         self.memory.check_overflow(last.memory)
-        actions = self.report_over(outputs, state.memory, mask, noise) if output_actions else Actions()
+        actions = self.report_over(outputs, state.memory, mask, given.noise) if output_actions else Actions()
         return Scan(outputs, readings, (outputs,) if output_layers else None, actions, last)
 
     def _reference_scan(
-        self,
-        inputs: Tensor,
-        state: CellState,
-        mask: Tensor | None,
-        noise: Tensor | None,
-        output_actions: bool,
-        output_layers: bool,
-        output_readings: bool,
+        self, given: Inputs, state: CellState, output_actions: bool, output_layers: bool, output_readings: bool
     ) -> Scan:
-        length = inputs.shape[1]
+        inputs, mask = given.values, given.mask
         if not inputs.is_floating_point():
             inputs = F.one_hot(inputs, self.bare_controller.input_size).to(self.like.dtype)
         if not self.memory.actions and mask is None and not output_layers and not output_readings:
             fused = self.bare_controller.run(inputs, state.controller)
             if fused is not None:
                 return Scan(fused[0], None, None, Actions(), state._replace(controller=fused[1]))
-        # Unbound at once, because the gradient of each slice would be a tensor of zeros as long as the sequence.
-        projected = self.bare_controller.project(inputs).unbind(1)
         outputs: list[list[Tensor]] = []
         readings: list[Tensor] = []
         actions: list[Actions] = []
-        for t in range(length):
-            active, of_step = (None if part is None else part[:, t] for part in (mask, noise))
-            layers, emitted, state = self._step(projected[t], state, active, of_step)
+        # Unbound at once, because the gradient of each slice would be a tensor of zeros as long as the sequence.
+        for t, projected in enumerate(self.bare_controller.project(inputs).unbind(1)):
+            active, noise = given.step(t)
+            layers, reported, state = self._step(projected, state, active, noise)
             outputs.append(layers if output_layers else layers[-1:])
             readings.append(state.reading)
             if output_actions:
-                actions.append(self.report(emitted, state.memory, active))
+                actions.append(self.report(reported, state.memory, active))
         self.memory.check_overflow(state.memory)
         stacked = tuple(torch.stack(layer, dim=1) for layer in zip(*outputs, strict=True))
         read = torch.stack(readings, dim=1) if output_readings else None
@@ -252,40 +232,3 @@ class StackRNNCell(ControlledMemory):
         taken = torch.where(read_whole, actions.push_strength, actions.read_strength).to(readings.dtype)
         pushed = actions.push_value.view_as(readings)
         return torch.cat((pushed, readings - taken.view(*readings.shape[:-1], 1) * pushed), dim=-1)
-
-
-def set_scan_backend(model: nn.Module, name: str) -> None:
-    """Have all cells of a model run their scans on a backend: "auto", "reference", "numba" or "triton".
-
-    Raises:
-        ValueError: for another name. Whether the backend can run is found out by the scan.
-    """
-    dispatch.check_name(name)
-    for module in model.modules():
-        if isinstance(module, StackRNNCell):
-            module.scan_backend = name
-
-
-def explain_backend(model: nn.Module) -> str:
-    """Which backend runs the scans of a model where it is now, and why: one line for each that differs.
-
-    Raises:
-        ValueError: if the model has no cell, or is set to a backend that cannot run.
-    """
-    lines: dict[str, None] = {}
-    for module in model.modules():
-        if isinstance(module, StackRNNCell):
-            name, reason = dispatch.choose(module, module.like.device, module.like.dtype)
-            lines[f"{name}: {reason}"] = None
-    if not lines:
-        raise ValueError(f"a {type(model).__name__} has no StackRNNCell, and so no scan")
-    return "\n".join(lines)
-
-
-def _check_state(inputs: Tensor, state: CellState) -> None:
-    """A state of one sequence would otherwise be taken for one of many."""
-    n_sequences = state.reading.shape[0]
-    if n_sequences != inputs.shape[0]:
-        raise ValueError(f"the state is of {n_sequences} sequences; the inputs are of {inputs.shape[0]}")
-    if state.reading.device != inputs.device:
-        raise ValueError(f"the state is on {state.reading.device}; the inputs are on {inputs.device}")

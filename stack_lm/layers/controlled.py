@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..controls import Controls
+from ..controls import Controls, Noise
+from ..kernels import dispatch
+from ..kernels.protocol import Driver, GivenVectors, MemoryState, Request, System
 from ..memory import Memory
 
 
@@ -18,8 +20,9 @@ class Actions(dict[str, Tensor]):
 
     For a stack: `push_strength`, `pop_strength`, `read_strength` and `total_strength` [B, T], in elements, and for
     each control that is an expected value its distribution, such as `push_distribution` [B, T, K + 1]. For memories in
-    superposition: `operation` [B, T, S, O], a distribution over the operations. At padded steps all are zero, but what
-    the memory measures of its state (`total_strength`, `depth`, `lost`), which stays. Empty where there is no memory.
+    superposition: `operation` [B, T, S, O], a distribution over the operations. At padded steps all are zero (weights
+    that are logarithms: minus infinity), but what the memory measures of its state (`total_strength`, `depth`, `lost`),
+    which stays. Empty where there is no memory.
     """
 
     def __getattr__(self, name: str) -> Tensor:
@@ -30,20 +33,16 @@ class Actions(dict[str, Tensor]):
             raise AttributeError(f"no action {name!r}; there are {there}") from None
 
 
-class MemoryState(NamedTuple):
-    """What passes from one step to the next: the memory's own state, and the last reading [B, R]."""
-
-    memory: Any
-    reading: Tensor
-
-
-def blank(actions: Mapping[str, Tensor], mask: Tensor | None) -> dict[str, Tensor]:
-    """Actions with zeros where the mask, of their first dimensions, is False."""
+def blank(
+    actions: Mapping[str, Tensor], mask: Tensor | None, padding: Mapping[str, float] | None = None
+) -> dict[str, Tensor]:
+    """Actions with zeros where the mask, of their first dimensions, is False; or with other numbers, by name."""
     if mask is None:
         return dict(actions)
-    padding = ~mask
     return {
-        name: part.masked_fill(padding.view(*mask.shape, *[1] * (part.dim() - mask.dim())), 0)
+        name: part.masked_fill(
+            ~mask.view(*mask.shape, *[1] * (part.dim() - mask.dim())), 0 if padding is None else padding.get(name, 0)
+        )
         for name, part in actions.items()
     }
 
@@ -59,48 +58,72 @@ class ControlledMemory(nn.Module):
     Attributes:
         memory: the memory, a function without parameters.
         controls: emit its actions from a vector.
+        scan_backend: the backend of `scan`: "auto", "reference", "numba" or "triton"; None leaves it to the environment
+            variable STACK_LM_SCAN_BACKEND, and without that is "auto".
     """
 
     memory: Memory[Any, Any]
     controls: Controls
+    scan_backend: str | None = None
 
     @property
     def like(self) -> Tensor:
         """A tensor of the module's device and type; a direct controller without a memory has a buffer alone."""
         return next(chain(self.parameters(), self.buffers()), torch.empty(0))
 
-    def empty(self, batch_size: int) -> MemoryState:
-        """An empty memory for `batch_size` sequences, and its reading."""
-        memory = self.memory.initial_state(batch_size, device=self.like.device, dtype=self.like.dtype)
-        return MemoryState(memory, self.memory.initial_reading(memory).to(self.like.dtype))
+    @property
+    def driver(self) -> Driver:
+        """Gives the vectors that actions are emitted from."""
+        return GivenVectors()
+
+    def choose_backend(self, like: Tensor, *, system: System | None = None, **request: Any) -> dispatch.BackendChoice:
+        """The backend of a scan.
+
+        Args:
+            like: of the device and type of the inputs.
+            system: which it runs; by default this layer's own.
+            **request: the fields of `Request` that are not as usual.
+
+        Raises:
+            ValueError: if `scan_backend` names a backend that cannot run this.
+        """
+        asked = Request(like.device, like.dtype, self.scan_backend)._replace(**request)
+        return dispatch.choose(self.system if system is None else system, asked)
+
+    @property
+    def system(self) -> System:
+        """What a scan of this runs."""
+        return System(self.memory, self.controls, self.driver)
+
+    def empty(self, batch_size: int, length: int | None = None) -> MemoryState:
+        """An empty memory for `batch_size` sequences of `length` steps, if that is known, and its reading."""
+        like = self.like
+        memory = self.memory.initial_state(batch_size, length, device=like.device, dtype=like.dtype)
+        return MemoryState(memory, self.memory.initial_reading(memory).to(like.dtype))
 
     def drive(
-        self, hidden: Tensor, state: MemoryState, active: Tensor | None = None, noise: Tensor | None = None
-    ) -> tuple[tuple[Any, dict[str, Tensor]], MemoryState]:
+        self, hidden: Tensor, state: MemoryState, active: Tensor | None = None, noise: Noise | None = None
+    ) -> tuple[dict[str, Tensor], MemoryState]:
         """One step of controls and memory.
 
         Args:
             hidden: the vectors to emit the actions from, [B, H].
             state: after step t - 1.
             active: [B] bool; where False, the sequence does not take the step and its state stays.
-            noise: of choices, as `Controls.draw_noise` drew it; None to draw it here.
+            noise: as `Controls.draw_noise` drew it; None to draw it here.
 
         Returns:
-            The output of the controls (see `Controls.forward`), and the next state.
+            The reported actions (see `Controls.forward`), and the next state.
         """
-        emitted = self.controls(hidden, noise)
-        memory, reading = self.memory.update(state.memory, emitted[0])
-        if active is not None:
-            memory = self.memory.hold(active, memory, state.memory)
-            reading = torch.where(active.unsqueeze(-1), reading, state.reading)
-        return emitted, MemoryState(memory, reading)
+        actions, reported = self.controls(hidden, noise)
+        return reported, MemoryState(*self.memory.advance(*state, actions, active))
 
-    def report(self, emitted: tuple[Any, dict[str, Tensor]], memory: Any, active: Tensor | None = None) -> Actions:
+    def report(self, reported: Mapping[str, Tensor], memory: Any, active: Tensor | None = None) -> Actions:
         """The actions of a step (see `Actions`, without the time), from the result of `drive`."""
-        return Actions(blank(self.controls.report(*emitted), active) | self.memory.measure(memory))
+        return Actions(blank(reported, active, self._padding) | self.memory.measure(memory))
 
     def report_over(
-        self, hidden: Tensor, memory: Any, mask: Tensor | None = None, noise: Tensor | None = None
+        self, hidden: Tensor, memory: Any, mask: Tensor | None = None, noise: Noise | None = None
     ) -> Actions:
         """The actions over a sequence whose states were not kept, for memories with `measure_over`.
 
@@ -108,9 +131,62 @@ class ControlledMemory(nn.Module):
             hidden: [B, T, H].
             memory: the memory's state before the first step.
             mask: [B, T] bool, False at padding.
-            noise: of choices [B, T, S, O], as it was drawn for the steps.
+            noise: of the steps, [B, T, ...].
         """
-        noise = None if noise is None else noise.flatten(0, 1)
-        reported = self.controls.report(*self.controls(hidden.flatten(0, 1), noise))
-        actions = blank({name: part.unflatten(0, hidden.shape[:2]) for name, part in reported.items()}, mask)
+        _, reported = self.emit_over(hidden, noise)
+        actions = blank(reported, mask, self._padding)
         return Actions(actions | self.memory.measure_over(memory, actions))
+
+    def emit_over(self, hidden: Tensor, noise: Noise | None = None) -> tuple[Any, dict[str, Tensor]]:
+        """The controls' output (see `Controls.forward`) for all steps at once, [B, T, ...]."""
+        flat = None if noise is None else {name: part.flatten(0, 1) for name, part in noise.items()}
+        actions, reported = self.controls(hidden.flatten(0, 1), flat)
+        shape = hidden.shape[:2]
+        of_steps = type(actions)(*(part.unflatten(0, shape) for part in actions))
+        return of_steps, {name: part.unflatten(0, shape) for name, part in reported.items()}
+
+    @property
+    def _padding(self) -> dict[str, float]:
+        """Of the reported actions whose padding is not 0."""
+        return {field.name: field.padding for field in self.memory.actions if field.padding}
+
+
+def check_state(reading: Tensor, inputs: Tensor) -> None:
+    """Refuse a state of other sequences: one of a single sequence would otherwise be taken for one of many.
+
+    Raises:
+        ValueError: naming both numbers, or both devices.
+    """
+    n_sequences = reading.shape[0]
+    if n_sequences != inputs.shape[0]:
+        raise ValueError(f"the state is of {n_sequences} sequences; the inputs are of {inputs.shape[0]}")
+    if reading.device != inputs.device:
+        raise ValueError(f"the state is on {reading.device}; the inputs are on {inputs.device}")
+
+
+def set_scan_backend(model: nn.Module, name: str) -> None:
+    """Have all layers with a memory run their scans on a backend: "auto", "reference", "numba" or "triton".
+
+    Raises:
+        ValueError: for another name. Whether the backend can run is found out by the scan.
+    """
+    dispatch.check_name(name)
+    for module in model.modules():
+        if isinstance(module, ControlledMemory):
+            module.scan_backend = name
+
+
+def explain_backend(model: nn.Module) -> str:
+    """Which backend runs the scans of a model where it is now, and why: one line for each that differs.
+
+    Raises:
+        ValueError: if the model has no layer with a scan, or is set to a backend that cannot run.
+    """
+    lines: dict[str, None] = {}
+    for module in model.modules():
+        if isinstance(module, ControlledMemory):
+            name, reason = module.choose_backend(module.like)
+            lines[f"{name}: {reason}"] = None
+    if not lines:
+        raise ValueError(f"a {type(model).__name__} has no memory layer or StackRNNCell, and so no scan")
+    return "\n".join(lines)

@@ -1,25 +1,29 @@
-"""A memory to put into a network of one's own."""
+"""A memory to put into a network of one's own: between the layers of a transformer, behind an encoder."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..checks import check_of
 from ..controls import Controls
-from ..field_checks import FIELD_CHECKS, MEMORY_CHECKS
-from ..memory import memory_class
-from ..memory.settings import check_memory, complete_settings
-from .controlled import Actions, ControlledMemory, MemoryState, over_time
+from ..kernels import dispatch
+from ..kernels.protocol import Inputs, MemoryState
+from ..memory import under_transform
+from ..memory.fields import Size
+from ..memory.settings import complete_settings, settings_of
+from .controlled import Actions, ControlledMemory, blank, check_state
 
 
-class MemoryModule(ControlledMemory):
-    """A differentiable memory driven by given vectors: hidden state in, reading out.
+class MemoryLayer(ControlledMemory):
+    """A differentiable memory driven by given vectors: [B, T, H] to readings [B, T, R].
 
-    A linear layer emits the memory's actions from a vector h_t, and the memory takes its step. The controller is yours,
-    and what becomes of the reading too. Most often it enters at the next step, beside the input.
+    A linear layer emits the memory's actions from each vector h_t, and the memory takes its steps. All vectors are
+    known in advance, so the actions of all steps are one product and the memory alone runs over time, compiled where
+    possible (see `stack_lm.explain_backend`). A controller of your own, which needs the last reading at each step,
+    calls `step`.
 
     Args:
         input_size: size of h_t, H.
@@ -35,36 +39,98 @@ class MemoryModule(ControlledMemory):
         ValueError: for a memory or a setting that does not exist, or a value that it does not allow.
 
     Example:
-        >>> stack = MemoryModule(64, memory="stack", memory_size=32, pop_control="sigmoid")
-        >>> state = stack.initial_state(batch_size=8)
-        >>> reading, state, actions = stack(torch.randn(8, 64), state)
+        >>> stack = MemoryLayer(64, memory="stack", memory_size=32, pop_control="sigmoid")
+        >>> readings, state, actions = stack(torch.randn(8, 20, 64), output_actions=True)
+        >>> readings.shape, actions.push_strength.shape
+        (torch.Size([8, 20, 32]), torch.Size([8, 20]))
     """
 
     def __init__(self, input_size: int, memory: str = "stack", *, bias: bool = True, **settings: Any) -> None:
         super().__init__()
-        own = memory_class(check_memory("memory", memory)).settings
-        unknown = sorted(settings.keys() - own.keys())
-        if unknown:
-            raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {', '.join(own) or 'none'}")
-        config: Any = SimpleNamespace(
-            memory=memory,
-            hidden_size=FIELD_CHECKS["hidden_size"]("input_size", input_size),
-            bias=FIELD_CHECKS["bias"]("bias", bias),
-            **{name: check(name, settings.pop(name, None)) for name, check in MEMORY_CHECKS.items()},
-            **settings,
-        )
+        hidden_size = check_of(Size)("input_size", input_size)
+        config = settings_of(memory, settings, hidden_size=hidden_size, bias=check_of(bool)("bias", bias))
+        if memory == "none":
+            raise ValueError("memory='none' reads nothing; a MemoryLayer needs a memory")
         self.memory = complete_settings(config)
         self.controls = Controls.from_config(config, self.memory)
-        self.reading_size = self.memory.reading_size
+        self.input_size, self.reading_size = input_size, self.memory.reading_size
 
-    def initial_state(self, batch_size: int) -> MemoryState:
-        """An empty memory for `batch_size` sequences, and its reading."""
-        return self.empty(batch_size)
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, memory={self.memory.name!r}, reading_size={self.reading_size}"
+
+    def initial_state(self, batch_size: int, length: int | None = None) -> MemoryState:
+        """An empty memory for `batch_size` sequences of `length` steps, if that is known, and its reading."""
+        return self.empty(batch_size, length)
+
+    def reset(self, state: MemoryState, rows: Tensor) -> MemoryState:
+        """A state that is the initial one for some sequences, and for the others as it was.
+
+        Args:
+            state: after any step.
+            rows: [B] bool, True for the sequences that begin anew.
+        """
+        first = self.initial_state(rows.shape[0]).reading.to(state.reading.dtype)
+        reading = torch.where(rows.unsqueeze(-1), first, state.reading)
+        return MemoryState(self.memory.reset(state.memory, rows), reading)
 
     def forward(
+        self,
+        hidden: Tensor,
+        state: MemoryState | None = None,
+        mask: Tensor | None = None,
+        *,
+        output_actions: bool = False,
+    ) -> tuple[Tensor, MemoryState, Actions]:
+        """Run a sequence of given h_1 .. h_T.
+
+        Args:
+            hidden: [B, T, H].
+            state: to start from; None: an empty memory.
+            mask: [B, T] bool, False at padding. A padded step leaves the whole state as it is; its reading is zeros.
+            output_actions: return the actions.
+
+        Returns:
+            The readings [B, T, R], the last state, and the actions [B, T, ...], empty if not asked for.
+
+        Raises:
+            ValueError: if shapes do not fit, if there is no step, if `scan_backend` names a backend that cannot run
+                this, or if a memory of limited size overflows and was told to raise then.
+        """
+        if hidden.dim() != 3 or hidden.shape[1] == 0 or hidden.shape[2] != self.input_size:
+            raise ValueError(f"hidden must be [B, T, {self.input_size}] with T of at least 1; got {list(hidden.shape)}")
+        batch_size, length = hidden.shape[:2]
+        if mask is not None and mask.shape != hidden.shape[:2]:
+            raise ValueError(f"mask must be [{batch_size}, {length}]; got {list(mask.shape)}")
+        if state is None:
+            state = self.initial_state(batch_size, length)
+        else:
+            check_state(state.reading, hidden)
+            state = state._replace(memory=self.memory.compact(state.memory, length))
+        # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
+        noise = self.controls.draw_noise((batch_size, length), hidden)
+        backend, _ = self.choose_backend(
+            hidden,
+            has_mask=mask is not None,
+            single_step=length == 1 and not torch.is_grad_enabled(),
+            n_steps=batch_size * length,
+            several_models=under_transform(),
+        )
+        if backend != "reference":
+            given = Inputs(hidden, mask, noise, None, length)
+            readings, last = dispatch.load(backend).scan_given(self.system, given, state)
+            self.memory.check_overflow(last.memory)
+            actions = self.report_over(hidden, state.memory, mask, noise) if output_actions else Actions()
+            return readings, last, actions
+        emitted, reported = self.emit_over(hidden, noise)
+        scan = self.memory.scan(state.memory, emitted, mask, reading=state.reading, measure=output_actions)
+        self.memory.check_overflow(scan.state)
+        done = Actions(blank(reported, mask, self._padding) | scan.measures) if output_actions else Actions()
+        return scan.readings, MemoryState(scan.state, scan.reading), done
+
+    def step(
         self, hidden: Tensor, state: MemoryState | None = None, active: Tensor | None = None
     ) -> tuple[Tensor, MemoryState, Actions]:
-        """One step.
+        """One step, for a controller of your own that is given the reading of the last one.
 
         Args:
             hidden: h_t, [B, H].
@@ -78,34 +144,7 @@ class MemoryModule(ControlledMemory):
             ValueError: if the state is of another batch size, or a memory of limited size overflows.
         """
         state = self.initial_state(hidden.shape[0]) if state is None else state
-        if state.reading.shape[0] != hidden.shape[0]:
-            raise ValueError(f"state is of {state.reading.shape[0]} sequences; hidden is of {hidden.shape[0]}")
-        emitted, state = self.drive(hidden, state, active)
+        check_state(state.reading, hidden)
+        reported, state = self.drive(hidden, state, active)
         self.memory.check_overflow(state.memory)
-        return state.reading, state, self.report(emitted, state.memory, active)
-
-    def scan(
-        self, hidden: Tensor, mask: Tensor | None = None, state: MemoryState | None = None
-    ) -> tuple[Tensor, MemoryState, Actions]:
-        """Run a sequence of given h_1 .. h_T, as after an encoder that does not see the readings.
-
-        Args:
-            hidden: [B, T, H].
-            mask: [B, T] bool, False at padding, where the reading is that of the last step before it.
-            state: to start from; None: empty.
-
-        Returns:
-            The readings [B, T, R], the last state, and the actions [B, T, ...].
-
-        Raises:
-            ValueError: as for a step, and if there is none.
-        """
-        if hidden.shape[1] == 0:
-            raise ValueError(f"hidden has no steps: its shape is {list(hidden.shape)}")
-        state = self.initial_state(hidden.shape[0]) if state is None else state
-        readings, actions = [], []
-        for t in range(hidden.shape[1]):
-            reading, state, done = self(hidden[:, t], state, None if mask is None else mask[:, t])
-            readings.append(reading)
-            actions.append(done)
-        return torch.stack(readings, dim=1), state, over_time(actions)
+        return state.reading, state, self.report(reported, state.memory, active)

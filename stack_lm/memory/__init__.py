@@ -4,9 +4,10 @@ Importing this package registers the built-in ones; `register_memory` adds other
 """
 
 from .baby_ntm import BabyNTM, TapeState
-from .base import ActionField, Memory, map_tensors, memory_class, memory_names, register_memory, under_transform
+from .base import Memory, MemoryScan, map_tensors, memory_class, memory_names, register_memory, under_transform
+from .fields import ActionField, Choice, Setting, Strength, Value, Weights, control_settings
 from .none import NoMemory
-from .settings import control_settings, make_memory
+from .settings import make_memory
 from .strength import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
 from .superposition import (
     ChoiceActions,
@@ -18,19 +19,25 @@ from .superposition import (
 __all__ = [
     "ActionField",
     "BabyNTM",
+    "Choice",
     "ChoiceActions",
     "DequeActions",
     "Memory",
+    "MemoryScan",
     "MultipopSuperpositionStack",
     "NeuralDeque",
     "NeuralQueue",
     "NeuralStack",
     "NoMemory",
+    "Setting",
     "StackActions",
     "StackState",
+    "Strength",
     "SuperpositionStack",
     "SuperpositionState",
     "TapeState",
+    "Value",
+    "Weights",
     "control_settings",
     "make_memory",
     "map_tensors",

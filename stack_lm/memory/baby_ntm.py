@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from .base import ActionField, Memory, register_memory
+from .base import Memory, register_memory
+from .fields import Choice, Setting, Size, Value
 from .mixing import Mixture, Move, mix
 from .superposition import CHOICE_SETTINGS, ChoiceActions
 
@@ -34,7 +35,7 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
         cells: how many there are, N.
     """
 
-    settings = CHOICE_SETTINGS | {"memory_depth": 104}
+    settings = CHOICE_SETTINGS | {"memory_depth": Setting(104, Size | None)}
     action_type = ChoiceActions
     state_type = TapeState
     # The order of the released code.
@@ -43,8 +44,8 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
     def __init__(self, size: int, cells: int = 104) -> None:
         self.size, self.cells, self.reading_size = size, cells, size
         self.actions = (
-            ActionField("push_value", "value", size),
-            ActionField("operation", "choice", len(self.operations), 1, self.operations),
+            Value("push_value", size),
+            Choice("operation", self.operations),
         )
         left, right = Move(1, 0, cells - 1), Move(0, 1, cells - 1)
         self._mixture = Mixture(
@@ -65,7 +66,12 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
         return cls(config.memory_size, config.memory_depth)
 
     def initial_state(
-        self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+        self,
+        batch_size: int,
+        length: int | None = None,
+        *,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
     ) -> TapeState:
         """A tape of zeros."""
         dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+
+from .fields import ActionField
 
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
@@ -23,45 +25,20 @@ def under_transform() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
-class ActionField(NamedTuple):
-    """One action that a memory takes at each step.
+class MemoryScan(NamedTuple, Generic[State]):
+    """A memory over a sequence.
 
     Attributes:
-        name: the field's name in the memory's actions, such as "push_strength".
-        kind: "strength" (a number >= 0, in elements), "choice" (a distribution over operations) or "value" (a vector to
-            store).
-        size: 1 for a strength, the number of operations O for a choice, D for a value.
-        groups: how many choices are made side by side, S: one for each stack.
-        operations: the names of a choice's operations, in order.
-        control: of a strength, which settings say how it is emitted: "push" has `push_control`, `max_push` and
-            `push_strength_init` (see `stack_lm.memory.control_settings`).
-        distribution: of a strength, under which name its distribution is reported where it is an expected value.
+        state: after the last step.
+        readings: after each step [B, T, R], zeros where a sequence does not take it.
+        reading: the last of each sequence [B, R].
+        measures: `Memory.measure` after each step, by name, [B, T] each, if asked for.
     """
 
-    name: str
-    kind: Literal["strength", "choice", "value"]
-    size: int
-    groups: int = 1
-    operations: tuple[str, ...] = ()
-    control: str = ""
-    distribution: str = ""
-
-    @classmethod
-    def strength(cls, control: str, end: str = "") -> ActionField:
-        """The strength of a control: "push" makes `push_strength`, and with an end of the memory `push_strength_top`.
-
-        Its distribution is `push_distribution`, or `push_distribution_top`.
-        """
-        end = end and f"_{end}"
-        return cls(
-            f"{control}_strength{end}", "strength", 1, control=control, distribution=f"{control}_distribution{end}"
-        )
-
-    def shape(self, batch_size: int) -> tuple[int, ...]:
-        """The action's shape: strengths [B], choices [B, S, O], values [B, D]."""
-        if self.kind == "choice":
-            return batch_size, self.groups, self.size
-        return (batch_size,) if self.kind == "strength" else (batch_size, self.size)
+    state: State
+    readings: Tensor
+    reading: Tensor
+    measures: dict[str, Tensor]
 
 
 class Memory(ABC, Generic[State, Actions]):
@@ -72,8 +49,10 @@ class Memory(ABC, Generic[State, Actions]):
 
     Attributes:
         name: under which it is registered.
-        settings: the fields of `StackRNNConfig` that it has a use for, each with its default; all others are refused.
-            For each control of its strengths those of `control_settings`, which may be new ones.
+        settings: the fields of `StackRNNConfig` that it has a use for, and new ones; all others are refused. Each has a
+            `stack_lm.memory.Setting`: its default and the values it allows. A default alone does for a setting that
+            another memory has a `Setting` of. Those that its action fields name are among them (see
+            `ActionField.settings`).
         actions: the fields that `step` takes, in the order of `action_type`.
         action_type: the NamedTuple of its actions.
         state_type: the NamedTuple of its state.
@@ -98,9 +77,21 @@ class Memory(ABC, Generic[State, Actions]):
 
     @abstractmethod
     def initial_state(
-        self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+        self,
+        batch_size: int,
+        length: int | None = None,
+        *,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
     ) -> State:
-        """An empty memory for `batch_size` sequences."""
+        """An empty memory for `batch_size` sequences.
+
+        Args:
+            batch_size: B.
+            length: how many steps it is about to take, if that is known: a memory may make room for them.
+            device: of the state's tensors.
+            dtype: of what is stored; a memory may keep more precise numbers.
+        """
 
     def initial_reading(self, state: State) -> Tensor:
         """The reading at the first step, r_0: zeros [B, R] unless a paper defines another."""
@@ -114,15 +105,14 @@ class Memory(ABC, Generic[State, Actions]):
 
         Args:
             state: as `initial_state` or `step` returned it.
-            actions: an `action_type`; strengths [B], choices [B, S, O], values [B, D].
+            actions: an `action_type`: of each field [B, *field.shape].
 
         Returns:
             The next state, and the reading [B, R].
 
         Raises:
-            ValueError: if the state or an action has another type, shape, batch size or device, if a number in them
-                is not finite, if a strength is negative, if a choice is no distribution, or if a memory of limited size
-                overflows.
+            ValueError: if the state or an action has another type, shape, batch size or device, if a state is
+                not finite, if a number is no such action (see the fields), or if a memory of limited size overflows.
         """
         self.check(state, actions)
         new, reading = self.update(state, actions)
@@ -161,6 +151,51 @@ class Memory(ABC, Generic[State, Actions]):
         reset: State = map_tensors(lambda part: part.masked_fill(rows.view(-1, *[1] * (part.dim() - 1)), 0), state)
         return reset
 
+    def scan(
+        self,
+        state: State,
+        actions: Actions,
+        mask: Tensor | None = None,
+        *,
+        reading: Tensor | None = None,
+        measure: bool = False,
+    ) -> MemoryScan[State]:
+        """Apply the actions of a whole sequence, without checking them: `update` step by step, if not overridden.
+
+        Args:
+            state: before the first step.
+            actions: of all steps, each [B, T, ...] with T of at least 1.
+            mask: [B, T] bool; where False, the sequence does not take the step.
+            reading: [B, R] before the first step; None is the initial one.
+            measure: return the measures too.
+        """
+        reading = self.initial_reading(state) if reading is None else reading
+        readings, measures = [], []
+        # Unbound at once, because the gradient of each slice would be a tensor of zeros as long as the sequence.
+        steps = zip(*(action.unbind(1) for action in actions), strict=True)
+        for t, of_step in enumerate(steps):
+            active = None if mask is None else mask[:, t]
+            state, reading = self.advance(state, reading, self.action_type(*of_step), active)
+            readings.append(reading if active is None else reading.masked_fill(~active.unsqueeze(-1), 0))
+            if measure:
+                measures.append(self.measure(state))
+        over_time = {name: torch.stack([step[name] for step in measures], dim=1) for name in (measures or [{}])[0]}
+        return MemoryScan(state, torch.stack(readings, dim=1), reading, over_time)
+
+    def advance(self, state: State, reading: Tensor, actions: Actions, active: Tensor | None) -> tuple[State, Tensor]:
+        """`update`, for those sequences that take the step; the others keep their state and reading.
+
+        Args:
+            state: before the step.
+            reading: [B, R] before the step.
+            actions: of the step.
+            active: [B], True where the sequence takes it; None where all do.
+        """
+        new, read = self.update(state, actions)
+        if active is None:
+            return new, read
+        return self.hold(active, new, state), torch.where(active.unsqueeze(-1), read, reading)
+
     def measure(self, state: State) -> dict[str, Tensor]:
         """Measurements of a state, by name, each [B]: reported with the actions of the step."""
         return {}
@@ -192,16 +227,20 @@ class Memory(ABC, Generic[State, Actions]):
         first = next(_tensors(state))
         for name, tensor in _named_tensors(state):
             _check_tensor(f"state.{name}", tensor, (first.shape[0], *tensor.shape[1:]), first.device)
+            self.check_state_part(name, tensor)
         for field in self.actions:
             action = getattr(actions, field.name)
-            _check_tensor(field.name, action, field.shape(first.shape[0]), first.device)
-            if field.kind != "value" and bool((action < 0).any()):
-                raise ValueError(f"{field.name} must be at least 0; got {float(action.min()):g}")
-            if field.kind == "choice":
-                off = (action.sum(-1) - 1).flatten()
-                if bool((off.abs() > 1e-3).any()):
-                    total = 1 + float(off[off.abs().argmax()])
-                    raise ValueError(f"{field.name} must sum to 1 over {', '.join(field.operations)}; got {total:g}")
+            _check_tensor(field.name, action, (first.shape[0], *field.shape), first.device)
+            field.check(action)
+
+    def check_state_part(self, name: str, part: Tensor) -> None:
+        """Refuse numbers that a tensor of the state cannot hold: by default those that are not finite.
+
+        Raises:
+            ValueError: with the first that it finds.
+        """
+        if not bool(torch.isfinite(part).all()):
+            raise ValueError(f"state.{name} must be finite; got {float(part[~torch.isfinite(part)][0])}")
 
     def check_overflow(self, state: State) -> None:
         """Check whether a memory of limited size has lost an element, if it is set to raise then.
@@ -236,8 +275,6 @@ def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...], device: torch.
         raise ValueError(f"{name} must be {list(shape)} (the state is of {shape[0]}); got {list(tensor.shape)}")
     if tensor.device != device:
         raise ValueError(f"{name} is on {tensor.device}; the state is on {device}")
-    if not bool(torch.isfinite(tensor).all()):
-        raise ValueError(f"{name} must be finite; got {float(tensor[~torch.isfinite(tensor)][0])}")
 
 
 def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:

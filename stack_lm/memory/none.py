@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from .base import ActionField, Memory, register_memory
+from .base import Memory, register_memory
+from .fields import ActionField
 
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
@@ -42,7 +43,12 @@ class NoMemory(Memory[NoState, NoActions]):
         return cls()
 
     def initial_state(
-        self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+        self,
+        batch_size: int,
+        length: int | None = None,
+        *,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
     ) -> NoState:
         return NoState(torch.zeros(batch_size, 0, device=device, dtype=dtype))
 

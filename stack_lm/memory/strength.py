@@ -23,8 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import ActionField, Actions, Memory, register_memory
-from .settings import control_settings
+from .base import Actions, Memory, register_memory
+from .fields import Setting, Size, Strength, Value, control_settings
 
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
@@ -34,11 +34,11 @@ End = Literal["top", "bottom"]
 _COMPACT_EVERY = 32  # elements
 
 STRENGTH_SETTINGS = {
-    "memory_size": 16,
+    "memory_size": Setting(16, Size),
     **control_settings("push", "expected_value"),
     **control_settings("pop", 1.0),
     **control_settings("read", "expected_value"),
-    "push_value_activation": "tanh",
+    "push_value_activation": Setting("tanh", Literal["tanh", "sigmoid"]),
 }
 
 
@@ -115,8 +115,8 @@ class StrengthMemory(Memory[StackState, Actions]):
         self.reading_size = size * len(self.ends)
         values = (f"push_value_{end}" if end else "push_value" for end in self.ends)
         self.actions = (
-            *(ActionField(name, "value", size) for name in values),
-            *(ActionField.strength(control, end) for control in ("push", "pop", "read") for end in self.ends),
+            *(Value(name, size) for name in values),
+            *(Strength(control, end) for control in ("push", "pop", "read") for end in self.ends),
         )
 
     @classmethod
@@ -124,7 +124,12 @@ class StrengthMemory(Memory[StackState, Actions]):
         return cls(config.memory_size)
 
     def initial_state(
-        self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+        self,
+        batch_size: int,
+        length: int | None = None,
+        *,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
     ) -> StackState:
         """An empty memory: N = 0."""
         dtype = dtype or torch.get_default_dtype()
@@ -147,7 +152,7 @@ class StrengthMemory(Memory[StackState, Actions]):
         """`total_strength` [B, T]: a pop takes what it can, a push adds to it."""
         total = state.strengths.sum(-1)
         pushed, popped = (
-            torch.stack([actions[ActionField.strength(control, end).name] for end in self.ends]).sum(0)
+            torch.stack([actions[Strength(control, end).name] for end in self.ends]).sum(0)
             for control in ("push", "pop")
         )
         totals = []

@@ -19,26 +19,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import ActionField, Memory, register_memory, under_transform
+from ..checks import OneOf, Positive
+from .base import Memory, register_memory, under_transform
+from .fields import Choice, Elements, Parts, Setting, Size, Value
 from .mixing import Mixture, Move, mix
 
 if TYPE_CHECKING:
     from ..configuration_stack_rnn import StackRNNConfig
 
+CHOICE_CONTROLS = ("softmax", "softmax_temperature", "gumbel_softmax")
 CHOICE_SETTINGS = {
-    "memory_size": 16,
-    "push_value_activation": "sigmoid",
-    "operation_control": "softmax",
-    "temperature": 1.0,
-    "evaluation_noise": False,
-    "evaluation_argmax": False,
+    "memory_size": Setting(16, Size),
+    "push_value_activation": Setting("sigmoid", Literal["tanh", "sigmoid"]),
+    "operation_control": Setting("softmax", OneOf(CHOICE_CONTROLS)),
+    "temperature": Setting(1.0, Positive),
+    "evaluation_noise": Setting(False, bool),
+    "evaluation_argmax": Setting(False, bool),
 }
 STACK_SETTINGS = CHOICE_SETTINGS | {
-    "memory_depth": None,
-    "memory_overflow": "raise",
-    "num_stacks": 1,
-    "read_depth": 1,
-    "empty_value": 0.0,
+    "memory_depth": Setting(None, Size | None),
+    "memory_overflow": Setting("raise", Literal["raise", "truncate"]),
+    "num_stacks": Setting(1, Parts),
+    "read_depth": Setting(1, Elements),
+    "empty_value": Setting(0.0, float),
 }
 
 
@@ -106,12 +109,17 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
         self.read_depth, self.empty_value = read_depth, empty_value
         self.reading_size = stacks * read_depth * size
         self.actions = (
-            ActionField("push_value", "value", stacks * size),
-            ActionField("operation", "choice", len(operations), stacks, operations),
+            Value("push_value", stacks * size),
+            Choice("operation", operations, stacks),
         )
 
     def initial_state(
-        self, batch_size: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+        self,
+        batch_size: int,
+        length: int | None = None,
+        *,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
     ) -> SuperpositionState:
         """Empty stacks of `read_depth` cells; each step adds a cell until there are `depth`."""
         # Every step mixes all cells, so rounding adds up over a sequence: float32 at least, as for strengths.
@@ -198,7 +206,7 @@ class SuperpositionStack(_Stacks):
         ValueError: if depth and overflow do not go together.
     """
 
-    settings = STACK_SETTINGS | {"no_op": False}
+    settings = STACK_SETTINGS | {"no_op": Setting(False, bool)}
     _prepend = True
 
     def __init__(
@@ -241,7 +249,7 @@ class MultipopSuperpositionStack(_Stacks):
         ValueError: if depth and overflow do not go together.
     """
 
-    settings = STACK_SETTINGS | {"max_pop": 3}
+    settings = STACK_SETTINGS | {"max_pop": Setting(3, Elements)}
     _prepend = False
 
     def __init__(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from transformers import PreTrainedModel
 
-from ..controls import Fixed
+from ..emission import Fixed
 from ..errors import InputError
-from ..layers import memories
+from ..layers import memories, strengths_of
 from ..layers.controlled import ControlledMemory
 
 # The strengths that distances come from, the first of them that is not fixed.
@@ -15,7 +15,7 @@ _PARSED = ("push_strength", "pop_strength")
 
 def _free_strengths(layer: ControlledMemory) -> list[str]:
     """The strengths of a memory that can be parsed with: those of push and pop, if it has both, but for fixed ones."""
-    strengths = layer.controls.strengths
+    strengths = strengths_of(layer)
     if not set(_PARSED) <= strengths.keys():
         return []
     return [name for name in _PARSED if not isinstance(strengths[name], Fixed)]
@@ -74,22 +74,7 @@ class MemoryLayers:
         Raises:
             InputError: as `layer`.
         """
-        return set(_PARSED) <= self.memories[self.layer].controls.strengths.keys()
-
-    @property
-    def operation_labels(self) -> dict[str, list[str]]:
-        """Of each choice of the memory, by its action's name, the names of the S O operations of its S stacks.
-
-        Raises:
-            InputError: as `layer`.
-        """
-        return {
-            field.name: [
-                f"{o} {s + 1}" if field.groups > 1 else o for s in range(field.groups) for o in field.operations
-            ]
-            for field in self.memories[self.layer].memory.actions
-            if field.operations
-        }
+        return set(_PARSED) <= strengths_of(self.memories[self.layer]).keys()
 
     @property
     def parsing_signal(self) -> str:

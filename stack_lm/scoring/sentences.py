@@ -203,7 +203,7 @@ class ModelScorer(MemoryLayers):
         state = memory.initial_state(1, device=like.device, dtype=like.dtype)
         for step in range(len(ids)):
             fields = {
-                field.name: actions[field.name][:, step] if field.name in actions else like.new_zeros(field.shape(1))
+                field.name: actions[field.name][:, step] if field.name in actions else like.new_zeros(1, *field.shape)
                 for field in memory.actions
             }
             state, _ = memory.update(state, memory.action_type(**fields))

@@ -1,36 +1,20 @@
 """Formal tasks: strings with targets, their batches, and their scores. Nothing here knows a model.
 
 Each paper has a folder, whose modules are all imported and register their tasks with `register_task`, so a new task is
-a new file. Files elsewhere register theirs when they are imported. The formats and scores need torch, and are loaded
-when they are first used.
+a new file. Files elsewhere register theirs when they are imported.
 """
 
 from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
-from .base import TASK_KINDS, Example, Language, Split, Task, make_task, register_task, task_names
+from .base import Example, Language, Split, Task, make_task, register_task, task_names
 from .dusell2020.bounded import BoundedLanguage
-
-if TYPE_CHECKING:
-    from .formats import BufferedFormat, DelimitedFormat, PerStepFormat, Transduction, TransductionFormat
-    from .scores import TransductionScores, evaluate_transduction, score_outputs
-
-_HOMES = {
-    "BufferedFormat": "formats",
-    "DelimitedFormat": "formats",
-    "PerStepFormat": "formats",
-    "Transduction": "formats",
-    "TransductionFormat": "formats",
-    "TransductionScores": "scores",
-    "evaluate_transduction": "scores",
-    "score_outputs": "scores",
-}
+from .formats import BufferedFormat, DelimitedFormat, PerStepFormat, Transduction, TransductionFormat
+from .scores import TransductionScores, evaluate_transduction, score_outputs
 
 __all__ = [
-    "TASK_KINDS",
     "BoundedLanguage",
     "BufferedFormat",
     "DelimitedFormat",
@@ -48,12 +32,6 @@ __all__ = [
     "score_outputs",
     "task_names",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
 
 
 for _folder in pkgutil.iter_modules(__path__):

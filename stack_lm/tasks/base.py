@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from ..errors import InputError
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 Target = int | frozenset[int]
 SplitChanges = Mapping[str, Mapping[str, Any]]
 Kind = Literal["per_step", "next_symbols", "language", "transduction"]
-TASK_KINDS: tuple[Kind, ...] = get_args(Kind)
 _Factory = TypeVar("_Factory", bound="Callable[..., Task]")
 _REGISTRY: dict[str, Callable[..., Task]] = {}
 # Draws in a row that may repeat earlier examples before a request for distinct ones is given up.
@@ -76,6 +75,7 @@ class Task(ABC):
         distinct: whether all sources of a split differ.
         online: whether the paper trains on ever new examples, as `stream` gives them, not on a set drawn once. The
             number of training examples is then that between two evaluations.
+        further_scores: of the task, besides those of its kind.
         step_reduction: of a "per_step" task whose loss is a sum over steps: over the scored positions of a batch at one
             step, the "mean" or the "sum". None where the loss is the mean over all scored positions.
     """
@@ -89,6 +89,7 @@ class Task(ABC):
     unit: ClassVar[str] = "length"
     distinct: ClassVar[bool] = False
     online: ClassVar[bool] = False
+    further_scores: ClassVar[tuple[str, ...]] = ()
     step_reduction: ClassVar[Literal["mean", "sum"] | None] = None
 
     def __init__(self, *, splits: SplitChanges | None = None) -> None:
@@ -246,6 +247,10 @@ class Task(ABC):
     def fill(self, example: Example, longest: int) -> Example:
         """An example as it is in a split of this longest size: the same, but where padding is part of the task."""
         return example
+
+    def add_scores(self, scores: dict[str, Any], examples: Sequence[Example], split: str) -> dict[str, Any]:
+        """A model's scores on examples of a split with those of `further_scores`, by length too."""
+        return scores
 
     def planned(self, name: str) -> Split:
         """A split of the plan.

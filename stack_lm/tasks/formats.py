@@ -15,13 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError
 from ..labels import IGNORED
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Transduction(NamedTuple):
@@ -46,18 +46,16 @@ class TransductionFormat(ABC):
         Raises:
             InputError: for a source or target that the format cannot hold.
         """
-        batch = [Transduction(*pair) for pair in pairs]
-        for pair in batch:
-            self.check(pair)
-        return self.collate(batch)
+        rows = [self.row(Transduction(*pair)) for pair in pairs]
+        return {**_inputs([inputs for inputs, _ in rows]), "labels": padded([labels for _, labels in rows], IGNORED)}
 
     @abstractmethod
-    def check(self, pair: Transduction) -> None:
-        """Find a pair that the format cannot hold."""
+    def row(self, pair: Transduction) -> tuple[list[int], list[int]]:
+        """The inputs and the labels of a pair.
 
-    @abstractmethod
-    def collate(self, pairs: Sequence[Transduction]) -> dict[str, Tensor]:
-        """A batch of pairs that `check` let pass."""
+        Raises:
+            InputError: for a source or target that the format cannot hold.
+        """
 
     @abstractmethod
     def outputs(self, model: Any, pairs: Sequence[Transduction]) -> list[list[int]]:
@@ -69,18 +67,19 @@ class TransductionFormat(ABC):
         """
 
 
-def _pad(rows: Iterable[Sequence[int]], value: int, side: str = "right") -> Tensor:
-    tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+def padded(rows: Iterable[Sequence[Any]], value: int, side: str = "right") -> Tensor:
+    """Rows of numbers as a tensor [N, T, ...], bool if the value is, filled with it at the "right" or the "left"."""
+    import torch
+
+    dtype = torch.bool if isinstance(value, bool) else torch.long
+    tensors = [torch.tensor(row, dtype=dtype) for row in rows]
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value, padding_side=side)
 
 
-def _inputs(rows: Sequence[Sequence[int]], side: str = "right") -> dict[str, Tensor]:
+def _inputs(rows: Sequence[Sequence[int]], side: str = "right", device: Any = "cpu") -> dict[str, Tensor]:
     """`input_ids` and `attention_mask`. The mask marks padding, so any id will do there."""
-    return {"input_ids": _pad(rows, 0, side), "attention_mask": _pad([[1] * len(row) for row in rows], 0, side)}
-
-
-def _to(batch: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
-    return {name: tensor.to(model.device) for name, tensor in batch.items()}
+    parts = {"input_ids": rows, "attention_mask": [[1] * len(row) for row in rows]}
+    return {name: padded(part, 0, side).to(device) for name, part in parts.items()}
 
 
 def _refuse_symbols(pair: Transduction, **special: int | None) -> None:
@@ -92,6 +91,11 @@ def _refuse_symbols(pair: Transduction, **special: int | None) -> None:
 def _refuse_empty(pair: Transduction) -> None:
     if not len(pair.source):
         raise InputError("a source must have at least one symbol")
+
+
+def _ended(output: list[int], end: int | None) -> list[int]:
+    """What comes before the end symbol, if there is one."""
+    return output[: output.index(end)] if end is not None and end in output else output
 
 
 @dataclass(frozen=True)
@@ -111,21 +115,17 @@ class DelimitedFormat(TransductionFormat):
     end: int
     begin: int | None = None
 
-    def check(self, pair: Transduction) -> None:
+    def prompt(self, source: Sequence[int]) -> list[int]:
+        """What a model reads before it answers."""
+        return [*([] if self.begin is None else [self.begin]), *source, self.separator]
+
+    def row(self, pair: Transduction) -> tuple[list[int], list[int]]:
         _refuse_symbols(pair, separator=self.separator, end=self.end)
-
-    def _prompt(self, pair: Transduction) -> list[int]:
-        return [*([] if self.begin is None else [self.begin]), *pair.source, self.separator]
-
-    def collate(self, pairs: Sequence[Transduction]) -> dict[str, Tensor]:
-        prompts = [self._prompt(pair) for pair in pairs]
-        answers = [[*pair.target, self.end] for pair in pairs]
-        labels = [[IGNORED] * len(prompt) + answer for prompt, answer in zip(prompts, answers, strict=True)]
-        rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
-        return {**_inputs(rows), "labels": _pad(labels, IGNORED)}
+        prompt, answer = self.prompt(pair.source), [*pair.target, self.end]
+        return prompt + answer, [IGNORED] * len(prompt) + answer
 
     def outputs(self, model: Any, pairs: Sequence[Transduction]) -> list[list[int]]:
-        prompts = _to(_inputs([self._prompt(pair) for pair in pairs], "left"), model)
+        prompts = _inputs([self.prompt(pair.source) for pair in pairs], "left", model.device)
         generated = model.generate(
             **prompts,
             # One more than the longest target: any longer output is wrong.
@@ -135,8 +135,7 @@ class DelimitedFormat(TransductionFormat):
             eos_token_id=self.end,
             pad_token_id=self.end,
         )
-        rows = generated[:, prompts["input_ids"].shape[1] :].tolist()
-        return [row[: row.index(self.end)] if self.end in row else row for row in rows]
+        return [_ended(row, self.end) for row in generated[:, prompts["input_ids"].shape[1] :].tolist()]
 
 
 @dataclass(frozen=True)
@@ -155,27 +154,23 @@ class PerStepFormat(TransductionFormat):
 
     blank: int | None = None
 
-    def check(self, pair: Transduction) -> None:
+    def row(self, pair: Transduction) -> tuple[list[int], list[int]]:
         _refuse_empty(pair)
-        if self.blank is None and len(pair.source) != len(pair.target):
+        if self.blank is not None:
+            late = [self.blank] * len(pair.target)
+            return [*pair.source, *late], [IGNORED] * len(pair.source) + list(pair.target)
+        if len(pair.source) != len(pair.target):
             raise InputError(
                 "without a blank, source and target must be of one length; "
                 f"they are of {len(pair.source)} and {len(pair.target)}"
             )
-
-    def _rows(self, pairs: Sequence[Transduction]) -> dict[str, Tensor]:
-        late = [0 if self.blank is None else len(pair.target) for pair in pairs]
-        return _inputs([[*pair.source, *[self.blank or 0] * blanks] for pair, blanks in zip(pairs, late, strict=True)])
-
-    def collate(self, pairs: Sequence[Transduction]) -> dict[str, Tensor]:
-        before = [0 if self.blank is None else len(pair.source) for pair in pairs]
-        labels = [[IGNORED] * number + list(pair.target) for pair, number in zip(pairs, before, strict=True)]
-        return {**self._rows(pairs), "labels": _pad(labels, IGNORED)}
+        return list(pair.source), list(pair.target)
 
     def outputs(self, model: Any, pairs: Sequence[Transduction]) -> list[list[int]]:
-        symbols = model(**_to(self._rows(pairs), model)).logits.argmax(-1).tolist()
-        starts = [0 if self.blank is None else len(pair.source) for pair in pairs]
-        return [row[start : start + len(pair.target)] for row, start, pair in zip(symbols, starts, pairs, strict=True)]
+        rows = [self.row(pair) for pair in pairs]
+        symbols = model(**_inputs([inputs for inputs, _ in rows], device=model.device)).logits.argmax(-1).tolist()
+        places = zip(symbols, rows, pairs, strict=True)
+        return [row[len(labels) - len(pair.target) : len(labels)] for row, (_, labels), pair in places]
 
 
 @dataclass(frozen=True)
@@ -189,16 +184,12 @@ class BufferedFormat(TransductionFormat):
 
     end: int | None = None
 
-    def check(self, pair: Transduction) -> None:
+    def row(self, pair: Transduction) -> tuple[list[int], list[int]]:
         _refuse_empty(pair)
         _refuse_symbols(Transduction((), pair.target), end=self.end)
-
-    def collate(self, pairs: Sequence[Transduction]) -> dict[str, Tensor]:
-        end = [] if self.end is None else [self.end]
-        labels = _pad([[*pair.target, *end] for pair in pairs], IGNORED)
-        return {**_inputs([pair.source for pair in pairs]), "labels": labels}
+        return list(pair.source), [*pair.target, *([] if self.end is None else [self.end])]
 
     def outputs(self, model: Any, pairs: Sequence[Transduction]) -> list[list[int]]:
         longest = max(len(pair.target) for pair in pairs) + 1
-        rows = model.transduce(**_to(_inputs([pair.source for pair in pairs]), model), max_length=longest)
-        return [row[: row.index(self.end)] if self.end in row else row for row in rows]
+        inputs = _inputs([pair.source for pair in pairs], device=model.device)
+        return [_ended(row, self.end) for row in model.transduce(**inputs, max_length=longest)]

@@ -1,16 +1,72 @@
-"""Scores of a model's own outputs against their targets."""
+"""Scores of answers: each is defined once, for the outputs of any program and for models that are trained here.
+
+A score says what the answers to one example get, and what that is out of. Over several examples it is the sum of the
+one divided by the sum of the other; where nothing is asked nothing is wrong, and it is 1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from math import fsum, inf, isfinite
+from typing import Any, NamedTuple
 
 from ..errors import InputError
 from ..labels import IGNORED
 from .formats import Transduction, TransductionFormat
+
+
+class Answers(NamedTuple):
+    """The answers to one example.
+
+    Attributes:
+        right: of each label that is scored, whether it is the answer.
+        surprisals: of each label of a language, -log of its probability, in nats.
+    """
+
+    right: Sequence[bool]
+    surprisals: Sequence[float] = ()
+
+
+Score = Callable[[Answers], tuple[float, int]]
+
+
+def of_symbols(answers: Answers) -> tuple[float, int]:
+    """Right symbols."""
+    return sum(answers.right), len(answers.right)
+
+
+def of_strings(answers: Answers) -> tuple[float, int]:
+    """Strings of which every symbol is right."""
+    return all(answers.right), 1
+
+
+def before_the_first_error(answers: Answers) -> tuple[float, int]:
+    """The share of a string's symbols before the first one that is wrong, for a mean over strings."""
+    right = list(answers.right)
+    return (right.index(False) / len(right) if False in right else 1.0), 1
+
+
+def cross_entropy(answers: Answers) -> tuple[float, int]:
+    """Nats of symbols. What is no number is no order either: it is infinite, so that a table's statistics have one."""
+    nats = fsum(value if isfinite(value) else inf for value in answers.surprisals)
+    return nats, len(answers.surprisals)
+
+
+def over(score: Score, answers: Iterable[Answers]) -> float:
+    """A score over several examples."""
+    got, owed = zip(*map(score, answers), strict=True)
+    return fsum(got) / sum(owed) if any(owed) else 1.0
+
+
+def by_length(scores: Mapping[str, Score], answers: Sequence[Answers], sizes: Sequence[int]) -> dict[str, Any]:
+    """Scores by name over all examples and, under "by_length", by their sizes: {size: [score, number of examples]}."""
+    same = {size: [of for of, own in zip(answers, sizes, strict=True) if own == size] for size in sorted(set(sizes))}
+    return {name: over(score, answers) for name, score in scores.items()} | {
+        "by_length": {
+            name: {str(size): [over(score, of), len(of)] for size, of in same.items()} for name, score in scores.items()
+        }
+    }
 
 
 @dataclass(frozen=True)
@@ -42,20 +98,16 @@ def score_outputs(outputs: Sequence[Sequence[int]], targets: Sequence[Sequence[i
         raise InputError(
             f"there must be one output for each target, and at least one; got {len(outputs)} and {len(targets)}"
         )
-    exact, prefixes, right, owed = 0, 0.0, 0, 0
+    symbols, ends = [], []
     for output, target in zip(outputs, targets, strict=True):
-        hits = [
-            place < len(output) and output[place] == symbol for place, symbol in enumerate(target) if symbol != IGNORED
-        ]
-        exact += all(hits) and len(output) == len(target)
-        prefixes += (hits.index(False) if False in hits else len(hits)) / len(hits) if hits else float(not output)
-        right, owed = right + sum(hits), owed + len(hits)
+        places = [place for place, symbol in enumerate(target) if symbol != IGNORED]
+        symbols.append(Answers([place < len(output) and output[place] == target[place] for place in places]))
+        ends.append(Answers([*symbols[-1].right, len(output) == len(target)]))
     return TransductionScores(
-        exact / len(targets), prefixes / len(targets), right / owed if owed else 1.0, len(targets)
+        over(of_strings, ends), over(before_the_first_error, symbols), over(of_symbols, symbols), len(targets)
     )
 
 
-@torch.no_grad()
 def evaluate_transduction(
     model: Any, format: TransductionFormat, pairs: Sequence[Transduction], *, batch_size: int = 100
 ) -> TransductionScores:
@@ -70,15 +122,18 @@ def evaluate_transduction(
     Raises:
         InputError: for no pairs at all, or one that the format cannot hold.
     """
+    import torch
+
     pairs = [Transduction(*pair) for pair in pairs]
     for pair in pairs:
-        format.check(pair)
+        format.row(pair)  # a pair that it cannot hold is found before the model runs
     training = model.training
     model.eval()
     try:
         outputs = []
-        for start in range(0, len(pairs), batch_size):
-            outputs += format.outputs(model, pairs[start : start + batch_size])
+        with torch.no_grad():
+            for start in range(0, len(pairs), batch_size):
+                outputs += format.outputs(model, pairs[start : start + batch_size])
     finally:
         model.train(training)
     return score_outputs(outputs, [list(pair.target) for pair in pairs])

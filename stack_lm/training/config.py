@@ -1,60 +1,17 @@
-"""Configurations of the trainers: dataclasses whose fields carry their ranges, so that one loop checks them all."""
+"""Configurations of the trainers: dataclasses, the types of whose fields say what they allow."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from ..checks import Count, CountOrZero, Integer, NotNegative, Positive, check_fields
 from ..errors import InputError
 from ..tokenization import Lowercase
 
-_MOST = 2**53  # what no whole number may exceed: JSON and arrays take so much
-
-
-def setting(
-    default: Any,
-    *,
-    above: float | None = None,
-    at_least: float | None = None,
-    at_most: float | None = None,
-    may_change: bool = False,
-) -> Any:
-    """A field of a configuration.
-
-    Args:
-        default: its value where none is given.
-        above: it must be more than this; None, where the field allows it, is in range.
-        at_least: likewise it must be this or more.
-        at_most: likewise it must be this or less. No whole number may be more than 2^53.
-        may_change: a resumed run may have another value.
-    """
-    metadata = {"above": above, "at_least": at_least, "at_most": at_most, "may_change": may_change}
-    return field(default=default, metadata=metadata)
-
-
-def check_ranges(config: Any, where: str = "") -> None:
-    """Check the numbers in a configuration, in nested ones too.
-
-    Raises:
-        InputError: that names the key, its range and the value.
-    """
-    for entry in dataclasses.fields(config):
-        value, key = getattr(config, entry.name), where + entry.name
-        above, least, most = (entry.metadata.get(name) for name in ("above", "at_least", "at_most"))
-        if dataclasses.is_dataclass(value):
-            check_ranges(value, key + ".")
-        elif not isinstance(value, (int, float)):
-            continue
-        elif above is not None and not value > above:
-            raise InputError(f"{key} must be more than {above}; got {value}")
-        elif least is not None and not value >= least:
-            raise InputError(f"{key} must be at least {least}; got {value}")
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{key} must be a finite number; got {value}")
-        elif isinstance(value, int) and value > (most or _MOST):
-            raise InputError(f"{key} must be at most {most or _MOST}; got {str(value)[:40]}")
+# Of fields of which a resumed run may have another value.
+MAY_CHANGE = {"may_change": True}
 
 
 def settled(config: Any) -> dict[str, Any]:
@@ -79,8 +36,8 @@ class BaseConfig:
             model (see `stack_lm.register_model`), and fields of its configuration.
     """
 
-    output_dir: str = setting("runs/model", may_change=True)
-    seed: int = setting(0, at_least=0, at_most=2**31 - 1)
+    output_dir: str = field(default="runs/model", metadata=MAY_CHANGE)
+    seed: Annotated[int, Integer(0, 2**31 - 1)] = 0
     model: dict[str, Any] = field(default_factory=dict)
 
     FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size",)
@@ -91,7 +48,7 @@ class BaseConfig:
         Raises:
             InputError: that names the key.
         """
-        check_ranges(self)
+        check_fields(self)
         if not self.output_dir:
             raise InputError("output_dir must name a directory; it is empty")
         for key in self.FROM_DATA:
@@ -112,8 +69,8 @@ class BaseDataConfig:
     """
 
     validation: str | None = None
-    held_out: float = setting(0.1, above=0)
-    held_out_seed: int | None = setting(None, at_least=0)
+    held_out: Positive = 0.1
+    held_out_seed: CountOrZero | None = None
 
     def split_seed(self, run_seed: int) -> int:
         """The seed of the choice of held-out sentences."""
@@ -135,12 +92,12 @@ class TokenizerConfig:
     """
 
     pretrained: str | None = None
-    vocab_size: int = setting(10_000, above=0)
+    vocab_size: Count = 10_000
     lowercase: Lowercase = "first_word"
     tag_rare_words: bool = False
     add_bos: bool = True
     add_eos: bool = True
-    sentences: int = setting(1_000_000, above=0)
+    sentences: Count = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -169,14 +126,14 @@ class DataConfig(BaseDataConfig):
     segmentation: str | None = None
     column: str = "text"
     mode: Literal["sentences", "continuous"] = "sentences"
-    sequence_length: int = setting(64, above=0)
+    sequence_length: Count = 64
     streaming: bool = False
     validation_split: str = "validation"
-    validation_limit: int | None = setting(None, above=0)
-    limit: int | None = setting(None, above=0)
-    max_length: int = setting(200, at_least=2)
-    pool: int = setting(20_000, above=0)
-    workers: int = setting(1, at_least=0, at_most=1024, may_change=True)
+    validation_limit: Count | None = None
+    limit: Count | None = None
+    max_length: Annotated[int, Integer(2)] = 200
+    pool: Count = 20_000
+    workers: Annotated[int, Integer(0, 1024)] = field(default=1, metadata=MAY_CHANGE)
 
 
 @dataclass(frozen=True)
@@ -214,37 +171,37 @@ class LoopConfig:
             `ThreadChooser`. On a GPU and with several processes torch's own number is kept.
     """
 
-    epochs: int = setting(5, above=0, may_change=True)
-    max_steps: int | None = setting(None, above=0, may_change=True)
-    batch_size: int = setting(16, above=0)
-    tokens_per_batch: int | None = setting(None, above=0)
-    gradient_accumulation: int = setting(1, above=0)
+    epochs: Count = field(default=5, metadata=MAY_CHANGE)
+    max_steps: Count | None = field(default=None, metadata=MAY_CHANGE)
+    batch_size: Count = 16
+    tokens_per_batch: Count | None = None
+    gradient_accumulation: Count = 1
     optimizer: Literal["adam", "rmsprop"] = "adam"
-    learning_rate: float = setting(1e-3, above=0)
-    weight_decay: float = setting(0.0, at_least=0)
+    learning_rate: Positive = 1e-3
+    weight_decay: NotNegative = 0.0
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    warmup_steps: int = setting(0, at_least=0)
-    decay_steps: int = setting(0, at_least=0, may_change=True)
-    max_grad_norm: float | None = setting(None, above=0)
-    on_nan: Literal["stop", "skip"] = setting("stop", may_change=True)
-    temperature_decay: float = setting(0.0, at_least=0)
-    temperature_minimum: float = setting(0.5, above=0)
+    warmup_steps: CountOrZero = 0
+    decay_steps: CountOrZero = field(default=0, metadata=MAY_CHANGE)
+    max_grad_norm: Positive | None = None
+    on_nan: Literal["stop", "skip"] = field(default="stop", metadata=MAY_CHANGE)
+    temperature_decay: NotNegative = 0.0
+    temperature_minimum: Positive = 0.5
     mixed_precision: Literal["no", "bf16", "fp16"] | None = None
     loss_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    log_every: int = setting(50, above=0, may_change=True)
-    eval_every: int | None = setting(None, above=0, may_change=True)
-    save_every: int | None = setting(None, above=0, may_change=True)
-    keep_checkpoints: int = setting(2, above=0, may_change=True)
-    save_epochs: bool = setting(False, may_change=True)
-    tracker: str | None = setting(None, may_change=True)
-    threads: Literal["auto"] | int = setting("auto", above=0, may_change=True)
+    log_every: Count = field(default=50, metadata=MAY_CHANGE)
+    eval_every: Count | None = field(default=None, metadata=MAY_CHANGE)
+    save_every: Count | None = field(default=None, metadata=MAY_CHANGE)
+    keep_checkpoints: Count = field(default=2, metadata=MAY_CHANGE)
+    save_epochs: bool = field(default=False, metadata=MAY_CHANGE)
+    tracker: str | None = field(default=None, metadata=MAY_CHANGE)
+    threads: Literal["auto"] | Count = field(default="auto", metadata=MAY_CHANGE)
 
 
 @dataclass(frozen=True)
 class RunConfig(BaseConfig):
     """A language model's training run."""
 
-    output_dir: str = setting("runs/generated", may_change=True)
+    output_dir: str = field(default="runs/generated", metadata=MAY_CHANGE)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: LoopConfig = field(default_factory=LoopConfig)
@@ -285,7 +242,7 @@ class VocabularyConfig:
         lowercase: "none", "first_word" of each sentence, or "all".
     """
 
-    vocab_size: int = setting(10_000, above=0)
+    vocab_size: Count = 10_000
     lowercase: Lowercase = "none"
 
 
@@ -302,8 +259,8 @@ class NumberDataConfig(BaseDataConfig):
 
     train: str = "numpred.train"
     test: list[str] = field(default_factory=list)
-    limit: int | None = setting(None, above=0)
-    max_length: int = setting(200, above=0)
+    limit: Count | None = None
+    max_length: Count = 200
 
 
 @dataclass(frozen=True)
@@ -321,29 +278,23 @@ class NumberPredictionLoopConfig:
         threads: see `LoopConfig`.
     """
 
-    epochs: int = setting(50, above=0, may_change=True)
-    patience: int = setting(5, above=0, may_change=True)
-    batch_size: int = setting(16, above=0)
-    learning_rate: float = setting(1e-3, above=0)
-    weight_decay: float = setting(0.0, at_least=0)
-    max_grad_norm: float | None = setting(None, above=0)
+    epochs: Count = field(default=50, metadata=MAY_CHANGE)
+    patience: Count = field(default=5, metadata=MAY_CHANGE)
+    batch_size: Count = 16
+    learning_rate: Positive = 1e-3
+    weight_decay: NotNegative = 0.0
+    max_grad_norm: Positive | None = None
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
-    threads: Literal["auto"] | int = setting("auto", above=0, may_change=True)
+    threads: Literal["auto"] | Count = field(default="auto", metadata=MAY_CHANGE)
 
 
 @dataclass(frozen=True)
 class NumberPredictionConfig(BaseConfig):
     """A number prediction classifier's training run."""
 
-    output_dir: str = setting("runs/number", may_change=True)
+    output_dir: str = field(default="runs/number", metadata=MAY_CHANGE)
     tokenizer: VocabularyConfig = field(default_factory=VocabularyConfig)
     data: NumberDataConfig = field(default_factory=NumberDataConfig)
     training: NumberPredictionLoopConfig = field(default_factory=NumberPredictionLoopConfig)
 
     FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "num_labels", "id2label", "label2id")
-
-    def check(self) -> None:
-        """See `BaseConfig.check`."""
-        super().check()
-        if not all(isinstance(path, str) for path in self.data.test):
-            raise InputError(f"data.test must be a list of paths; got {self.data.test!r}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import os
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -11,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from ..checks import build
 from ..errors import InputError
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -26,20 +25,11 @@ def make_config(kind: type[PreTrainedModel], fields: Mapping[str, Any]) -> Any:
         fields: the section `model` of a training configuration, and what comes from the data.
 
     Raises:
-        InputError: for a key or value that the configuration refuses. A class without `checks` of its own takes any
-            key, so here it is asked for its fields.
+        InputError: for a key or value that the configuration refuses.
     """
-    config_class: Any = kind.config_class
-    own = {name: value for name, value in fields.items() if name != "model_type"}
-    if not hasattr(config_class, "checks"):
-        base = (entry.name for entry in dataclasses.fields(PreTrainedConfig))
-        known = {*inspect.signature(config_class).parameters, *base, *config_class.attribute_map}
-        unknown = sorted(own.keys() - known)
-        if unknown:
-            raise InputError(f"model: {config_class.__name__} has no field {unknown[0]!r}")
     try:
-        return config_class(**own)
-    except (ValueError, TypeError) as error:
+        return build(kind.config_class, {name: value for name, value in fields.items() if name != "model_type"})
+    except InputError as error:
         raise InputError(f"model: {error}") from error
 
 

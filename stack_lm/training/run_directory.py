@@ -26,7 +26,8 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from safetensors import SafetensorError
 
-from ..config_files import build, read_yaml
+from ..checks import build
+from ..config_files import read_yaml
 from ..console import print_note
 from ..data.text import json_object
 from ..errors import InputError

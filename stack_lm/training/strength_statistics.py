@@ -9,8 +9,8 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from ..controls import ExpectedValue, Fixed
-from ..layers import memories
+from ..emission import ExpectedValue, Fixed
+from ..layers import memories, strengths_of
 from ..layers.controlled import ControlledMemory
 
 # A share of the range of a strength: nearer than this to 0 or to the maximum is at an end.
@@ -78,9 +78,9 @@ class _LayerStatistics:
 
     def __init__(self, layer: ControlledMemory, number: str) -> None:
         self._maxima = {
-            name: control.width - 1 if isinstance(control, ExpectedValue) else 1
-            for name, control in layer.controls.strengths.items()
-            if not isinstance(control, Fixed)
+            name: emission.width - 1 if isinstance(emission, ExpectedValue) else 1
+            for name, emission in strengths_of(layer).items()
+            if not isinstance(emission, Fixed)
         }
         self._key, self.where = (f"_{number}", f"memory {number}: ") if number else ("", "")
         self._is_stack = layer.memory.name == "stack"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
-from ..controls import OperationChoice
+from ..emission import OperationChoice
 
 
 def temperatures(model: nn.Module) -> list[Tensor]:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from ..errors import InputError
-from ..kernels import dispatch
 from ..labels import IGNORED
 from ..layers import recurrent_layers
 
@@ -60,9 +59,8 @@ class Together:
         for model in models:
             if type(model) is not type(first) or model.config.to_diff_dict() != first.config.to_diff_dict():
                 raise InputError("models that are trained together must be of one class and configuration")
-        layer: Any
         for layer in recurrent_layers(first):
-            chosen = dispatch.choose(layer, layer.like.device, layer.like.dtype, several_models=True)
+            chosen = layer.choose_backend(layer.like, several_models=True)
             if chosen.name != "numba":
                 raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
         self.models = list(models)

@@ -11,12 +11,13 @@ import torch
 from conftest import run, run_json
 from small_tasks import TRAIN
 
-from stack_lm.config_files import build
+from stack_lm.checks import build
 from stack_lm.errors import InputError
 from stack_lm.experiments.computation import TaskModel, choose_example, compute, load_task_model
 from stack_lm.experiments.config import TaskConfig
 from stack_lm.experiments.trial import Trial
 from stack_lm.interpretation.trials import Curve, plot_curves
+from stack_lm.memory import Choice
 from stack_lm.tasks import make_task
 
 STACK = {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0}
@@ -78,7 +79,7 @@ def test_a_memory_in_superposition(tmp_path, memory):
     source = load_task_model(tmp_path / "m")
     computation = compute(source, choose_example(source.task, None, 5, 0))
     np.testing.assert_allclose(panel(computation, "operation").sum(0), 1, rtol=1e-5)
-    (operations,) = [field.operations for field in source.model.model.cell.memory.actions if field.kind == "choice"]
+    (operations,) = [field.operations for field in source.model.model.cell.memory.actions if isinstance(field, Choice)]
     assert list(computation.panels["operation"].labels) == [name.replace("_", " ") for name in operations]
     state, base = None, source.model.model
     ids = torch.tensor([[source.encoding.symbols.index(symbol) for symbol in computation.inputs]])
@@ -100,7 +101,7 @@ def test_a_computation_with_noise_is_one_draw(tmp_path):
     noise = source.model.base_model.cell.controls.draw_noise(
         (1, 4), source.model.base_model.cell.like, torch.Generator().manual_seed(0)
     )
-    assert noise is not None
+    assert noise
     source.model.base_model.cell.controls.given_noise = noise
     outputs = source.model(torch.tensor([[0, 1, 1, 0]]), use_cache=False, output_actions=True)
     weights = outputs.actions["operation"][0].flatten(1).T.double().detach().numpy()

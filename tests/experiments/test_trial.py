@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_tasks import MODEL_OF, config_values
 
-from stack_lm.config_files import build
+from stack_lm.checks import build
 from stack_lm.errors import InputError
 from stack_lm.experiments.config import TaskConfig
 from stack_lm.experiments.learning import can_join, train
@@ -372,3 +372,8 @@ def test_the_difference_to_the_lower_bound():
     ]
     total = sum(weight for _, weight in weighted)
     assert sum(value * weight for value, weight in weighted) / total == pytest.approx(scores["test"]["difference"])
+    # As in the released figures: 41 symbols of which the first 20 are random, the centre and the end are not.
+    by_length = scores["test"]["by_length"]
+    for size, free in (("42", 20), ("44", 21)):
+        above = by_length["nats"][size][0] - free * math.log(2) / int(size)
+        assert by_length["difference_given_length"][size] == [pytest.approx(above), 2]

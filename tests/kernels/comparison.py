@@ -103,3 +103,29 @@ def some_mask(batch_size, length, seed=2):
     mask = torch.rand(batch_size, length, generator=torch.Generator().manual_seed(seed)) > 0.3
     mask[0] = False
     return mask
+
+
+def check_layer(layer, length, batch_size=3, mask=None, first_steps=0, tolerance=1e-10):
+    """Assert that a layer's compiled scan of given vectors equals the reference in results and every gradient."""
+    torch.manual_seed(1)
+    dtype, size = layer.like.dtype, layer.input_size
+    hidden = torch.randn(batch_size, length, size, dtype=dtype, requires_grad=True)
+    state = None
+    if first_steps:
+        with torch.no_grad():
+            _, state, _ = layer(torch.randn(batch_size, first_steps, size, dtype=dtype))
+        state = map_tensors(lambda tensor: tensor.clone().requires_grad_(), state)
+    wanted = [hidden, *layer.parameters(), *leaves(state)]
+    found, gradients = [], []
+    for backend in ("reference", "numba"):
+        layer.scan_backend = backend
+        torch.manual_seed(4)  # of the noise of choices
+        readings, last, actions = layer(hidden, state, mask, output_actions=True)
+        differentiated = [readings, *leaves(living(last))]
+        found.append([part.detach() for part in (*differentiated, *(part for _, part in sorted(actions.items())))])
+        torch.manual_seed(5)
+        loss = sum((part * torch.randn(part.shape, dtype=dtype)).sum() for part in differentiated if part.requires_grad)
+        gradients.append(torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True))
+    layer.scan_backend = None
+    assert _furthest(*found) < tolerance
+    assert _furthest(*gradients) < tolerance

@@ -14,7 +14,7 @@ from stack_lm.controllers import LSTMController
 from stack_lm.controls import Fixed
 from stack_lm.errors import InputError
 from stack_lm.kernels import dispatch as kernels
-from stack_lm.layers.cell import explain_backend
+from stack_lm.layers.controlled import explain_backend
 from stack_lm.memory import NeuralStack, StackState
 
 
@@ -54,7 +54,7 @@ def own_controller(cell):
 
 
 def own_control(cell):
-    cell.controls.strengths["pop_strength"] = OwnControl(1.0)
+    cell.controls.stateless["pop_strength"] = OwnControl(1.0)
 
 
 @pytest.mark.parametrize(

@@ -1,55 +1,88 @@
-"""A memory in somebody else's network: the same steps as in ours, padding, chunks, and clear errors."""
+"""A memory in somebody else's network: the same steps as in ours, compiled or not; padding, pieces, clear errors."""
 
 import pytest
 import torch
+from comparison import check_layer, some_mask
 from conftest import MEMORIES, tiny_config
 
-from stack_lm import MemoryModule, StackRNNCell
+from stack_lm import MemoryLayer, StackRNNCell, explain_backend
+
+WITH_MEMORY = [fields for fields in MEMORIES if fields["memory"] != "none"]
 
 
 def make(fields, input_size=7):
     memory, settings = fields["memory"], {name: value for name, value in fields.items() if name != "memory"}
-    size = {} if memory == "none" else {"memory_size": 3}
-    return MemoryModule(input_size, memory, **size, **settings)
+    return MemoryLayer(input_size, memory, memory_size=3, **settings)
 
 
-@pytest.mark.parametrize("fields", MEMORIES, ids=str)
+@pytest.mark.parametrize("fields", WITH_MEMORY, ids=str)
 def test_it_does_what_the_cell_does(fields):
     """Driven by the outputs of our own controller it takes the cell's actions and reads what the cell reads."""
-    cell, module = StackRNNCell(tiny_config(**fields)), make(fields)
-    module.controls.load_state_dict(cell.controls.state_dict())
-    module.eval()
-    cell.eval()
+    cell, layer = StackRNNCell(tiny_config(**fields)).eval(), make(fields).eval()
+    layer.controls.load_state_dict(cell.controls.state_dict())
     mask = torch.tensor([[1, 1, 1, 1, 1], [0, 1, 1, 0, 0]]).bool()
-    scan = cell.scan(torch.randn(2, 5, 5), mask=mask, output_actions=True)
-    readings, state, actions = module.scan(scan.outputs, mask)
-    assert readings.shape == (2, 5, module.reading_size)
-    torch.testing.assert_close(readings[:, -1], scan.state.reading)
+    scan = cell.scan(torch.randn(2, 5, 5), mask=mask, output_actions=True, output_readings=True)
+    readings, state, actions = layer(scan.outputs, mask=mask, output_actions=True)
+    assert readings.shape == (2, 5, layer.reading_size)
+    torch.testing.assert_close(readings, scan.readings)
     torch.testing.assert_close(state.reading, scan.state.reading)
     assert actions.keys() == scan.actions.keys()
     for name, values in actions.items():
         torch.testing.assert_close(values, scan.actions[name])
 
 
-@pytest.mark.parametrize("fields", MEMORIES, ids=str)
-def test_a_sequence_may_come_in_pieces(fields):
-    module, hidden = make(fields), torch.randn(2, 6, 7)
-    whole, _, _ = module.scan(hidden)
-    first, state, _ = module.scan(hidden[:, :2])
-    rest, _, _ = module.scan(hidden[:, 2:], state=state)
+@pytest.mark.parametrize("fields", WITH_MEMORY, ids=str)
+def test_compiled_it_equals_the_loop(fields):
+    """In readings, actions, states and all gradients, from a state that some steps have led to."""
+    layer = make(fields).double()
+    assert explain_backend(layer).startswith("numba: ")
+    check_layer(layer, length=6)
+    check_layer(layer, length=5, mask=some_mask(3, 5))
+    check_layer(layer, length=7, batch_size=1, first_steps=4)
+
+
+@pytest.mark.parametrize("fields", WITH_MEMORY, ids=str)
+def test_a_sequence_may_come_in_pieces_and_in_steps(fields):
+    layer, hidden = make(fields).eval(), torch.randn(2, 6, 7)
+    whole, last, _ = layer(hidden)
+    first, state, _ = layer(hidden[:, :2])
+    rest, state, _ = layer(hidden[:, 2:], state)
     torch.testing.assert_close(torch.cat((first, rest), dim=1), whole)
+    torch.testing.assert_close(state.reading, last.reading)
+    state = None
+    for t in range(6):
+        reading, state, _ = layer.step(hidden[:, t], state)
+        torch.testing.assert_close(reading, whole[:, t])
+
+
+def test_a_row_may_begin_anew():
+    layer, hidden = make({"memory": "stack"}), torch.randn(2, 6, 7)
+    _, state, _ = layer(hidden[:, :3])
+    readings, _, _ = layer(hidden[:, 3:], layer.reset(state, torch.tensor([True, False])))
+    torch.testing.assert_close(readings[0], layer(hidden[:1, 3:])[0][0])
+    torch.testing.assert_close(readings[1], layer(hidden[1:])[0][0, 3:])
 
 
 def test_its_parameters_are_one_linear_layer():
-    module = MemoryModule(10, memory_size=4, push_control="sigmoid", pop_control="sigmoid", read_control=1.0)
-    assert [tuple(p.shape) for p in module.parameters()] == [(6, 10), (6,)]
-    module.scan(torch.randn(2, 5, 10))[0].square().sum().backward()
-    assert all(parameter.grad.any() for parameter in module.parameters())
-    assert len(list(MemoryModule(10, bias=False).parameters())) == 1
+    layer = MemoryLayer(10, memory_size=4, push_control="sigmoid", pop_control="sigmoid", read_control=1.0)
+    assert [tuple(p.shape) for p in layer.parameters()] == [(6, 10), (6,)]
+    layer(torch.randn(2, 5, 10))[0].square().sum().backward()
+    assert all(parameter.grad.any() for parameter in layer.parameters())
+    assert len(list(MemoryLayer(10, bias=False).parameters())) == 1
+
+
+def test_all_actions_are_one_product():
+    calls = []
+    for backend in ("reference", "numba"):
+        layer = MemoryLayer(10, memory_size=4)
+        layer.scan_backend = backend
+        layer.controls.projection.register_forward_hook(lambda *_, name=backend: calls.append(name))
+        layer(torch.randn(2, 5, 10))
+    assert calls == ["reference", "numba"]  # and what hangs on the product is not ignored
 
 
 def test_moved_elsewhere_it_begins_there():
-    state = MemoryModule(5, memory_size=2).double().initial_state(3)
+    state = MemoryLayer(5, memory_size=2).double().initial_state(3)
     assert state.reading.dtype == state.memory.values.dtype == torch.float64
 
 
@@ -57,17 +90,21 @@ def test_bad_arguments_are_refused():
     for arguments, message in (
         ({"memory": "stak"}, "memory must be one of .*'stack'.*; got 'stak'"),
         ({"num_stacks": 2}, "memory='stack' has no setting 'num_stacks'; it has memory_size, push_control"),
-        ({"memory": "none", "memory_size": 2}, "memory='none' has no setting 'memory_size'; it has none"),
+        ({"memory": "none"}, "memory='none' reads nothing; a MemoryLayer needs a memory"),
         ({"hidden_size": 2}, "memory='stack' has no setting 'hidden_size'"),
-        ({"pop_control": "hard"}, "pop_control must be 'sigmoid', 'expected_value' or .*; got 'hard'"),
+        ({"pop_control": "hard"}, "pop_control must be one of 'sigmoid', 'expected_value' or .*; got 'hard'"),
     ):
         with pytest.raises(ValueError, match=message):
-            MemoryModule(7, **arguments)
-    module = MemoryModule(7)
-    with pytest.raises(ValueError, match="state is of 3 sequences; hidden is of 2"):
-        module(torch.zeros(2, 7), module.initial_state(3))
-    with pytest.raises(ValueError, match=r"hidden has no steps: its shape is \[2, 0, 7\]"):
-        module.scan(torch.zeros(2, 0, 7))
-    full = MemoryModule(7, "superposition", memory_depth=1, memory_overflow="raise")
+            MemoryLayer(7, **arguments)
+    layer = MemoryLayer(7)
+    with pytest.raises(ValueError, match="the state is of 3 sequences; the inputs are of 2"):
+        layer(torch.zeros(2, 4, 7), layer.initial_state(3))
+    with pytest.raises(ValueError, match=r"hidden must be \[B, T, 7\] with T of at least 1; got \[2, 0, 7\]"):
+        layer(torch.zeros(2, 0, 7))
+    with pytest.raises(ValueError, match=r"hidden must be \[B, T, 7\] .*; got \[2, 7\]"):
+        layer(torch.zeros(2, 7))
+    with pytest.raises(ValueError, match=r"mask must be \[2, 4\]; got \[2, 3\]"):
+        layer(torch.zeros(2, 4, 7), mask=torch.ones(2, 3).bool())
+    full = MemoryLayer(7, "superposition", memory_depth=1, memory_overflow="raise")
     with pytest.raises(ValueError, match="memory_depth|depth"):
-        full.scan(torch.randn(1, 9, 7))
+        full(torch.randn(1, 9, 7))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from stack_lm.memory import ActionField, Memory, control_settings, register_memory
+from stack_lm.memory import Choice, Memory, Strength, Value, control_settings, register_memory
 
 
 class RegisterState(NamedTuple):
@@ -61,17 +61,17 @@ class Registers(Memory[RegisterState, RegisterActions]):
         self.size, self.number, self.reading_size = size, number, size
         names = tuple(f"register_{n}" for n in range(number))
         self.actions = (
-            ActionField("push_value", "value", size),
-            ActionField.strength("decay"),
-            ActionField("write", "choice", number, operations=names),
-            ActionField("read", "choice", number, operations=names),
+            Value("push_value", size),
+            Strength("decay"),
+            Choice("write", names),
+            Choice("read", names),
         )
 
     @classmethod
     def from_config(cls, config) -> Registers:
         return cls(config.memory_size, config.memory_depth)
 
-    def initial_state(self, batch_size, *, device=None, dtype=None) -> RegisterState:
+    def initial_state(self, batch_size, length=None, *, device=None, dtype=None) -> RegisterState:
         return RegisterState(torch.zeros(batch_size, self.number, self.size, device=device, dtype=dtype))
 
     def update(self, state: RegisterState, actions: RegisterActions) -> tuple[RegisterState, Tensor]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from conftest import MEMORIES, tiny_config
 
-from stack_lm.memory import make_memory, map_tensors, memory_names
+from stack_lm.memory import Choice, Strength, Value, Weights, make_memory, map_tensors, memory_names
 
 
 def make(fields):
@@ -15,13 +15,14 @@ def random_actions(memory, batch_size, generator=None, scale=1.7):
     """Soft actions, away from ties."""
     emitted = {}
     for field in memory.actions:
-        random = torch.rand(field.shape(batch_size), generator=generator, dtype=torch.float64)
+        random = torch.rand(batch_size, *field.shape, generator=generator, dtype=torch.float64)
         makers = {
-            "strength": lambda x: scale * x,
-            "choice": lambda x: (4 * x).softmax(-1),
-            "value": lambda x: 2 * x - 1,
+            Strength: lambda x: scale * x,
+            Choice: lambda x: (4 * x).softmax(-1),
+            Value: lambda x: 2 * x - 1,
+            Weights: lambda x: 4 * x - 2,
         }
-        emitted[field.name] = makers[field.kind](random)
+        emitted[field.name] = makers[type(field)](random)
     return memory.action_type(**emitted)
 
 
@@ -113,10 +114,10 @@ def test_bad_actions_and_states_are_refused(fields):
             memory.step(state, good._replace(**{field.name: value.to("meta")}))
         with pytest.raises(ValueError, match=rf"{field.name} must be a tensor; got a float"):
             memory.step(state, good._replace(**{field.name: 1.0}))
-        if field.kind == "choice":
+        if isinstance(field, Choice):
             with pytest.raises(ValueError, match=rf"{field.name} must sum to 1 over .*; got 0.5"):
                 memory.step(state, good._replace(**{field.name: value / 2}))
-        if field.kind != "value":
+        if isinstance(field, Strength | Choice):
             with pytest.raises(ValueError, match=rf"{field.name} must be at least 0; got -"):
                 memory.step(state, good._replace(**{field.name: -value}))
     with pytest.raises(ValueError, match=r"must be \[3.*the state is of 3\); got \[2"):

@@ -11,8 +11,17 @@ from conftest import CONTROLLERS, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack_lm import MemoryModule, ModelScorer, StackRNNCell, StackRNNConfig, StackRNNForCausalLM, train_word_tokenizer
-from stack_lm.memory import ActionField, NeuralStack, control_settings, memory_class, memory_names, register_memory
+from stack_lm import MemoryLayer, ModelScorer, StackRNNCell, StackRNNConfig, StackRNNForCausalLM, train_word_tokenizer
+from stack_lm.checks import Integer
+from stack_lm.memory import (
+    NeuralStack,
+    Setting,
+    Strength,
+    control_settings,
+    memory_class,
+    memory_names,
+    register_memory,
+)
 from stack_lm.memory import base as memory_base
 
 SOURCE = Path(__file__).with_name("registers.py")
@@ -73,13 +82,13 @@ def test_hard_choices_make_a_python_list(operations):
 
 
 def test_it_serves_other_networks():
-    module = MemoryModule(7, "registers", memory_size=3, decay_control="expected_value", max_decay=2)
-    readings, _, actions = module.scan(torch.randn(2, 5, 7))
+    module = MemoryLayer(7, "registers", memory_size=3, decay_control="expected_value", max_decay=2)
+    readings, _, actions = module(torch.randn(2, 5, 7), output_actions=True)
     assert readings.shape == (2, 5, 3)
     assert actions.write.shape == (2, 5, 1, 8)
     assert actions.decay_distribution.shape == (2, 5, 3)
     with pytest.raises(ValueError, match="max_decay must be an integer of at least 1; got 0"):
-        MemoryModule(7, "registers", max_decay=0)
+        MemoryLayer(7, "registers", max_decay=0)
 
 
 # --- a strength of its own
@@ -125,7 +134,7 @@ def test_settings_of_its_own_are_saved(tmp_path):
     [
         (
             {"decay_control": "hard"},
-            "decay_control must be 'sigmoid', 'expected_value' or a fixed strength.*; got 'hard'",
+            "decay_control must be one of 'sigmoid', 'expected_value' or a finite number of at least 0; got 'hard'",
         ),
         ({"max_decay": 0}, "max_decay must be an integer of at least 1; got 0"),
         ({"decay_strength_init": "low"}, "decay_strength_init must be a finite number or None; got 'low'"),
@@ -143,6 +152,31 @@ def test_settings_of_its_own_are_checked(fields, message):
         tiny_config(**fields)  # the stack has no such
 
 
+def test_a_new_setting_declares_its_values():
+    @register_memory("leaky")
+    class Leaky(NeuralStack):
+        settings = NeuralStack.settings | {"cells": Setting(104, Integer(1, 10_000)), "memory_size": 4, "note": "x"}
+
+    config = tiny_config(memory="leaky", memory_size=None)
+    assert (config.cells, config.memory_size, config.note) == (104, 4, "x")
+    for cells, message in (
+        (0, "at least 1; got 0"),
+        (10_001, "at most 10,000; got 10001"),
+        ("1", "at least 1; got"),
+    ):
+        message = f"^cells must be an integer of {message}"
+        with pytest.raises(ValueError, match=message):
+            tiny_config(memory="leaky", cells=cells)
+        with pytest.raises(ValueError, match=message):
+            config.cells = cells
+        with pytest.raises(ValueError, match=message):
+            MemoryLayer(7, "leaky", cells=cells)
+    with pytest.raises(ValueError, match="memory_size must be an integer of at least 1; got 0"):  # as of other memories
+        MemoryLayer(7, "leaky", memory_size=0)
+    with pytest.raises(ValueError, match="StackRNNConfig has no field 'cells'"):
+        tiny_config(cells=3)
+
+
 def test_a_strength_without_settings_is_refused():
     @register_memory("fading")
     class Fading(NeuralStack):
@@ -150,15 +184,12 @@ def test_a_strength_without_settings_is_refused():
 
         def __init__(self, size):
             super().__init__(size)
-            self.actions = (*self.actions, ActionField.strength("decay"))
+            self.actions = (*self.actions, Strength("decay"))
 
-    with pytest.raises(ValueError, match="'decay_strength' with control='decay', but no setting 'decay_control'"):
+    with pytest.raises(ValueError, match="has an action 'decay_strength', but no setting 'decay_control' for it"):
         StackRNNConfig(memory="fading")
     Fading.settings = NeuralStack.settings | control_settings("decay", 1.0)
     assert StackRNNConfig(memory="fading").decay_control == 1.0
-    Fading.__init__ = lambda self, size: setattr(self, "actions", (ActionField("decay_strength", "strength", 1),))
-    with pytest.raises(ValueError, match="'decay_strength' that does not name its control and distribution"):
-        StackRNNConfig(memory="fading")
 
 
 def test_the_document_has_the_file_as_it_is():

@@ -262,7 +262,7 @@ def test_a_step_is_a_handful_of_operations_at_any_depth(make, most):
         state = memory.initial_state(3)
         shape = (*state.cells.shape[:-2], n_cells, state.cells.shape[-1])
         state = state._replace(cells=torch.rand(shape))
-        value, choice = (torch.rand(field.shape(3)) for field in memory.actions)
+        value, choice = (torch.rand(3, *field.shape) for field in memory.actions)
         with CountOperations() as operations:
             memory.update(state, ChoiceActions(value, choice))
         counts.add(operations.count)
@@ -289,7 +289,7 @@ def test_stacks_side_by_side_are_independent():
 def test_cells_stay_float32_beside_bfloat16_values():
     for memory in (SuperpositionStack(2), BabyNTM(2, 3)):
         state = memory.initial_state(1, dtype=torch.bfloat16)
-        weights = torch.ones(1, 1, memory.actions[1].size) / memory.actions[1].size
+        weights = torch.ones(1, *memory.actions[1].shape) / memory.actions[1].shape[1]
         state, reading = memory.step(state, ChoiceActions(torch.ones(1, 2, dtype=torch.bfloat16), weights))
         assert state.cells.dtype == torch.float32
         assert reading.dtype == torch.bfloat16

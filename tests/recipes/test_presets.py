@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import stack_lm
-from stack_lm.config_files import build, preset_names, read_config
+from stack_lm.checks import build
+from stack_lm.config_files import preset_names, read_config
 from stack_lm.experiments.config import TaskConfig
 from stack_lm.training.config import RunConfig
 

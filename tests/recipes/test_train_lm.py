@@ -47,8 +47,8 @@ def test_a_configuration_with_overrides_in_both_styles(capsys, tmp_path):
     [
         (["missing.yaml"], "no such configuration file: missing.yaml"),
         (["training.epoch=1"], "unknown key 'training.epoch'; the keys here are epochs,"),
-        (["training.epochs=two"], "training.epochs must be a whole number; got 'two'"),
-        (["training.learning_rate=1e-2"], "training.learning_rate must be a finite number; got '1e-2' .*as in 1.0e-2"),
+        (["training.epochs=two"], "training.epochs must be an integer of at least 1; got 'two'"),
+        (["training.learning_rate=1e-2"], "training.learning_rate must be .*as in 1.0e-2.; got '1e-2'"),
         (["model.memory=heap"], "model: memory must be one of"),
         (["data.source=nonesuch.txt"], "nonesuch.txt does not exist"),
         (["--fast"], "unknown option '--fast'; an override is written key.key=value"),

@@ -15,6 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausa
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.errors import InputError
 from stack_lm.eval import evaluate_perplexity
+from stack_lm.layers import operation_labels
 from stack_lm.scoring import sentences
 from stack_lm.scoring.encoding import words_of_tokens
 from stack_lm.scoring.sentences import _Scored
@@ -75,7 +76,7 @@ def test_a_trace_has_the_operations_on_a_memory_in_superposition(fields):
     assert set(trace.actions[0]) == set(expected)
     assert trace.operations["operation"].shape == (len(SENTENCES[1]), *expected.operation.shape[2:])
     np.testing.assert_allclose(trace.operations["operation"], expected.operation[0].detach(), atol=1e-6)
-    labels = scorer.operation_labels["operation"]
+    labels = operation_labels(scorer.memories[0])["operation"]
     assert len(set(labels)) == len(labels) == np.prod(expected.operation.shape[2:])
 
 

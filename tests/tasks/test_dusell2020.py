@@ -9,6 +9,7 @@ import pytest
 
 from stack_lm.errors import InputError
 from stack_lm.tasks import BoundedLanguage, make_task, task_names
+from stack_lm.tasks.inside import string_weights
 
 NAMES = ["marked_reversal", "unmarked_reversal", "padded_reversal", "dyck", "hardest_cfl"]
 WINDOW = {"small": {"number": 400, "shortest": 3, "longest": 7}}
@@ -131,6 +132,22 @@ def test_bounds_by_hand():
     weight += (again / 2) ** 20 * (1 - again) / 2 * (1 - pad)
     expected = log(weight) - log(padded.lengths.weight(40)) - log(61)
     assert padded.log_probabilities([string], "test") == [pytest.approx(expected)]
+
+
+def test_strings_that_the_released_code_loses():
+    """Where the start symbol becomes another one alone: a Dyck word of one group, and padding without a half."""
+    dyck, padded = make_task("dusell2020/dyck"), make_task("dusell2020/padded_reversal")
+    assert dyck.grammar.derives("( [ ] )".split())
+    assert {dyck.write(dyck.sample(random.Random(seed), 2).source) for seed in range(9)} == {"<s> ( )", "<s> [ ]"}
+    assert string_weights(dyck.grammar, ["()", "[]"]) == [pytest.approx(1 / 2 * (1 / 40) / 2)] * 2
+    one_group = dyck.lengths.symbol_weight("T", 60) / 2 / dyck.lengths.weight(60)
+    words = [dyck.write(dyck.sample(random.Random(seed), 60).source[1:]).replace(" ", "") for seed in range(300)]
+    assert sum(not is_dyck(word[1:-1]) for word in words) / 300 == pytest.approx(1 - one_group, abs=0.1)
+    assert one_group == pytest.approx(0.78, abs=0.005)
+    assert padded.grammar.derives("0")
+    assert {padded.write(padded.sample(random.Random(seed), 1).source) for seed in range(9)} == {"<s> 0", "<s> 1"}
+    halves = [(60 / 61 / 2) ** k * (1 / 61) / 2 * (30 / 31) ** (3 - 2 * k) / 31 for k in (0, 1)]  # 0 0 0, and 0 (0) 0
+    assert string_weights(padded.grammar, ["000"]) == [pytest.approx(sum(halves))]
 
 
 def test_plan():

@@ -15,8 +15,9 @@ import pytest
 import torch
 
 from stack_lm import ModelScorer, train_word_tokenizer
+from stack_lm.checks import build
 from stack_lm.cli import main as stack_lm
-from stack_lm.config_files import build, read_config
+from stack_lm.config_files import read_config
 from stack_lm.errors import InputError
 from stack_lm.scoring.number_classifier import NumberClassifier
 from stack_lm.training.config import NumberPredictionConfig
@@ -152,14 +153,14 @@ def test_the_four_variants_differ_in_their_memory_alone():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["training.patience=0"], "training.patience must be more than 0; got 0"),
+        (["training.patience=0"], "training.patience must be an integer of at least 1; got 0"),
         (["training.speed=9"], "unknown key 'training.speed'"),
         (["model.vocab_size=9"], "model.vocab_size cannot be set: it comes from the data"),
         (["model.controller=tree"], "model: .*controller"),
-        (["data.test=[1]"], "data.test must be a list of paths"),
+        (["data.test=[1]"], r"data.test\[0\] must be a string; got 1"),
         (["data.test=[none]"], "none does not exist"),
         (["data.held_out=300"], "cannot hold 300 out of 300 sentences"),
-        (["training.weight_decay=-1"], "training.weight_decay must be at least 0"),
+        (["training.weight_decay=-1"], "training.weight_decay must be a finite number of at least 0"),
         (["--fast"], "unknown option '--fast'"),
     ],
 )

@@ -9,6 +9,7 @@ from accelerate import Accelerator
 from conftest import tiny_config
 
 from stack_lm import StackRNNForCausalLM
+from stack_lm.layers import strengths_of
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.language_model import Trainer, evaluate_loss
 from stack_lm.training.strength_statistics import StrengthStatistics
@@ -31,7 +32,7 @@ def by_words(model, sentences):
     """Mean, spread and ends of each strength that is emitted, by name, over all words."""
     actions = [model(torch.tensor([sentence]), output_actions=True).actions for sentence in sentences]
     record = {}
-    for name, control in model.model.cell.controls.strengths.items():
+    for name, control in strengths_of(model.model.cell).items():
         if control.width:
             values = np.concatenate([action[name][0].double().numpy() for action in actions])
             most = max(1, control.width - 1)

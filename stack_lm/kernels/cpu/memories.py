@@ -7,13 +7,15 @@ from typing import Any
 
 from numba.extending import overload
 
-from . import elements, superposition
 from .compilation import FAST
-from .elements import Elements
-from .superposition import Superposition
 
-_MODULES: dict[type, Any] = {Elements: elements, Superposition: superposition}
+_MODULES: dict[type, Any] = {}
 _OPTIONS: Any = {"jit_options": {"fastmath": FAST, "error_model": "numpy"}, "strict": False}  # names, not annotations
+
+
+def register(group: type, module: Any) -> None:
+    """Have a module run the steps of memories in a named tuple."""
+    _MODULES[group] = module
 
 
 def begin(memory: Any, row: int, all_live: bool) -> None:

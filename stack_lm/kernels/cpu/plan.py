@@ -1,97 +1,117 @@
-"""A scan's sizes, its weights as the compiled code wants them, and the room that it needs."""
+"""A scan with a controller: its sizes, its weights as the compiled code wants them, and the room that it needs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from ...controllers import Controller, DirectController
-from ..layout import CONTROLLERS, DIRECT, GRU, LSTM, Buffered
+from ..layout import CONTROLLERS, DIRECT, GRU, LSTM
+from ..protocol import Buffered, System
 from . import packing
-from .arrays import BufferArrays, ElementArrays, Part, SuperpositionArrays
-from .controller import Grads, Layers, Parameters, Sequence
+from . import scan as compiled
+from .autograd import First, Given, Kept, Results, Tensors
+from .blocks import Part, block_of
+from .buffer_block import BufferBlock
+from .controller import Grads, Layers, Parameters, Running, Sequence
 from .gemm import packing_room, padded, panels
 from .scan import Settings
 from .threads import available, run_parts
-
-if TYPE_CHECKING:
-    from ...controls import Control
-    from ...layers.cell import StackRNNCell
 
 KINDS: dict[type[Controller], int] = {**CONTROLLERS, DirectController: DIRECT}
 # Multiply-adds that keep a thread busy for much longer than it takes to wake it.
 _WORK_OF_A_THREAD = 10_000_000
 # Rows, of all steps, whose products with the gradients of the gates are taken at a time: as many as stay in the cache.
 ROWS_OF_A_PRODUCT = 256
-# The names of a layer's parameters in a controller, in the order in which they go to the compiled code.
-_OF_LAYER = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_skip")
-Arrays = list[np.ndarray | None]
 
 
-class Given(NamedTuple):
-    """What a scan is given beside states and parameters: tensors, or None where there is none.
+class LayerParameters(NamedTuple):
+    """A layer's parameters, as tensors, arrays or gradients; None where there is none.
 
     Attributes:
-        inputs: x_t [B, T, E]; or the numbers [B, T] of one-hot vectors; or the values of an input buffer [B, N, E].
-        mask: [B, T], False at padding.
-        noise: of choices [B, T, S, O].
-        held: False at padding of the input buffer [B, N].
-        dropped: what a layer's output is multiplied with before the next [B, L - 1, T, H].
+        below, state: from what is below and from the state [gates * H, E or H] and [gates * H, H].
+        bias_below, bias_state: [gates * H].
+        skip: from x_t to a layer that is not the first [gates * H, E].
     """
 
-    inputs: Any
-    mask: Any
-    noise: Any
-    held: Any
-    dropped: Any
+    below: Any
+    state: Any
+    bias_below: Any
+    bias_state: Any
+    skip: Any
 
 
-def parameters_of(cell: StackRNNCell, buffered: Buffered | None) -> list[Tensor | None]:
-    """Of each layer the weights and biases from below and the state, and from x_t with skip connections; of the
-    reading's entry; of the controls; of the input buffer's control."""
-    controller, projection = cell.controller, cell.controls.projection
+class SystemParameters(NamedTuple):
+    """The parameters of a controller and its controls, likewise.
+
+    Attributes:
+        layers: of each.
+        reading, bias_reading: of the reading's entry.
+        controls, controls_bias: from the controller's output to the logits of all actions.
+        buffer, buffer_bias: and to those of the pop strength of an input buffer.
+    """
+
+    layers: tuple[LayerParameters, ...]
+    reading: Any
+    bias_reading: Any
+    controls: Any
+    controls_bias: Any
+    buffer: Any
+    buffer_bias: Any
+
+
+def parameters_of(system: System) -> SystemParameters:
+    """The parameters of a system, as they are."""
+    controller, projection, driver = system.controller, system.controls.projection, system.driver
     own = controller._parameters  # which is faster than one attribute of a module after the other
-    names = [f"{name}_l{layer}" for layer in range(controller.num_layers) for name in _OF_LAYER]
-    found: list[Tensor | None] = [own.get(name) for name in (*names, "weight_reading", "bias_reading")]
-    found += [None, None] if projection is None else [projection.weight, projection.bias]
-    return found + ([None, None] if buffered is None else [buffered.weight, buffered.bias])
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_skip")
+    layers = tuple(
+        LayerParameters(*(own.get(f"{name}_l{controller.first_layer + layer}") for name in names))
+        for layer in range(controller.num_layers)
+    )
+    weight = bias = None
+    if isinstance(driver, Buffered) and driver.projection is not None and driver.pop.width:
+        weight, bias = driver.projection.weight[: driver.pop.width], driver.projection.bias
+        bias = None if bias is None else bias[: driver.pop.width]
+    return SystemParameters(
+        layers,
+        own.get("weight_reading"),
+        own.get("bias_reading"),
+        None if projection is None else projection.weight,
+        None if projection is None else projection.bias,
+        weight,
+        bias,
+    )
 
 
-def memory_of(cell: StackRNNCell) -> type[ElementArrays] | type[SuperpositionArrays]:
-    """The arrays of a cell's memory."""
-    return SuperpositionArrays if cell.controls.choices else ElementArrays
+def _rows(weight: np.ndarray | None) -> int:
+    return 0 if weight is None else weight.shape[1]
 
 
-class Plan:
+class ControllerPlan:
     """One scan: its sizes, and the arrays that its compiled code is given.
 
     Args:
-        cell: whose scan it is.
-        pop: how an input buffer's pop strength is controlled, and how many steps are taken; None where there is none.
+        system: whose scan it is.
+        steps: how many.
         with_readings: whether the readings of all steps are results.
         models: how many run at once, the first dimension of all arrays.
         dtype: of the numbers.
-        given: as arrays.
-        parameters: as `parameters_of`, as arrays.
+        arrays: what it starts from.
     """
 
     def __init__(
-        self,
-        cell: StackRNNCell,
-        pop: tuple[Control, int] | None,
-        with_readings: bool,
-        models: int,
-        dtype: np.dtype,
-        given: Given,
-        parameters: Arrays,
+        self, system: System, steps: int, with_readings: bool, models: int, dtype: np.dtype, arrays: Tensors
     ) -> None:
-        controller, inputs = cell.controller, given.inputs
+        controller, driver = system.controller, system.driver
+        given: Given = arrays.given
+        parameters: SystemParameters = arrays.parameters
+        inputs = given.inputs
         self.one_hot = inputs.dtype == np.int64
         self.models, self.dtype, self.with_readings = models, dtype, with_readings
         self.batch_size = inputs.shape[1]
-        self.steps = inputs.shape[2] if pop is None else pop[1]
+        self.steps = steps
         self.kind = KINDS[type(controller)]
         self.direct = self.kind == DIRECT
         self.layers, self.size, self.depth = controller.num_layers, controller.hidden_size, controller.reading_size
@@ -104,10 +124,14 @@ class Plan:
         self.n_given = 0 if self.direct else (self.layers if controller.skips else 1)  # layers that x_t enters
         self.n_layers = 0 if self.direct else self.layers  # that have gates
         self.n_first = 0 if self.direct else self.n_state + (0 if self.into_state else self.depth)
-        self.n_memory, of_buffer = (0 if weight is None else weight.shape[1] for weight in parameters[-4::2])
-        self.n_logits = self.n_memory + of_buffer
-        self.memory: Any = memory_of(cell)(cell, models, self.steps, dtype, given.noise)
-        self.buffer = None if pop is None else BufferArrays(pop[0], self.n_memory, inputs, given.held, self.steps)
+        self.n_memory = _rows(parameters.controls)
+        self.n_logits = self.n_memory + _rows(parameters.buffer)
+        block = block_of(system.memory)
+        assert block is not None
+        self.block = block(system.memory, system.controls, models, steps, dtype, given.noise)
+        self.buffer = None
+        if isinstance(driver, Buffered):
+            self.buffer = BufferBlock(driver.pop, self.n_memory, inputs, given.held, steps)
         none = np.zeros((models, self.batch_size, 0), np.int64)
         self.active = none.view(np.bool_) if given.mask is None else given.mask
         self.ids = inputs if self.one_hot else none
@@ -116,7 +140,7 @@ class Plan:
         self.dropped = given.dropped
         if self.dropped is None:
             self.dropped = np.empty((models, self.batch_size, self.layers - 1, self.steps, 0), dtype)
-        work = self.batch_size * self.steps * sum(part.size for part in parameters if part is not None)
+        work = self.batch_size * self.steps * _count(parameters)
         # The threads share the models if there are several, otherwise the rows of the batch.
         self.shared = models if models > 1 else self.batch_size
         self.parts = max(1, min(available(), self.shared, work // _WORK_OF_A_THREAD))
@@ -139,29 +163,30 @@ class Plan:
         """Columns that a result with that many needs room for."""
         return padded(columns, self.dtype)
 
-    def _layer(self, layer: int, parameters: Arrays) -> list[np.ndarray]:
+    def _layer(self, layer: int, parameters: SystemParameters) -> list[np.ndarray]:
         """A layer's parameters from below, from the state and from the reading, and its two biases; empty where there
         is none, and for what comes from x_t."""
-        below, state, *biases = parameters[len(_OF_LAYER) * layer :][:4]
-        reading = parameters[len(_OF_LAYER) * self.layers] if layer == 0 and not self.into_state else None
+        own = parameters.layers[layer]
+        reading = parameters.reading if layer == 0 and not self.into_state else None
         m = self.models
-        if layer == 0 or below is None:
-            below = self.empty(m, self.gates, 0)
-        matrices = (self.empty(m, 0, 0) if part is None else part for part in (state, reading))
-        return [below, *matrices, *(self.empty(m, 0) if bias is None else bias for bias in biases)]
+        below = self.empty(m, self.gates, 0) if layer == 0 or own.below is None else own.below
+        matrices = (self.empty(m, 0, 0) if part is None else part for part in (own.state, reading))
+        biases = (self.empty(m, 0) if part is None else part for part in (own.bias_below, own.bias_state))
+        return [below, *matrices, *biases]
 
-    def _of_inputs(self, parameters: Arrays) -> list[Any]:
+    def _of_inputs(self, parameters: SystemParameters) -> list[Any]:
         """The weights from x_t to the gates of the first layer, and of the others where there are skip connections."""
-        return [parameters[len(_OF_LAYER) * i + (len(_OF_LAYER) - 1 if i else 0)] for i in range(self.n_given)]
+        return [own.skip if i else own.below for i, own in enumerate(parameters.layers[: self.n_given])]
 
-    def _tail(self, parameters: Arrays) -> tuple[Any, Any, list[tuple[int, Any, Any]]]:
-        """The weight and bias of the reading's entry; and where the logits of the memory and of the input buffer begin,
-        with their weights and biases."""
-        reading, bias, *controls = parameters[len(_OF_LAYER) * self.layers :]
-        parts = zip((0, self.n_memory), controls[::2], controls[1::2], strict=True)
-        return reading, bias, [part for part in parts if part[1] is not None]
+    def _of_controls(self, parameters: SystemParameters) -> list[tuple[int, Any, Any]]:
+        """Where the logits of the memory and of the input buffer begin, with their weights and biases."""
+        parts = (
+            (0, parameters.controls, parameters.controls_bias),
+            (self.n_memory, parameters.buffer, parameters.buffer_bias),
+        )
+        return [part for part in parts if part[1] is not None]
 
-    def pack(self, parameters: Arrays, *, transposed: bool) -> Parameters:
+    def pack(self, parameters: SystemParameters, *, transposed: bool) -> Parameters:
         """The parameters packed for products with their transposes, or with themselves and without biases."""
         m, n_given = self.models, 0 if self.one_hot else self.n_given
         put = packing.put if transposed else packing.put_as_it_is
@@ -189,12 +214,11 @@ class Plan:
 
         run_parts(put_large, self.parts)
         entry_bias, controls_bias = self.zeros(m, self.size), self.zeros(m, self.n_logits)
-        reading, bias_reading, of_controls = self._tail(parameters)
         if self.into_state:
-            put(entry[:, None], 0, reading, 0, 0, 0, 1)
-            if bias_reading is not None:
-                entry_bias[:] = bias_reading
-        for start, weight, bias in of_controls:
+            put(entry[:, None], 0, parameters.reading, 0, 0, 0, 1)
+            if parameters.bias_reading is not None:
+                entry_bias[:] = parameters.bias_reading
+        for start, weight, bias in self._of_controls(parameters):
             put(controls[:, None], 0, weight, 0, start, 0, 1)
             if bias is not None:
                 controls_bias[:, start : start + bias.shape[1]] = bias
@@ -215,9 +239,9 @@ class Plan:
             controls_bias=self.zeros(m, self.n_logits),
         )
 
-    def unpack(self, grads: Parameters, parameters: Arrays) -> Arrays:
+    def unpack(self, grads: Parameters, parameters: SystemParameters) -> SystemParameters:
         """From the gradients of matrices to those of the parameters."""
-        found: Arrays = [None if part is None else np.empty_like(part) for part in parameters]
+        found: SystemParameters = _empty_like(parameters)
         for layer in range(self.n_layers):
             matrices, place = (grads.first[:, None], 0) if layer == 0 else (grads.rest, layer - 1)
             packing.take_layer(self.kind, matrices, place, grads.biases, layer, *self._layer(layer, found))
@@ -226,12 +250,11 @@ class Plan:
                 weight[:] = grads.symbols[:, i]
             else:
                 packing.take(grads.inputs, i, weight, 0, 0)
-        reading, bias_reading, of_controls = self._tail(found)
         if self.into_state:
-            packing.take(grads.entry[:, None], 0, reading, 0, 0)
-            if bias_reading is not None:
-                bias_reading[:] = grads.entry_bias
-        for start, weight, bias in of_controls:
+            packing.take(grads.entry[:, None], 0, found.reading, 0, 0)
+            if found.bias_reading is not None:
+                found.bias_reading[:] = grads.entry_bias
+        for start, weight, bias in self._of_controls(found):
             packing.take(grads.controls[:, None], 0, weight, 0, start)
             if bias is not None:
                 bias[:] = grads.controls_bias[:, start : start + bias.shape[1]]
@@ -244,10 +267,6 @@ class Plan:
     def sequence(self, inputs: np.ndarray, part: Part) -> Sequence:
         """What a part is given."""
         return Sequence(inputs[part], self.ids[part], self.active[part], self.dropped[part])
-
-    def settings(self, all_live: bool) -> Settings:
-        """The constants of the scan."""
-        return Settings(self.kind, self.n_memory, all_live)
 
     def kept(self, part: Part) -> Layers:
         """Room for what the layers of a part keep."""
@@ -284,5 +303,106 @@ class Plan:
 
     def part(self, i: int) -> Part:
         """What a thread runs."""
-        share = slice(self.shared * i // self.parts, self.shared * (i + 1) // self.parts)
-        return Part(share, slice(0, self.batch_size)) if self.models > 1 else Part(slice(0, 1), share)
+        return Part.share(i, self.parts, self.models, self.batch_size)
+
+    def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
+        """Run it; see `autograd.Plan`."""
+        m, n = self.models, self.batch_size
+        weights = self.pack(arrays.parameters, transposed=True)
+        inputs = self.empty(m, n, 0, 0) if self.one_hot or self.buffer else arrays.given.inputs
+        outputs = self.empty(m, n, self.steps, self.size)
+        readings = self.empty(m, n, self.steps if self.with_readings else 0, self.depth)
+        last = Running(*(part.copy() for part in arrays.state[:3]))
+        memories = self.block.results(*arrays.state.memory)
+        settings = Settings(self.kind, self.n_memory, all_live)
+
+        def run(part: Part) -> Kept:
+            m, n = part.shape
+            layers = self.kept(part)
+            emitted = self.empty(m, self.steps, n, self.padded(self.n_logits))
+            memory, buffer = self.block.block(memories, part, wanted), self.buffer and self.buffer.block(part)
+            compiled.forward(
+                settings,
+                self.of_models(weights, part),
+                self.sequence(inputs, part),
+                Running(*(state[part] for state in last)),
+                outputs[part],
+                readings[part],
+                layers,
+                emitted,
+                memory,
+                buffer,
+                np.zeros((m, n), np.int64),
+            )
+            return Kept(part, (emitted,), layers, memory, buffer)
+
+        kept = run_parts(lambda i: run(self.part(i)), self.parts)
+        return Results(outputs, readings, First(*last, memories)), kept
+
+    def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
+        """Backwards through `forward`; see `autograd.Plan`."""
+        parameters: SystemParameters = arrays.parameters
+        weights = self.pack(parameters, transposed=False)
+        states = Running(*(part.copy() for part in grads.state[:3]))
+        of_memory = [part.copy() for part in grads.state.memory]
+        m, b = self.models, self.batch_size
+        none = self.empty(m, b, self.steps, 0)
+        of_inputs = self.empty(m, b, self.steps, self.n_inputs) if wanted and not self.buffer else none
+        of_buffer = np.zeros_like(self.buffer.values) if self.buffer else none
+        # Each its own, where the threads share the rows of a model out.
+        of_weights = [self.grads() for _ in range(self.parts if m == 1 else 1)]
+        settings = Settings(self.kind, self.n_memory, False)
+
+        def run(i: int) -> None:
+            part, (emitted,), layers, memory, buffer = kept[i]
+            memory, buffer = self.block.again(memory), self.buffer and self.buffer.again(buffer)
+            compiled.backward(
+                settings,
+                self.of_models(weights, part),
+                self.sequence(none, part),
+                arrays.state.cell[part],
+                layers,
+                emitted,
+                memory,
+                buffer,
+                grads.outputs[part],
+                grads.readings[part],
+                Running(*(state[part] for state in states)),
+                self.block.grad(of_memory, memory, part),
+                self.buffer and self.buffer.grad(of_buffer, part),
+                of_inputs[part],
+                self.of_models(of_weights[i % len(of_weights)], part),
+                self.room(part),
+            )
+
+        run_parts(run, self.parts)
+        if len(of_weights) > 1:
+            run_parts(lambda i: _add_up(of_weights, i), self.parts)
+        of_given = (of_buffer if self.buffer else of_inputs) if wanted else None
+        first = First(*states, tuple(self.block.of_first(of_memory)))
+        return Tensors(Given(of_given), first, self.unpack(of_weights[0], parameters))
+
+
+def _count(tree: Any) -> int:
+    """Numbers in nested tuples of arrays."""
+    if isinstance(tree, tuple):
+        return sum(map(_count, tree))
+    return 0 if tree is None else tree.size
+
+
+def _empty_like(tree: Any) -> Any:
+    """Nested tuples of new arrays like others."""
+    if isinstance(tree, tuple):
+        parts = map(_empty_like, tree)
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    return None if tree is None else np.empty_like(tree)
+
+
+def _add_up(of_threads: list[Parameters], share: int) -> None:
+    """Add the gradients that all threads have found to those of the first: as many rows in each share."""
+    shares = len(of_threads)
+    for total, *others in zip(*of_threads, strict=True):
+        flat, n = total.reshape(-1), total.size
+        some = slice(n * share // shares, n * (share + 1) // shares)
+        for other in others:
+            flat[some] += other.reshape(-1)[some]

@@ -10,24 +10,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...controls import ExpectedValue, Fixed, Sigmoid
-from ...memory import NeuralDeque, NeuralQueue, NeuralStack, NoMemory
+from ...controls import Controls
+from ...emission import Activation, ExpectedValue, Fixed, Sigmoid
+from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory
 from ..derivatives import first_derivative_only
 from ..layout import CONTROLLERS, States, gather_states, gather_weights, next_state
+from ..protocol import Buffered, CellState, Controlled, Inputs, MemoryState, System
 
 if TYPE_CHECKING:
-    from ...layers.cell import CellState, StackRNNCell
     from .scan import Settings
 
 _MEMORIES = (NoMemory, NeuralStack, NeuralQueue, NeuralDeque)
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
-def obstacle(cell: StackRNNCell, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why this backend cannot run a cell, in one line; None if it can.
+def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why this backend cannot run a system, in one line; None if it can.
 
     Args:
-        device: where it is to run: a CUDA device, or the CPU if TRITON_INTERPRET=1 was set, for tests.
+        system: what is to run.
+        device: where: a CUDA device, or the CPU if TRITON_INTERPRET=1 was set, for tests.
         dtype: of its weights.
     """
     if importlib.util.find_spec("triton") is None:
@@ -36,51 +38,40 @@ def obstacle(cell: StackRNNCell, device: torch.device, dtype: torch.dtype) -> st
         return f"it runs on CUDA devices, and this is on {device.type}"
     if dtype not in _DTYPES:
         return f"it runs in {', '.join(str(d).removeprefix('torch.') for d in _DTYPES)}, and this is {dtype}"
-    if type(cell.controller) not in CONTROLLERS:
-        return f"it has no {type(cell.controller).__name__}"
-    if type(cell.memory) not in _MEMORIES:
-        return f"it has no {type(cell.memory).__name__}"
-    if cell.controller.reading_entry != "input" and cell.controller.weight_reading is not None:
-        return f'it has no reading_entry="{cell.controller.reading_entry}"'
-    for control in cell.controls.strengths.values():
-        if type(control) not in (Fixed, Sigmoid, ExpectedValue):
-            return f"it has no {type(control).__name__}"
+    driver = system.driver
+    if not isinstance(driver, Controlled):
+        return "it has no input buffer" if isinstance(driver, Buffered) else "it has no scan of given vectors"
+    controller = driver.controller
+    if type(controller) not in CONTROLLERS:
+        return f"it has no {type(controller).__name__}"
+    if type(system.memory) not in _MEMORIES:
+        return f"it has no {type(system.memory).__name__}"
+    if controller.reading_entry != "input" and controller.weight_reading is not None:
+        return f'it has no reading_entry="{controller.reading_entry}"'
+    for field in system.memory.actions:
+        emission = type(system.controls.emission(field.name))
+        if emission not in (Activation, Fixed, Sigmoid, ExpectedValue):
+            return f"it has no {emission.__name__}"
     return None
 
 
 def scan(
-    cell: StackRNNCell,
-    inputs: Tensor,
-    state: CellState,
-    mask: Tensor | None,
-    noise: Tensor | None = None,
-    with_readings: bool = False,
+    system: System, inputs: Inputs, state: CellState, with_readings: bool = False
 ) -> tuple[Tensor, Tensor | None, CellState]:
-    """Run a sequence; equals the reference scan of `cell` in outputs, states and gradients.
+    """Run a sequence; see `stack_lm.kernels.dispatch.Backend`.
 
     Products run in autocast's dtype where it is on. All else is at least float32, strengths and their sums above all.
-
-    Args:
-        inputs: [B, T, E].
-        state: to start from.
-        mask: [B, T] bool, or None.
-        noise: None; it has no memory with choices.
-        with_readings: return the readings.
-
-    Returns:
-        The outputs [B, T, H], the readings [B, T, R] or None, and the last state.
     """
     from .scan import Given, Results
 
-    if not inputs.is_floating_point():
-        inputs = F.one_hot(inputs, cell.controller.input_size).to(cell.like.dtype)
-
-    controller = cell.controller
-    batch_size, length = inputs.shape[:2]
+    controller, values, mask = system.controller, inputs.values, inputs.mask
+    if not values.is_floating_point():
+        values = F.one_hot(values, controller.input_size).to(controller.weight("weight_ih", 0).dtype)
+    batch_size, length = values.shape[:2]
     layers, size = controller.num_layers, controller.hidden_size
-    weights, first = gather_weights(cell), gather_states(cell, state)
+    weights, first = gather_weights(controller, system.controls), gather_states(controller, state)
     # Projected with the steps first, the inputs of all layers lie in the order in which the steps need them.
-    projected = F.linear(inputs.transpose(0, 1), weights.inputs.flatten(0, 1))
+    projected = F.linear(values.transpose(0, 1), weights.inputs.flatten(0, 1))
     product, exact = projected.dtype, torch.promote_types(weights.inputs.dtype, torch.float32)
     dropping = layers > 1 and controller.dropout > 0 and controller.training
     ones = projected.new_ones(layers - 1, *((length, batch_size, size) if dropping else (0, 0, 0)))
@@ -100,7 +91,9 @@ def scan(
         strengths=first.strengths.to(exact).contiguous(),
     )
     differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-    results = Results(*_Scan.apply(_settings(cell, with_readings), differentiable, *given))
+    results = Results(
+        *_Scan.apply(_settings(controller, system.memory, system.controls, with_readings), differentiable, *given)
+    )
     dtype = weights.inputs.dtype
     last = States(
         hidden=results.hidden.transpose(0, 1).to(dtype),
@@ -113,23 +106,29 @@ def scan(
     return outputs, readings if with_readings else None, next_state(state, last)
 
 
-def _settings(cell: StackRNNCell, with_readings: bool) -> Settings:
+def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:
+    """Never called; see `obstacle`."""
+    raise NotImplementedError
+
+
+def _settings(controller: Any, memory: Memory[Any, Any], controls: Controls, with_readings: bool) -> Settings:
     from .scan import Settings
 
     stack: dict[str, Any] | None = None
-    if not isinstance(cell.memory, NoMemory):
+    if not isinstance(memory, NoMemory):
         stack = {
-            "DEQUE": isinstance(cell.memory, NeuralDeque),
-            "AT_TOP": not isinstance(cell.memory, NeuralQueue),
-            "TANH": cell.controls.value_activation is torch.tanh,
+            "DEQUE": isinstance(memory, NeuralDeque),
+            "AT_TOP": not isinstance(memory, NeuralQueue),
         }
-        for field in cell.memory.actions:
-            if field.kind == "strength":  # a deque has the same control at both ends
-                control = cell.controls.strengths[field.name]
-                name = field.name.split("_")[0].upper()
-                fixed = {"PUSH": "PUSHED", "POP": "POPPED", "READ": "READS"}[name]
-                stack |= {name: control.width, fixed: control.value if isinstance(control, Fixed) else 0.0}
-    controller = cell.controller
+        for field in memory.actions:
+            emission = controls.emission(field.name)
+            if isinstance(emission, Activation):
+                stack["TANH"] = emission.name == "tanh"
+                continue
+            # A deque has the same control at both ends.
+            name = field.name.split("_")[0].upper()
+            fixed = {"PUSH": "PUSHED", "POP": "POPPED", "READ": "READS"}[name]
+            stack |= {name: emission.width, fixed: emission.value if isinstance(emission, Fixed) else 0.0}
     return Settings(CONTROLLERS[type(controller)], controller.recurrent, controller.skips, with_readings, stack)
 
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from functools import cached_property
 from math import log
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...errors import InputError
 from ..base import Example, Language, Split, SplitChanges
@@ -29,6 +29,7 @@ class BoundedLanguage(Language):
     """
 
     paper = "DuSell and Chiang 2020"
+    further_scores = ("difference",)
     default_plan: ClassVar = {
         "train": Split(10_000, 40, 80),
         "validation": Split(1_000, 40, 80),
@@ -97,3 +98,23 @@ class BoundedLanguage(Language):
         if not examples:
             raise InputError("a lower bound needs at least one string")
         return -sum(self.log_probabilities(examples, split)) / sum(len(example.target) for example in examples)
+
+    def add_scores(self, scores: dict[str, Any], examples: Sequence[Example], split: str) -> dict[str, Any]:
+        """Scores with `difference`: how far `nats` is above the lower bound.
+
+        NOTE: the released code takes all of a test set's lengths as possible for the difference on the whole, but for
+        its figures by length only the strings' own: p(length) is 1 there. That is `difference_given_length`, which is
+        larger than `difference` of the same length by -log p(length) for each string; the mean of the latter over
+        symbols is the difference on the whole.
+        """
+        plan = self.planned(split)
+        choice = log(len(self.length_weights(plan.shortest, plan.longest)))
+        bounds: dict[str, float] = {}
+        for example, value in zip(examples, self.log_probabilities(examples, split), strict=True):
+            size = str(len(example.target))
+            bounds[size] = bounds.get(size, 0.0) - value
+        nats, symbols = scores["by_length"]["nats"], sum(len(example.target) for example in examples)
+        above = {size: [of - bounds[size] / (number * int(size)), number] for size, (of, number) in nats.items()}
+        given = {size: [of + choice / int(size), number] for size, (of, number) in above.items()}
+        by_length = {**scores["by_length"], "difference": above, "difference_given_length": given}
+        return scores | {"difference": scores["nats"] - sum(bounds.values()) / symbols, "by_length": by_length}

@@ -1,6 +1,9 @@
 """The five languages of DuSell and Chiang (2020), with the grammars and probabilities of the released code.
 
 A nonterminal that goes on with probability m / (m + 1) does so m times in the mean.
+
+NOTE: when the released code removes rules that rewrite a nonterminal as one other, it loses those of the start symbol.
+The strings here are those of the grammars; see `PaddedReversal` and `Dyck`.
 """
 
 from __future__ import annotations
@@ -37,7 +40,10 @@ class UnmarkedReversal(BoundedLanguage):
 
 @register_task("dusell2020/padded_reversal")
 class PaddedReversal(BoundedLanguage):
-    """`w`, any number of one symbol, 30 in the mean, and `w` reversed."""
+    """`w`, any number of one symbol, 30 in the mean, and `w` reversed.
+
+    NOTE: `w` may be empty. In the released code it is not: there, no string is padding alone.
+    """
 
     symbols = "0 1"
     grammar = Grammar(
@@ -51,7 +57,11 @@ class PaddedReversal(BoundedLanguage):
 
 @register_task("dusell2020/dyck")
 class Dyck(BoundedLanguage):
-    """Well-nested strings of two pairs: one split at each level in the mean, and 40 levels."""
+    """Well-nested strings of two pairs: one split at each level in the mean, and 40 levels.
+
+    NOTE: a string may be one group, within one outermost pair: 78% of those of 60 symbols are. In the released code
+    none is: there, the top level has two groups or more.
+    """
 
     symbols = "( ) [ ]"
     grammar = Grammar(

@@ -1,0 +1,312 @@
+"""The values that configurations allow: one vocabulary for dataclasses, models and memories, and for YAML files.
+
+A field's type says what it allows: `int`, `str | None`, `Literal["a", "b"]`, another dataclass, or a type with a check,
+such as `Annotated[int, Integer(1, 100)]`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import reprlib
+import types
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from .errors import InputError
+
+Config = TypeVar("Config")
+
+
+class Check:
+    """A check is called with a key and a value. It returns the value, converted where nothing is lost by that."""
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is of this kind; the entries of a list or a dataclass are left to the call."""
+        raise NotImplementedError
+
+    def allowed(self, value: Any) -> str:
+        """What is allowed in place of a value, to follow "must be"."""
+        raise NotImplementedError
+
+    def __call__(self, key: str, value: Any) -> Any:
+        """Check a value.
+
+        Raises:
+            InputError: in one line, with the key, what is allowed and the value.
+        """
+        if not self.accepts(value):
+            raise InputError(f"{key} must be {self.allowed(value)}; got {shown(value)}")
+        return value
+
+
+@dataclass(frozen=True)
+class Instance(Check):
+    """Values of a class, which messages call by `name`."""
+
+    kind: type
+    name: str
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, self.kind)
+
+    def allowed(self, value: Any) -> str:
+        return "None (in YAML null)" if self.kind is types.NoneType and value == "None" else self.name
+
+
+@dataclass(frozen=True)
+class Integer(Check):
+    """Integers in a range; JSON and arrays take no more than 2^53."""
+
+    minimum: int | None = None
+    maximum: int = 2**53
+
+    def accepts(self, value: Any) -> bool:
+        return _is_integer(value) and (self.minimum is None or value >= self.minimum) and value <= self.maximum
+
+    def allowed(self, value: Any) -> str:
+        if _is_integer(value) and value > self.maximum:
+            return f"an integer of at most {self.maximum:,}"
+        return "an integer" if self.minimum is None else f"an integer of at least {self.minimum}"
+
+
+@dataclass(frozen=True)
+class Number(Check):
+    """Finite numbers in a range; integers become floats."""
+
+    minimum: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def accepts(self, value: Any) -> bool:
+        return (
+            _is_finite(value)
+            and (self.minimum is None or value >= self.minimum)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def allowed(self, value: Any) -> str:
+        limits = [("of at least", self.minimum), ("above", self.above), ("below", self.below)]
+        words = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None)
+        as_text = isinstance(value, str) and _is_numeric(value)
+        return f"a finite number {words}".rstrip() + (" (in YAML with a point, as in 1.0e-2)" if as_text else "")
+
+    def __call__(self, key: str, value: Any) -> float:
+        return float(super().__call__(key, value))
+
+
+@dataclass(frozen=True)
+class OneOf(Check):
+    """One of some values, or of those that a function returns at the time."""
+
+    options: Collection[Any] | Callable[[], Collection[Any]]
+
+    def accepts(self, value: Any) -> bool:
+        return value in self._now()
+
+    def allowed(self, value: Any) -> str:
+        return "one of " + ", ".join(map(repr, self._now()))
+
+    def _now(self) -> Collection[Any]:
+        return self.options() if callable(self.options) else self.options
+
+
+@dataclass(frozen=True)
+class ListOf(Check):
+    """Lists, each entry of which has the same check."""
+
+    entry: Check
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, list)
+
+    def allowed(self, value: Any) -> str:
+        return "a list"
+
+    def __call__(self, key: str, value: Any) -> list[Any]:
+        entries = enumerate(super().__call__(key, value))
+        return [self.entry(f"{key}[{i}]", entry) for i, entry in entries]
+
+
+@dataclass(frozen=True)
+class AnyOf(Check):
+    """Values that one of several checks accepts; messages leave out those whose `allowed` is empty."""
+
+    options: tuple[Check, ...]
+
+    def accepts(self, value: Any) -> bool:
+        return any(option.accepts(value) for option in self.options)
+
+    def allowed(self, value: Any) -> str:
+        return " or ".join(filter(None, (option.allowed(value) for option in self.options)))
+
+    def __call__(self, key: str, value: Any) -> Any:
+        super().__call__(key, value)
+        return next(option for option in self.options if option.accepts(value))(key, value)
+
+
+@dataclass(frozen=True)
+class Nested(Check):
+    """A dataclass, or the mapping of keys to values that makes one."""
+
+    kind: type
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, (dict, self.kind))
+
+    def allowed(self, value: Any) -> str:
+        return "a mapping of keys to values"
+
+    def __call__(self, key: str, value: Any) -> Any:
+        if isinstance(super().__call__(key, value), dict):
+            return build(self.kind, value, f"{key}.")
+        check_fields(value, f"{key}.")
+        return value
+
+
+Count = Annotated[int, Integer(1)]
+CountOrZero = Annotated[int, Integer(0)]
+Positive = Annotated[float, Number(above=0)]
+NotNegative = Annotated[float, Number(minimum=0)]
+Probability = Annotated[float, Number(minimum=0, below=1)]
+
+_BY_TYPE: dict[Any, Check] = {
+    int: Integer(),
+    float: Number(),
+    bool: Instance(bool, "True or False"),
+    str: Instance(str, "a string"),
+    list: Instance(list, "a list"),
+    dict: Instance(dict, "a mapping"),
+    types.NoneType: Instance(types.NoneType, "None"),
+    Any: Instance(object, "anything"),
+}
+_of_classes: dict[type, dict[str, Check]] = {}
+
+
+@cache
+def check_of(kind: Any) -> Check:
+    """The check of a type, which a check may take the place of."""
+    if isinstance(kind, Check):
+        return kind
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        checks = [extra for extra in kind.__metadata__ if isinstance(extra, Check)]
+        return checks[0] if checks else check_of(arguments[0])
+    if origin in (Union, types.UnionType):
+        return AnyOf(tuple(map(check_of, arguments)))
+    if origin is Literal:
+        return OneOf(arguments)
+    if origin is list:
+        return ListOf(check_of(arguments[0]))
+    if dataclasses.is_dataclass(kind):
+        return Nested(kind)  # type: ignore[arg-type]  # a class, not an instance of it
+    plain = origin or kind
+    return _BY_TYPE.get(plain if isinstance(plain, type) else Any) or Instance(plain, f"of type {plain.__name__}")
+
+
+def undecided(check: Check) -> Check:
+    """A check that lets None pass too, without a mention: another part of the configuration decides then."""
+    return check if check.accepts(None) else AnyOf((check, Instance(types.NoneType, "")))
+
+
+def checks_of(cls: type) -> dict[str, Check]:
+    """The checks of a dataclass's fields; one whose default is None may be left open, whatever its type.
+
+    Fields that a class has from transformers are not among them: transformers checks those.
+    """
+    if cls not in _of_classes:
+        kinds: dict[str, Any] = {}
+        for base in reversed(list(_own_classes(cls))):
+            kinds |= inspect.get_annotations(base, eval_str=True)
+        own = [(field, check_of(kinds[field.name])) for field in dataclasses.fields(cls) if field.name in kinds]
+        _of_classes[cls] = {f.name: undecided(check) if f.default is None else check for f, check in own}
+    return _of_classes[cls]
+
+
+def check_fields(config: Any, where: str = "") -> None:
+    """Check the fields of a dataclass that was made in Python, and those of dataclasses in it.
+
+    Args:
+        config: the dataclass.
+        where: the key above its fields, for messages.
+
+    Raises:
+        InputError: see `Check`.
+    """
+    for name, check in checks_of(type(config)).items():
+        check(where + name, getattr(config, name))
+
+
+def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
+    """Make a dataclass, or a configuration of transformers, of nested mappings.
+
+    Args:
+        cls: the class. If its `__post_init__` takes further keyword arguments, it has to refuse unknown ones itself.
+        values: by field name; fields with defaults may be left out.
+        where: the key above `values`, for messages.
+
+    Raises:
+        InputError: for an unknown or missing key, or a value that its field does not allow.
+    """
+    checks, fields = checks_of(cls), dataclasses.fields(cls)  # type: ignore[arg-type]
+    names = [field.name for field in fields]
+    aliases, more = getattr(cls, "attribute_map", {}), _takes_more(cls)
+    made: dict[str, Any] = {}
+    for key, value in values.items():
+        name = aliases.get(key, key)
+        if not (name in names or (more and isinstance(name, str))):
+            raise InputError(f"unknown key {where + str(key)!r}; the keys here are {', '.join(names)}")
+        made[name] = checks[name](where + key, value) if name in checks else value
+    for field in fields:
+        if field.name not in made and field.default is field.default_factory is dataclasses.MISSING:
+            raise InputError(f"the key {where + field.name!r} is missing")
+    try:
+        return cls(**made)
+    except Exception as error:
+        from huggingface_hub.errors import StrictDataclassError  # raised by checks of transformers' configurations
+
+        if not isinstance(error, (ValueError, StrictDataclassError)):
+            raise
+        message = " ".join(str(error).split())
+        raise InputError(f"{where.rstrip('.')}: {message}" if where else message) from error
+
+
+def shown(value: Any) -> str:
+    """A value in a message, whatever its size."""
+    short = reprlib.Repr()
+    short.maxlevel, short.maxstring, short.maxother = 2, 80, 80
+    return short.repr(value)
+
+
+def _own_classes(cls: type) -> Iterator[type]:
+    """A class and its bases, without those of transformers, which imports its types for type checkers alone."""
+    return (base for base in cls.__mro__ if base.__module__.partition(".")[0] != "transformers")
+
+
+def _takes_more(cls: type) -> bool:
+    made = next((vars(base)["__post_init__"] for base in _own_classes(cls) if "__post_init__" in vars(base)), None)
+    parameters = inspect.signature(made).parameters.values() if made else ()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return (_is_integer(value) or isinstance(value, float)) and math.isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
+
+
+def _is_numeric(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,333 @@
+"""A compiled scan as one differentiable function of torch, whichever driver it has.
+
+A plan (`plan.ControllerPlan`, `given.GivenPlan`) knows the sizes of a scan and runs it on arrays; here are tensors,
+gradients, several models under `torch.func.vmap`, and the memory that activation checkpointing may let go of.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...memory import under_transform
+from ..derivatives import first_derivative_only
+from .blocks import Block, Part, array
+
+# Arrays of at least as many bytes are kept where activation checkpointing can let go of them.
+_LARGE = 2**8
+_PATIENCE = 1.5  # seconds
+
+
+class Given(NamedTuple):
+    """What a scan runs over, as tensors, or None where there is none.
+
+    Attributes:
+        inputs: x_t [B, T, E]; or the numbers [B, T] of one-hot vectors; or the items of an input buffer [B, N, E]; or
+            of given vectors the logits of all actions [B, T, P].
+        mask: [B, T], False at padding.
+        noise: of choices [B, T, S, O].
+        held: False at padding of the input buffer [B, N].
+        dropped: what a layer's output is multiplied with before the next [B, L - 1, T, H].
+    """
+
+    inputs: Any
+    mask: Any = None
+    noise: Any = None
+    held: Any = None
+    dropped: Any = None
+
+
+class First(NamedTuple):
+    """The state before the first step, or after the last: of the controller, if there is one, and of the memory.
+
+    Attributes:
+        hidden, cell: of the controller's layers [B, L, H] each.
+        reading: [B, R].
+        memory: two tensors: see `blocks.Block.first`.
+    """
+
+    hidden: Any
+    cell: Any
+    reading: Any
+    memory: tuple[Any, Any]
+
+
+class Tensors(NamedTuple):
+    """Arguments of a scan, or their gradients.
+
+    Attributes:
+        given: what it runs over.
+        state: before the first step.
+        parameters: of the driver, nested tuples.
+    """
+
+    given: Given
+    state: First
+    parameters: Any
+
+
+class Results(NamedTuple):
+    """Results of a scan, or their gradients.
+
+    Attributes:
+        outputs: the controller's [B, T, H]; or [B, T, 0].
+        readings: after each step [B, T, R]; or [B, 0, R] where nothing wants them.
+        state: after the last step.
+    """
+
+    outputs: Any
+    readings: Any
+    state: First
+
+
+class Kept(NamedTuple):
+    """What is kept of what one thread ran, for the way back: named tuples, of which a driver may not have all."""
+
+    part: Part
+    emitted: Any
+    layers: Any
+    memory: Any
+    buffer: Any
+
+
+class Plan(Protocol):
+    """One scan: its sizes, and the arrays that its compiled code is given."""
+
+    dtype: np.dtype
+    block: Block
+
+    def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
+        """Run it.
+
+        Args:
+            arrays: with a first dimension of models.
+            wanted: whether there will be a way back.
+            all_live: whether the memory's first values or cells want gradients.
+        """
+
+    def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
+        """The gradients of arrays from those of results; of given inputs only where they are wanted."""
+
+
+Make = Callable[[int, np.dtype, Tensors], Plan]
+
+
+def differentiable(make: Make, tensors: Tensors, dtype: torch.dtype, check: Callable[[First], None]) -> Results:
+    """Run a scan.
+
+    Args:
+        make: makes the plan of a number of models and arrays.
+        tensors: contiguous or not.
+        dtype: of the numbers, float32 or float64.
+        check: of several models under vmap, called with their last states [M, B, ...], which nobody else may look at.
+    """
+    numbers = np.dtype(str(dtype).removeprefix("torch."))
+    form = _Form(tensors)
+    if under_transform():
+        found = _OfModels.apply(make, numbers, check, form, *_leaves(tensors))
+    else:
+        found = _scan(make, numbers, None, form, _leaves(tensors))
+    results: Results = _rebuild(form.results, found)
+    return results
+
+
+class _Form:
+    """How arguments and results of a scan are nested; torch takes and gives plain sequences of tensors.
+
+    No tuple or list, in which torch.func would look for tensors.
+
+    Args:
+        tensors: the arguments.
+    """
+
+    def __init__(self, tensors: Tensors) -> None:
+        self.tensors: Tensors = _rebuild(tensors, [None] * len(_leaves(tensors)))
+        self.results: Results | None = None
+
+
+def _scan(
+    make: Make, dtype: np.dtype, models: int | None, form: _Form, leaves: Sequence[Tensor | None]
+) -> tuple[Tensor, ...]:
+    """Run a scan of one model; or of several, whose dimension is then the first of all tensors."""
+    wanted = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in leaves)
+    results: tuple[Tensor, ...] = _Scan.apply(make, dtype, models, wanted, form, *leaves)
+    return results
+
+
+def _leaves(tree: Any) -> list[Any]:
+    """What nested tuples hold, in order; None too."""
+    return [leaf for part in tree for leaf in _leaves(part)] if isinstance(tree, tuple) else [tree]
+
+
+def _rebuild(like: Any, leaves: Sequence[Any]) -> Any:
+    """Nested tuples like others that hold these."""
+    rest = iter(leaves)
+
+    def build(tree: Any) -> Any:
+        if not isinstance(tree, tuple):
+            return next(rest)
+        parts = [build(part) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+
+    return build(like)
+
+
+class _OfModels(torch.autograd.Function):
+    """A scan under `torch.func.vmap`: that of several models at once."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> Any:
+        raise RuntimeError(
+            'of torch.func, the compiled scan has vmap alone: set_scan_backend("reference") has the rest'
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Torch asks for one."""
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        make: Make,
+        dtype: np.dtype,
+        check: Callable[[First], None],
+        form: _Form,
+        *leaves: Tensor | None,
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        models = info.batch_size
+        stacked = [
+            part if part is None else part.expand(models, *part.shape) if dim is None else part.movedim(dim, 0)
+            for part, dim in zip(leaves, in_dims[len(in_dims) - len(leaves) :], strict=True)
+        ]
+        if under_transform():  # a second one
+            _OfModels.forward()
+        results = _scan(make, dtype, models, form, stacked)
+        check(_rebuild(form.results, results).state)
+        return results, (0,) * len(results)
+
+
+@dataclass(frozen=True)
+class _Shelved:
+    """The place of an array among those that were put aside."""
+
+    place: int
+
+
+def _put_aside(kept: list[Kept]) -> tuple[list[Kept], list[Tensor]]:
+    """Large arrays as tensors for `save_for_backward`, from where activation checkpointing lets go of them."""
+    large: list[Tensor] = []
+
+    def shelve(part: Any) -> Any:
+        if not isinstance(part, np.ndarray) or part.nbytes < _LARGE:
+            return part
+        large.append(torch.from_numpy(part))
+        return _Shelved(len(large) - 1)
+
+    return [_map_groups(shelve, of_thread) for of_thread in kept], large
+
+
+def _take_back(kept: list[Kept], large: Sequence[Tensor]) -> list[Kept]:
+    return [
+        _map_groups(lambda part: large[part.place].numpy() if isinstance(part, _Shelved) else part, of_thread)
+        for of_thread in kept
+    ]
+
+
+def _map_groups(function: Callable[[Any], Any], kept: Kept) -> Kept:
+    return Kept(kept.part, *(group and _rebuild(group, list(map(function, group))) for group in kept[1:]))
+
+
+_called: set[tuple[str, type, np.dtype, type, bool]] = set()
+
+
+@contextmanager
+def _first_call(what: str, plan: Plan) -> Iterator[None]:
+    """Print a notice if what is done inside for the first time is slow, because no compiled code of it is kept."""
+    buffered = getattr(plan, "buffer", None) is not None
+    key = (what, type(plan), plan.dtype, type(plan.block), buffered)
+    if key in _called:
+        yield
+        return
+
+    def tell(text: str) -> None:
+        print(f"stack-lm: {text}", file=sys.stderr, flush=True)
+
+    start = time.perf_counter()
+    timer = threading.Timer(_PATIENCE, tell, [f"compiling the {what} for {plan.dtype}, once for this machine ..."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    _called.add(key)
+    seconds = time.perf_counter() - start
+    if seconds > _PATIENCE:
+        ahead = "" if buffered else " (`stack-lm warmup` does it ahead)"
+        tell(f"compiled the {what} in {seconds:.0f} s{ahead}")
+
+
+class _Scan(torch.autograd.Function):
+    """A plan's `forward` and `backward` on tensors."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        make: Make,
+        dtype: np.dtype,
+        models: int | None,
+        wanted: bool,
+        form: _Form,
+        *leaves: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        one = models is None
+        arrays: Tensors = _rebuild(form.tensors, [_array(leaf, one) for leaf in leaves])
+        needs: Tensors = _rebuild(form.tensors, ctx.needs_input_grad[len(ctx.needs_input_grad) - len(leaves) :])
+        plan = make(models or 1, dtype, arrays)
+        with _first_call("forward pass", plan):
+            results, kept = plan.forward(arrays, wanted, needs.state.memory[0])
+        form.results = _rebuild(results, [None] * len(_leaves(results)))
+        found = tuple(torch.from_numpy(part[0] if one else part) for part in _leaves(results))
+        last: First = _rebuild(results, found).state
+        if plan.block.counts_losses:
+            ctx.mark_non_differentiable(last.memory[1])
+        if wanted:
+            ctx.plan, ctx.one, ctx.form, ctx.needs = plan, one, form, needs
+            ctx.kept, large = _put_aside(kept)
+            # Given vectors and masks are not looked at again.
+            ctx.arrays = arrays._replace(given=Given(None))
+            tensors: Tensors = _rebuild(form.tensors, leaves)
+            ctx.n_others = 1 + len(_leaves((tensors.state, tensors.parameters)))
+            # The values or cells, which are worked with: autograd notices if somebody changes them. Likewise states
+            # and parameters, whose numbers `ctx.arrays` shares.
+            ctx.save_for_backward(last.memory[0], *_leaves((tensors.state, tensors.parameters)), *large)
+        return found
+
+    @staticmethod
+    @first_derivative_only("the compiled scan", 'set_scan_backend("reference") has one that can')
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        plan: Plan = ctx.plan
+        saved = ctx.saved_tensors  # once: under activation checkpointing each access unpacks them anew
+        kept = _take_back(ctx.kept, saved[ctx.n_others :])
+        of_results: Results = _rebuild(ctx.form.results, [_array(grad, ctx.one) for grad in grads])
+        with _first_call("backward pass", plan):
+            found = plan.backward(ctx.arrays, kept, of_results, ctx.needs.given.inputs)
+        of_leaves = [
+            None if part is None else torch.from_numpy(part[0] if ctx.one else part) for part in _leaves(found)
+        ]
+        return *[None] * (len(ctx.needs_input_grad) - len(of_leaves)), *of_leaves
+
+
+def _array(tensor: Tensor | None, one: bool) -> Any:
+    """Its numbers, with a dimension of models."""
+    return None if tensor is None else array(tensor)[None] if one else array(tensor)

@@ -1,0 +1,168 @@
+"""The host's side of what compiled code works in, as NumPy arrays: a memory's block, found by the type of the memory.
+
+A block's file registers it. The first dimension of all arrays is that of several models, before those that the named
+tuples say.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from ...controls import Controls
+from ...emission import Activation, Emission, ExpectedValue, Fixed, Sigmoid
+from ...memory import Memory
+from . import emission, memories
+from .rows import SIGMOID, TANH
+
+Group = Any  # a named tuple of arrays and numbers
+
+
+def array(tensor: Tensor) -> np.ndarray:
+    """A tensor's numbers as a contiguous array, shared if it is contiguous."""
+    tensor = tensor.detach()
+    numbers: np.ndarray = (tensor if tensor.is_contiguous() else tensor.contiguous()).numpy()
+    return numbers
+
+
+class Part(NamedTuple):
+    """What a thread runs: some models, and some rows of the batch; all of at least one of the two, as arrays of both
+    have to be contiguous."""
+
+    models: slice
+    rows: slice
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of models and of rows."""
+        return self.models.stop - self.models.start, self.rows.stop - self.rows.start
+
+    @classmethod
+    def share(cls, i: int, parts: int, models: int, batch_size: int) -> Part:
+        """The i-th of some parts: threads share the models if there are several, otherwise the rows of the batch."""
+        of = models if models > 1 else batch_size
+        share = slice(of * i // parts, of * (i + 1) // parts)
+        return cls(share, slice(0, batch_size)) if models > 1 else cls(slice(0, 1), share)
+
+
+class Block(ABC):
+    """Arrays of a memory for one scan.
+
+    Args:
+        memory: of a type that the block is registered for.
+        controls: emit its actions.
+        models: how many run at once.
+        steps: of the scan, T.
+        dtype: of the numbers.
+        noise: as `noise_of` chose it, [M, B, T, ...], or None.
+
+    Attributes:
+        kernels: the module of its compiled steps: see the stubs in `memories`.
+        group: the named tuple that these work in.
+        counts_losses: whether the second array of a state has no gradient.
+    """
+
+    kernels: ClassVar[ModuleType]
+    group: ClassVar[type]
+    counts_losses: ClassVar[bool] = False
+
+    @abstractmethod
+    def __init__(
+        self,
+        memory: Memory[Any, Any],
+        controls: Controls,
+        models: int,
+        steps: int,
+        dtype: np.dtype,
+        noise: np.ndarray | None,
+    ) -> None: ...
+
+    @classmethod
+    @abstractmethod
+    def obstacle(cls, memory: Memory[Any, Any], controls: Controls) -> str | None:
+        """Why the compiled steps cannot emit its actions, in a few words; None if they can."""
+
+    @classmethod
+    def noise_of(cls, noise: Mapping[str, Tensor]) -> Tensor | None:
+        """The noise of its actions as one tensor [B, T, ...], or None."""
+        return None
+
+    @staticmethod
+    @abstractmethod
+    def first(state: Any, like: Tensor) -> tuple[Tensor, Tensor]:
+        """The two tensors of a state."""
+
+    @staticmethod
+    @abstractmethod
+    def last(state: Any, one: Tensor, other: Tensor) -> Any:
+        """The state that two tensors make, in the form of the first one."""
+
+    @abstractmethod
+    def results(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Arrays for the last state, with the first in its place."""
+
+    @abstractmethod
+    def block(self, results: tuple[np.ndarray, ...], part: Part, kept: bool) -> Group:
+        """What the compiled code works in for a part; `kept` for a way back."""
+
+    @staticmethod
+    @abstractmethod
+    def again(memory: Group) -> Group:
+        """For another pass backwards: without what is worked in."""
+
+    @abstractmethod
+    def grad(self, of_results: list[np.ndarray], memory: Group, part: Part) -> Group:
+        """Gradients of a part, of the last state on entry and then of the first."""
+
+    @abstractmethod
+    def of_first(self, of_results: list[np.ndarray]) -> list[np.ndarray | None]:
+        """The gradients of the first state in those that `grad` was made of."""
+
+
+_BLOCKS: dict[type[Memory[Any, Any]], type[Block]] = {}
+
+
+def register_block(*types: type[Memory[Any, Any]]) -> Any:
+    """Class decorator: the block of memories of these types, not of types derived from them."""
+
+    def register(block: type[Block]) -> type[Block]:
+        _BLOCKS.update(dict.fromkeys(types, block))
+        memories.register(block.group, block.kernels)
+        return block
+
+    return register
+
+
+def block_of(memory: Memory[Any, Any]) -> type[Block] | None:
+    """The block of a memory, if it has one."""
+    return _BLOCKS.get(type(memory))
+
+
+def fill_control(setting: Emission, first: int, which: int, controls: np.ndarray, fixed: np.ndarray) -> int:
+    """Fill in a row for a strength whose logits begin at `first`; returns where they end."""
+    if isinstance(setting, Fixed):
+        kind, fixed[:, which] = emission.FIXED, setting.value
+    else:
+        kind = emission.EXPECTED_VALUE if isinstance(setting, ExpectedValue) else emission.SIGMOID
+    controls[:, which] = kind, first, first + setting.width
+    return first + setting.width
+
+
+def value_kind(setting: Emission) -> int:
+    """The number of a value's activation."""
+    assert isinstance(setting, Activation)
+    return int(TANH if setting.name == "tanh" else SIGMOID)
+
+
+def unknown_emission(controls: Controls, *known: type[Emission]) -> str | None:
+    """The first emission of another type than these, in a few words."""
+    for field in controls.memory.actions:
+        found = type(controls.emission(field.name))
+        if found not in (Fixed, Sigmoid, ExpectedValue, *known):
+            return f"the control of {field.name} is a {found.__name__}"
+    return None

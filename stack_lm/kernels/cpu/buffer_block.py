@@ -1,0 +1,62 @@
+"""The input buffer of a buffered network, as arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...emission import Emission
+from .blocks import Part, fill_control
+from .buffer import InputBuffer, InputBufferGrad
+
+
+class BufferBlock:
+    """For an input buffer.
+
+    Args:
+        control: of its pop strength.
+        first_logit: where that control's logits begin.
+        values: [M, B, N, E].
+        held: False at padding [M, B, N]; or None.
+        steps: how many are taken.
+    """
+
+    def __init__(
+        self, control: Emission, first_logit: int, values: np.ndarray, held: np.ndarray | None, steps: int
+    ) -> None:
+        models, batch_size = values.shape[:2]
+        self.values, self.steps, self.dtype = values, steps, values.dtype
+        self.controls, self.fixed = np.zeros((models, 1, 3), np.int64), np.zeros((models, 1), self.dtype)
+        fill_control(control, first_logit, 0, self.controls, self.fixed)
+        self.held = np.empty((models, batch_size, 0), np.bool_) if held is None else held
+
+    def block(self, part: Part) -> InputBuffer:
+        """What the compiled code works in for a part."""
+        values = self.values[part]
+        m, n, size, _ = values.shape
+        return InputBuffer(
+            values,
+            self.held[part],
+            self.controls[part.models, 0],
+            self.fixed[part.models],
+            np.empty((m, self.steps, n), self.dtype),
+            np.zeros((m, n), self.dtype),
+            np.empty((m, n, size + self.steps), np.int32),
+            np.empty((m, n, size + self.steps), self.dtype),
+            np.empty((m, self.steps, n, 2), np.int64),
+            np.zeros((m, self.steps, n, 2), np.bool_),
+            np.empty((m, n, size), np.int32),
+            np.empty((m, n, size), self.dtype),
+            np.empty((m, n, 2), np.int64),
+        )
+
+    @staticmethod
+    def again(buffer: InputBuffer) -> InputBuffer:
+        """For another pass backwards: without what is worked in."""
+        line = {name: getattr(buffer, name).copy() for name in ("line_index", "line_strength", "line_ends")}
+        return buffer._replace(**line)
+
+    def grad(self, of_values: np.ndarray, part: Part) -> InputBufferGrad:
+        """Gradients of a part, zeros."""
+        values = of_values[part]
+        m, n, size, _ = values.shape
+        return InputBufferGrad(values, np.empty((m, n, size), self.dtype), np.empty((m, n), self.dtype))

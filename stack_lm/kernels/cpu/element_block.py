@@ -1,0 +1,116 @@
+"""The block of memories of elements with strengths: stack, queue and deque; and of no memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ...controls import Controls
+from ...emission import Activation
+from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState
+from . import elements
+from .blocks import Block, Part, fill_control, register_block, unknown_emission, value_kind
+from .elements import DEQUE, QUEUE, STACK, Elements, ElementsGrad
+
+_KINDS: dict[type[Memory[Any, Any]], int] = {
+    NoMemory: STACK,  # of nothing
+    NeuralStack: STACK,
+    NeuralQueue: QUEUE,
+    NeuralDeque: DEQUE,
+}
+
+
+@register_block(*_KINDS)
+class ElementBlock(Block):
+    """For stack, queue, deque and no memory."""
+
+    kernels, group = elements, Elements
+
+    def __init__(
+        self,
+        memory: Memory[Any, Any],
+        controls: Controls,
+        models: int,
+        steps: int,
+        dtype: np.dtype,
+        noise: np.ndarray | None,
+    ) -> None:
+        self.kind, self.steps, self.dtype = _KINDS[type(memory)], steps, dtype
+        self.n_ends = 2 if self.kind == DEQUE else 1
+        n_strengths = 3 * self.n_ends
+        self.controls, self.fixed = np.zeros((models, n_strengths, 3), np.int64), np.zeros((models, n_strengths), dtype)
+        place = memory.reading_size  # as large as all pushed values
+        for which, field in enumerate(memory.actions[self.n_ends :]):  # the strengths follow the values
+            place = fill_control(controls.emission(field.name), place, which, self.controls, self.fixed)
+        self.value_kind = value_kind(controls.emission(memory.actions[0].name)) if memory.actions else 0
+
+    @classmethod
+    def obstacle(cls, memory: Memory[Any, Any], controls: Controls) -> str | None:
+        return unknown_emission(controls, Activation)
+
+    @staticmethod
+    def first(state: Any, like: Tensor) -> tuple[Tensor, Tensor]:
+        """The tensors of a state."""
+        if isinstance(state, StackState):
+            return state.values.to(like.dtype), state.strengths.to(like.dtype)
+        return like.new_zeros(state.empty.shape[0], 0, 0), like.new_zeros(state.empty.shape[0], 0)
+
+    @staticmethod
+    def last(state: Any, values: Tensor, strengths: Tensor) -> Any:
+        """The state of tensors."""
+        return StackState(values, strengths) if isinstance(state, StackState) else state
+
+    def results(self, values: np.ndarray, strengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Arrays for the last state, with the first in its place."""
+        *leading, given, depth = values.shape
+        n = given + self.n_ends * self.steps
+        results = np.empty((*leading, n, depth), self.dtype), np.empty((*leading, n), self.dtype)
+        start = (self.n_ends - 1) * self.steps
+        self.of_given = slice(start, start + given)
+        for result, part in zip(results, (values, strengths), strict=True):
+            result[:, :, self.of_given] = part
+        return results
+
+    def block(self, results: tuple[np.ndarray, ...], part: Part, kept: bool) -> Elements:
+        """What the compiled code works in for a part."""
+        values, strengths = (result[part] for result in results)
+        m, n, total = strengths.shape
+        pops = total + self.n_ends * self.steps
+        return Elements(
+            self.kind,
+            self.controls[part.models],
+            self.fixed[part.models],
+            self.value_kind,
+            self.steps,
+            values,
+            strengths,
+            np.empty((m, self.steps, n, 3 * self.n_ends), self.dtype),
+            np.empty((m, n, pops), np.int32),
+            np.empty((m, n, pops), self.dtype),
+            np.empty((m, self.steps, n, self.n_ends), np.int64),
+            np.zeros((m, self.steps, n, self.n_ends, 2), np.bool_),
+            np.empty((m, n, total), np.int32),
+            np.empty((m, n, total), self.dtype),
+            np.empty((m, n, 2), np.int64),
+            np.zeros((m, n), np.int64),
+            np.zeros((m, n), np.bool_),
+        )
+
+    @staticmethod
+    def again(memory: Elements) -> Elements:
+        """For another pass backwards: without what is worked in."""
+        line = {name: getattr(memory, name).copy() for name in ("line_index", "line_strength", "line_ends")}
+        return memory._replace(**line)
+
+    def grad(self, of_results: list[np.ndarray], memory: Elements, part: Part) -> ElementsGrad:
+        """Gradients of a part, of the last state on entry and then of the first."""
+        values, strengths = (result[part] for result in of_results)
+        m, _, total = strengths.shape
+        working = np.empty((m, 3 * self.n_ends), self.dtype), np.empty((m, total), np.bool_)
+        return ElementsGrad(values, strengths, *working)
+
+    def of_first(self, of_results: list[np.ndarray]) -> list[np.ndarray | None]:
+        """The gradients of the first state in those that `grad` was made of."""
+        return [part[:, :, self.of_given] for part in of_results]

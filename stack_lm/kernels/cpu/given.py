@@ -1,0 +1,82 @@
+"""The plan of a scan with given vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..protocol import System
+from . import given_scan as compiled
+from .autograd import First, Given, Kept, Results, Tensors
+from .blocks import Part, block_of
+from .threads import available, run_parts
+
+# Numbers of logits and readings that keep a thread busy for much longer than it takes to wake it.
+_WORK_OF_A_THREAD = 500_000
+
+
+class GivenPlan:
+    """One scan of a memory whose logits are given: its sizes, and the arrays that its compiled code is given.
+
+    Args:
+        system: whose scan it is.
+        models: how many run at once, the first dimension of all arrays.
+        dtype: of the numbers.
+        arrays: what it starts from.
+    """
+
+    def __init__(self, system: System, models: int, dtype: np.dtype, arrays: Tensors) -> None:
+        given: Given = arrays.given
+        _, self.batch_size, self.steps, n_logits = given.inputs.shape
+        self.models, self.dtype = models, dtype
+        block = block_of(system.memory)
+        assert block is not None
+        self.block = block(system.memory, system.controls, models, self.steps, dtype, given.noise)
+        none = np.zeros((models, self.batch_size, 0), np.bool_)
+        self.active = none if given.mask is None else given.mask
+        # The threads share the models if there are several, otherwise the rows of the batch.
+        self.shared = models if models > 1 else self.batch_size
+        work = models * self.batch_size * self.steps * (n_logits + system.memory.reading_size)
+        self.parts = max(1, min(available(), self.shared, work // _WORK_OF_A_THREAD))
+
+    def part(self, i: int) -> Part:
+        """What a thread runs."""
+        return Part.share(i, self.parts, self.models, self.batch_size)
+
+    def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
+        """Run it; see `autograd.Plan`."""
+        m, n = self.models, self.batch_size
+        reading, emitted = arrays.state.reading.copy(), arrays.given.inputs.copy()
+        readings = np.empty((m, n, self.steps, reading.shape[2]), self.dtype)
+        memories = self.block.results(*arrays.state.memory)
+
+        def run(part: Part) -> Kept:
+            memory = self.block.block(memories, part, wanted)
+            compiled.forward(self.active[part], reading[part], readings[part], emitted[part], memory, all_live)
+            return Kept(part, (emitted[part],), None, memory, None)
+
+        kept = run_parts(lambda i: run(self.part(i)), self.parts)
+        outputs = np.empty((m, n, self.steps, 0), self.dtype)
+        return Results(outputs, readings, First(*arrays.state[:2], reading, memories)), kept
+
+    def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
+        """Backwards through `forward`; see `autograd.Plan`."""
+        reading, of_memory = grads.state.reading.copy(), [part.copy() for part in grads.state.memory]
+        n_logits = kept[0].emitted[0].shape[3]
+        of_logits = np.zeros((self.models, self.batch_size, self.steps, n_logits), self.dtype)
+
+        def run(i: int) -> None:
+            part, (emitted,), _, memory, _ = kept[i]
+            memory = self.block.again(memory)
+            compiled.backward(
+                self.active[part],
+                emitted,
+                memory,
+                grads.readings[part],
+                reading[part],
+                self.block.grad(of_memory, memory, part),
+                of_logits[part],
+            )
+
+        run_parts(run, self.parts)
+        first = First(*arrays.state[:2], reading, tuple(self.block.of_first(of_memory)))
+        return Tensors(Given(of_logits if wanted else None), first, ())

@@ -1,0 +1,125 @@
+"""The block of memories in superposition: stacks of cells, and the Baby-NTM's tape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ...controls import Controls
+from ...emission import Activation, OperationChoice
+from ...memory import BabyNTM, Memory, MultipopSuperpositionStack, SuperpositionStack
+from . import superposition
+from .blocks import Block, Part, register_block, unknown_emission, value_kind
+from .superposition import NO_LIMIT, Superposition, SuperpositionGrad, history_size
+
+
+@register_block(SuperpositionStack, MultipopSuperpositionStack, BabyNTM)
+class SuperpositionBlock(Block):
+    """For superposition stack, multipop superposition stack and Baby-NTM."""
+
+    kernels, group = superposition, Superposition
+    counts_losses = True
+
+    def __init__(
+        self,
+        memory: Memory[Any, Any],
+        controls: Controls,
+        models: int,
+        steps: int,
+        dtype: np.dtype,
+        noise: np.ndarray | None,
+    ) -> None:
+        assert isinstance(memory, SuperpositionStack | MultipopSuperpositionStack | BabyNTM)
+        choice = controls.emission("operation")
+        assert isinstance(choice, OperationChoice)
+        self.steps, self.dtype, self.size = steps, dtype, memory.size
+        self.value_kind = value_kind(controls.emission("push_value"))
+        self.hard = bool(choice.evaluation_argmax and not choice.training)
+        temperature = 1.0 if choice.temperature is None else choice.temperature.item()
+        self.temperature = np.full((models, 1), temperature, dtype)
+        self.noise = np.empty((models, 0, 0, 0), dtype)
+        if noise is not None:
+            self.noise = noise.reshape(*noise.shape[:3], noise.shape[3] * noise.shape[4])
+        if isinstance(memory, BabyNTM):
+            shifts, self.first_filled = [], 0
+            self.width, self.read, self.limit, empty_value = memory.size, 1, memory.cells, 0.0
+        else:
+            self.width, self.read, empty_value = memory.size + 1, memory.read_depth, memory.empty_value
+            self.limit = NO_LIMIT if memory.depth is None else memory.depth
+            if isinstance(memory, SuperpositionStack):
+                shifts, self.first_filled = [-1, 1, 0] if memory.no_op else [-1, 1], 0
+            else:
+                shifts, self.first_filled = list(range(-1, memory.max_pop)), 1
+        self.shifts = np.tile(np.array(shifts, np.int64), (models, 1))
+        self.empty_value = np.full((models, 1), empty_value, dtype)
+
+    @classmethod
+    def obstacle(cls, memory: Memory[Any, Any], controls: Controls) -> str | None:
+        return unknown_emission(controls, Activation, OperationChoice)
+
+    @classmethod
+    def noise_of(cls, noise: Mapping[str, Tensor]) -> Tensor | None:
+        return noise.get("operation")
+
+    @staticmethod
+    def first(state: Any, like: Tensor) -> tuple[Tensor, Tensor]:
+        """The tensors of a state; a tape loses nothing that is counted."""
+        lost = state.lost if hasattr(state, "lost") else like.new_zeros(len(state.cells))
+        return state.cells.to(like.dtype), lost.to(like.dtype)
+
+    @staticmethod
+    def last(state: Any, cells: Tensor, lost: Tensor) -> Any:
+        """The state of tensors."""
+        return type(state)(*(cells, lost)[: len(state)])
+
+    def results(self, cells: np.ndarray, lost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Arrays for the last state, with the first in its place."""
+        *leading, self.given, width = cells.shape
+        results = np.empty((*leading, min(self.given + self.steps, self.limit), width), self.dtype)
+        results[..., : self.given, :] = cells
+        return results, lost.copy()
+
+    def block(self, results: tuple[np.ndarray, ...], part: Part, kept: bool) -> Superposition:
+        """What the compiled code works in for a part."""
+        cells, lost = (result[part] for result in results)
+        if cells.ndim == 4:  # a tape
+            cells = cells[:, :, None]
+        m, n, stacks, _, width = cells.shape
+        return Superposition(
+            self.shifts[part.models],
+            self.first_filled,
+            self.size,
+            width,
+            self.read,
+            self.limit,
+            self.given,
+            self.value_kind,
+            self.hard,
+            self.temperature[part.models],
+            self.empty_value[part.models],
+            self.noise[part],
+            kept,
+            np.zeros((m, n), np.int64),
+            np.zeros((m, n), np.int64),
+            np.empty((m, n, stacks, history_size(self.steps, self.given, self.limit, width, kept)), self.dtype),
+            cells,
+            lost,
+        )
+
+    @staticmethod
+    def again(memory: Superposition) -> Superposition:
+        """For another pass backwards: without what is worked in."""
+        return memory._replace(steps=memory.steps.copy())
+
+    def grad(self, of_results: list[np.ndarray], memory: Superposition, part: Part) -> SuperpositionGrad:
+        """Gradients of a part, of the last state on entry and then of the first."""
+        cells = of_results[0][part].reshape(memory.cells.shape)
+        n_operations = max(5, self.shifts.shape[1])
+        return SuperpositionGrad(cells, np.empty_like(cells), np.empty((len(cells), n_operations), self.dtype))
+
+    def of_first(self, of_results: list[np.ndarray]) -> list[np.ndarray | None]:
+        """The gradients of the first state in those that `grad` was made of."""
+        return [of_results[0][..., : self.given, :], None]

@@ -1,0 +1,150 @@
+"""What a scan runs, is given and returns: all that the backends know of layers.
+
+A memory, its controls and a driver make a `System`. There are three drivers:
+
+- `GivenVectors`: the vectors that actions are emitted from are there for all steps, so that all actions are one
+  product, and the memory alone runs over time.
+- `Controlled`: a controller emits them from x_t and the last reading, so that all of it runs over time.
+- `Buffered`: a controller whose x_t is read from an input buffer, which it pops itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..controllers import Controller, ControllerState
+from ..controls import ActionProjection, Controls, Noise
+from ..emission import Emission
+from ..memory import Memory
+
+
+class MemoryState(NamedTuple):
+    """What passes from one step to the next: the memory's own state, and the last reading [B, R]."""
+
+    memory: Any
+    reading: Tensor
+
+
+class CellState(NamedTuple):
+    """What passes from one step to the next where a controller drives; all tensors are batch first."""
+
+    controller: ControllerState
+    memory: Any
+    reading: Tensor
+
+
+class GivenVectors(NamedTuple):
+    """Actions come from vectors [B, T, H] that are given."""
+
+
+class Controlled(NamedTuple):
+    """Actions come from a controller's outputs.
+
+    Attributes:
+        module: the controller, or what adapters of its weights (PEFT's, for `target_parameters`) have put around it.
+    """
+
+    module: nn.Module
+
+    @property
+    def controller(self) -> Controller:
+        """The controller itself."""
+        module: Any = self.module
+        while not isinstance(module, Controller):
+            module = module.base_layer
+        return module
+
+    @property
+    def training(self) -> bool:
+        """Whether dropout is on."""
+        return self.module.training
+
+
+class Buffered(NamedTuple):
+    """The same, with inputs from a buffer that the controller pops.
+
+    Attributes:
+        module: as of `Controlled`.
+        pop: emission of the pop strength.
+        projection: from the controller's output to the logits of the buffers' strengths, of which those of `pop` come
+            first; None where these are fixed.
+    """
+
+    module: nn.Module
+    pop: Emission
+    projection: ActionProjection | None
+
+    controller = Controlled.controller
+    training = Controlled.training
+
+
+Driver = GivenVectors | Controlled | Buffered
+
+
+class System(NamedTuple):
+    """What a scan runs.
+
+    Attributes:
+        memory: a function without parameters.
+        controls: emit its actions.
+        driver: gives the vectors that they are emitted from.
+    """
+
+    memory: Memory[Any, Any]
+    controls: Controls
+    driver: Driver
+
+    @property
+    def controller(self) -> Controller:
+        """The controller of a driver that has one."""
+        assert not isinstance(self.driver, GivenVectors)
+        return self.driver.controller
+
+
+class Request(NamedTuple):
+    """What is asked of a scan, as far as the choice of a backend depends on it.
+
+    Attributes:
+        device, dtype: of the inputs.
+        backend: the one that is set; None leaves it to the environment.
+        has_mask: whether there is padding.
+        all_layers: whether the outputs of every controller layer are wanted.
+        single_step: whether it is one step, without gradients, as in generation.
+        n_steps: of all sequences together; 0 where that is not known.
+        several_models: whether `torch.func.vmap` runs several at once, of which torch's own networks know nothing.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    backend: str | None = None
+    has_mask: bool = False
+    all_layers: bool = False
+    single_step: bool = False
+    n_steps: int = 0
+    several_models: bool = False
+
+
+class Inputs(NamedTuple):
+    """What a scan runs over.
+
+    Attributes:
+        values: given vectors [B, T, H]; or x_t [B, T, E], or the numbers [B, T] of one-hot vectors; or the items of an
+            input buffer [B, N, E], from front to back.
+        mask: [B, T] bool, False where a sequence does not take the step; or None.
+        noise: of actions, by name, [B, T, ...].
+        held: [B, N] bool, False at padding of an input buffer, which is not in it; or None.
+        steps: T.
+    """
+
+    values: Tensor
+    mask: Tensor | None
+    noise: Noise
+    held: Tensor | None
+    steps: int
+
+    def step(self, t: int) -> tuple[Tensor | None, dict[str, Tensor]]:
+        """The mask [B] and the noise [B, ...] of a step."""
+        return None if self.mask is None else self.mask[:, t], {name: part[:, t] for name, part in self.noise.items()}

@@ -1,0 +1,309 @@
+"""Action fields: the actions that a memory takes at each step, each of one kind.
+
+A kind is one class. It owns the shape of an action, its checks, its emission from logits, the settings that say how it
+is emitted, and how it is reported; nothing else knows which kinds there are.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..checks import Integer, NotNegative
+from ..emission import Activation, Emission, LogWeights, OperationChoice, make_control
+
+# The limits are far beyond any use: more cannot be made, only waited for.
+Size = Annotated[int, Integer(1, 2**20)]  # of vectors and memories
+Parts = Annotated[int, Integer(1, 1_000)]  # side by side, or layers
+Elements = Annotated[int, Integer(1, 10_000)]  # of a memory, in one operation
+StrengthControl = Literal["sigmoid", "expected_value"] | NotNegative
+
+
+class Setting(NamedTuple):
+    """A setting that a memory declares; where it is None in a configuration, it has its default.
+
+    Attributes:
+        default: its value where none is given.
+        kind: the values that it allows, in the vocabulary of `stack_lm.checks`: a type, or a check such as
+            `Integer(1, 100)`.
+    """
+
+    default: Any
+    kind: Any
+
+
+def control_settings(
+    control: str, default: str | float, *, maximum: int = 3, strength_init: float | None = None
+) -> dict[str, Setting]:
+    """The settings of a strength's control, for a memory to declare among its `settings`.
+
+    Args:
+        control: its name, as in `Strength`; "push", "pop", "read", or one of the memory's own.
+        default: of `{control}_control`: "sigmoid", "expected_value", or a number: a strength that is fixed.
+        maximum: of `max_{control}`, the largest value of the expected-value support.
+        strength_init: of `{control}_strength_init`, the expected strength at the start.
+    """
+    return {
+        f"{control}_control": Setting(default, StrengthControl),
+        f"max_{control}": Setting(maximum, Elements),
+        f"{control}_strength_init": Setting(strength_init, float | None),
+    }
+
+
+class ActionField(ABC):
+    """One action that a memory takes at each step.
+
+    Attributes:
+        name: the field's name in the memory's actions, such as "push_strength".
+        shape: of the action of one sequence.
+        settings: names of the settings that say how it is emitted; the memory has to declare them.
+        reported: whether it is among the actions that models report.
+        padding: the number reported where a sequence does not take the step.
+        layer: fields of one such name are one linear layer to initialisations that look at a layer's size.
+    """
+
+    name: str
+    reported: ClassVar[bool] = True
+    padding: ClassVar[float] = 0.0
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of the action of one sequence."""
+
+    @property
+    def layer(self) -> str:
+        """See the class."""
+        return self.name
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """See the class."""
+        return ()
+
+    @abstractmethod
+    def emission(self, settings: Any) -> Emission:
+        """How the action is emitted, as settings (attributes of a configuration) say."""
+
+    def check_settings(self, settings: Any) -> None:  # noqa: B027 - most have nothing to check
+        """Refuse settings that do not go together.
+
+        Raises:
+            ValueError: with the settings and why.
+        """
+
+    def check(self, action: Tensor) -> None:
+        """Refuse numbers that are no such action [B, *shape].
+
+        Raises:
+            ValueError: with the first that is none.
+        """
+        if not bool(torch.isfinite(action).all()):
+            raise ValueError(f"{self.name} must be finite; got {float(action[~torch.isfinite(action)][0])}")
+
+    def report(self, action: Tensor, distribution: Tensor | None) -> dict[str, Tensor]:
+        """What models report of an emitted action, by name."""
+        return {self.name: action}
+
+
+@dataclass(frozen=True)
+class Strength(ActionField):
+    """A number of at least 0, in elements: [B].
+
+    Args:
+        control: names the settings of its emission: "push" has `push_control`, `max_push` and `push_strength_init`,
+            and is the action `push_strength`; the distribution of an expected value is reported beside it, as
+            `push_distribution`.
+        end: of the memory, for one that works at several: the actions are then `push_strength_top` and so on.
+    """
+
+    control: str
+    end: str = ""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"{self.control}_strength{self.end and '_'}{self.end}"
+
+    @property
+    def distribution(self) -> str:
+        """The name of its distribution."""
+        return f"{self.control}_distribution{self.end and '_'}{self.end}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def layer(self) -> str:
+        return "strengths"
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        return tuple(control_settings(self.control, 0.0))
+
+    def emission(self, settings: Any) -> Emission:
+        return control_from_config(settings, self.control)
+
+    def check_settings(self, settings: Any) -> None:
+        check_strength_init(settings, self.control)
+
+    def check(self, action: Tensor) -> None:
+        super().check(action)
+        _check_not_negative(self.name, action)
+
+    def report(self, action: Tensor, distribution: Tensor | None) -> dict[str, Tensor]:
+        return {self.name: action} if distribution is None else {self.name: action, self.distribution: distribution}
+
+
+@dataclass(frozen=True)
+class Choice(ActionField):
+    """Distributions over operations: [B, S, O].
+
+    Args:
+        name: of the action.
+        operations: their names, O of them.
+        groups: choices side by side, S: one for each stack.
+    """
+
+    name: str
+    operations: tuple[str, ...]
+    groups: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.groups, len(self.operations)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        return "operation_control", "temperature", "evaluation_noise", "evaluation_argmax"
+
+    def emission(self, settings: Any) -> Emission:
+        return OperationChoice(
+            settings.operation_control,
+            settings.temperature,
+            shape=self.shape,
+            evaluation_noise=settings.evaluation_noise,
+            evaluation_argmax=settings.evaluation_argmax,
+        )
+
+    def check_settings(self, settings: Any) -> None:
+        if settings.operation_control == "softmax" and settings.temperature != 1.0:
+            raise ValueError(
+                f"temperature={settings.temperature} does not go with operation_control='softmax', which has none; "
+                "'softmax_temperature' and 'gumbel_softmax' have one"
+            )
+        if settings.evaluation_noise and settings.operation_control != "gumbel_softmax":
+            raise ValueError(
+                f"evaluation_noise=True needs operation_control='gumbel_softmax'; got {settings.operation_control!r}"
+            )
+
+    def check(self, action: Tensor) -> None:
+        super().check(action)
+        _check_not_negative(self.name, action)
+        off = (action.sum(-1) - 1).flatten()
+        if bool((off.abs() > 1e-3).any()):
+            total = 1 + float(off[off.abs().argmax()])
+            raise ValueError(f"{self.name} must sum to 1 over {', '.join(self.operations)}; got {total:g}")
+
+
+@dataclass(frozen=True)
+class Value(ActionField):
+    """A vector to store: [B, D]. It is not reported.
+
+    Args:
+        name: of the action.
+        size: D.
+    """
+
+    name: str
+    size: int
+    reported: ClassVar[bool] = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size,)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        return ("push_value_activation",)
+
+    def emission(self, settings: Any) -> Emission:
+        return Activation(self.size, settings.push_value_activation)
+
+
+@dataclass(frozen=True)
+class Weights(ActionField):
+    """Non-negative numbers given as logarithms, not normalised: [B, *shape]. Minus infinity is a weight of 0.
+
+    Args:
+        name: of the action.
+        of_shape: the shape.
+    """
+
+    name: str
+    of_shape: tuple[int, ...]
+    padding: ClassVar[float] = -math.inf
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.of_shape
+
+    def emission(self, settings: Any) -> Emission:
+        return LogWeights(self.of_shape)
+
+    def check(self, action: Tensor) -> None:
+        wrong = action[~(action < math.inf)]  # NaN too
+        if wrong.numel():
+            raise ValueError(f"{self.name} must be logarithms of weights, below infinity; got {float(wrong[0])}")
+
+
+def control_from_config(config: Any, control: str) -> Emission:
+    """The emission of a strength: "push" has the settings `push_control`, `max_push` and `push_strength_init`."""
+    return make_control(
+        getattr(config, f"{control}_control"),
+        getattr(config, f"max_{control}"),
+        getattr(config, f"{control}_strength_init"),
+    )
+
+
+def check_strength_init(config: Any, control: str) -> None:
+    """Refuse an initial strength that a control cannot have: it has no bias, or never emits as little or as much.
+
+    Raises:
+        ValueError: with the two settings.
+    """
+    name, setting = f"{control}_strength_init", getattr(config, f"{control}_control")
+    value = getattr(config, name)
+    if value is not None and not isinstance(setting, str):
+        raise ValueError(f"{name}={value} does not go with {control}_control={setting}: a fixed strength has no start")
+    if value is not None and not config.bias:
+        raise ValueError(f"{name}={value} needs bias=True; got bias={config.bias}")
+    maximum = getattr(config, f"max_{control}") if setting == "expected_value" else 1
+    if value is not None and not 0 < value < maximum:
+        limit = f"max_{control}={maximum}" if setting == "expected_value" else "1"
+        raise ValueError(
+            f"{name} must be above 0 and below {limit}, the range of {control}_control={setting!r}; got {value}"
+        )
+
+
+def check_fields(memory: str, fields: tuple[ActionField, ...], settings: Mapping[str, Any]) -> None:
+    """Refuse a memory with a field whose settings it does not declare.
+
+    Raises:
+        ValueError: with the field and the setting.
+    """
+    for field in fields:
+        missing = [name for name in field.settings if name not in settings]
+        if missing:
+            raise ValueError(f"memory={memory!r} has an action {field.name!r}, but no setting {missing[0]!r} for it")
+
+
+def _check_not_negative(name: str, action: Tensor) -> None:
+    if bool((action < 0).any()):
+        raise ValueError(f"{name} must be at least 0; got {float(action.min()):g}")

@@ -1,0 +1,104 @@
+"""The kinds of tasks: how a network meets an example, and which scores its answers have. Nothing here has tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from .base import Example, Task
+from .formats import DelimitedFormat, Transduction
+from .scores import Score, before_the_first_error, cross_entropy, of_strings, of_symbols
+
+NULL, BEGIN, SEPARATOR, END = "#", "<s>", "|||", "</s>"
+
+
+class PerStep:
+    """Tasks with a target symbol at each step (Hao et al. 2018).
+
+    Args:
+        task: of the kind.
+
+    Attributes:
+        symbols: of the inputs; the place of a symbol is its token id.
+        answers: of the outputs, likewise.
+        scores: by name.
+        shown: those of a table that names none; the first decides when training stops.
+        distribution: whether a network learns the probabilities of all symbols, not only the symbols that are scored:
+            it is trained on all then, and the first score is one of which less is better.
+        no_label: the label after a string's end.
+    """
+
+    scores: ClassVar[Mapping[str, Score]] = {"accuracy": of_symbols}
+    shown: ClassVar[tuple[str, ...]] = ("accuracy",)
+    distribution: ClassVar[bool] = False
+    no_label: ClassVar[int] = 0
+
+    def __init__(self, task: Task) -> None:
+        self.symbols, self.answers = tuple(task.vocabulary), tuple(task.target_vocabulary)
+
+    def row(self, example: Example) -> Example:
+        """An example as a network meets it: its inputs, a label for each of its outputs, and which of these count."""
+        return example
+
+
+class NextSymbols(PerStep):
+    """Tasks with the set of symbols that may come next at each step; labels say of each symbol whether it may.
+
+    A string is right where every set is (Suzgun et al. 2019, section 4.1).
+    """
+
+    scores: ClassVar[Mapping[str, Score]] = {"accuracy": of_strings}
+    no_label = False
+
+    def row(self, example: Example) -> Example:
+        symbols = range(len(self.answers))
+        k_hot = [[symbol in following for symbol in symbols] for following in example.target]  # type: ignore[operator]
+        return example._replace(target=tuple(k_hot))  # type: ignore[arg-type]
+
+
+class NextSymbol(PerStep):
+    """Languages, whose next symbol is predicted at each step, the end too.
+
+    `nats` are the cross-entropy of a symbol; `accuracy` is the share of strings of which all symbols that are
+    determined are the most probable ones (Joulin and Mikolov 2015, section 5.1).
+    """
+
+    scores: ClassVar[Mapping[str, Score]] = {"nats": cross_entropy, "accuracy": of_strings}
+    shown = ("nats",)
+    distribution = True
+
+
+class Joined(PerStep):
+    """Transductions: `<s> source ||| target </s>`, each symbol of which is the answer to those before it.
+
+    Of the target and its end, `coarse` is the share that is right as a whole, and `fine` the share before the first
+    error, a mean (Grefenstette et al. 2015, section 4.3).
+    NOTE: Grefenstette et al. (2015) have an input and an output vocabulary; a language model has one.
+    """
+
+    scores: ClassVar[Mapping[str, Score]] = {"coarse": of_strings, "fine": before_the_first_error}
+    shown = ("coarse", "fine")
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.symbols = self.answers = (*self.symbols, BEGIN, SEPARATOR, END)
+        begin, separator, end = range(len(self.symbols) - 3, len(self.symbols))
+        self.format = DelimitedFormat(separator, end, begin)
+
+    def row(self, example: Example) -> Example:
+        joined, _ = self.format.row(Transduction(example.source, example.target))  # type: ignore[arg-type]
+        counted = (False,) * (len(joined) - len(example.mask) - 2) + (*example.mask, True)
+        return Example(tuple(joined[:-1]), tuple(joined[1:]), counted)
+
+
+KINDS: dict[str, type[PerStep]] = {
+    "per_step": PerStep,
+    "next_symbols": NextSymbols,
+    "language": NextSymbol,
+    "transduction": Joined,
+}
+
+
+def score_names(task: Task) -> tuple[str, ...]:
+    """The scores of a task's splits, by name."""
+    return (*KINDS[task.kind].scores, *task.further_scores)
