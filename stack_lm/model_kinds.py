@@ -107,11 +107,12 @@ def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedMo
     names = fields.get("architectures")
     name = fields.get("model_type", None if names else "stack_rnn")
     if name is not None:
-        kinds = list(dict.fromkeys(each.config_class.model_type for each in there.values()))
-        if name not in kinds:
-            raise InputError(f"model.model_type must be one of {', '.join(kinds)}; got {name!r}")
-        there = {own: each for own, each in there.items() if each.config_class.model_type == name}
-    if names and names not in [[own] for own in there]:
+        kinds = [kind for kind in _KINDS.values() if set(kind.models) & set(there.values())]
+        own = next((kind for kind in kinds if kind.name == name), None)
+        if own is None:
+            raise InputError(f"model.model_type must be one of {', '.join(k.name for k in kinds)}; got {name!r}")
+        there = {key: each for key, each in there.items() if each in own.models}
+    if names and names not in [[key] for key in there]:
         raise InputError(f"model.architectures must be one of {', '.join(there)}; got {names}")
     return there[names[0]] if names else next(iter(there.values()))
 

@@ -27,8 +27,9 @@ def make_config(kind: type[PreTrainedModel], fields: Mapping[str, Any]) -> Any:
     Raises:
         InputError: for a key or value that the configuration refuses.
     """
+    config_class: Any = kind.config_class
     try:
-        return build(kind.config_class, {name: value for name, value in fields.items() if name != "model_type"})
+        return build(config_class, {name: value for name, value in fields.items() if name != "model_type"})
     except InputError as error:
         raise InputError(f"model: {error}") from error
 
