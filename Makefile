@@ -9,8 +9,8 @@ TYPES ?= build/types
 demo: $(VENV)/.demo
 	$(BIN)/stack-lm demo
 
-# A process for each core. Compiled code is stored when a test first needs it, which is most of a first run's time.
-test: $(VENV)/.dev
+# A process for each core.
+test: $(VENV)/.compiled
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 test-slow: $(VENV)/.dev
@@ -53,6 +53,11 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
 	touch $@ $(VENV)/.demo
+
+# Once: the processes of the tests would each compile the same code, side by side.
+$(VENV)/.compiled: $(VENV)/.dev stack_lm/kernels/layout.py $(wildcard stack_lm/kernels/cpu/*.py)
+	$(BIN)/stack-lm warmup
+	touch $@
 
 $(VENV)/.docs: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -25,6 +25,7 @@ from stack_lm import StackRNNConfig, StackRNNForCausalLM
 from stack_lm.console import positive_int, print_json, print_note, print_table, run_command
 from stack_lm.errors import InputError
 from stack_lm.kernels.gpu import backend
+from stack_lm.kernels.protocol import Inputs
 from stack_lm.layers.cell import StackRNNCell
 
 Run = Callable[[Tensor], Tensor]  # inputs [B, T, E] to outputs [B, T, H]
@@ -82,13 +83,14 @@ def make_config(args: argparse.Namespace) -> StackRNNConfig:
 def make_ways(args: argparse.Namespace, inputs: Tensor) -> dict[str, Way]:
     """All ways that were asked for, with the same weights where they can be."""
     cell = StackRNNCell(make_config(args)).to(inputs.device)
-    reason = backend.obstacle(cell, inputs.device, inputs.dtype)
+    reason = backend.obstacle(cell.system, inputs.device, inputs.dtype)
     if reason:
         raise InputError(f"the Triton backend cannot run this: {reason}")
     lstm = nn.LSTM(args.embedding_size, args.hidden_size, batch_first=True).to(inputs.device)
 
     def triton(given: Tensor) -> Tensor:
-        return backend.scan(cell, given, cell.initial_state(len(given)), None)[0]
+        steps = Inputs(given, None, {}, None, given.shape[1])
+        return backend.scan(cell.system, steps, cell.initial_state(len(given)))[0]
 
     ways = {
         "lstm": Way(lambda given: lstm(given)[0], lstm),

@@ -19,7 +19,7 @@ from torch.func import functional_call, stack_module_state, vmap
 import stack_lm
 from stack_lm.config_files import read_config
 from stack_lm.console import quiet_libraries, run_command
-from stack_lm.kernels.cpu import backend
+from stack_lm.kernels.cpu import plan
 from stack_lm.training.together import Together, stack_batches
 
 Run = Callable[[], Any]
@@ -146,23 +146,23 @@ def least_times(runs: dict[Any, Run], rounds: int) -> tuple[dict[Any, float], di
     now = clock(torch.device("cpu"))
     least = dict.fromkeys(runs, math.inf)
     compiled = dict.fromkeys(runs, math.inf)
-    original = backend.compiled
+    original = plan.compiled
     watch: Any = Stopwatch(original)
     try:
         for i in range(rounds + 1):
             for name, run in runs.items():
                 for _ in range(IN_A_ROW):
-                    backend.compiled = original
+                    plan.compiled = original
                     start = now()
                     run()
                     taken = now() - start
-                    backend.compiled, watch.seconds = watch, 0.0
+                    plan.compiled, watch.seconds = watch, 0.0
                     run()
                     if i:  # the first compiles
                         least[name] = min(least[name], taken)
                         compiled[name] = min(compiled[name], watch.seconds)
     finally:
-        backend.compiled = original
+        plan.compiled = original
     return least, compiled
 
 

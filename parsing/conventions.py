@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args, get_type_hints
 
 from stack_lm.errors import InputError
+from stack_lm.plugins import Registry
 
 from .trees import base_label
 
@@ -118,42 +119,17 @@ class Convention:
         return tuple(kept)
 
 
-CONVENTIONS = {
-    convention.name: convention
-    for convention in (
-        Convention("prpn", "Shen et al. 2018: PRPN, ON-LSTM", removed="punctuation+currency"),
-        Convention(
-            "compound-pcfg",
-            "Kim et al. 2019",
-            removed="punctuation+currency",
-            whole_sentence="outermost excluded",
-            min_words=2,
-        ),
-        Convention("htut", "Htut et al. 2018", gold="head", whole_sentence="counted"),
-        Convention("merrill", "Merrill et al. 2019, Table 3", gold="head"),
-        Convention("corpus", "one F1 of all distinct spans", removed="punctuation+currency", average="corpus"),
-        Convention(
-            "evalb",
-            "EVALB, Sekine and Collins",
-            whole_sentence="counted",
-            average="corpus",
-            brackets="multiset",
-            labels="compared",
-            min_words=1,
-        ),
-    )
-}
+CONVENTIONS: Registry[Convention] = Registry("convention", "stack_lm.conventions")
 """The conventions by name."""
 
 
 def register_convention(convention: Convention) -> Convention:
-    """Make a convention available by its name, to `score_trees` and to the commands of a program that imports it.
+    """Make a convention available by its name, to `score_trees` and to commands.
 
     Raises:
         ValueError: if another convention has that name.
     """
-    if CONVENTIONS.setdefault(convention.name, convention) != convention:
-        raise ValueError(f"the convention name {convention.name!r} is taken: {CONVENTIONS[convention.name].source}")
+    CONVENTIONS.register(convention.name, convention)
     return convention
 
 
@@ -163,6 +139,29 @@ def get_convention(name: str) -> Convention:
     Raises:
         InputError: if there is none.
     """
-    if name not in CONVENTIONS:
-        raise InputError(f"convention must be one of {', '.join(CONVENTIONS)}; got {name!r}")
-    return CONVENTIONS[name]
+    return CONVENTIONS.find(name)
+
+
+for _convention in (
+    Convention("prpn", "Shen et al. 2018: PRPN, ON-LSTM", removed="punctuation+currency"),
+    Convention(
+        "compound-pcfg",
+        "Kim et al. 2019",
+        removed="punctuation+currency",
+        whole_sentence="outermost excluded",
+        min_words=2,
+    ),
+    Convention("htut", "Htut et al. 2018", gold="head", whole_sentence="counted"),
+    Convention("merrill", "Merrill et al. 2019, Table 3", gold="head"),
+    Convention("corpus", "one F1 of all distinct spans", removed="punctuation+currency", average="corpus"),
+    Convention(
+        "evalb",
+        "EVALB, Sekine and Collins",
+        whole_sentence="counted",
+        average="corpus",
+        brackets="multiset",
+        labels="compared",
+        min_words=1,
+    ),
+):
+    register_convention(_convention)

@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("models", metavar="MODEL", nargs="+", help="model directories, checkpoints among them")
     parser.add_argument("--treebank", metavar="PATH", required=True, help="with tags, as for stack-lm parse-f1")
     parser.add_argument("--output", metavar="DIRECTORY", required=True, help="where the tables and the figure go")
-    parser.add_argument("--conventions", metavar="NAME", nargs="+", default=list(CONVENTIONS), help="default: all")
+    parser.add_argument("--conventions", metavar="NAME", nargs="+", help="default: all")
     parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
     add_layer_option(parser)
     add_model_options(parser)
@@ -163,7 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def run() -> None:
         quiet_libraries()
-        trees, gold = prepare(options.treebank, options.conventions)
+        trees, gold = prepare(options.treebank, options.conventions or list(CONVENTIONS))
         models, rows, attachments = [], [], []
         with atomic_directory(options.output) as directory:
             for path in options.models:

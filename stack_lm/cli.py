@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from . import __version__
-from .console import Parser, add_command, quiet_libraries, run_command
+from .console import Parser, add_command, add_import, quiet_libraries, run_command
 
 # The summaries of all commands, whose modules in `commands` have their names. A module is only loaded if its command is
 # run, since what it needs can take seconds to load.
@@ -46,6 +46,7 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
         description="Stack RNN language models: parse with their push strengths, and score them.",
         epilog="example:\n  stack-lm demo        trains a small model and shows all of it, in a minute or two",
     )
+    add_import(parser)
     parser.add_argument("--version", action="version", version=f"stack-lm {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():

@@ -14,6 +14,7 @@ import yaml
 
 from .checks import check_of, shown
 from .errors import InputError
+from .plugins import remember
 
 _LONGEST = 1_000_000  # characters of a file
 
@@ -102,7 +103,8 @@ def read_config(source: str | Path) -> dict[str, Any]:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file, and before it the files under its key `extends` (a path or a list, relative to the file).
 
-    Later files and the file itself override single keys of earlier ones.
+    Later files and the file itself override single keys of earlier ones. A key `plugins`, which a run has written, is
+    left out: see `stack_lm.plugins.remember`.
 
     Raises:
         InputError: if a file is missing, is not YAML, or is not a mapping.
@@ -110,7 +112,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for _, content in read_layers(path):
         merge(merged, content)
-    return merged
+    return remember(merged)
 
 
 def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Path, dict[str, Any]]]:

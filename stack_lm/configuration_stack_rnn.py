@@ -11,6 +11,7 @@ from .checks import CountOrZero, Integer, Probability, checks_of
 from .memory import memory_class
 from .memory.fields import Parts, Size
 from .memory.settings import MemoryName, complete_settings, setting_check
+from .plugins import remember, used
 
 Tokens = Annotated[int, Integer(1, 2**27)]  # more cannot be made, only waited for
 
@@ -171,6 +172,19 @@ class StackRNNConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         self.complete()
         type(self).register_models()
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """transformers' `from_dict`; where the memory is a plug-in's that is missing, its error says which one.
+
+        Raises:
+            ValueError: as for the arguments of a configuration.
+        """
+        return super().from_dict(remember(config_dict), **kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """transformers' `to_dict`, with the plug-in that the memory is from."""
+        return super().to_dict() | used(memory=[self.memory])
 
     def complete(self) -> None:
         """Decide the fields that were left open, and refuse values that do not go together.

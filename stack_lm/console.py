@@ -23,6 +23,7 @@ from rich.table import Table
 from .atomic import atomic_file
 from .errors import InputError
 from .import_hooks import after_import
+from .plugins import import_plugin
 
 Subparsers = Any  # argparse's own class for them is private
 _LONGEST_MESSAGE = 600  # characters: a file may be the value that a message shows
@@ -48,7 +49,9 @@ def script_parser(documentation: str | None, name: str | None = None) -> argpars
         name: of the script; None takes the process's own.
     """
     text, marker, example = (documentation or "").partition("Example:")
-    return Parser(prog=name, description=text.strip(), epilog=marker + example)
+    parser = Parser(prog=name, description=text.strip(), epilog=marker + example)
+    add_import(parser)
+    return parser
 
 
 def add_command(
@@ -68,6 +71,7 @@ def add_command(
         epilog=f"example:\n  {example}",
     )
     parser.set_defaults(run=run, command=name)
+    add_import(parser)
     parser.add_argument(
         "--json",
         action="store_true",
@@ -75,6 +79,26 @@ def add_command(
         help="print exactly one JSON object on standard output",
     )
     return parser
+
+
+def add_import(parser: argparse.ArgumentParser) -> None:
+    """The option `--import`. What it names is imported as soon as it is read, before anything is looked up."""
+    parser.add_argument(
+        "--import",
+        action=_Import,
+        dest=argparse.SUPPRESS,
+        metavar="FILE|MODULE",
+        help="import a Python file or a module first: memories, tasks, corpora, conventions of your own; repeatable",
+    )
+
+
+class _Import(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, value: Any, option: str | None = None) -> None:
+        quiet_libraries()
+        try:
+            import_plugin(value)
+        except InputError as error:
+            parser.error(str(error))
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:

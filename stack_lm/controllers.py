@@ -10,15 +10,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import init
-
-if TYPE_CHECKING:
-    from .configuration_stack_rnn import StackRNNConfig
 
 Result = TypeVar("Result")
 
@@ -349,7 +346,7 @@ _CLASSES: dict[str, type[Controller]] = {
 }
 
 
-def make_controller(config: StackRNNConfig, reading_size: int) -> Controller:
+def make_controller(config: Any, reading_size: int) -> Controller:
     """The controller named by `config.controller`, for a memory that reads vectors of `reading_size`."""
     return _CLASSES[config.controller](
         config.embedding_size,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,6 @@ from transformers.initialization import copy_
 
 from .emission import Emission
 from .memory import Memory
-
-if TYPE_CHECKING:
-    from .configuration_stack_rnn import StackRNNConfig
 
 Noise = Mapping[str, Tensor]
 
@@ -86,8 +83,8 @@ class Controls(nn.Module):
         self.projection = ActionProjection(hidden_size, self.widths, biases, bias=bias) if any(self.widths) else None
 
     @classmethod
-    def from_config(cls, config: StackRNNConfig, memory: Memory[Any, Any]) -> Controls:
-        """The controls of a memory that a configuration asks for."""
+    def from_config(cls, config: Any, memory: Memory[Any, Any]) -> Controls:
+        """The controls of a memory that a configuration asks for, or anything with its attributes."""
         emissions = {field.name: field.emission(config) for field in memory.actions}
         return cls(config.hidden_size, memory, emissions, bias=config.bias)
 
@@ -131,7 +128,8 @@ class Controls(nn.Module):
             The memory's actions (see `ActionField`; at least float32 but for values), and those that are reported,
             with the distributions of strengths, by name.
         """
-        actions, reported = {}, {}
+        actions: dict[str, Tensor] = {}
+        reported: dict[str, Tensor] = {}
         logits_of_all = hidden[:, :0] if self.projection is None else self.projection(hidden)
         parts = logits_of_all.split(self.widths, dim=-1) if self.widths else ()
         for field, logits in zip(self.memory.actions, parts, strict=True):

@@ -8,7 +8,7 @@ section 3.4). Weights are given by their logarithms.
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ class Emission:
     """
 
     width: int
-    nonlinearity: str = "linear"
+    nonlinearity: Literal["linear", "tanh", "sigmoid"] = "linear"
 
     def emit(self, logits: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Logits [B, width] to the action [B, ...], and the distribution [B, K + 1] behind it if it has one.
@@ -208,7 +208,7 @@ class Activation(Emission):
 
     functions: ClassVar = {"tanh": torch.tanh, "sigmoid": torch.sigmoid}
 
-    def __init__(self, size: int, name: str = "tanh") -> None:
+    def __init__(self, size: int, name: Literal["tanh", "sigmoid"] = "tanh") -> None:
         self.width, self.name, self.nonlinearity = size, name, name
 
     def emit(self, logits: Tensor, noise: Tensor | None = None) -> tuple[Tensor, None]:

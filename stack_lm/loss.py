@@ -88,12 +88,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
             # What does not count is zero from the start, so that even NaN there reaches nothing.
             chunk = hidden[part].to(dtype).masked_fill(~counted[part].unsqueeze(1), 0)
             logits = torch.mm(chunk, matrix.t(), out=buffer[: len(chunk)])
-            loss, gradient = softmax(logits, labels[part].masked_fill(~counted[part], 0), counted[part])
-            total += loss
+            label = labels[part].masked_fill(~counted[part], 0)
+            losses, gradient = softmax(logits, label, counted[part])
+            total += losses.sum()
+            # bfloat16 has no numbers between -1 and -0.996, so that p - 1 of an improbable label would always be -1.
+            lost = _lost_at_labels(losses, gradient, label) if gradient.dtype == torch.bfloat16 and needs_any else None
             if grad_hidden is not None:
-                grad_hidden[part] = torch.mm(gradient, backward_matrix).masked_fill(~counted[part].unsqueeze(1), 0)
+                of_labels = None if lost is None else matrix[label].mul_(lost)
+                of_hidden = _add_product(of_labels, gradient, backward_matrix, gradient.dtype)
+                grad_hidden[part] = of_hidden.masked_fill(~counted[part].unsqueeze(1), 0)
             if needs_weight:
                 grad_weight = _add_product(grad_weight, gradient.t(), chunk.to(product), _precise(weight.dtype))
+                if lost is not None:
+                    grad_weight.index_add_(0, label, (chunk * lost).to(grad_weight.dtype))
         if needs_weight and grad_weight is None:  # not one row counts
             grad_weight = torch.zeros_like(weight)
         ctx.save_for_backward(
@@ -120,6 +127,11 @@ def _precise(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+def _lost_at_labels(losses: Tensor, gradient: Tensor, labels: Tensor) -> Tensor:
+    """The error [N, 1] that rounding has left in the gradient of the logits [N, V] at the labels [N]."""
+    return torch.expm1(-losses).unsqueeze(1) - gradient.gather(1, labels.unsqueeze(1))
+
+
 def _add_product(total: Tensor | None, left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     """A sum over chunks, in `dtype`: in half precision each chunk would round what the ones before it added."""
     if total is None:
@@ -143,20 +155,20 @@ class _Softmax:
         self.sums = buffer.new_zeros(buffer.shape[1], dtype=precise)
 
     def __call__(self, logits: Tensor, labels: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of losses [] of logits [N, V] for labels [N] of the rows that count [N]; the logits' gradient."""
+        """Losses [N] of logits [N, V] for labels [N], zero unless the row counts [N]; the logits' gradient."""
         label, counts = labels.unsqueeze(1), counted.unsqueeze(1)
         rows = logits if logits.dtype == self.buffer.dtype else self.buffer[: len(logits)].copy_(logits)
         if self.bias is not None:
             rows += self.bias
         torch.log_softmax(rows, 1, out=rows)  # row by row, so that a row stays in the cache
-        loss = -rows.gather(1, label).masked_fill(~counts, 0).sum()
+        losses = -rows.gather(1, label).masked_fill(~counts, 0).squeeze(1)
         if not self.with_gradient:
-            return loss, rows
+            return losses, rows
         # softmax less the one-hot labels: the gradient of each row's loss, were it to count.
         gradient = rows.exp_().scatter_add_(1, label, rows.new_full((1, 1), -1.0).expand_as(label))
         self.sums += torch.mv(gradient.t(), counted.to(gradient.dtype))
         # Loss scaling is what keeps small gradients in the range of float16, and it comes after the gradients here.
-        return loss, gradient if logits.dtype in (gradient.dtype, torch.float16) else logits.copy_(gradient)
+        return losses, gradient if logits.dtype in (gradient.dtype, torch.float16) else logits.copy_(gradient)
 
     def grad_bias(self) -> Tensor:
         """The gradient of the bias [V], over all chunks so far."""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.utils import ModelOutput, can_return_tuple
 
+from .arguments import refuse_unknown
 from .configuration_buffered import BufferedStackRNNConfig
 from .controls import ActionProjection
 from .layers.buffered import Buffers, run_buffered
@@ -88,6 +89,7 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         num_steps: int | Tensor | None = None,
         target_length: int | None = None,
         output_actions: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> BufferedStackRNNOutput:
         """Run the network and read its output off the output buffer.
@@ -101,10 +103,13 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
                 `steps_per_token` for each token that is not padding, and `extra_steps`.
             target_length: positions to read, M; by default the labels' number, or that of the steps.
             output_actions: return the actions on memory and buffers.
+            num_items_in_batch: divisor of the summed loss; by default the loss is a mean.
 
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
+            TypeError: for an argument that there is not.
         """
+        refuse_unknown(kwargs)
         buffer, actions = self._run(input_ids, attention_mask, inputs_embeds, num_steps, output_actions)
         batch_size, steps = buffer.strengths.shape
         if labels is not None:
@@ -116,7 +121,7 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         logits = read_off(buffer, length, self.config.output_delay)
         loss = None
         if labels is not None:
-            loss = _cross_entropy(logits, labels, kwargs.get("num_items_in_batch"))
+            loss = _cross_entropy(logits, labels, num_items_in_batch)
         return BufferedStackRNNOutput(loss, logits, buffer.strengths.sum(-1), actions)
 
     @torch.no_grad()

@@ -78,6 +78,7 @@ class _Head(StackRNNPreTrainedModel, ABC):
 
         Raises:
             ValueError: if labels are not what the class says.
+            TypeError: for an argument that there is not.
         """
         attention_mask = self._mask(input_ids, attention_mask)
         earlier = self._earlier(kwargs.get("past_key_values"))
@@ -199,10 +200,15 @@ class StackRNNForKHotPrediction(_Head):
     """
 
     def _loss(
-        self, logits: Tensor, labels: Tensor, num_items_in_batch: int | Tensor | None = None, **kwargs: Any
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        num_items_in_batch: int | Tensor | None = None,
+        ignore_index: int = IGNORED,
+        **kwargs: Any,
     ) -> Tensor:
         _check_labels(labels, tuple(logits.shape))
-        counted = labels != IGNORED
+        counted = labels != ignore_index
         probabilities = torch.sigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32)))
         errors = torch.where(counted, probabilities - labels.to(probabilities.dtype), 0).square().sum()
         if num_items_in_batch is None:

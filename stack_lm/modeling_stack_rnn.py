@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 
+from .arguments import refuse_unknown
 from .cache import MemoryCache, MemoryGenerationMixin
 from .configuration_stack_rnn import StackRNNConfig
 from .controllers import OneHot
@@ -73,7 +74,7 @@ class HeadArguments(ModelArguments, total=False):
     Attributes:
         num_items_in_batch: divisor of the summed loss; by default the loss is a mean.
         ignore_index: the label that does not count, -100.
-        shift_labels: of a language model, in place of labels: the state at step t predicts label t.
+        shift_labels: of a language model alone, in place of labels: the state at step t predicts label t.
         return_dict: False for a tuple.
     """
 
@@ -89,6 +90,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     config_class = StackRNNConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
+    loss_arguments: ClassVar[tuple[str, ...]] = ("num_items_in_batch", "ignore_index")
     _no_split_modules = ["StackRNNCell"]  # noqa: RUF012
 
     @torch.no_grad()
@@ -99,9 +101,15 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     def run_model(
         self, arguments: HeadArguments, **inputs: Tensor | None
     ) -> tuple[StackRNNModelOutput, dict[str, Any]]:
-        """Run the model under a head: its outputs, and those of the arguments that are not for it."""
+        """Run the model under a head: its outputs, and those of the arguments that are not for it.
+
+        Raises:
+            TypeError: for arguments that nothing would use. A `loss_function` of one's own is given all.
+        """
         rest: dict[str, Any] = dict(arguments)
         own = {name: rest.pop(name) for name in ModelArguments.__annotations__ if name in rest}
+        if not hasattr(self, "_loss_function"):
+            refuse_unknown(arguments, (*ModelArguments.__annotations__, *self.loss_arguments))
         return self.model(**inputs, **own), rest
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
@@ -173,7 +181,9 @@ class StackRNNModel(StackRNNPreTrainedModel):
 
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
+            TypeError: for an argument that there is not.
         """
+        refuse_unknown(kwargs)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if input_ids is not None and not output_hidden_states and self._takes_ids(input_ids, inputs_embeds):
@@ -297,6 +307,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         config: sizes, controller, memory and controls.
     """
 
+    loss_arguments = (*StackRNNPreTrainedModel.loss_arguments, "shift_labels")
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
 
     def __init__(self, config: StackRNNConfig) -> None:
@@ -340,6 +351,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
 
         Raises:
             ValueError: if skip_logits is True where logits are needed, and for a loss_dtype where they are computed.
+            TypeError: for an argument that there is not, such as label_smoothing, which transformers' losses ignore.
         """
         outputs, of_loss = self.run_model(
             kwargs, input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import sys
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -138,6 +139,28 @@ def uninitialised_is_nan():
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def registries(monkeypatch, tmp_path_factory):
+    """All registries by kind; what is registered, imported and remembered in a test is gone after it."""
+    import stack_lm.data
+    import stack_lm.memory
+    import stack_lm.parsing
+    import stack_lm.tasks  # noqa: F401
+    from stack_lm import plugins
+
+    for registry in plugins._registries.values():
+        for name in ("registered", "_origins"):
+            monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+        monkeypatch.setattr(registry, "_has_all", False)
+    for name in ("_imported", "_noted"):
+        monkeypatch.setattr(plugins, name, {})
+    before = set(sys.modules)
+    yield plugins._registries
+    for module in set(sys.modules) - before:
+        if (getattr(sys.modules[module], "__file__", None) or "").startswith(str(tmp_path_factory.getbasetemp())):
+            del sys.modules[module]
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,12 +20,12 @@ def blocks(text):
 
 
 def recipe(title):
-    """The blocks of one recipe: a file with its name, a program, and what that prints."""
+    """The blocks of one recipe: a file with its name, a program, what that prints, and commands with that file."""
     section = re.search(rf"^## Add a {title}\n(.*?)^## ", TEXT, re.DOTALL | re.MULTILINE)[1]
-    (file_kind, file), (try_kind, program), (printed_kind, printed) = blocks(section)
-    assert (file_kind, try_kind, printed_kind) == ("python", "python", "text")
+    (file_kind, file), (try_kind, program), (printed_kind, printed), (kind, commands) = blocks(section)
+    assert (file_kind, try_kind, printed_kind, kind) == ("python", "python", "text", "sh")
     name, source = re.fullmatch(r"# (\w+\.py)\n(.*)", file, re.DOTALL).groups()
-    return name, source, program, printed
+    return name, source, program, printed, commands.splitlines()
 
 
 def execute(folder, *command):
@@ -40,7 +41,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("contributions")
     program = ""
     for title in RECIPES:
-        name, source, example, _ = recipe(title)
+        name, source, example, *_ = recipe(title)
         (folder / name).write_text(source)
         program += f"exec(compile({example!r}, {title!r}, 'exec'), {{'__name__': 'example'}})\nprint('---')\n"
     done = execute(folder, "-W", "error", "-c", program)
@@ -50,7 +51,7 @@ def results(tmp_path_factory):
 
 @pytest.mark.parametrize("title", RECIPES)
 def test_recipe(title, results):
-    *_, printed = recipe(title)
+    printed = recipe(title)[3]
     assert results[1][title] == printed
 
 
@@ -58,14 +59,38 @@ def test_there_are_no_other_recipes():
     assert tuple(re.findall(r"^## Add a (.+)$", TEXT, re.MULTILINE)) == RECIPES
 
 
-def test_commands_see_what_was_imported(results):
-    """The line under "Set up" that starts a command with an outside file."""
+def as_typed(line):
+    """A command of the page, for the Python and the recipes of these tests."""
+    program, *arguments = shlex.split(line)
+    if program == "stack-lm":
+        return ["-m", "stack_lm.cli", *arguments]
+    assert program == "python"
+    return [str(ROOT / arguments[0]), *arguments[1:]]
+
+
+def test_commands_import_the_files(results):
     folder, _ = results
-    (line,) = (line for _, code in blocks(TEXT) for line in code.splitlines() if line.startswith("python -c"))
-    code, rest = re.fullmatch(r'python -c "(.*)" (.*)', line).groups()
-    done = execute(folder, "-c", code, *rest.split())
-    assert done.returncode == 0, done.stderr
-    assert "lenient" in done.stdout
+    (folder / "gold.mrg").write_text("(S (NP (D the) (N dog)) (VP (V sees) (NP (D a) (N cat))) (. .))\n")
+    (folder / "predicted.mrg").write_text("(X (X the dog) (X (X sees a) cat) .)\n")
+    printed = {}
+    for title in RECIPES:
+        for line in recipe(title)[4]:
+            done = execute(folder, *as_typed(line))
+            assert done.returncode == 0, done.stderr
+            printed[title] = done.stdout
+    assert "perplexity" in printed["memory"]
+    assert "source a" in printed["task"]
+    assert "75.00" in printed["parsing convention"]
+    assert "perplexity" in printed["corpus"]
+
+
+@pytest.mark.parametrize("title", ["memory", "task"])
+def test_an_error_is_an_exit_status(title, results):
+    """Without the files, of which only a saved model knows."""
+    folder, _ = results
+    command = re.sub(r"--import \S+", "", recipe(title)[4][-1])
+    done = execute(folder, *as_typed(command))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
 def test_files_follow_the_style_of_the_project(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stack_lm.loss import default_chunk_rows, linear_cross_entropy, multiplies_bfloat16
+from stack_lm.loss import _Softmax, default_chunk_rows, linear_cross_entropy, multiplies_bfloat16
 
 
 def make_inputs(rows, hidden, classes, dtype=torch.float64, bias=True, ignored=0.0, seed=0):
@@ -177,13 +177,34 @@ def test_products_in_bfloat16():
     assert_same((single[0], single[1]), exact, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-5), (torch.bfloat16, 2e-4)])
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
+def test_rounding_to_bfloat16_makes_gradients_neither_larger_nor_smaller(dtype, tolerance, compiled, monkeypatch):
+    """The error of each number is up to 0.004, that of their mean is not: p - 1 of an improbable label is not -1."""
+    if not compiled:
+        monkeypatch.setattr("stack_lm.loss._make_softmax", _Softmax)
+    factors = []
+    for seed in range(4):
+        hidden, weight, bias, labels = make_inputs(512, 16, 1000, torch.bfloat16, seed=seed)
+        given = [part.detach() * scale for part, scale in ((hidden, 1.0), (weight, 0.25), (bias, 0.0))]
+        actual, exact = (
+            value_and_gradients(loss, *(part.to(own).requires_grad_() for part in given), labels, **options)[1]
+            for loss, own, options in (
+                (linear_cross_entropy, dtype, {"dtype": torch.bfloat16}),
+                (plain, torch.float64, {}),
+            )
+        )
+        factors.append([(one * two).sum() / two.square().sum() for one, two in zip(actual, exact, strict=True)])
+    assert (torch.tensor(factors).mean(0) - 1).abs().max() < tolerance
+
+
 def test_bfloat16_in_few_shapes():
     # oneDNN keeps memory for each shape: without blocks a process of training grew by gigabytes.
     shapes = set()
 
     class Products(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            if func.overloadpacket is torch.ops.aten.mm:
+            if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm_):
                 shapes.add(tuple(tuple(tensor.shape) for tensor in args[:2]))
             return func(*args, **(kwargs or {}))
 

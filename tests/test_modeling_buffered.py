@@ -400,3 +400,10 @@ def test_it_learns_when_to_write():
         optimizer.zero_grad()
     scores = evaluate_transduction(model, format, copies_and_deletions(200, 13, 24))
     assert scores.symbol_accuracy > 0.95
+
+
+def test_arguments_that_nothing_uses_are_refused():
+    model, ids = make(), torch.tensor([[1, 2, 3]])
+    with pytest.raises(TypeError, match=r"no argument 'label_smoothing', which is 0\.1"):
+        model(ids, labels=ids, label_smoothing=0.1)
+    assert model(ids, labels=ids, use_cache=False, label_smoothing=None).loss is not None

@@ -216,3 +216,49 @@ def test_the_output_layer_stands_before_every_head(tmp_path):
     assert not hidden[1, 3:].any()
     for cls in (*PER_STEP, StackRNNForSequenceClassification):
         assert cls(tiny_config(output_size=4, num_labels=3)).score.weight.shape == (3, 4)
+
+
+MODELS = {
+    StackRNNModel: {},
+    StackRNNForCausalLM: {"labels": torch.ones(2, 3, dtype=torch.long)},
+    StackRNNForSequenceClassification: {"labels": torch.ones(2, dtype=torch.long)},
+    StackRNNForTokenClassification: {"labels": torch.ones(2, 3, dtype=torch.long)},
+    StackRNNForKHotPrediction: {"labels": torch.ones(2, 3, 2)},
+}
+
+
+@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize("training", [True, False])
+def test_arguments_that_nothing_uses_are_refused(cls, training):
+    model, ids = cls(tiny_config(num_labels=2)).train(training), torch.ones(2, 3, dtype=torch.long)
+    with pytest.raises(TypeError, match=r"no argument 'label_smoothing', which is 0\.1") as refused:
+        model(ids, **MODELS[cls], label_smoothing=0.1)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(TypeError, match="no argument 'length', which is tensor"):
+        model(ids, length=torch.ones(2, 3))
+    if cls not in (StackRNNModel, StackRNNForCausalLM):
+        with pytest.raises(TypeError, match="no argument 'shift_labels'.* it has past_key_values, .*, ignore_index$"):
+            model(ids, **MODELS[cls], shift_labels=ids)
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_arguments_of_every_transformers_model_are_let_through(cls):
+    model, ids = cls(tiny_config(num_labels=2)), torch.ones(2, 3, dtype=torch.long)
+    plain = model(ids, **MODELS[cls], return_dict=False)[0]
+    arguments = {"output_attentions": False, "position_ids": ids, "token_type_ids": ids, "use_cache": False}
+    assert torch.equal(model(ids, **MODELS[cls], **arguments, label_smoothing=None, return_dict=False)[0], plain)
+
+
+def test_a_loss_function_of_ones_own_gets_all_arguments():
+    model, ids = StackRNNForCausalLM(tiny_config()), torch.ones(2, 3, dtype=torch.long)
+    model.loss_function = lambda logits, labels, vocab_size, label_smoothing, **_: logits.sum() * 0 + label_smoothing
+    assert model(ids, labels=ids, label_smoothing=0.25).loss == 0.25
+
+
+def test_k_hot_prediction_ignores_the_label_it_is_told_to():
+    model, ids = StackRNNForKHotPrediction(tiny_config(num_labels=2)), torch.ones(2, 3, dtype=torch.long)
+    labels = torch.tensor([1.0, 0.0]).expand(2, 3, 2).clone()
+    labels[0, 1] = -100
+    expected = model(ids, labels=labels).loss
+    labels[0, 1] = 7
+    assert torch.equal(model(ids, labels=labels, ignore_index=7).loss, expected)

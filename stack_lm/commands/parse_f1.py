@@ -54,7 +54,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a .mrg file or a directory of them, a file of bracketed trees, JSON lines with parses, nltk:treebank, "
         "nltk:conll2000, chunks:FILE, or - for standard input",
     )
-    parser.add_argument("--convention", metavar="NAME", required=True, help=f"one of {', '.join(CONVENTIONS)}")
+    parser.add_argument(
+        "--convention",
+        metavar="NAME",
+        required=True,
+        help=f"one of {', '.join(CONVENTIONS.registered)}, or a plug-in's",
+    )
     parser.add_argument(
         "--baselines", action="store_true", help="score trees that know nothing, and the best binary ones"
     )

@@ -30,8 +30,8 @@ def run(options: argparse.Namespace) -> None:
 
     from ..configuration_stack_rnn import StackRNNConfig
     from ..hub.loading import find_device
-    from ..kernels.dispatch import choose
     from ..layers.cell import StackRNNCell
+    from ..layers.memory_layer import MemoryLayer
 
     find_device(options.device)
     sizes: dict[str, Any] = {"vocab_size": 2, "embedding_size": 2, "hidden_size": 2, "memory_size": 2}
@@ -43,7 +43,8 @@ def run(options: argparse.Namespace) -> None:
                 StackRNNCell(StackRNNConfig(memory=memory, **sizes)).to(options.device, dtype) for memory in _MEMORIES
             ]
             cells[0].scan_backend = options.backend
-            choice = choose(cells[0], torch.device(options.device), dtype)
+            choice = cells[0].choose_backend(torch.empty(0, device=options.device, dtype=dtype))
+            layers = [MemoryLayer(2, name, memory_size=2).to(options.device, dtype) for name in _MEMORIES]
         except (
             ValueError,
             RuntimeError,
@@ -54,6 +55,8 @@ def run(options: argparse.Namespace) -> None:
         inputs = torch.zeros(1, 2, 2, dtype=dtype, device=options.device, requires_grad=True)
         for cell in cells:  # those that the backend has no scan of run in torch
             cell.scan(inputs).outputs.sum().backward()
+        for layer in layers:
+            layer(inputs)[0].sum().backward()
         seconds[name] = time.perf_counter() - start
     if options.json:
         print_json({"backend": choice.name, "reason": choice.reason, "seconds": seconds})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError
+from ..plugins import Registry
 from .text import Segmenter
 
 Item = TypeVar("Item")
@@ -168,7 +169,9 @@ class Source(NamedTuple):
     open: Callable[[Request], Corpus]
 
 
-_REGISTRY: dict[str, Source] = {}
+SOURCE_NAME = re.compile(r"[\w-]+")
+SOURCES: Registry[Source] = Registry("corpus", "stack_lm.corpora")
+"""All sources that have a name, by name. Paths of text files need none."""
 Opener = TypeVar("Opener", bound=Callable[[Request], Corpus])
 
 
@@ -182,22 +185,15 @@ def register_source(usage: str) -> Callable[[Opener], Opener]:
     Raises:
         ValueError: if the name is taken, or the usage starts with none.
     """
-    match = re.match(r"[\w-]+", usage)
+    match = SOURCE_NAME.match(usage)
     if match is None:
         raise ValueError(f"the usage of a source must start with its name; got {usage!r}")
 
     def register(opener: Opener) -> Opener:
-        if match[0] in _REGISTRY:
-            raise ValueError(f"the source {match[0]!r} is registered already, as {_REGISTRY[match[0]].usage}")
-        _REGISTRY[match[0]] = Source(usage, opener)
+        SOURCES.register(match[0], Source(usage, opener), made_of=opener)
         return opener
 
     return register
-
-
-def registered_sources() -> dict[str, Source]:
-    """All sources that have a name, by name. Paths of text files need none."""
-    return dict(_REGISTRY)
 
 
 def hold_out(

@@ -22,6 +22,7 @@ from ..layers.buffered import buffered_steps
 from ..layers.controlled import Actions
 from ..memory import Value
 from ..model_kinds import classes_for
+from ..plugins import remember
 from ..tasks import Example, Task, make_task
 from ..tasks.kinds import KINDS
 from .config import TASK_FILE, is_task_model
@@ -58,7 +59,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
     if not is_task_model(path):
         raise InputError(f"{path} has no model of a task: there is no {TASK_FILE} in it")
     try:
-        about = json.loads((path / TASK_FILE).read_text(encoding="utf-8"))
+        about = remember(json.loads((path / TASK_FILE).read_text(encoding="utf-8")))
         task = make_task(about["task"], **about["options"])
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
         model = classes_for(*KINDS)[architecture].from_pretrained(path).eval()

@@ -111,6 +111,10 @@ class TaskConfig(BaseConfig):
         if isinstance(rate, LearningRates) and rate.low > rate.high:
             raise InputError(f"training.learning_rate must go from low to high; got {rate.low} to {rate.high}")
 
+    def registered_names(self) -> dict[str, list[str]]:
+        """See `BaseConfig.registered_names`."""
+        return super().registered_names() | {"task": [self.task]}
+
 
 @dataclass(frozen=True)
 class Row:

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_map
 
 from ..errors import InputError
 from ..layers import recurrent_layers
+from ..training.optimizer import make_optimizer
 from ..training.together import Together
 from .encoding import Encoded, loss_weights, weighted_loss
 from .scores import run
@@ -121,7 +122,8 @@ class _Group:
         for model in models:
             model.train()
         self.learners: _Learners = Together(models, self._loss) if len(models) > 1 else _Alone(models[0], self._loss)
-        self.optimizer = _make_optimizer(self.learners.parameters(), self.loop)
+        # Each trial has a rate of its own; `_step` sets it.
+        self.optimizer = make_optimizer(self.loop, self.learners.parameters(), 1.0, torch.device("cpu"))
         self._data: Encoded | None = None
 
     def without(self, over: Sequence[bool]) -> _Group:
@@ -178,7 +180,7 @@ class _Group:
             self.optimizer.step()
         else:
             assert isinstance(self.learners, Together)
-            self.learners.step(self.optimizer, torch.tensor(rates))
+            self.learners.step(self.optimizer, rates)
 
     def _cool(self, trials: Sequence[Trial], strings: int) -> None:
         """Set temperatures. While an epoch lasts those of the first model are enough: the others follow it."""
@@ -229,12 +231,3 @@ def _stack(parts: Sequence[Encoded]) -> Encoded:
         return torch.stack([F.pad(f, [*[0, 0] * (f.dim() - 2), 0, longest - f.shape[1]]) for f in fields])
 
     return Encoded(*(together(k) for k in range(len(Encoded._fields))))
-
-
-def _make_optimizer(parameters: Sequence[torch.nn.Parameter], loop: Any) -> torch.optim.Optimizer:
-    rate, decay = 1.0, loop.weight_decay
-    if loop.optimizer == "rmsprop":
-        return torch.optim.RMSprop(parameters, rate, weight_decay=decay, foreach=True)
-    if loop.optimizer == "sgd":
-        return torch.optim.SGD(parameters, rate, weight_decay=decay, fused=True)
-    return torch.optim.Adam(parameters, rate, weight_decay=decay, fused=True)

@@ -24,6 +24,7 @@ import yaml
 from ..atomic import atomic_file
 from ..config_files import read_yaml
 from ..errors import InputError
+from ..plugins import used
 from .config import Row, Table, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
@@ -134,10 +135,16 @@ class Results:
             self.records = self._read()
             yield
 
-    def begin(self, table: Table) -> None:
-        """Write the table."""
+    def begin(self, table: Table, memories: Sequence[str] = ()) -> None:
+        """Write the table.
+
+        Args:
+            table: the table.
+            memories: the names of those of its models.
+        """
+        content = dataclasses.asdict(table) | used(memory=memories, task=[row.task for row in table.rows])
         with atomic_file(self.path / TABLE_FILE) as file:
-            file.write_text(yaml.safe_dump(dataclasses.asdict(table), sort_keys=False), encoding="utf-8")
+            file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
     def add(self, records: Sequence[Record]) -> None:
         """Add trials, durably: a file of results is whole at every moment."""

@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..config_files import merge, preset_names, preset_path, read_yaml
 from ..console import print_note
 from ..errors import InputError
+from ..plugins import used
 from ..tasks import Task, make_task, task_names
 from ..tasks.kinds import KINDS, score_names
 from ..training.config import settled
@@ -97,7 +98,7 @@ class Experiment:
             InputError: if the directory cannot be written, or a trial cannot be run.
         """
         with self.results.open():
-            self.results.begin(self.table)
+            self.results.begin(self.table, [trial.config.model.get("memory", "") for trial in self.wanted])
             if self.overwrite:
                 self.results.remove([*self.chosen], [self.table.rows[i].name for i in self.chosen])
             self._check_finished()
@@ -224,11 +225,9 @@ def load_table(name: str, task: str | None = None) -> Table:
         if "rows" not in content:
             raise InputError(f"{name} is a preset; name a task for it as well: {', '.join(task_names())}")
         return Table.build(content)
-    if task not in task_names():
-        raise InputError(f"there is no task {task!r}; the tasks are {', '.join(task_names())}")
+    scores = KINDS[make_task(task).kind].shown
     if not Path(name).exists() and name not in preset_names():
         preset_path(name)
-    scores = KINDS[make_task(task).kind].shown
     return single_row(name, task, [f"{score}.{statistic}" for score in scores for statistic in _STATISTICS])
 
 
@@ -292,6 +291,7 @@ def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
             **{name: version(name) for name in packages},
         },
         "machine": platform.machine(),
+        **used(**trial.config.registered_names()),
     }
 
 

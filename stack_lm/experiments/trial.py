@@ -18,11 +18,13 @@ from ..controls import Noise
 from ..errors import InputError
 from ..layers import recurrent_layers
 from ..model_kinds import choose_class, classes_for
+from ..plugins import used
 from ..tasks import Example, make_task
 from ..tasks.kinds import KINDS
 from ..tokenization import symbol_tokenizer
 from ..training.new_model import make_config
-from ..training.temperature import TemperatureSchedule
+from ..training.stopping import EarlyStopping
+from ..training.temperature import make_temperature_schedule
 from .config import TASK_FILE, LearningRates, TaskConfig
 from .encoding import Encoded, Encoding
 from .scores import score
@@ -60,7 +62,7 @@ class Trial:
         self.reduction = f"step_{task.step_reduction}" if reduction == "steps" else reduction
         torch.manual_seed(config.seed)
         self.model = make_model(config, self.encoding)
-        self.temperature = self._make_temperature_schedule()
+        self.temperature = make_temperature_schedule(self.loop, self.model)
         self.learning_rate = self._choose_learning_rate()
         self.history: list[dict[str, Any]] = []
         self._order = torch.Generator().manual_seed(config.seed)
@@ -68,7 +70,8 @@ class Trial:
         self._stream: Iterator[Example] | None = None
         self._validation: Encoded | None = None
         kind = self.encoding.kind
-        self._stop = _Stop(self.loop.patience, self.loop.decay_patience, (kind.shown[0], not kind.distribution))
+        self._main_score = kind.shown[0]
+        self._stopping = EarlyStopping(self.loop.patience, not kind.distribution)
         self._best: dict[str, Tensor] | None = None
         self.updates = self.strings = 0
 
@@ -132,10 +135,11 @@ class Trial:
         if self._validation is not None:
             scores = score(self.model, self.encoding, self._validation, self.config.seed)
             record["validation"] = {name: value for name, value in scores.items() if name != "by_length"}
-            over |= self._stop.look(record["validation"])
-            if self._stop.decay:
+            better = self._stopping.look(scores[self._main_score])
+            over |= self._stopping.over
+            if self.loop.decay_patience and not better and self._stopping.waited % self.loop.decay_patience == 0:
                 self.learning_rate *= self.loop.decay_factor
-            if self._stop.better and self.loop.keep == "best":
+            if better and self.loop.keep == "best":
                 self._best = copy.deepcopy(self.model.state_dict())
         self.history.append(record)
         return over
@@ -162,6 +166,7 @@ class Trial:
         self.model.save_pretrained(directory)
         symbol_tokenizer(self.encoding.symbols).save_pretrained(directory)
         about = {"task": self.config.task, "options": self.config.options, "seed": self.config.seed}
+        about |= used(task=[self.config.task])
         (directory / TASK_FILE).write_text(json.dumps(about) + "\n", encoding="utf-8")
 
     def _encode(self, split: str) -> Encoded:
@@ -178,44 +183,6 @@ class Trial:
             low, high = math.log(rate.low), math.log(rate.high)
             return math.exp(random.Random(f"{self.config.seed}/learning rate").uniform(low, high))
         return rate[self.config.seed % len(rate)] if isinstance(rate, list) else rate
-
-    def _make_temperature_schedule(self) -> TemperatureSchedule | None:
-        if not self.loop.temperature_decay:
-            return None
-        try:
-            schedule = TemperatureSchedule(self.loop.temperature_decay, self.loop.temperature_minimum)
-            schedule.check(self.model)
-        except ValueError as error:
-            raise InputError(f"training.temperature_decay: {error}") from error
-        return schedule
-
-
-class _Stop:
-    """Counts epochs in a row that were not better than the best one.
-
-    NOTE: in the released code of Hao et al. (2018) an epoch as good as the best is not better, so that a model that is
-    right everywhere stops after `patience` more.
-    """
-
-    def __init__(self, patience: int | None, decay_patience: int | None, main: tuple[str, bool]) -> None:
-        self.patience, self.decay_patience = patience, decay_patience
-        self.name, self.more_is_better = main
-        self.best: float | None = None
-        self.waited = self.waited_for_decay = 0
-        self.better = self.decay = False
-
-    def look(self, scores: dict[str, Any]) -> bool:
-        """Whether to stop after an epoch; `better` and `decay` say what else to do."""
-        value = scores[self.name]
-        self.better = self.best is None or (value > self.best if self.more_is_better else value < self.best)
-        if self.better:
-            self.best, self.waited, self.waited_for_decay = value, 0, 0
-        else:
-            self.waited, self.waited_for_decay = self.waited + 1, self.waited_for_decay + 1
-        self.decay = self.waited_for_decay == self.decay_patience
-        if self.decay:
-            self.waited_for_decay = 0
-        return self.waited == self.patience
 
 
 def make_model(config: TaskConfig, encoding: Encoding) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..atomic import atomic_directory
 from ..errors import InputError
+from ..plugins import Imports
 from .config import TaskConfig
 
 # Arguments: the number of a job, and the share of it that is done.
@@ -77,7 +78,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
         with _environment(OMP_NUM_THREADS="1"):
             for _ in range(min(workers, len(jobs))):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_work, args=(theirs,), daemon=True)
+                process = context.Process(target=_work, args=(Imports(), theirs), daemon=True)
                 process.start()
                 theirs.close()
                 processes.append(process)
@@ -125,7 +126,7 @@ def _killed(job: Job) -> InputError:
     )
 
 
-def _work(connection: Connection) -> None:
+def _work(_: Imports, connection: Connection) -> None:
     """The main function of a worker."""
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -115,7 +115,7 @@ def _make_card(
     command = _training_command(kind, training)
     known = list(earlier.eval_results or ()) if earlier else []
     if training:
-        known = merged(known, of_training(_best_validation(run), _held_out(training), command))
+        known = merged(known, of_training(_validation(run, training), _held_out(training), command))
     known = merged(known, results)
     data_of_training = training.get("data", {})
     source = str(data_of_training.get("source") or data_of_training.get("train") or "")
@@ -273,15 +273,17 @@ def _training_command(kind: str, training: Mapping[str, Any]) -> str:
     return f"python recipes/{recipe}.py training_config.yaml" if training else ""
 
 
-def _best_validation(run: Path) -> Mapping[str, Any]:
+def _validation(run: Path, training: Mapping[str, Any]) -> Mapping[str, Any]:
     """The record of the model's validation: that with the least loss where the best is kept, or else the last."""
     path = run / "metrics.jsonl"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     records = [json_object(line) or {} for line in text.splitlines()]
-    best = [record for record in records if isinstance(record.get("eval_loss"), float)]
-    if best:
-        return min(best, key=lambda record: record["eval_loss"])
-    return next((record for record in reversed(records) if "eval_perplexity" in record), {})
+    settings = training.get("training")
+    if isinstance(settings, dict) and settings.get("patience") is not None:
+        losses = [record.get("eval_loss", record.get("eval_nats_per_token")) for record in records]
+        found = [(loss, i) for i, loss in enumerate(losses) if isinstance(loss, float)]
+        return records[min(found)[1]] if found else {}
+    return next((record for record in reversed(records) if {"eval_loss", "eval_perplexity"} & record.keys()), {})
 
 
 def _count_parameters(directory: Path) -> int:

@@ -32,6 +32,7 @@ _OURS = (STACK_RNN, BUFFERED)
 _CONFIGS = tuple(kind.config for kind in _OURS)
 _MODELS = tuple(model for kind in _OURS for model in kind.models)
 _REPLACED = dict.fromkeys(("kernels.dispatch", "kernels.cpu.cross_entropy"), "hub.standalone")
+_REPLACED["plugins"] = "hub.standalone_plugins"
 
 _HEADER = '''"""{title}
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .plain import alteration
-from .protocol import Buffered, CellState, GivenVectors, Inputs, MemoryState, Request, System
+from .protocol import CellState, GivenVectors, Inputs, MemoryState, Request, System
 
 VARIABLE = "STACK_LM_SCAN_BACKEND"
 _MODULES = {"numba": "cpu.backend", "triton": "gpu.backend"}
@@ -104,7 +104,7 @@ def choose(system: System, request: Request) -> BackendChoice:
 
 def _is_torchs_own(system: System, request: Request) -> bool:
     """Whether torch has a function for the whole sequence."""
-    if system.memory.actions or isinstance(system.driver, GivenVectors | Buffered):
+    if system.memory.actions or system.buffer or isinstance(system.driver, GivenVectors):
         return False
     if request.has_mask or request.all_layers or request.several_models:
         return False

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ..controls import ActionProjection, Controls
 from ..emission import OperationChoice
-from .protocol import Buffered, GivenVectors, System
+from .protocol import Controlled, System
 
 
 def hung_on(module: nn.Module) -> str | None:
@@ -38,15 +38,15 @@ def alteration_of(module: nn.Module, name: str, kind: type[nn.Module]) -> str | 
 
 def alteration(system: System) -> str | None:
     """What has been hung on a system or put in the place of one of its modules, in a few words; None if nothing has."""
-    controls, driver = system.controls, system.driver
+    controls, driver, buffer = system.controls, system.driver, system.buffer
     reason = alteration_of(controls, "controls", Controls)
-    if not isinstance(driver, GivenVectors):
+    if isinstance(driver, Controlled):
         reason = reason or alteration_of(driver.module, "controller", type(driver.controller))
         # Given vectors are projected by the module itself.
         if reason is None and controls.projection is not None:
             reason = alteration_of(controls.projection, "controls.projection", ActionProjection)
     for name, choice in controls.choices.items():
         reason = reason or alteration_of(choice, f"controls.choices.{name}", OperationChoice)
-    if reason is None and isinstance(driver, Buffered) and driver.projection is not None:
-        reason = alteration_of(driver.projection, "buffer_projection", ActionProjection)
+    if reason is None and buffer is not None and buffer.projection is not None:
+        reason = alteration_of(buffer.projection, "buffer_projection", ActionProjection)
     return reason

@@ -2,10 +2,10 @@
 
 A memory, its controls and a driver make a `System`. There are three drivers:
 
-- `GivenVectors`: the vectors that actions are emitted from are there for all steps, so that all actions are one
-  product, and the memory alone runs over time.
-- `Controlled`: a controller emits them from x_t and the last reading, so that all of it runs over time.
-- `Buffered`: a controller whose x_t is read from an input buffer, which it pops itself.
+- `GivenVectors`: the vectors that actions are emitted from are known for all steps, so all actions are one product, and
+  the memory alone runs over time.
+- `Controlled`: a controller emits them from x_t and the last reading, so all of it runs over time.
+- `Controlled` with a `Buffer`: x_t is read from an input buffer, which the controller pops.
 """
 
 from __future__ import annotations
@@ -40,14 +40,29 @@ class GivenVectors(NamedTuple):
     """Actions come from vectors [B, T, H] that are given."""
 
 
+class Buffer(NamedTuple):
+    """An input buffer that a controller pops.
+
+    Attributes:
+        pop: emission of the pop strength.
+        projection: from the controller's output to the logits of the buffers' strengths, of which those of `pop` come
+            first; None where these are fixed.
+    """
+
+    pop: Emission
+    projection: ActionProjection | None
+
+
 class Controlled(NamedTuple):
     """Actions come from a controller's outputs.
 
     Attributes:
         module: the controller, or what adapters of its weights (PEFT's, for `target_parameters`) have put around it.
+        buffer: that x_t is read from; None where x_t is given.
     """
 
     module: nn.Module
+    buffer: Buffer | None = None
 
     @property
     def controller(self) -> Controller:
@@ -57,31 +72,8 @@ class Controlled(NamedTuple):
             module = module.base_layer
         return module
 
-    @property
-    def training(self) -> bool:
-        """Whether dropout is on."""
-        return self.module.training
 
-
-class Buffered(NamedTuple):
-    """The same, with inputs from a buffer that the controller pops.
-
-    Attributes:
-        module: as of `Controlled`.
-        pop: emission of the pop strength.
-        projection: from the controller's output to the logits of the buffers' strengths, of which those of `pop` come
-            first; None where these are fixed.
-    """
-
-    module: nn.Module
-    pop: Emission
-    projection: ActionProjection | None
-
-    controller = Controlled.controller
-    training = Controlled.training
-
-
-Driver = GivenVectors | Controlled | Buffered
+Driver = GivenVectors | Controlled
 
 
 class System(NamedTuple):
@@ -100,8 +92,13 @@ class System(NamedTuple):
     @property
     def controller(self) -> Controller:
         """The controller of a driver that has one."""
-        assert not isinstance(self.driver, GivenVectors)
+        assert isinstance(self.driver, Controlled)
         return self.driver.controller
+
+    @property
+    def buffer(self) -> Buffer | None:
+        """The input buffer, if there is one."""
+        return self.driver.buffer if isinstance(self.driver, Controlled) else None
 
 
 class Request(NamedTuple):

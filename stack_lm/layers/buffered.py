@@ -16,7 +16,7 @@ from torch import Tensor
 from ..controls import ActionProjection
 from ..emission import Emission
 from ..kernels import dispatch
-from ..kernels.protocol import Buffered, CellState, Inputs, System
+from ..kernels.protocol import Buffer, CellState, Controlled, Inputs, System
 from ..memory.buffers import dequeue, input_buffer
 from .cell import StackRNNCell
 from .controlled import Actions, blank, over_time
@@ -115,7 +115,7 @@ def run_buffered(
         ValueError: if a backend that was named cannot run this, or a memory of limited size overflows.
     """
     given = Inputs(items, active, cell.controls.draw_noise((len(items), steps), items), held, steps)
-    system = System(cell.memory, cell.controls, Buffered(cell.controller, buffers.pop, buffers.projection))
+    system = System(cell.memory, cell.controls, Controlled(cell.controller, Buffer(buffers.pop, buffers.projection)))
     backend, _ = cell.choose_backend(items, system=system, has_mask=active is not None)
     if backend == "reference":
         done = list(buffered_steps(cell, buffers, given, output_actions))

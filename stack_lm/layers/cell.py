@@ -6,7 +6,7 @@ step t enters the controller at step t + 1, so the cell, not the memory alone, i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,9 +18,6 @@ from ..kernels import dispatch
 from ..kernels.protocol import CellState, Controlled, Inputs, MemoryState
 from ..memory import make_memory, map_tensors, under_transform
 from .controlled import Actions, ControlledMemory, check_state, over_time
-
-if TYPE_CHECKING:
-    from ..configuration_stack_rnn import StackRNNConfig
 
 
 class Scan(NamedTuple):
@@ -51,7 +48,7 @@ class StackRNNCell(ControlledMemory):
         config: sizes, controller, memory and controls.
     """
 
-    def __init__(self, config: StackRNNConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__()
         self.memory = make_memory(config)
         self.controller = make_controller(config, self.memory.reading_size)
@@ -195,7 +192,8 @@ class StackRNNCell(ControlledMemory):
         inputs, mask = given.values, given.mask
         if not inputs.is_floating_point():
             inputs = F.one_hot(inputs, self.bare_controller.input_size).to(self.like.dtype)
-        if not self.memory.actions and mask is None and not output_layers and not output_readings:
+        alone = not self.memory.actions and mask is None and not output_layers and not output_readings
+        if alone and not under_transform():  # torch's own networks have no rule for vmap
             fused = self.bare_controller.run(inputs, state.controller)
             if fused is not None:
                 return Scan(fused[0], None, None, Actions(), state._replace(controller=fused[1]))

@@ -142,15 +142,14 @@ class StackRNN(nn.Module):
         Raises:
             ValueError: if shapes do not fit.
         """
-        packed = input if isinstance(input, PackedSequence) else None
-        mask = None
-        if packed is not None:
+        mask, packed, single = None, None, False
+        if isinstance(input, PackedSequence):
+            packed = input
             inputs, lengths = pad_packed_sequence(packed, batch_first=True)
             if int(lengths.min()) < inputs.shape[1]:
                 mask = (torch.arange(inputs.shape[1]) < lengths.unsqueeze(1)).to(inputs.device)
         else:
-            inputs = self._batch_first(input)
-        single = packed is None and input.dim() == 2
+            inputs, single = self._batch_first(input), input.dim() == 2
         states = self._states(state, inputs, single)
         actions, last = [], []
         for k, (cell, first) in enumerate(zip(self._cells, states, strict=True)):

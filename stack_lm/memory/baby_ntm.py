@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 
-from .base import Memory, register_memory
+from .base import Memory, Where, precise, register_memory
 from .fields import Choice, Setting, Size, Value
 from .mixing import Mixture, Move, mix
 from .superposition import CHOICE_SETTINGS, ChoiceActions
-
-if TYPE_CHECKING:
-    from ..configuration_stack_rnn import StackRNNConfig
 
 
 class TapeState(NamedTuple):
@@ -61,21 +58,13 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
         )
 
     @classmethod
-    def from_config(cls, config: StackRNNConfig) -> BabyNTM:
+    def from_config(cls, config: Any) -> BabyNTM:
         assert config.memory_depth is not None, "the settings have a default"
         return cls(config.memory_size, config.memory_depth)
 
-    def initial_state(
-        self,
-        batch_size: int,
-        length: int | None = None,
-        *,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> TapeState:
+    def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> TapeState:
         """A tape of zeros."""
-        dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
-        return TapeState(torch.zeros(batch_size, self.cells, self.size, device=device, dtype=dtype))
+        return TapeState(torch.zeros(batch_size, self.cells, self.size, **precise(where)))
 
     def update(self, state: TapeState, actions: ChoiceActions) -> tuple[TapeState, Tensor]:
         """Mix the results of the operations, add the value to the first cell, and read that cell.

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
 import torch
 from torch import Tensor
 
+from ..plugins import Registry
 from .fields import ActionField
-
-if TYPE_CHECKING:
-    from ..configuration_stack_rnn import StackRNNConfig
 
 State = TypeVar("State", bound="tuple[Any, ...]")
 Actions = TypeVar("Actions", bound="tuple[Any, ...]")
 MemoryClass = TypeVar("MemoryClass", bound="type[Memory[Any, Any]]")
-_REGISTRY: dict[str, type[Memory[Any, Any]]] = {}
+MEMORIES: Registry[type[Memory[Any, Any]]] = Registry("memory", "stack_lm.memories")
 
 
 def under_transform() -> bool:
     """Whether a transform of `torch.func`, such as vmap, is at work, under which nobody may look at numbers."""
     return torch._C._are_functorch_transforms_active()
+
+
+class Where(TypedDict, total=False):
+    """Where a tensor is and its type, as torch takes them."""
+
+    device: torch.device | None
+    dtype: torch.dtype | None
 
 
 class MemoryScan(NamedTuple, Generic[State]):
@@ -68,7 +73,7 @@ class Memory(ABC, Generic[State, Actions]):
 
     @classmethod
     @abstractmethod
-    def from_config(cls, config: StackRNNConfig) -> Memory[State, Actions]:
+    def from_config(cls, config: Any) -> Memory[State, Actions]:
         """The memory that a model's configuration asks for.
 
         Args:
@@ -76,21 +81,13 @@ class Memory(ABC, Generic[State, Actions]):
         """
 
     @abstractmethod
-    def initial_state(
-        self,
-        batch_size: int,
-        length: int | None = None,
-        *,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> State:
+    def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> State:
         """An empty memory for `batch_size` sequences.
 
         Args:
             batch_size: B.
             length: how many steps it is about to take, if that is known: a memory may make room for them.
-            device: of the state's tensors.
-            dtype: of what is stored; a memory may keep more precise numbers.
+            **where: device and dtype of what is stored; a memory may keep more precise numbers.
         """
 
     def initial_reading(self, state: State) -> Tensor:
@@ -264,6 +261,12 @@ def _named_tensors(state: Any) -> Iterator[tuple[str, Tensor]]:
             yield name, tensor
 
 
+def precise(where: Where) -> Where:
+    """The same place with a type of at least float32, for numbers that add up over a sequence."""
+    dtype = where.get("dtype") or torch.get_default_dtype()
+    return {"device": where.get("device"), "dtype": torch.promote_types(dtype, torch.float32)}
+
+
 def _describe(given: Any) -> str:
     return type(given).__name__
 
@@ -288,10 +291,8 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
     def register(cls: MemoryClass) -> MemoryClass:
         if cls.step is not Memory.step:
             raise TypeError(f"{cls.__qualname__} overrides step; it must override update, which step and models call")
-        if _REGISTRY.get(name, cls) is not cls:
-            raise ValueError(f"the memory name {name!r} is taken by {_REGISTRY[name].__qualname__}")
+        MEMORIES.register(name, cls)
         cls.name = name
-        _REGISTRY[name] = cls
         return cls
 
     return register
@@ -299,12 +300,16 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
 
 def memory_names() -> tuple[str, ...]:
     """The names of all registered memories."""
-    return tuple(_REGISTRY)
+    return tuple(MEMORIES)
 
 
 def memory_class(name: str) -> type[Memory[Any, Any]]:
-    """The class registered under a name."""
-    return _REGISTRY[name]
+    """The class registered under a name.
+
+    Raises:
+        InputError: if there is none.
+    """
+    return MEMORIES.find(name)
 
 
 def map_tensors(function: Callable[..., Tensor], *trees: Any) -> Any:

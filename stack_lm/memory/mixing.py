@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from .base import under_transform
 
 
 class Move(NamedTuple):
@@ -46,24 +49,22 @@ def mix_reference(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mix
     shape = cells.shape
     cells, weights = cells.flatten(0, -3), weights.flatten(0, -2)
     batch_size, _, width = cells.shape
-    elements = elements.reshape(batch_size, -1)
-    size = elements.shape[1]
-    new = torch.cat((elements, elements.new_ones(batch_size, width - size)), dim=1).unsqueeze(1)
+    size = elements.shape[1] // math.prod(shape[1:-2])
+    new = torch.cat((elements.reshape(batch_size, size), elements.new_ones(batch_size, width - size)), 1).unsqueeze(1)
     rows = torch.cat((new, cells), dim=1) if mixture.prepend else cells
     mixed = cells.new_zeros(batch_size, mixture.length, width)
     for weight, moves in zip(weights.unbind(1), mixture.operations, strict=True):
-        moved = torch.zeros_like(mixed)
         for source, target, n in moves:
             if n > 0:
-                moved[:, target : target + n] = rows[:, source : source + n]
-        mixed = mixed + weight[:, None, None] * moved
+                moved = F.pad(rows[:, source : source + n], (0, 0, target, mixture.length - target - n))
+                mixed = mixed + weight[:, None, None] * moved
     if not mixture.prepend:
         mixed = torch.cat((mixed[:, :1] + new, mixed[:, 1:]), dim=1)
     top = mixed[:, : mixture.read]
     reading = top[..., :size]
     if width > size:
         reading = reading + mixture.empty_value * (1 - top[..., size:])
-    return mixed.view(*shape[:-2], mixture.length, width), reading.reshape(shape[0], -1)
+    return mixed.view(*shape[:-2], mixture.length, width), reading.reshape(shape[0], mixture.read * elements.shape[1])
 
 
 class _Mix(torch.autograd.Function):
@@ -81,7 +82,7 @@ class _Mix(torch.autograd.Function):
         *leading, _, width = cells.shape
         batch_size = math.prod(leading)
         rows, new = _rows(cells, elements, mixture)
-        weights, size = weights.reshape(batch_size, -1), new.shape[1]
+        weights, size = weights.flatten(0, -2), new.shape[1]
         mixed = rows.new_zeros(batch_size, mixture.length * width)
         for i, source, target, n in _blocks(mixture, width):
             mixed[:, target : target + n].addcmul_(rows[:, source : source + n], weights[:, i : i + 1])
@@ -92,7 +93,8 @@ class _Mix(torch.autograd.Function):
         reading = mixed[:, : mixture.read, :size].clone()
         if width > size and mixture.empty_value:
             reading.add_(1 - mixed[:, : mixture.read, size:], alpha=mixture.empty_value)
-        return mixed.view(*leading, mixture.length, width), reading.view(leading[0], -1)
+        reading = reading.view(leading[0], mixture.read * elements.shape[1])
+        return mixed.view(*leading, mixture.length, width), reading
 
     @staticmethod
     def backward(ctx: Any, of_mixed: Tensor | None, of_reading: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -103,11 +105,11 @@ class _Mix(torch.autograd.Function):
         cells, weights, elements = given
         rows, new = _rows(cells, elements, mixture)
         batch_size, size, width = rows.shape[0], new.shape[1], cells.shape[-1]
-        weights = weights.reshape(batch_size, -1)
+        weights = weights.flatten(0, -2)
         if of_mixed is None:
             gradient = rows.new_zeros(batch_size, mixture.length * width)
         else:  # may be shared, so the reading's gradient is not added in place
-            gradient = of_mixed.reshape(batch_size, -1)
+            gradient = of_mixed.flatten(0, -3).flatten(1)
             gradient = gradient if of_reading is None else gradient.clone(memory_format=torch.contiguous_format)
         if of_reading is not None:
             top = gradient.view(batch_size, mixture.length, width)[:, : mixture.read]
@@ -130,7 +132,8 @@ def _rows(cells: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Te
     """What operations move, and the new elements, in two dimensions."""
     width = cells.shape[-1]
     batch_size = math.prod(cells.shape[:-2])
-    rows, new = cells.reshape(batch_size, -1), elements.reshape(batch_size, -1)
+    rows = cells.flatten(0, -3).flatten(1)
+    new = elements.reshape(batch_size, elements.shape[1] // math.prod(cells.shape[1:-2]))
     if mixture.prepend:
         rows = torch.cat((new, rows.new_ones(batch_size, width - new.shape[1]), rows), dim=1)
     return rows, new
@@ -180,5 +183,8 @@ def mix(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> t
     Returns:
         The next cells, of `length` rows, and the reading [B, S * read * D].
     """
-    mixed: tuple[Tensor, Tensor] = _Mix.apply(cells, weights.to(cells.dtype), elements.to(cells.dtype), mixture)
+    weights, elements = weights.to(cells.dtype), elements.to(cells.dtype)
+    if under_transform():  # such as `torch.func.vmap`, which knows the gradient of plain operations alone
+        return mix_reference(cells, weights, elements, mixture)
+    mixed: tuple[Tensor, Tensor] = _Mix.apply(cells, weights, elements, mixture)
     return mixed

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 
-from .base import Memory, register_memory
+from .base import Memory, Where, register_memory
 from .fields import ActionField
-
-if TYPE_CHECKING:
-    from ..configuration_stack_rnn import StackRNNConfig
 
 
 class NoState(NamedTuple):
@@ -39,18 +36,11 @@ class NoMemory(Memory[NoState, NoActions]):
     reading_size = 0
 
     @classmethod
-    def from_config(cls, config: StackRNNConfig) -> NoMemory:
+    def from_config(cls, config: Any) -> NoMemory:
         return cls()
 
-    def initial_state(
-        self,
-        batch_size: int,
-        length: int | None = None,
-        *,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> NoState:
-        return NoState(torch.zeros(batch_size, 0, device=device, dtype=dtype))
+    def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> NoState:
+        return NoState(torch.zeros(batch_size, 0, **where))
 
     def update(self, state: NoState, actions: NoActions) -> tuple[NoState, Tensor]:
         return state, state.empty

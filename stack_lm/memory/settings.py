@@ -5,12 +5,25 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-from ..checks import Check, OneOf, check_of, undecided
+from ..checks import Check, check_of, undecided
 from .base import Memory, memory_class, memory_names
 from .fields import Setting, check_fields
 
-# One may be registered at any time, from outside the package too.
-MemoryName = Annotated[str, OneOf(memory_names)]
+
+class RegisteredMemory(Check):
+    """Names of memories that are registered at the time, from outside the package too."""
+
+    def __call__(self, key: str, value: Any) -> Any:
+        """Look a memory up.
+
+        Raises:
+            InputError: naming those that there are, or the plug-in that this one came from.
+        """
+        memory_class(value)
+        return value
+
+
+MemoryName = Annotated[str, RegisteredMemory()]
 
 
 def setting_names() -> dict[str, None]:

@@ -13,19 +13,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, Unpack
+from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..checks import OneOf, Positive
-from .base import Memory, register_memory, under_transform
+from .base import Memory, Where, precise, register_memory, under_transform
 from .fields import Choice, Elements, Parts, Setting, Size, Value
 from .mixing import Mixture, Move, mix
-
-if TYPE_CHECKING:
-    from ..configuration_stack_rnn import StackRNNConfig
 
 CHOICE_CONTROLS = ("softmax", "softmax_temperature", "gumbel_softmax")
 CHOICE_SETTINGS = {
@@ -113,22 +110,11 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
             Choice("operation", operations, stacks),
         )
 
-    def initial_state(
-        self,
-        batch_size: int,
-        length: int | None = None,
-        *,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> SuperpositionState:
+    def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> SuperpositionState:
         """Empty stacks of `read_depth` cells; each step adds a cell until there are `depth`."""
         # Every step mixes all cells, so rounding adds up over a sequence: float32 at least, as for strengths.
-        dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
-        shape = (batch_size, self.stacks, self.read_depth, self.size + 1)
-        return SuperpositionState(
-            cells=torch.zeros(shape, device=device, dtype=dtype),
-            lost=torch.zeros(batch_size, device=device, dtype=dtype),
-        )
+        cells = torch.zeros(batch_size, self.stacks, self.read_depth, self.size + 1, **precise(where))
+        return SuperpositionState(cells, torch.zeros(batch_size, **precise(where)))
 
     def initial_reading(self, state: SuperpositionState) -> Tensor:
         """What empty stacks read as."""
@@ -224,7 +210,7 @@ class SuperpositionStack(_Stacks):
         )
 
     @classmethod
-    def from_config(cls, config: StackRNNConfig) -> SuperpositionStack:
+    def from_config(cls, config: Any) -> SuperpositionStack:
         return cls(config.memory_size, no_op=config.no_op, **_common_settings(config))
 
     def _moves(self, n_cells: int, length: int) -> tuple[tuple[Move, ...], ...]:
@@ -267,14 +253,14 @@ class MultipopSuperpositionStack(_Stacks):
         )
 
     @classmethod
-    def from_config(cls, config: StackRNNConfig) -> MultipopSuperpositionStack:
+    def from_config(cls, config: Any) -> MultipopSuperpositionStack:
         return cls(config.memory_size, max_pop=config.max_pop, **_common_settings(config))
 
     def _moves(self, n_cells: int, length: int) -> tuple[tuple[Move, ...], ...]:
         return tuple((Move(pops, 1, min(n_cells - pops, length - 1)),) for pops in range(self.max_pop + 1))
 
 
-def _common_settings(config: StackRNNConfig) -> StackOptions:
+def _common_settings(config: Any) -> StackOptions:
     overflow: Any = config.memory_overflow  # checked by the configuration
     return {
         "depth": config.memory_depth,

@@ -7,10 +7,10 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from ..errors import InputError
+from ..plugins import Registry
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -19,7 +19,7 @@ Target = int | frozenset[int]
 SplitChanges = Mapping[str, Mapping[str, Any]]
 Kind = Literal["per_step", "next_symbols", "language", "transduction"]
 _Factory = TypeVar("_Factory", bound="Callable[..., Task]")
-_REGISTRY: dict[str, Callable[..., Task]] = {}
+TASKS: Registry[Callable[..., Task]] = Registry("task", "stack_lm.tasks", listed_by="`stack-lm tasks`")
 # Draws in a row that may repeat earlier examples before a request for distinct ones is given up.
 _MAX_REPEATS = 10_000
 
@@ -335,9 +335,7 @@ def register_task(name: str) -> Callable[[_Factory], _Factory]:
     """
 
     def register(factory: _Factory) -> _Factory:
-        if _REGISTRY.get(name, factory) is not factory:
-            raise ValueError(f"the task name {name!r} is taken")
-        _REGISTRY[name] = factory
+        TASKS.register(name, factory)
         return factory
 
     return register
@@ -345,7 +343,7 @@ def register_task(name: str) -> Callable[[_Factory], _Factory]:
 
 def task_names() -> tuple[str, ...]:
     """The names of all registered tasks."""
-    return tuple(_REGISTRY)
+    return tuple(TASKS)
 
 
 def make_task(name: str, **options: Any) -> Task:
@@ -358,13 +356,7 @@ def make_task(name: str, **options: Any) -> Task:
     Raises:
         InputError: if there is no such task, it has no such option, or the option cannot have that value.
     """
-    if name not in _REGISTRY:
-        near = get_close_matches(name, _REGISTRY, n=3, cutoff=0.3) or list(_REGISTRY)[:3]
-        raise InputError(
-            f"task must be one of the {len(_REGISTRY)} that `stack-lm tasks` lists, such as "
-            f"{', '.join(map(repr, near))}; got {name!r}"
-        )
-    factory = _REGISTRY[name]
+    factory = TASKS.find(name)
     allowed = list(inspect.signature(factory).parameters)
     for option in options:
         if option not in allowed:

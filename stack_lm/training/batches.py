@@ -12,13 +12,29 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..errors import InputError
 from .compact import TokenArray
 from .pools import Pools
+
+
+class Collated(NamedTuple):
+    """A batch, ready for the model.
+
+    Attributes:
+        inputs: keyword arguments of the model.
+        targets: in the batch, that the loss is the mean over.
+        tokens: in the batch, that the model reads.
+        padded: the same with padding.
+    """
+
+    inputs: dict[str, Any]
+    targets: int
+    tokens: int
+    padded: int
 
 
 class Batches(Protocol):
@@ -98,7 +114,7 @@ class SentenceBatches(Batches):
         """The batches of all processes, as numbers of sentences in a pool, each with the position behind it."""
         start, trained_on = position["batch"] if position else 0, False
         for pool in self.pools.read(position):
-            batches = self._bucket(pool.tokens.lengths, random.Random(f"{self.seed}/{pool.number}"))
+            batches = self._bucket(pool.tokens.lengths, pool.number)
             for i in range(start, len(batches)):
                 yield (pool.tokens, batches[i]), pool.position(i + 1) if i + 1 < len(batches) else pool.behind
             trained_on = trained_on or bool(batches)
@@ -111,13 +127,14 @@ class SentenceBatches(Batches):
             return cut_evenly(len(lengths), self.batch_size)
         return cut_by_tokens(lengths, self.tokens_per_batch)
 
-    def _bucket(self, lengths: np.ndarray, rng: random.Random) -> Sequence[np.ndarray]:
-        """Batches of sentences of about the same length, as their numbers, in random order.
+    def _bucket(self, lengths: np.ndarray, pool: int) -> Sequence[np.ndarray]:
+        """Batches of sentences of about the same length, as their numbers, in an order that seed and pool decide.
 
         The random numbers are Python's, one for each sentence and then those of a shuffle, so that a seed means one
         order. With a limit on tokens, only sentences of one length change places, so every epoch has the same number
         of batches.
         """
+        rng = random.Random(f"{self.seed}/{pool}")
         noise = np.fromiter((rng.uniform(0.9, 1.1) for _ in range(len(lengths))), np.float64, len(lengths))
         if self.tokens_per_batch is None:
             order = np.argsort(lengths * noise, kind="stable")

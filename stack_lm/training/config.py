@@ -55,6 +55,10 @@ class BaseConfig:
             if key in self.model:
                 raise InputError(f"model.{key} cannot be set: it comes from the data")
 
+    def registered_names(self) -> dict[str, list[str]]:
+        """The names, by kind, that the run looks up in registries, where plug-ins may have put them."""
+        return {"memory": [self.model.get("memory", "")]}
+
 
 @dataclass(frozen=True)
 class BaseDataConfig:
@@ -137,18 +141,19 @@ class DataConfig(BaseDataConfig):
 
 
 @dataclass(frozen=True)
-class LoopConfig:
-    """How to train.
+class BaseLoopConfig:
+    """How to train: the settings of every trainer.
 
     Attributes:
         epochs: passes over the training sentences; a stream goes by max_steps instead.
         max_steps: stop after this number of updates.
+        patience: stop after this number of validations in a row without a lower loss than the best before, and take the
+            model of the best; null trains to the end and takes the last.
         batch_size: sentences in a batch, on each process; of continuous text, documents next to each other.
-        tokens_per_batch: tokens in a batch of sentences, padding included, on each process, in place of batch_size.
         gradient_accumulation: batches in an update, on each process.
-        optimizer: "adam" or "rmsprop".
+        optimizer: "adam", "adamw" or "rmsprop".
         learning_rate: of the optimizer, at its highest.
-        weight_decay: of the optimizer, as an L2 term in the gradient.
+        weight_decay: of the optimizer, as an L2 term in the gradient; of AdamW decoupled from it.
         schedule: of the learning rate, after the warm-up.
         warmup_steps: updates over which the learning rate rises.
         decay_steps: updates at the end over which a constant learning rate falls to 0, along a line. A run can be
@@ -158,13 +163,10 @@ class LoopConfig:
         temperature_decay: of controls with a temperature; see `TemperatureSchedule`. 0 leaves the temperature as it is.
         temperature_minimum: the lowest temperature.
         mixed_precision: "no", "bf16" or "fp16"; null takes what `accelerate launch` says.
-        loss_dtype: of the matrix products of a language model's loss and of its gradients, "float32" or "bfloat16".
-            "auto" is bfloat16 on a CPU that multiplies it natively; elsewhere what mixed_precision says. On a CPU that
-            does not, it is float32 in any case. Validation is as mixed_precision says.
         log_every: updates between lines in metrics.jsonl.
         eval_every: updates between validations; null validates after each epoch only.
         save_every: updates between checkpoints to resume from; null saves one after each epoch.
-        keep_checkpoints: how many checkpoints to keep.
+        keep_checkpoints: how many checkpoints to keep; with `patience` that of the best validation too.
         save_epochs: keep the model of each epoch, in epochs/1 and so on.
         tracker: also report metrics to an Accelerate tracker, such as "tensorboard".
         threads: of one process on a CPU: their number, or "auto" to measure which number is fastest; see
@@ -173,10 +175,10 @@ class LoopConfig:
 
     epochs: Count = field(default=5, metadata=MAY_CHANGE)
     max_steps: Count | None = field(default=None, metadata=MAY_CHANGE)
+    patience: Count | None = field(default=None, metadata=MAY_CHANGE)
     batch_size: Count = 16
-    tokens_per_batch: Count | None = None
     gradient_accumulation: Count = 1
-    optimizer: Literal["adam", "rmsprop"] = "adam"
+    optimizer: Literal["adam", "adamw", "rmsprop"] = "adam"
     learning_rate: Positive = 1e-3
     weight_decay: NotNegative = 0.0
     schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -187,7 +189,6 @@ class LoopConfig:
     temperature_decay: NotNegative = 0.0
     temperature_minimum: Positive = 0.5
     mixed_precision: Literal["no", "bf16", "fp16"] | None = None
-    loss_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     log_every: Count = field(default=50, metadata=MAY_CHANGE)
     eval_every: Count | None = field(default=None, metadata=MAY_CHANGE)
     save_every: Count | None = field(default=None, metadata=MAY_CHANGE)
@@ -195,6 +196,33 @@ class LoopConfig:
     save_epochs: bool = field(default=False, metadata=MAY_CHANGE)
     tracker: str | None = field(default=None, metadata=MAY_CHANGE)
     threads: Literal["auto"] | Count = field(default="auto", metadata=MAY_CHANGE)
+
+    def check(self) -> None:
+        """Find settings that do not go together.
+
+        Raises:
+            InputError: that names them.
+        """
+        if self.decay_steps and self.schedule != "constant":
+            raise InputError(
+                "training.decay_steps is the end of a constant learning rate, so training.schedule must be constant; "
+                f"got {self.schedule}"
+            )
+
+
+@dataclass(frozen=True)
+class LoopConfig(BaseLoopConfig):
+    """How to train a language model.
+
+    Attributes:
+        tokens_per_batch: tokens in a batch of sentences, padding included, on each process, in place of batch_size.
+        loss_dtype: of the matrix products of the loss and of its gradients, "float32" or "bfloat16". "auto" is bfloat16
+            on a CPU that multiplies it natively; elsewhere what mixed_precision says. On a CPU that does not, it is
+            float32 in any case. Validation is as mixed_precision says.
+    """
+
+    tokens_per_batch: Count | None = None
+    loss_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -206,9 +234,15 @@ class RunConfig(BaseConfig):
     data: DataConfig = field(default_factory=DataConfig)
     training: LoopConfig = field(default_factory=LoopConfig)
 
+    def registered_names(self) -> dict[str, list[str]]:
+        """See `BaseConfig.registered_names`."""
+        sources = (self.data.source, self.data.validation or "")
+        return super().registered_names() | {"corpus": [source.partition(":")[0] for source in sources]}
+
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
+        self.training.check()
         if self.data.streaming and self.training.max_steps is None:
             raise InputError("data.streaming needs training.max_steps: the length of a stream is not known")
         if self.data.streaming and self.data.validation is None and self.data.held_out >= 1:
@@ -219,11 +253,6 @@ class RunConfig(BaseConfig):
             raise InputError("data.limit is not for a stream, which goes by training.max_steps")
         if self.data.streaming and self.data.held_out_seed is not None:
             raise InputError("data.held_out_seed is not for a stream, of which every run holds out the same documents")
-        if self.training.decay_steps and self.training.schedule != "constant":
-            raise InputError(
-                "training.decay_steps is the end of a constant learning rate, so training.schedule must be constant; "
-                f"got {self.training.schedule}"
-            )
         tokens = self.training.tokens_per_batch
         if tokens is not None and self.data.mode == "continuous":
             raise InputError("training.tokens_per_batch is for sentences; continuous text goes by batch_size")
@@ -264,28 +293,12 @@ class NumberDataConfig(BaseDataConfig):
 
 
 @dataclass(frozen=True)
-class NumberPredictionLoopConfig:
-    """How to train.
-
-    Attributes:
-        epochs: maximum number of passes over the training sentences.
-        patience: stop after this number of epochs without a lower validation loss; the best epoch's model is kept.
-        batch_size: sentences in a batch, on each process.
-        learning_rate: of Adam.
-        weight_decay: of AdamW, decoupled from the gradient.
-        max_grad_norm: clip gradients to this norm; null does not.
-        mixed_precision: "no", "bf16" or "fp16".
-        threads: see `LoopConfig`.
-    """
+class NumberPredictionLoopConfig(BaseLoopConfig):
+    """How to train a number prediction classifier: until the validation loss stops falling, with AdamW."""
 
     epochs: Count = field(default=50, metadata=MAY_CHANGE)
-    patience: Count = field(default=5, metadata=MAY_CHANGE)
-    batch_size: Count = 16
-    learning_rate: Positive = 1e-3
-    weight_decay: NotNegative = 0.0
-    max_grad_norm: Positive | None = None
-    mixed_precision: Literal["no", "bf16", "fp16"] = "no"
-    threads: Literal["auto"] | Count = field(default="auto", metadata=MAY_CHANGE)
+    patience: Count | None = field(default=5, metadata=MAY_CHANGE)
+    optimizer: Literal["adam", "adamw", "rmsprop"] = "adamw"
 
 
 @dataclass(frozen=True)
@@ -297,4 +310,9 @@ class NumberPredictionConfig(BaseConfig):
     data: NumberDataConfig = field(default_factory=NumberDataConfig)
     training: NumberPredictionLoopConfig = field(default_factory=NumberPredictionLoopConfig)
 
-    FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "num_labels", "id2label", "label2id")
+    FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "pad_token_id", "num_labels", "id2label", "label2id")
+
+    def check(self) -> None:
+        """See `BaseConfig.check`."""
+        super().check()
+        self.training.check()

@@ -67,8 +67,7 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
     corpus = _open_source(config)
     other = None if config.data.validation is None else _open_source(config, validation=True)
     texts = _digests(config, corpus, other)
-    if checkpoint is not None:
-        _check_same_texts(config, checkpoint, texts)
+    check_same_texts(config, checkpoint, texts)
     if config.data.streaming:
         return _open_stream(config, corpus, other, checkpoint, texts)
     train, validation, tokenizer = _tokenise(config, corpus, other, checkpoint, texts, quiet)
@@ -90,11 +89,21 @@ def _digests(config: RunConfig, corpus: Corpus, other: Corpus | None) -> dict[st
     }
 
 
-def _check_same_texts(config: RunConfig, checkpoint: Path, texts: dict[str, str]) -> None:
-    before = (read_state(checkpoint) or {}).get("texts", {})  # older checkpoints have none
-    for key in texts:
-        if before.get(key, texts[key]) != texts[key]:
-            source = config.data.source if key == "data.source" else config.data.validation
+def check_same_texts(config: Any, checkpoint: Path | None, texts: dict[str, str]) -> None:
+    """Check that a run is resumed on the texts that it has been trained on.
+
+    Args:
+        config: the run.
+        checkpoint: to resume from, if any.
+        texts: a digest of each text, by the key that names it, such as "data.source".
+
+    Raises:
+        InputError: if one has changed.
+    """
+    before = ((read_state(checkpoint) or {}) if checkpoint else {}).get("texts", {})  # older checkpoints have none
+    for key, digest in texts.items():
+        if before.get(key, digest) != digest:
+            source = getattr(config.data, key.removeprefix("data."))
             raise InputError(
                 f"cannot resume {config.output_dir}: the text of {key}, {source}, has changed since its checkpoint was "
                 "written; restore the text, or start anew with --overwrite"
@@ -299,11 +308,12 @@ def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tenso
     """Token ids and labels [B, T], padded on the right.
 
     A mask is not needed: in a causal model nothing after a sentence reaches it, and the labels there are ignored. An
-    empty batch is one of padding alone.
+    empty batch is one of padding alone: two steps, because the actions of a single one change nothing, and processes
+    that average gradients wait for those of every parameter.
     """
     batch = batch or [()]
     lengths = np.fromiter(map(len, batch), np.int64, len(batch))
-    inside = np.arange(max(1, lengths.max())) < lengths[:, None]
+    inside = np.arange(int(lengths.max()) or 2) < lengths[:, None]
     labels = np.full(inside.shape, IGNORED, np.int64)
     labels[inside] = np.fromiter(chain.from_iterable(batch), np.int64, lengths.sum())
     ids = np.where(inside, labels, 0)

@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from ..data import Sentence
 from ..data.text import Segmenter
 from ..errors import InputError
+from ..plugins import Imports
 from ..tokenization import Frame, RareWordTags
 from .compact import TokenArray
 
@@ -151,7 +152,8 @@ class EncodingWorkers:
     def __init__(self, encoder: TextEncoder, number: int) -> None:
         self._encoder = encoder
         # Spawned: processes that are forked off would share this one's lock on the run's directory, and its threads.
-        self._pool = ProcessPoolExecutor(number, get_context("spawn"), _start_worker, (encoder,)) if number else None
+        start = (Imports(), encoder)
+        self._pool = ProcessPoolExecutor(number, get_context("spawn"), _start_worker, start) if number else None
 
     def encode(self, chunks: Sequence[Sequence[str]]) -> Callable[[], list[TokenArray]]:
         """Begin to encode some chunks of texts; the function returned waits for the results, in the same order.
@@ -190,7 +192,7 @@ def _worker_is_gone() -> InputError:
 _encoder: TextEncoder
 
 
-def _start_worker(encoder: TextEncoder) -> None:
+def _start_worker(_: Imports, encoder: TextEncoder) -> None:
     global _encoder
     _encoder = encoder
     # A queue signals the whole job; the process that trains decides when to end.

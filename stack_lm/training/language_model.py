@@ -15,13 +15,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..errors import InputError
 from ..loss import multiplies_bfloat16
 from ..model_kinds import TEXT, choose_class, kind_of
-from .batches import Batches
+from .batches import Batches, Collated
 from .carried import CarriedState
 from .config import RunConfig
 from .continuous import Segments
 from .data import collate, collate_segments, prepare_data
-from .loop import Collated, TrainingLoop
-from .new_model import make_config, new_model
+from .loop import TrainingLoop
+from .new_model import new_model
 from .strength_statistics import StrengthStatistics
 from .validation import evaluate_continuous, evaluate_loss
 
@@ -35,6 +35,8 @@ class Trainer(TrainingLoop):
         data: batches, validation sentences and tokenizer.
         loss_dtype: of the loss's matrix products; None leaves it to mixed precision.
     """
+
+    LOSS, TARGETS = "nats_per_token", "tokens"
 
     config: RunConfig
 
@@ -127,7 +129,7 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrai
     """A new model of the configured shape, for the tokenizer's vocabulary.
 
     Raises:
-        InputError: for a key or value that its configuration refuses, and for a model that is no language model.
+        InputError: as `choose_class` and `new_model`.
     """
     # A model that names a beginning or end token has seen it.
     special = {
@@ -135,8 +137,8 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrai
         "bos_token_id": tokenizer.bos_token_id if config.tokenizer.add_bos else None,
         "eos_token_id": tokenizer.eos_token_id if config.tokenizer.add_eos else None,
     }
-    kind = choose_class(config.model, TEXT)
-    return new_model(kind, make_config(kind, {"vocab_size": len(tokenizer)} | special | config.model))
+    fields = {"vocab_size": len(tokenizer), **special, **config.model}
+    return new_model(choose_class(config.model, TEXT), fields)
 
 
 def _exp(nats: float) -> float:

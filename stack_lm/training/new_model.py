@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import torch
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from ..checks import build
 from ..errors import InputError
@@ -34,12 +34,21 @@ def make_config(kind: type[PreTrainedModel], fields: Mapping[str, Any]) -> Any:
         raise InputError(f"model: {error}") from error
 
 
-def new_model(kind: type[Model], config: PreTrainedConfig) -> Model:
+def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
     """A model with random weights.
 
+    Args:
+        kind: its class.
+        fields: of its configuration.
+
     Raises:
-        InputError: if its class refuses the configuration, or training it would take more than this machine's memory.
+        InputError: for a key or value that the configuration or the class refuses, for fields of another kind of model,
+            and if training it would take more than this machine's memory.
     """
+    config = make_config(kind, fields)
+    kinds = config.architectures or [kind.__name__]
+    if kinds != [kind.__name__]:
+        raise InputError(f"model.architectures must be [{kind.__name__}], which is trained here; got {kinds}")
     try:
         with torch.device("meta"):  # takes no memory
             parameters = sum(parameter.numel() for parameter in kind(config).parameters())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,21 +10,31 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
 from ..errors import InputError
-from .config import LoopConfig
+from .config import BaseLoopConfig
 
 
-def make_optimizer(loop: LoopConfig, model: torch.nn.Module, device: torch.device) -> torch.optim.Optimizer:
+def make_optimizer(
+    settings: Any, parameters: Sequence[torch.nn.Parameter], rate: float, device: torch.device
+) -> torch.optim.Optimizer:
     """The configured optimizer, in the form of torch's that runs over all parameters at once.
 
-    Adam is fused on CPUs and GPUs; RMSprop has no fused form and goes by lists of tensors (foreach).
+    Adam, AdamW and SGD are fused on CPUs and GPUs; RMSprop has no fused form and goes by lists of tensors (foreach).
+
+    Args:
+        settings: has the optimizer's name and weight_decay, which all of them but AdamW add to the gradient.
+        parameters: that it trains.
+        rate: of learning.
+        device: that training is on.
     """
-    parameters, rate, decay = model.parameters(), loop.learning_rate, loop.weight_decay
-    if loop.optimizer == "rmsprop":
-        return torch.optim.RMSprop(parameters, rate, weight_decay=decay, foreach=True)
-    return torch.optim.Adam(parameters, rate, weight_decay=decay, fused=device.type in ("cpu", "cuda"))
+    if settings.optimizer == "rmsprop":
+        return torch.optim.RMSprop(parameters, rate, weight_decay=settings.weight_decay, foreach=True)
+    kind: Any = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[settings.optimizer]
+    fused = device.type in ("cpu", "cuda")
+    optimizer: torch.optim.Optimizer = kind(parameters, rate, weight_decay=settings.weight_decay, fused=fused)
+    return optimizer
 
 
-def make_scheduler(loop: LoopConfig, optimizer: torch.optim.Optimizer, updates: int) -> LambdaLR:
+def make_scheduler(loop: BaseLoopConfig, optimizer: torch.optim.Optimizer, updates: int) -> LambdaLR:
     """The configured schedule.
 
     Args:

@@ -10,9 +10,11 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, MutableMapping
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from accelerate import Accelerator, PartialState
 
 from ..errors import InputError
 
@@ -132,6 +134,28 @@ def connect_processes(environment: MutableMapping[str, str] = os.environ) -> Non
             f"sees {torch.cuda.device_count()} GPU(s); each needs one of its own, and must see those of all (Slurm: "
             "--gpus-per-node, not --gpus-per-task). ACCELERATE_USE_CPU=true trains on CPUs"
         )
+
+
+def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Path) -> Accelerator:
+    """Accelerate on all processes that were started.
+
+    Args:
+        mixed_precision: "no", "bf16" or "fp16"; None takes what `accelerate launch` says.
+        tracker: one of Accelerate's, by name.
+        logs: the directory of its logs.
+
+    Raises:
+        InputError: if the processes cannot be connected, or cannot work as asked for.
+    """
+    connect_processes()
+    if mixed_precision == "fp16" and PartialState().device.type == "cpu":
+        raise InputError("training.mixed_precision=fp16 needs a GPU; on a CPU it must be 'no' or 'bf16'")
+    try:
+        accelerator = Accelerator(mixed_precision=mixed_precision, log_with=tracker, project_dir=str(logs))
+    except ValueError as error:
+        raise InputError(f"training.tracker or mixed_precision: {error}") from error
+    check_number(accelerator.num_processes)
+    return accelerator
 
 
 def check_number(num_processes: int, environment: Mapping[str, str] = os.environ) -> None:

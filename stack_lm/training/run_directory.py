@@ -31,6 +31,7 @@ from ..config_files import read_yaml
 from ..console import print_note
 from ..data.text import json_object
 from ..errors import InputError
+from ..plugins import used
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
 from .config import BaseConfig, settled
 from .lock import LOCK_FILE, RunLock
@@ -101,6 +102,10 @@ class RunDirectory:
         """The step to resume at; 0 where a run starts."""
         return checkpoint_step(self.checkpoint) if self.checkpoint else 0
 
+    def checkpoint_of(self, step: int) -> Path:
+        """Where the checkpoint of a step is."""
+        return self.checkpoints / f"checkpoint-{step}"
+
     def begin(self) -> None:
         """Make the directory ready for training: remove what an earlier run wrote, or what it left unfinished.
 
@@ -128,15 +133,16 @@ class RunDirectory:
                 file.write(json.dumps(record) + "\n")
 
     @contextmanager
-    def save_checkpoint(self, step: int, keep: int) -> Iterator[Path]:
+    def save_checkpoint(self, step: int, keep: int, best: int | None = None) -> Iterator[Path]:
         """Yield, on all processes, an empty directory that becomes the checkpoint of a step.
 
-        The first process must write `STATE_FILE` into it, a mapping. The newest `keep` checkpoints are kept.
+        The first process must write `STATE_FILE` into it, a mapping. The newest `keep` checkpoints are kept, and
+        that of the step `best`.
 
         Raises:
             InputError: on all processes, if it cannot be written on one; the earlier checkpoints stay.
         """
-        target = self.checkpoints / f"checkpoint-{step}"
+        target = self.checkpoint_of(step)
         what = f"the checkpoint of step {step} in {self.checkpoints}"
         partial = Path(on_first_process(lambda: self._new_partial(CHECKPOINTS, what)))
         failure = None
@@ -157,7 +163,8 @@ class RunDirectory:
                 target.parent.mkdir(exist_ok=True)
                 os.replace(partial, target)
             for old in all_checkpoints(self.checkpoints)[:-keep]:
-                shutil.rmtree(old)
+                if checkpoint_step(old) != best:
+                    shutil.rmtree(old)
 
         on_first_process(finish)
 
@@ -252,7 +259,8 @@ class RunDirectory:
                     if checkpoint_step(later) > self.step:
                         shutil.rmtree(later)
                 self._trim_log()
-            self._write(CONFIG_FILE, yaml.safe_dump(dataclasses.asdict(self._config), sort_keys=False))
+            content = dataclasses.asdict(self._config) | used(**self._config.registered_names())
+            self._write(CONFIG_FILE, yaml.safe_dump(content, sort_keys=False))
             (self.path / _PARTIAL).rmdir()
 
     def _trim_log(self) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback
 
 from ..emission import OperationChoice
+from ..errors import InputError
 
 
 def temperatures(model: nn.Module) -> list[Tensor]:
@@ -78,3 +79,23 @@ class TemperatureSchedule(TrainerCallback):
         # The last batch of an epoch, which may be smaller, counts as a full one: the Trainer does not tell.
         update = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
         self.step(model, (state.global_step + 1) * update)
+
+
+def make_temperature_schedule(settings: Any, model: nn.Module) -> TemperatureSchedule | None:
+    """The schedule of a configuration; None without one.
+
+    Args:
+        settings: has temperature_decay and temperature_minimum.
+        model: whose temperature it sets.
+
+    Raises:
+        InputError: if the model has none.
+    """
+    if not settings.temperature_decay:
+        return None
+    try:
+        schedule = TemperatureSchedule(settings.temperature_decay, settings.temperature_minimum)
+        schedule.check(model)
+    except ValueError as error:
+        raise InputError(f"training.temperature_decay: {error}") from error
+    return schedule

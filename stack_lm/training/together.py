@@ -93,12 +93,12 @@ class Together:
         return norms
 
     @torch.no_grad()
-    def step(self, optimizer: torch.optim.Optimizer, rates: Tensor) -> None:
+    def step(self, optimizer: torch.optim.Optimizer, rates: Sequence[float]) -> None:
         """An update with a learning rate for each model.
 
         Args:
             optimizer: of `parameters`, whose updates are proportional to its learning rate, which becomes 1.
-            rates: [S]; a model with 0 keeps its weights.
+            rates: of each of the S models; one with 0 keeps its weights.
         """
         for group in optimizer.param_groups:
             group["lr"] = 1.0
@@ -106,7 +106,7 @@ class Together:
         before = [part.clone() for part in weights]
         optimizer.step()
         for part, old in zip(weights, before, strict=True):
-            rate = _beside(rates.to(part), part)
+            rate = _beside(part.new_tensor(rates), part)
             # A model that keeps its weights does so even if its update is not finite.
             torch.where(rate == 0, old, torch.lerp(old, part, rate), out=part)
 

@@ -67,7 +67,8 @@ def evaluate_loss(
         observe: see `Observer`.
         batch_tokens: tokens in a batch, padding included.
     """
-    with _evaluating(model, accelerator, observe) as sums:
+    with evaluating(model, accelerator) as inner:
+        sums = _Sums(inner, accelerator, observe)
         own = sorted(sentences, key=len)[accelerator.process_index :: accelerator.num_processes]
         for batch in length_batches([len(ids) for ids in own], batch_tokens):
             ids, labels = collate([own[i] for i in batch], accelerator.device)
@@ -94,10 +95,11 @@ def evaluate_continuous(
 ) -> Losses:
     """As `evaluate_loss`, of documents that are each read from beginning to end, with the state carried on."""
     special = torch.tensor([*frame.begin, *frame.end], device=accelerator.device)
-    with _evaluating(model, accelerator, observe) as sums:
+    with evaluating(model, accelerator) as inner:
+        sums = _Sums(inner, accelerator, observe)
         layout = Layout(documents, rows, sequence_length, cut=False)
         own = range(accelerator.process_index, rows, accelerator.num_processes)
-        carried = CarriedState(accelerator.unwrap_model(model), len(own))
+        carried = CarriedState(inner, len(own))
         for batch in layout.read(own, "validation"):
             inputs = collate_segments(batch, accelerator.device)
             ids, targets = inputs["input_ids"], inputs["shift_labels"]
@@ -111,7 +113,7 @@ class _Sums:
     """Losses of this process's batches, inner ones apart."""
 
     def __init__(self, model: Any, accelerator: Accelerator, observe: Observer) -> None:
-        self._model, self._accelerator, self._observe = accelerator.unwrap_model(model), accelerator, observe
+        self._model, self._accelerator, self._observe = model, accelerator, observe
         self._sums = torch.zeros(4, dtype=torch.float64)
 
     def add(self, words: Tensor, targets: Tensor, inner: Tensor, **inputs: Any) -> None:
@@ -138,10 +140,7 @@ class _Sums:
 
     def total(self) -> Losses:
         """Over all processes."""
-        # Sums, then one division: means of means would weigh the processes' tokens unequally.
-        device = self._accelerator.device
-        sums = self._sums.to(device, torch.float32 if device.type == "mps" else torch.float64)
-        inner_nats, inner_tokens, other_nats, other_tokens = self._accelerator.reduce(sums, reduction="sum").tolist()
+        inner_nats, inner_tokens, other_nats, other_tokens = sum_processes(self._sums, self._accelerator)
         return Losses(inner_nats + other_nats, int(inner_tokens + other_tokens), inner_nats, int(inner_tokens))
 
 
@@ -153,16 +152,24 @@ def _summed_loss(outputs: Any, head: Any, rows: Tensor, targets: Tensor) -> Tens
     return linear_cross_entropy(hidden, head.weight, head.bias, targets, reduction="sum")
 
 
+def sum_processes(sums: Tensor, accelerator: Accelerator) -> list[float]:
+    """Sums over all processes; means of their means would weigh their tokens unequally."""
+    device = accelerator.device
+    sums = sums.to(device, torch.float32 if device.type == "mps" else torch.float64)
+    total: list[float] = accelerator.reduce(sums, reduction="sum").tolist()
+    return total
+
+
 @contextmanager
-def _evaluating(model: Any, accelerator: Accelerator, observe: Observer) -> Iterator[_Sums]:
-    """In evaluation mode, sums to add batches to."""
+def evaluating(model: Any, accelerator: Accelerator) -> Iterator[Any]:
+    """The model without what Accelerate has wrapped it in, in evaluation mode."""
     inner = accelerator.unwrap_model(model)
     training = inner.training
     inner.eval()
     shared_out = isinstance(inner, FSDPModule)  # whose weights are gathered by its own forward method alone
     if shared_out:
         inner.unshard()
-    yield _Sums(model, accelerator, observe)
+    yield inner
     if shared_out:
         inner.reshard()
     inner.train(training)

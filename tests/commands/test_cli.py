@@ -434,7 +434,7 @@ def bad_inputs(directory, models, treebank):
         (("parse", lstm, "the dog"), r"the model has no memory \(memory='none'\)"),
         (("parse", stack, "the dog", "--output", directory), "is a directory; a file name is needed"),
         (("parse", stack, "the dog", "--output", empty / "x"), "cannot make the directory"),
-        ((*f1, treebank, "--convention", "best"), "convention must be one of prpn, .*, evalb; got 'best'"),
+        ((*f1, treebank, "--convention", "best"), "convention must be one of 'prpn', .*, 'evalb'; got 'best'"),
         ((*f1, directory / "none.mrg", "--convention", "prpn"), "none.mrg does not exist"),
         ((*f1, empty, "--convention", "prpn"), "empty.txt is empty"),
         ((*f1, malformed, "--convention", "prpn"), "bad.mrg: the tree that starts on line 1 lacks 2 closing brackets"),

@@ -190,7 +190,7 @@ def test_a_task_that_cannot_compute_targets(tmp_path, capsys, monkeypatch):
         def sample(self, rng, length):
             return Example((0,), (0,), (True,))
 
-    monkeypatch.setitem(base._REGISTRY, "draws", Draws)
+    monkeypatch.setitem(base.TASKS.registered, "draws", Draws)
     status, _, error = run(capsys, "check", "draws", str(tmp_path / "any.csv"))
     assert (status, error) == (2, "stack-lm: error: draws cannot compute the targets of given strings\n")
     assert "Other tasks" in run(capsys)[1]

@@ -193,7 +193,7 @@ def test_two_processes_do_not_write_to_one_directory(files):
             ["hao2018/linear_stac", "hao2018/reversal"],
             "no preset 'hao2018/linear_stac'; similar names: hao2018/linear_s",
         ),
-        (["hao2018/linear_stack", "reversl"], "there is no task 'reversl'; the tasks are .*hao2018/reversal"),
+        (["hao2018/linear_stack", "reversl"], "task must be one of .*'hao2018/reversal'.*; got 'reversl'"),
         (["hao2018/linear_stack"], "hao2018/linear_stack is a preset; name a task for it as well: "),
         (
             ["hao2018/linear_stack", "suzgun2019/dyck2"],

@@ -12,7 +12,7 @@ from stack_lm.errors import InputError
 from stack_lm.experiments.config import TaskConfig
 from stack_lm.experiments.learning import can_join, train
 from stack_lm.experiments.scores import run, score
-from stack_lm.experiments.trial import Trial, _Stop
+from stack_lm.experiments.trial import Trial
 from stack_lm.tasks import DelimitedFormat, evaluate_transduction, make_task
 
 
@@ -80,22 +80,6 @@ def test_the_type_of_numbers():
     experiment = trial("test/sets", dtype="float64")
     trained(experiment)
     assert experiment.model.dtype == torch.float64
-
-
-def test_epochs_that_are_not_better_are_counted_in_a_row():
-    """Those as good as the best count, so a model that is right everywhere stops after five more."""
-
-    def stops_after(values, patience, more_is_better=True):
-        stop = _Stop(patience, None, ("accuracy", more_is_better))
-        for epoch, value in enumerate(values, 1):
-            if stop.look({"accuracy": value}):
-                return epoch
-        return None
-
-    assert stops_after([1.0] * 20, 5) == 6
-    assert stops_after([0.1, 0.2, 0.1, 0.2, 0.3, 0.1, 0.3, 0.2], 3) == 8
-    assert stops_after([0.1, 0.2, 0.1, 0.2, 0.3], 3) is None
-    assert stops_after([3.0, 2.0, 2.0, 2.5], 2, more_is_better=False) == 4
 
 
 def test_the_learning_rate_falls_and_the_best_model_is_kept(monkeypatch):
@@ -231,6 +215,16 @@ def test_a_learning_rate_that_falls_leaves_the_others_as_they_are(monkeypatch, o
     assert [[trial.learning_rate for trial in trials] for trials in (together, alone)] == [[0.025, 0.025]] * 2
     for one, other in zip(at_once, one_by_one, strict=True):
         assert [r["loss"] for r in one["history"]] == pytest.approx([r["loss"] for r in other["history"]], rel=1e-4)
+
+
+def test_learning_rates_of_trials_in_float64_are_too():
+    options = {"epochs": 5, "learning_rate": [0.1, 0.03], "optimizer": "sgd", "dtype": "float64"}
+    together, alone = (several("test/sets", seeds=2, **options) for _ in range(2))
+    train(together)
+    for one, other in zip(together, alone, strict=True):
+        trained(other)
+        for name, parameter in one.model.named_parameters():
+            torch.testing.assert_close(parameter, other.model.get_parameter(name), rtol=1e-13, atol=1e-13)
 
 
 def test_a_trial_whose_loss_is_no_number_leaves_the_others_as_they_are():

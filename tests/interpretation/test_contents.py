@@ -10,7 +10,6 @@ from transformers import PreTrainedTokenizerFast
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.errors import InputError
 from stack_lm.memory import NeuralStack, register_memory
-from stack_lm.memory import base as memory_base
 
 WORDS = "the dog that cats fear barks loudly near old bridges".split()
 
@@ -86,9 +85,8 @@ def test_words_of_several_tokens():
     assert np.allclose(np.triu(contents[:, 1:], 1), 0)  # nothing is there before it was pushed
 
 
-def test_memories_without_a_strength_for_each_step_are_refused(monkeypatch):
-    monkeypatch.setattr(memory_base, "_REGISTRY", dict(memory_base._REGISTRY))
-
+@pytest.mark.usefixtures("registries")
+def test_memories_without_a_strength_for_each_step_are_refused():
     @register_memory("other")
     class Other(NeuralStack):
         """Has an element before the first step."""

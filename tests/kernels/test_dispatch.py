@@ -11,7 +11,7 @@ import stack_lm
 from stack_lm import StackRNNForCausalLM
 from stack_lm.cli import main
 from stack_lm.controllers import LSTMController
-from stack_lm.controls import Fixed
+from stack_lm.emission import Fixed
 from stack_lm.errors import InputError
 from stack_lm.kernels import dispatch as kernels
 from stack_lm.layers.controlled import explain_backend
@@ -35,6 +35,10 @@ def test_numba_is_the_default_on_a_cpu(fields, controller):
 
 class OwnStack(NeuralStack):
     """A memory of a user's own."""
+
+
+def chosen(cell, device, dtype, **request):
+    return cell.choose_backend(cell.like, device=device, dtype=dtype, **request)
 
 
 class OwnController(LSTMController):
@@ -81,10 +85,10 @@ def test_what_it_cannot_run_the_reference_runs_and_a_named_backend_refuses(chang
 def test_single_steps_of_generation_are_the_references():
     cell = make_model().model.cell
     where = torch.device("cpu"), torch.float32
-    assert kernels.choose(cell, *where).name == "numba"
-    assert kernels.choose(cell, *where, single_step=True).name == "reference"
+    assert chosen(cell, *where).name == "numba"
+    assert chosen(cell, *where, single_step=True).name == "reference"
     cell.scan_backend = "numba"
-    assert kernels.choose(cell, *where, single_step=True) == ("numba", "as set")
+    assert chosen(cell, *where, single_step=True) == ("numba", "as set")
 
 
 @pytest.fixture
@@ -99,7 +103,7 @@ def test_a_plain_lstm_is_torchs_own_on_one_thread(threads):
     threads(1)
     cell = make_model(memory="none").model.cell
     assert explain_backend(cell) == "reference: without a memory it is torch's own lstm"
-    assert kernels.choose(cell, torch.device("cpu"), torch.float32, n_steps=10**9).name == "reference"
+    assert chosen(cell, torch.device("cpu"), torch.float32, n_steps=10**9).name == "reference"
 
 
 def test_a_plain_lstm_is_trained_without_threads_that_wait_for_each_other(threads):
@@ -110,12 +114,12 @@ def test_a_plain_lstm_is_trained_without_threads_that_wait_for_each_other(thread
     told = f"{own}; with 2 threads, training on {least:,} or more steps of a batch is numba's"
     where = torch.device("cpu"), torch.float32
     assert explain_backend(cell) == f"reference: {told}"
-    assert kernels.choose(cell, *where, n_steps=least - 1) == ("reference", told)
-    name, reason = kernels.choose(cell, *where, n_steps=least)
+    assert chosen(cell, *where, n_steps=least - 1) == ("reference", told)
+    name, reason = chosen(cell, *where, n_steps=least)
     assert (name, reason[:33]) == ("numba", "as fast as torch's own lstm, whos")
     with torch.no_grad():
-        assert kernels.choose(cell, *where, n_steps=least) == ("reference", own)
-    assert kernels.choose(cell, torch.device("meta"), torch.float32, n_steps=least) == ("reference", own)
+        assert chosen(cell, *where, n_steps=least) == ("reference", own)
+    assert chosen(cell, torch.device("meta"), torch.float32, n_steps=least) == ("reference", own)
 
 
 @pytest.mark.parametrize(("controller", "fused"), [("rnn", "rnn_tanh"), ("gru", "gru")])
@@ -130,7 +134,7 @@ def test_without_a_memory_all_backends_agree(controller, threads, monkeypatch):
     threads(2)
     monkeypatch.setattr(kernels, "_WORK_OF_THREADS", 1)
     cell = make_cell(controller=controller, memory="none", num_layers=2)
-    assert kernels.choose(cell, torch.device("cpu"), torch.float64, n_steps=1).name == "numba"
+    assert chosen(cell, torch.device("cpu"), torch.float64, n_steps=1).name == "numba"
     off, off_gradient = compare(cell, torch.randn(3, 7, 5, dtype=torch.float64), None)
     assert max(off, off_gradient) < 1e-10
 
@@ -171,7 +175,7 @@ def test_unknown_names_are_refused():
 
 
 def test_a_model_without_a_cell_has_no_backend():
-    with pytest.raises(ValueError, match="a Linear has no StackRNNCell"):
+    with pytest.raises(ValueError, match="a Linear has no memory layer or StackRNNCell"):
         explain_backend(torch.nn.Linear(2, 2))
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from comparison import check_layer, some_mask
 from conftest import MEMORIES, tiny_config
+from kernels.comparison import check_layer, some_mask
 
 from stack_lm import MemoryLayer, StackRNNCell, explain_backend
 

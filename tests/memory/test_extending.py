@@ -22,7 +22,7 @@ from stack_lm.memory import (
     memory_names,
     register_memory,
 )
-from stack_lm.memory import base as memory_base
+from stack_lm.memory.base import MEMORIES
 
 SOURCE = Path(__file__).with_name("registers.py")
 FIELDS = {"memory": "registers", "memory_depth": 4}
@@ -31,13 +31,12 @@ FIELDS = {"memory": "registers", "memory_depth": 4}
 @pytest.fixture(scope="module", autouse=True)
 def registers():
     """Register it for the tests of this file alone, as a user's program does by importing the file."""
-    before = dict(memory_base._REGISTRY)
+    before = dict(MEMORIES.registered)
     spec = importlib.util.spec_from_file_location("registers", SOURCE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     yield module
-    memory_base._REGISTRY.clear()
-    memory_base._REGISTRY.update(before)
+    MEMORIES.registered = before
 
 
 def test_it_is_found_by_name():

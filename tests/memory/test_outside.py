@@ -7,21 +7,20 @@ import torch
 from conftest import tiny_config
 
 from stack_lm import MemoryLayer, StackRNNCell, StackRNNForCausalLM
-from stack_lm.memory import base as memory_base
 from stack_lm.memory import make_memory
+from stack_lm.memory.base import MEMORIES as MEMORIES_OF_ALL
 
 
 @pytest.fixture(scope="module", autouse=True)
 def outside():
     """Registered for the tests of this file alone."""
-    before = dict(memory_base._REGISTRY)
+    before = dict(MEMORIES_OF_ALL.registered)
     import outside
 
     for memory in (outside.TwoChoices, outside.Weighed):
-        memory_base._REGISTRY[memory.name] = memory
+        MEMORIES_OF_ALL.registered[memory.name] = memory
     yield
-    memory_base._REGISTRY.clear()
-    memory_base._REGISTRY.update(before)
+    MEMORIES_OF_ALL.registered = before
 
 
 MEMORIES = ["two_choices", "weighed"]

@@ -5,7 +5,6 @@ import torch
 
 from stack_lm import StackRNNConfig, StackRNNForCausalLM
 from stack_lm.memory import Memory, NeuralStack, make_memory, map_tensors, memory_names, register_memory
-from stack_lm.memory import base as memory_base
 
 
 def test_names():
@@ -13,9 +12,8 @@ def test_names():
     assert isinstance(make_memory(StackRNNConfig(memory="stack")), NeuralStack)
 
 
-def test_a_memory_from_outside_the_package(monkeypatch):
-    monkeypatch.setattr(memory_base, "_REGISTRY", dict(memory_base._REGISTRY))
-
+@pytest.mark.usefixtures("registries")
+def test_a_memory_from_outside_the_package():
     @register_memory("leaky")
     class LeakyStack(NeuralStack):
         """Loses a tenth of every strength at each step."""
@@ -30,7 +28,7 @@ def test_a_memory_from_outside_the_package(monkeypatch):
 
 
 def test_a_name_is_taken_once():
-    with pytest.raises(ValueError, match="the memory name 'stack' is taken by NeuralStack"):
+    with pytest.raises(ValueError, match="the memory name 'stack' is taken"):
         register_memory("stack")(type("Other", (Memory,), {}))
 
 

@@ -246,3 +246,22 @@ def test_negative_strengths_in_a_state_are_refused():
     state = StackState(torch.ones(1, 2, 1), torch.tensor([[1.0, -0.5]]))
     with pytest.raises(ValueError, match=r"state.strengths must be at least 0; got -0.5"):
         memory.step(state, actions([1.0], 1.0, 0.0, 1.0, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("memory", [NeuralStack(1), NeuralQueue(1), NeuralDeque(1)], ids=lambda memory: memory.name)
+@pytest.mark.parametrize("most", [0.2, 1.0], ids=["growing", "balanced"])
+def test_the_measure_of_a_sequence_is_the_sum_of_its_elements(memory, most):
+    """At every step of a long one, in float32: a running sum would round at each step what the elements do not."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(2, 800, 1) if field.kind == "value" else (2, 800) for field in memory.actions]
+    given = [torch.rand(shape, generator=generator) for shape in shapes]
+    sizes = [most if field.control == "pop" else 1.0 for field in memory.actions]
+    actions = memory.action_type(*(part * size for part, size in zip(given, sizes, strict=True)))
+    state = first = memory.initial_state(2)
+    totals = []
+    for t in range(800):
+        state, _ = memory.update(state, memory.action_type(*(part[:, t] for part in actions)))
+        totals.append(state.strengths.double().sum(-1))
+    measured = memory.measure_over(first, actions._asdict())["total_strength"]
+    assert measured.dtype == torch.float32
+    torch.testing.assert_close(measured.double(), torch.stack(totals, 1), rtol=6e-8, atol=3e-6)

@@ -58,7 +58,11 @@ def test_rules_can_be_changed(metric):
 @pytest.mark.parametrize(
     ("predictions", "options", "message"),
     [
-        (PREDICTED, {"convention": "best"}, f"convention must be one of {', '.join(CONVENTIONS)}; got 'best'"),
+        (
+            PREDICTED,
+            {"convention": "best"},
+            f"convention must be one of {', '.join(map(repr, CONVENTIONS))}; got 'best'",
+        ),
         (
             PREDICTED,
             {"convention": "prpn", "punctuation": "kept"},

@@ -1,6 +1,7 @@
 """Model cards and uploads: what they say is what training and the commands reported."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -164,6 +165,18 @@ def test_damaged_lines_of_metrics_are_left_out(capsys, model):
     path.write_bytes(path.read_bytes() + b'{"eval_loss": \xa2\n' + b"[" * 50_000 + b"\n")
     assert run(capsys, "card", model)[0] == 0
     assert by_name(of(model))
+
+
+def test_the_validation_of_a_card_is_its_models(capsys, model):
+    """The last or, where the best model is kept, the best."""
+    metrics, settings = model / "metrics.jsonl", model / "training_config.yaml"
+    losses = [(9, 3.0, 20.0), (12, 2.0, 8.0), (15, 4.0, 55.0)]
+    names = ("step", "eval_nats_per_token", "eval_perplexity")
+    metrics.write_text("".join(json.dumps(dict(zip(names, values, strict=True))) + "\n" for values in losses))
+    for patience, expected in (("null", 55.0), ("2", 8.0)):
+        settings.write_text(re.sub("patience: .*", f"patience: {patience}", settings.read_text()))
+        assert run(capsys, "card", model)[0] == 0
+        assert {r.metric_value for (_, name), r in by_name(of(model)).items() if name == "perplexity"} == {expected}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from stack_lm import (
 )
 from stack_lm.hub.code import auto_map, model_code
 from stack_lm.memory import NeuralStack, register_memory
-from stack_lm.memory import base as memory_base
 from stack_lm.models import STACK_RNN
 
 IDS = torch.tensor([[3, 4, 5, 6, 7, 8], [9, 8, 7, 0, 0, 0]])
@@ -129,9 +128,8 @@ def test_save_pretrained_writes_code_if_asked(tmp_path):
     assert not list((tmp_path / "without").glob("*.py"))
 
 
-def test_a_memory_from_outside_has_no_code_here(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory_base, "_REGISTRY", dict(memory_base._REGISTRY))
-
+@pytest.mark.usefixtures("registries")
+def test_a_memory_from_outside_has_no_code_here(tmp_path):
     @register_memory("saved_outside")
     class Outside(NeuralStack):
         pass

@@ -150,7 +150,7 @@ def test_a_skipped_update_leaves_the_state_as_it_was(tmp_path, text):
     with torch.no_grad():
         trainer.model.model.embed_tokens.weight[word] = float("nan")
     trainer.evaluate = lambda: ({"eval_nats_per_token": 1.0}, "")
-    trainer._check_weights = lambda: None  # the poisoned one stays
+    trainer.updater.fault = lambda step: None  # the poisoned one stays
     trainer.train()
     log = [record for record in records(tmp_path / "run") if "skipped_updates" in record]
     assert sum(record["skipped_updates"] for record in log) > 0

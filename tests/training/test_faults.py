@@ -108,7 +108,6 @@ def test_where_all_checkpoints_are_damaged_nothing_is_removed(stopped, tmp_path,
 
 @pytest.mark.parametrize("name", EACH_KIND)
 def test_a_checkpoint_without_a_manifest_is_taken_with_a_warning(stopped, tmp_path, name):
-    """A classifier that is killed between writing its checkpoint and the manifest."""
     run = copy_of(stopped, name, tmp_path)
     newest = checkpoints(run)[-1]
     (newest / "manifest.json").unlink()
@@ -282,7 +281,7 @@ def test_updates_that_are_not_finite_are_skipped(tmp_path, monkeypatch, capsys):
     original = loop.TrainingLoop._update
     monkeypatch.setattr(loop.TrainingLoop, "_update", update)
     monkeypatch.setattr(trainer, "evaluate", lambda: ({"eval_nats_per_token": 1.0}, ""))
-    monkeypatch.setattr(trainer, "_check_weights", lambda: None)  # the poisoned one stays
+    monkeypatch.setattr(trainer.updater, "fault", lambda step: None)  # the poisoned one stays
     trainer.train()
     assert skipped
     assert finite

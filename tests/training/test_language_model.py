@@ -27,6 +27,7 @@ from stack_lm.training import language_model
 from stack_lm.training.batches import SentenceBatches
 from stack_lm.training.compact import SentenceStore, TokenArray
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
+from stack_lm.training.continuous import Segments
 from stack_lm.training.data import collate, prepare_data
 from stack_lm.training.encoding import encode_sentences
 from stack_lm.training.language_model import Trainer, choose_loss_dtype
@@ -132,6 +133,21 @@ def test_the_validation_loss_is_the_mean_over_tokens(tmp_path):
     assert result["eval_inner_perplexity"] == pytest.approx(math.exp(inner / inner_count), rel=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["sentences", "continuous"])
+def test_a_process_without_a_batch_has_a_gradient_for_every_parameter(tmp_path, mode):
+    """Processes that average gradients wait for those of every parameter."""
+    data = DataConfig(source="generated:60", validation="generated:9", mode=mode)
+    trainer = Trainer(run_config(tmp_path / "run", data=data), quiet=True)
+    trainer.model.set_scan_backend("reference")
+    rows = trainer.config.training.batch_size
+    batch = trainer.collate([] if mode == "sentences" else Segments([[]] * rows, [False] * rows))
+    loss = trainer.loss(batch.inputs, 8)
+    loss.backward()
+    assert loss == 0
+    assert all(parameter.grad is not None for parameter in trainer.model.parameters())
+    trainer.run.close()
+
+
 def test_validation_sentences_of_one_word(tmp_path, capsys):
     (tmp_path / "words.txt").write_text("sees\ndog\n")
     data = DataConfig(source="generated:60", validation=str(tmp_path / "words.txt"))
@@ -179,7 +195,7 @@ def test_gradient_accumulation_equals_a_larger_batch(tmp_path):
     def gradients(directory, batches, accumulation):
         config = run_config(directory, gradient_accumulation=accumulation)
         trainer = Trainer(replace(config, model=TINY | {"output_dropout": 0.0}), quiet=True)
-        trainer.optimizer.zero_grad = lambda: None
+        trainer.updater.optimizer.zero_grad = lambda: None
         trainer._signals = SimpleNamespace(received=None)
         trainer._update(iter([(batch, {"epoch": 0}) for batch in batches]))
         return [parameter.grad.clone() for parameter in trainer.model.parameters()]

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from stack_lm import ModelScorer, train_word_tokenizer
 from stack_lm.checks import build
@@ -20,8 +21,10 @@ from stack_lm.cli import main as stack_lm
 from stack_lm.config_files import read_config
 from stack_lm.errors import InputError
 from stack_lm.scoring.number_classifier import NumberClassifier
+from stack_lm.training.compact import TokenArray
 from stack_lm.training.config import NumberPredictionConfig
-from stack_lm.training.number_prediction import NumberPredictionTrainer
+from stack_lm.training.number_prediction import LengthGroupedBatches, NumberPredictionTrainer
+from stack_lm.training.pools import WholePools
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 SPEC = importlib.util.spec_from_file_location("train_classifier", RECIPES / "train_classifier.py")
@@ -111,7 +114,9 @@ def test_a_resumed_run_waits_no_longer_than_a_whole_one(data, tmp_path):
     whole = NumberPredictionTrainer(config, quiet=True).train()
     assert whole["epochs"] == whole["best_epoch"] + 2 < 30
     checkpoints = sorted((tmp_path / "checkpoints").iterdir(), key=lambda path: int(path.name.split("-")[1]))
-    assert len(checkpoints) == 2  # the best and the last
+    assert [int(path.name.split("-")[1]) // 6 for path in checkpoints] == [
+        whole["best_epoch"] + later for later in (0, 1, 2)
+    ]
     assert NumberPredictionTrainer(config, quiet=True, resume=True).train() == whole
     # Stopped in the middle of the wait.
     for part in (1, 2):
@@ -120,6 +125,49 @@ def test_a_resumed_run_waits_no_longer_than_a_whole_one(data, tmp_path):
         longer = dataclasses.replace(short.training, epochs=whole["best_epoch"] + 2 - part)
         NumberPredictionTrainer(dataclasses.replace(short, training=longer), quiet=True).train()
         assert NumberPredictionTrainer(short, quiet=True, resume=True).train() == whole
+
+
+@pytest.mark.parametrize("n_processes", [1, 2, 3])
+def test_sentences_come_in_the_order_of_transformers_each_once(n_processes):
+    rng = random.Random(5)
+    rows = TokenArray.pack([[[i] * rng.randint(2, 12) for i in range(40)]], 41)
+    parts = [LengthGroupedBatches(WholePools(rows), 3, 9, rank, n_processes) for rank in range(n_processes)]
+    readers = [part.read(None) for part in parts]
+    for epoch in range(2):
+        batches = [next(reader)[0] for _ in range(parts[0].steps_per_epoch) for reader in readers]
+        generator = torch.Generator().manual_seed(1_000_003 * 9 + epoch)
+        sampler = LengthGroupedSampler(3, lengths=rows.lengths.tolist(), generator=generator)
+        assert [row[0] for batch in batches for row in batch] == list(sampler)
+
+
+def test_a_process_without_a_batch_has_a_gradient_for_every_parameter(data, tmp_path):
+    """Processes that average gradients wait for those of every parameter."""
+    config = build(NumberPredictionConfig, {
+        "output_dir": str(tmp_path / "run"),
+        "data": {"train": str(data / "numpred.train")},
+        "model": {"hidden_size": 8, "embedding_size": 6},
+    })  # fmt: skip
+    trainer = NumberPredictionTrainer(config, quiet=True)
+    trainer.model.set_scan_backend("reference")
+    loss = trainer.loss(trainer.collate([]).inputs, 16)
+    loss.backward()
+    assert loss == 0
+    assert all(parameter.grad is not None for parameter in trainer.model.parameters())
+    trainer.run.close()
+
+
+def test_a_file_that_has_changed_is_not_trained_on(data, tmp_path, capsys):
+    file = tmp_path / "numpred.train"
+    file.write_bytes((data / "numpred.train").read_bytes())
+    command = arguments(data, tmp_path / "run", f"data.train={file}", "training.epochs=1")
+    assert TRAIN.main(command) == 0
+    with open(file, "a") as text:
+        text.write("VBZ\tthe dog\n")
+    capsys.readouterr()
+    assert TRAIN.main([*command, "--resume", "training.epochs=2"]) == 2
+    err = capsys.readouterr().err
+    assert f"the text of data.train, {file}, has changed since its checkpoint was written" in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.slow
@@ -153,14 +201,20 @@ def test_the_four_variants_differ_in_their_memory_alone():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["training.patience=0"], "training.patience must be an integer of at least 1; got 0"),
+        (["training.patience=0"], "training.patience must be an integer of at least 1 or None; got 0"),
         (["training.speed=9"], "unknown key 'training.speed'"),
         (["model.vocab_size=9"], "model.vocab_size cannot be set: it comes from the data"),
+        (["model.pad_token_id=1"], "model.pad_token_id cannot be set: it comes from the data"),
         (["model.controller=tree"], "model: .*controller"),
+        (["model.architectures=[StackRNNForCausalLM]"], r"model.architectures must be \[StackRNNForSequenceClassifi"),
         (["data.test=[1]"], r"data.test\[0\] must be a string; got 1"),
         (["data.test=[none]"], "none does not exist"),
         (["data.held_out=300"], "cannot hold 300 out of 300 sentences"),
         (["training.weight_decay=-1"], "training.weight_decay must be a finite number of at least 0"),
+        (["training.loss_dtype=float32"], "unknown key 'training.loss_dtype'"),
+        (["training.optimizer=sgd"], "training.optimizer must be"),
+        (["training.schedule=linear", "training.decay_steps=3"], "training.schedule must be constant; got linear"),
+        (["training.mixed_precision=fp16"], "training.mixed_precision=fp16 needs a GPU"),
         (["--fast"], "unknown option '--fast'"),
     ],
 )

@@ -41,7 +41,7 @@ class RateRecorder(Trainer):
     """Records the learning rate of each update."""
 
     def _update(self, batches):
-        self.rates = [*getattr(self, "rates", []), self.optimizer.param_groups[0]["lr"]]
+        self.rates = [*getattr(self, "rates", []), self.updater.optimizer.param_groups[0]["lr"]]
         return super()._update(batches)
 
 
@@ -64,7 +64,7 @@ def test_a_resumed_run_has_the_rates_of_its_own_schedule(tmp_path, capsys, befor
     shutil.rmtree(part / "checkpoints" / "checkpoint-8")
     (part / "model.safetensors").unlink()
     resumed = RateRecorder(run_config(part, **fixed, **after), resume=True)
-    assert resumed.scheduler.get_last_lr() == [resumed.optimizer.param_groups[0]["lr"]]
+    assert resumed.updater.scheduler.get_last_lr() == [resumed.updater.optimizer.param_groups[0]["lr"]]
     resumed.train()
     assert resumed.rates == whole.rates[6:]
     assert ("the schedule has changed: after step 6 the learning rate is" in capsys.readouterr().err) == changed
@@ -80,7 +80,7 @@ def test_a_fall_that_cannot_be(tmp_path, capsys):
 
 def test_rmsprop(tmp_path):
     trainer = Trainer(run_config(tmp_path, epochs=1, optimizer="rmsprop", log_every=1), quiet=True)
-    assert isinstance(getattr(trainer.optimizer, "optimizer", trainer.optimizer), torch.optim.RMSprop)
+    assert isinstance(getattr(trainer.updater.optimizer, "optimizer", trainer.updater.optimizer), torch.optim.RMSprop)
     trainer.train()
     losses = [record["train_nats_per_token"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
     assert losses[-1] < losses[0]

@@ -10,7 +10,6 @@ import pytest
 from test_run_directory import EACH_KIND, KINDS, checkpoints, classifier, language_model, records, same, validations
 
 from stack_lm.training.loop import TrainingLoop
-from stack_lm.training.number_prediction import _Record
 from stack_lm.training.preemption import STOPPED_STATUS, Stopped, StopSignals
 
 
@@ -50,26 +49,16 @@ def test_in_other_threads_signals_are_left_alone():
     assert found == [before]
 
 
-def signalled(monkeypatch, name, step):
+def signalled(monkeypatch, step, number=signal.SIGTERM):
     """Send the process a signal in the middle of an update."""
-    if name == "language model":
-        update = TrainingLoop._update
+    update = TrainingLoop._update
 
-        def interrupted(self, batches):
-            if self.step + 1 == step:
-                os.kill(os.getpid(), signal.SIGTERM)
-            return update(self, batches)
+    def interrupted(self, batches):
+        if self.step + 1 == step:
+            os.kill(os.getpid(), number)
+        return update(self, batches)
 
-        monkeypatch.setattr(TrainingLoop, "_update", interrupted)
-    else:
-        begin = _Record.on_step_begin
-
-        def interrupted_begin(self, args, state, control, **kwargs):
-            if state.global_step + 1 == step:
-                os.kill(os.getpid(), signal.SIGUSR1)
-            return begin(self, args, state, control, **kwargs)
-
-        monkeypatch.setattr(_Record, "on_step_begin", interrupted_begin)
+    monkeypatch.setattr(TrainingLoop, "_update", interrupted)
 
 
 @pytest.mark.parametrize("name", EACH_KIND)
@@ -78,7 +67,7 @@ def test_a_stopped_run_goes_on_exactly(tmp_path, monkeypatch, name, step):
     kind = KINDS[name]
     kind.run(tmp_path / "whole")
     with monkeypatch.context() as patch:
-        signalled(patch, name, step)
+        signalled(patch, step, signal.SIGUSR1)
         with pytest.raises(Stopped, match=f"at step {step}: the checkpoint is saved, and --resume goes on from it"):
             kind.run(tmp_path / "part")
     assert not (tmp_path / "part" / "model.safetensors").exists()
@@ -87,17 +76,16 @@ def test_a_stopped_run_goes_on_exactly(tmp_path, monkeypatch, name, step):
     kind.run(tmp_path / "part", resume=True)
     assert same(tmp_path / "part", tmp_path / "whole")
     assert validations(tmp_path / "part") == validations(tmp_path / "whole")
-    if name == "language model":  # the means of training losses are carried over too
-        volatile = ("seconds", "tokens_per_second")
-        logs = [
-            [{key: value for key, value in record.items() if key not in volatile} for record in records(tmp_path / run)]
-            for run in ("part", "whole")
-        ]
-        assert logs[0] == logs[1]
+    volatile = ("seconds", "tokens_per_second", "sentences_per_second")
+    logs = [
+        [{key: value for key, value in record.items() if key not in volatile} for record in records(tmp_path / run)]
+        for run in ("part", "whole")
+    ]
+    assert logs[0] == logs[1]  # the means of training losses are carried over too
 
 
 def test_a_signal_during_the_last_update_changes_nothing(tmp_path, monkeypatch):
-    signalled(monkeypatch, "language model", 15)
+    signalled(monkeypatch, 15)
     assert KINDS["language model"].run(tmp_path / "run")["step"] == 15
     assert (tmp_path / "run" / "model.safetensors").is_file()
 
@@ -110,7 +98,7 @@ def test_the_recipes_status(tmp_path, monkeypatch, capsys):
         f"output_dir={tmp_path / 'run'}",
     ]
     with monkeypatch.context() as patch:
-        signalled(patch, "language model", 2)
+        signalled(patch, 2)
         assert recipe("train_lm").main(options) == 75
     err = capsys.readouterr().err.splitlines()
     assert err[-1] == ("train_lm: stopped by SIGTERM at step 2: the checkpoint is saved, and --resume goes on from it")

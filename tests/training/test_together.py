@@ -112,7 +112,7 @@ def test_each_model_may_have_a_learning_rate_of_its_own(kind):
         common.zero_grad()
         factors = torch.tensor([1.0, float("inf"), 1.0])
         together.losses({"input_ids": ids, "factor": factors}).sum().backward()
-        together.step(common, torch.tensor(rates))
+        together.step(common, rates)
         for model, optimizer, own in zip(alone, optimizers, ids, strict=True):
             optimizer.zero_grad()
             model(own).logits.square().mean().backward()

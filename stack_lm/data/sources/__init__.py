@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ...errors import InputError
-from ..corpora import Corpus, Request, registered_sources
+from ..corpora import SOURCE_NAME, SOURCES, Corpus, Request
 from .text_files import open_files
 
 
@@ -25,7 +25,7 @@ load_sources()
 
 def source_usages() -> str:
     """All sources as they are written, for messages."""
-    usages = (source.usage for source in registered_sources().values())
+    usages = (source.usage for source in SOURCES.values())
     return "; ".join((*usages, "a text file (.txt, .txt.gz, .txt.xz) or a directory of them"))
 
 
@@ -56,9 +56,9 @@ def open_corpus(
         raise InputError(f"the name of the corpus is empty; it must be one of: {source_usages()}")
     name, _, argument = source.partition(":")
     request = Request(source, argument, split, segmentation, column)
-    registered = registered_sources().get(name)
-    if registered is not None:
-        return registered.open(request)
+    if SOURCE_NAME.fullmatch(name) and name in SOURCES:  # no plug-in is looked for where it must be a path
+        return SOURCES[name].open(request)
     if not Path(source).exists():
-        raise InputError(f"{source} does not exist; a corpus must be one of: {source_usages()}")
+        missing = f"{source} does not exist; a corpus must be one of: {source_usages()}"
+        raise InputError(SOURCES.origin_note(name) or missing)
     return open_files(request)

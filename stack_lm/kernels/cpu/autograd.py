@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ...memory import under_transform
 from ..derivatives import first_derivative_only
+from . import compilation
 from .blocks import Block, Part, array
 
 # Arrays of at least as many bytes are kept where activation checkpointing can let go of them.
@@ -187,7 +188,8 @@ class _OfModels(torch.autograd.Function):
     @staticmethod
     def forward(*arguments: Any) -> Any:
         raise RuntimeError(
-            'of torch.func, the compiled scan has vmap alone: set_scan_backend("reference") has the rest'
+            "under torch.func.vmap the compiled scan is of several models, and here nothing differs between them: "
+            'set_scan_backend("reference") can do that'
         )
 
     @staticmethod
@@ -209,8 +211,6 @@ class _OfModels(torch.autograd.Function):
             part if part is None else part.expand(models, *part.shape) if dim is None else part.movedim(dim, 0)
             for part, dim in zip(leaves, in_dims[len(in_dims) - len(leaves) :], strict=True)
         ]
-        if under_transform():  # a second one
-            _OfModels.forward()
         results = _scan(make, dtype, models, form, stacked)
         check(_rebuild(form.results, results).state)
         return results, (0,) * len(results)
@@ -247,15 +247,14 @@ def _map_groups(function: Callable[[Any], Any], kept: Kept) -> Kept:
     return Kept(kept.part, *(group and _rebuild(group, list(map(function, group))) for group in kept[1:]))
 
 
-_called: set[tuple[str, type, np.dtype, type, bool]] = set()
+_called: set[tuple[str, type, np.dtype, type]] = set()
 
 
 @contextmanager
 def _first_call(what: str, plan: Plan) -> Iterator[None]:
     """Print a notice if what is done inside for the first time is slow, because no compiled code of it is kept."""
-    buffered = getattr(plan, "buffer", None) is not None
-    key = (what, type(plan), plan.dtype, type(plan.block), buffered)
-    if key in _called:
+    key = (what, type(plan), plan.dtype, type(plan.block))
+    if key in _called or compilation.IN_PYTHON:
         yield
         return
 
@@ -273,8 +272,7 @@ def _first_call(what: str, plan: Plan) -> Iterator[None]:
     _called.add(key)
     seconds = time.perf_counter() - start
     if seconds > _PATIENCE:
-        ahead = "" if buffered else " (`stack-lm warmup` does it ahead)"
-        tell(f"compiled the {what} in {seconds:.0f} s{ahead}")
+        tell(f"compiled the {what} in {seconds:.0f} s (`stack-lm warmup` does it ahead)")
 
 
 class _Scan(torch.autograd.Function):

@@ -7,9 +7,11 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch._C._functorch import TransformType, get_interpreter_stack
 
-from ..protocol import Buffered, CellState, GivenVectors, Inputs, MemoryState, System
+from ...memory import under_transform
+from ..protocol import CellState, GivenVectors, Inputs, MemoryState, System
 from . import element_block, superposition_block  # noqa: F401 - they register themselves
 from .autograd import First, Given, Tensors, differentiable
 from .blocks import Block, block_of
@@ -23,6 +25,8 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
         return f"the inputs are on {device.type}"
     if dtype not in (torch.float32, torch.float64) or any(p.dtype != dtype for p in _parameters(system)):
         return f"numbers must be all float32 or all float64; the inputs are {str(dtype).removeprefix('torch.')}"
+    if under_transform() and [level.key() for level in get_interpreter_stack() or ()] != [TransformType.Vmap]:
+        return "of torch.func's transforms it has vmap alone, and one at a time"
     block = block_of(system.memory)
     if block is None:
         return f"the memory is a {type(system.memory).__name__}"
@@ -37,7 +41,7 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
 
 def _parameters(system: System) -> Iterator[Tensor]:
     """The parameters of a system, in a tenth of the time that `Module.parameters` takes."""
-    modules = [system.controls.projection]
+    modules: list[nn.Module | None] = [system.controls.projection]
     if not isinstance(system.driver, GivenVectors):
         modules += [system.controller, system.controller.first_state]
     for module in modules:
@@ -50,10 +54,10 @@ def scan(
 ) -> tuple[Tensor, Tensor | None, CellState]:
     """Run a sequence with a controller; see `stack_lm.kernels.dispatch.Backend`."""
     values, controller, block = inputs.values, system.controller, _block(system)
-    batch_size, buffered = len(values), isinstance(system.driver, Buffered)
+    batch_size = len(values)
     like = values if values.is_floating_point() else state.reading
     dropped = None
-    if controller.dropout and system.driver.training and controller.num_layers > 1:
+    if controller.dropout and controller.training and controller.num_layers > 1:
         shape = (batch_size, controller.num_layers - 1, inputs.steps, controller.hidden_size)
         dropped = F.dropout(like.new_ones(shape), controller.dropout)
     none = like.new_zeros(batch_size, controller.num_layers, controller.hidden_size)
@@ -62,7 +66,7 @@ def scan(
             values if values.is_floating_point() else values.long(),
             inputs.mask,
             block.noise_of(inputs.noise),
-            inputs.held if buffered else None,
+            inputs.held,
             dropped,
         ),
         First(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -50,16 +50,31 @@ class Part(NamedTuple):
         return cls(share, slice(0, batch_size)) if models > 1 else cls(slice(0, 1), share)
 
 
-class Block(ABC):
-    """Arrays of a memory for one scan.
+class BlockOf(NamedTuple):
+    """What a block is for.
 
-    Args:
+    Attributes:
         memory: of a type that the block is registered for.
         controls: emit its actions.
         models: how many run at once.
         steps: of the scan, T.
         dtype: of the numbers.
-        noise: as `noise_of` chose it, [M, B, T, ...], or None.
+        noise: as `Block.noise_of` chose it, [M, B, T, ...], or None.
+    """
+
+    memory: Memory[Any, Any]
+    controls: Controls
+    models: int
+    steps: int
+    dtype: np.dtype
+    noise: np.ndarray | None
+
+
+class Block(ABC):
+    """Arrays of a memory for one scan.
+
+    Args:
+        of: whose.
 
     Attributes:
         kernels: the module of its compiled steps: see the stubs in `memories`.
@@ -67,20 +82,12 @@ class Block(ABC):
         counts_losses: whether the second array of a state has no gradient.
     """
 
-    kernels: ClassVar[ModuleType]
-    group: ClassVar[type]
-    counts_losses: ClassVar[bool] = False
+    kernels: ModuleType
+    group: type
+    counts_losses: bool = False
 
     @abstractmethod
-    def __init__(
-        self,
-        memory: Memory[Any, Any],
-        controls: Controls,
-        models: int,
-        steps: int,
-        dtype: np.dtype,
-        noise: np.ndarray | None,
-    ) -> None: ...
+    def __init__(self, of: BlockOf) -> None: ...
 
     @classmethod
     @abstractmethod
@@ -120,7 +127,7 @@ class Block(ABC):
         """Gradients of a part, of the last state on entry and then of the first."""
 
     @abstractmethod
-    def of_first(self, of_results: list[np.ndarray]) -> list[np.ndarray | None]:
+    def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The gradients of the first state in those that `grad` was made of."""
 
 

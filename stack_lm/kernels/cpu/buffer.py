@@ -6,7 +6,10 @@ worth is read. See `memory.buffers`, whose `dequeue` this equals.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
 
 from . import emission, strength
 from .compilation import compiled
@@ -14,7 +17,7 @@ from .rows import clear
 
 
 class InputBuffer(NamedTuple):
-    """The input buffers of R sequences, of N elements; nothing of it is looked at where there is none.
+    """The input buffers of R sequences, of N elements.
 
     Attributes:
         values: [R, N, E], from front to back.
@@ -29,19 +32,19 @@ class InputBuffer(NamedTuple):
         line_index, line_strength, line_ends: the living elements, [R, N] and [R, 2].
     """
 
-    values: Any
-    held: Any
-    control: Any
-    fixed: Any
-    emitted: Any
-    pending: Any
-    log_index: Any
-    log_strength: Any
-    log_end: Any
-    log_flags: Any
-    line_index: Any
-    line_strength: Any
-    line_ends: Any
+    values: np.ndarray
+    held: np.ndarray
+    control: np.ndarray
+    fixed: np.ndarray
+    emitted: np.ndarray
+    pending: np.ndarray
+    log_index: np.ndarray
+    log_strength: np.ndarray
+    log_end: np.ndarray
+    log_flags: np.ndarray
+    line_index: np.ndarray
+    line_strength: np.ndarray
+    line_ends: np.ndarray
 
 
 class InputBufferGrad(NamedTuple):
@@ -52,13 +55,41 @@ class InputBufferGrad(NamedTuple):
         pending: of what was popped at the step behind [R].
     """
 
-    values: Any
-    strengths: Any
-    pending: Any
+    values: np.ndarray
+    strengths: np.ndarray
+    pending: np.ndarray
+
+
+@cache
+def no_buffer(models: int, dtype: np.dtype) -> InputBuffer:
+    """The input buffers of no sequences, for scans without one: Numba would compile a version of its own for None."""
+    real, index, flag = ((lambda n, kind=kind: np.empty((models, *[0] * n), kind)) for kind in (dtype, np.int64, bool))
+    place = np.empty((models, 0, 0), np.int32)
+    return InputBuffer(
+        values=real(3),
+        held=flag(2),
+        control=index(1),
+        fixed=real(1),
+        emitted=real(2),
+        pending=real(1),
+        log_index=place,
+        log_strength=real(2),
+        log_end=index(3),
+        log_flags=flag(3),
+        line_index=place,
+        line_strength=real(2),
+        line_ends=index(2),
+    )
+
+
+@cache
+def no_buffer_grad(models: int, dtype: np.dtype) -> InputBufferGrad:
+    """Their gradients."""
+    return InputBufferGrad(*(np.empty((models, *[0] * n), dtype) for n in (3, 2, 1)))
 
 
 @compiled
-def begin_buffer(buffer: Any, row: int) -> None:
+def begin_buffer(buffer: InputBuffer, row: int) -> None:
     """Fill the buffer of a sequence."""
     n = 0
     for i in range(buffer.values.shape[1]):
@@ -70,7 +101,7 @@ def begin_buffer(buffer: Any, row: int) -> None:
 
 
 @compiled
-def dequeue(buffer: Any, t: int, row: int, logged: int, reading: Any) -> int:
+def dequeue(buffer: InputBuffer, t: int, row: int, logged: int, reading: np.ndarray) -> int:
     """Pop what is pending, then read one element's worth [E]; returns how many places of the log are filled."""
     index, line_strength = buffer.line_index[row], buffer.line_strength[row]
     amount = buffer.pending[row]
@@ -94,7 +125,7 @@ def dequeue(buffer: Any, t: int, row: int, logged: int, reading: Any) -> int:
 
 
 @compiled
-def emit(buffer: Any, t: int, row: int, own: Any) -> None:
+def emit(buffer: InputBuffer, t: int, row: int, own: np.ndarray) -> None:
     """Emit the strength of the next pop: the logits, those of a step, become its sigmoid or distribution."""
     logits = own[buffer.control[1] : buffer.control[2]]
     amount = emission.strength(buffer.control[0], buffer.fixed[0], logits)
@@ -102,7 +133,9 @@ def emit(buffer: Any, t: int, row: int, own: Any) -> None:
 
 
 @compiled
-def emit_backward(buffer: Any, grad: Any, t: int, row: int, own: Any, grad_logits: Any) -> None:
+def emit_backward(
+    buffer: InputBuffer, grad: InputBufferGrad, t: int, row: int, own: np.ndarray, grad_logits: np.ndarray
+) -> None:
     """Backwards through `emit`."""
     first, last = buffer.control[1], buffer.control[2]
     amount, change = buffer.emitted[t, row], grad.pending[row]
@@ -110,7 +143,7 @@ def emit_backward(buffer: Any, grad: Any, t: int, row: int, own: Any, grad_logit
 
 
 @compiled
-def dequeue_backward(buffer: Any, grad: Any, t: int, row: int, grad_reading: Any) -> None:
+def dequeue_backward(buffer: InputBuffer, grad: InputBufferGrad, t: int, row: int, grad_reading: np.ndarray) -> None:
     """Backwards through `dequeue`; the living elements are those before the step on return."""
     index, line_strength = buffer.line_index[row], buffer.line_strength[row]
     low, high = buffer.line_ends[row, 0], buffer.line_ends[row, 1]
@@ -145,7 +178,7 @@ def dequeue_backward(buffer: Any, grad: Any, t: int, row: int, grad_reading: Any
 
 
 @compiled
-def begin_buffer_backward(buffer: Any, grad: Any, row: int) -> None:
+def begin_buffer_backward(buffer: InputBuffer, grad: InputBufferGrad, row: int) -> None:
     """No gradient comes from behind the last step."""
     clear(grad.strengths[row])
     grad.pending[row] = 0

@@ -1,14 +1,23 @@
-"""How Numba compiles all kernels, and where it keeps their code between processes."""
+"""How Numba compiles all kernels, and where it keeps their code between processes.
+
+With `NUMBA_DISABLE_JIT=1` nothing is compiled: every kernel runs as the Python that it is written in (see `python`).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from numba import config, njit
+from numba.extending import intrinsic
+
+from . import python
+
+IN_PYTHON = bool(vars(config)["DISABLE_JIT"])
 
 # Contraction to fused multiply-adds is welcome; reassociation is not, since it would undo the rounding trick of `math`.
 FAST = {"contract", "nsz"}
@@ -26,6 +35,8 @@ def compiled(function: Any = None, *, from_python: bool = False, any_order: bool
     """
     if function is None:
         return lambda function: compiled(function, from_python=from_python, any_order=any_order)
+    if IN_PYTHON:
+        return python.entry(function) if from_python else function
     options: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": False}
     options |= {"no_cpython_wrapper": not from_python, "no_cfunc_wrapper": True}
     options["fastmath"] = FAST | {"reassoc"} if any_order else FAST
@@ -35,6 +46,16 @@ def compiled(function: Any = None, *, from_python: bool = False, any_order: bool
         return njit(**options)(function)
     finally:
         vars(config)["CACHE_DIR"] = before
+
+
+def lowered(typed: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator: replace a function by LLVM's instructions wherever it is called in compiled code.
+
+    Args:
+        typed: as for `numba.extending.intrinsic`: Numba's context and the types of the arguments, to a signature and a
+            function that builds the code.
+    """
+    return lambda function: function if IN_PYTHON else intrinsic(typed)
 
 
 @cache
@@ -48,8 +69,9 @@ def code_folder(chosen: str) -> str:
         chosen: NUMBA_CACHE_DIR, or "".
     """
     here = Path(__file__).parent
-    sources = [here.parent / "layout.py", *sorted(here.glob("*.py"))]
-    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    texts = [path.read_bytes() for path in (here.parent / "layout.py", *sorted(here.glob("*.py")))]
+    kernels = [text for text in texts[1:] if b"from .compilation import" in text]  # the others run in Python alone
+    digest = hashlib.sha256(b"\0".join([texts[0], *kernels])).hexdigest()[:16]
     base = Path(chosen) if chosen else here / "__pycache__"
     writable = chosen or os.access(base if base.exists() else base.parent, os.W_OK)
     return str(base / digest) if writable else chosen

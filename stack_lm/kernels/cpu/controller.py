@@ -10,7 +10,9 @@ at each step is kept side by side for them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from ..layout import LSTM
 from .compilation import compiled
@@ -29,15 +31,15 @@ class Parameters(NamedTuple):
         entry, entry_bias: from the reading to the state that it is added to, [H, R] and [H].
     """
 
-    inputs: Any
-    symbols: Any
-    entry: Any
-    entry_bias: Any
-    first: Any
-    rest: Any
-    biases: Any
-    controls: Any
-    controls_bias: Any
+    inputs: np.ndarray
+    symbols: np.ndarray
+    entry: np.ndarray
+    entry_bias: np.ndarray
+    first: np.ndarray
+    rest: np.ndarray
+    biases: np.ndarray
+    controls: np.ndarray
+    controls_bias: np.ndarray
 
 
 class Sequence(NamedTuple):
@@ -50,18 +52,18 @@ class Sequence(NamedTuple):
         dropped: what a layer's output is multiplied with before the next [R, L - 1, T, H], or [R, L - 1, T, 0].
     """
 
-    inputs: Any
-    ids: Any
-    active: Any
-    dropped: Any
+    inputs: np.ndarray
+    ids: np.ndarray
+    active: np.ndarray
+    dropped: np.ndarray
 
 
 class Running(NamedTuple):
     """The controller's part of a state, or its gradients: see `layout.States`."""
 
-    hidden: Any
-    cell: Any
-    reading: Any
+    hidden: np.ndarray
+    cell: np.ndarray
+    reading: np.ndarray
 
 
 class Layers(NamedTuple):
@@ -78,14 +80,14 @@ class Layers(NamedTuple):
         entered: to work in [R, padded(H)].
     """
 
-    inputs: Any
-    readings: Any
-    first: Any
-    rest: Any
-    gates: Any
-    cells: Any
-    tops: Any
-    entered: Any
+    inputs: np.ndarray
+    readings: np.ndarray
+    first: np.ndarray
+    rest: np.ndarray
+    gates: np.ndarray
+    cells: np.ndarray
+    tops: np.ndarray
+    entered: np.ndarray
 
 
 class Grads(NamedTuple):
@@ -100,16 +102,16 @@ class Grads(NamedTuple):
         packing: what `gemm.add_transposed_product` works in.
     """
 
-    gates: Any
-    logits: Any
-    states: Any
-    given: Any
-    straight: Any
-    packing: Any
+    gates: np.ndarray
+    logits: np.ndarray
+    states: np.ndarray
+    given: np.ndarray
+    straight: np.ndarray
+    packing: np.ndarray
 
 
 @compiled
-def load(start: int, stop: int, sequence: Any, layers: Any) -> None:
+def load(start: int, stop: int, sequence: Sequence, layers: Layers) -> None:
     """Put the inputs of steps [start, stop) side by side; zeros at padding, so that no NaN there meets a weight."""
     for t in range(start, stop):
         for row in range(sequence.inputs.shape[0]):
@@ -120,7 +122,7 @@ def load(start: int, stop: int, sequence: Any, layers: Any) -> None:
 
 
 @compiled
-def project(start: int, stop: int, weights: Any, sequence: Any, layers: Any) -> None:
+def project(start: int, stop: int, weights: Parameters, sequence: Sequence, layers: Layers) -> None:
     """Begin the sums of the gates at steps [start, stop): biases, and what x_t gives.
 
     Args:
@@ -147,19 +149,19 @@ def project(start: int, stop: int, weights: Any, sequence: Any, layers: Any) -> 
 
 
 @compiled
-def _add_column(sums: Any, matrix: Any, column: int) -> None:
+def _add_column(sums: np.ndarray, matrix: np.ndarray, column: int) -> None:
     for j in range(matrix.shape[0]):
         sums[j] += matrix[j, column]
 
 
 @compiled
-def _add_to_column(matrix: Any, column: int, grad: Any) -> None:
+def _add_to_column(matrix: np.ndarray, column: int, grad: np.ndarray) -> None:
     for j in range(matrix.shape[0]):
         matrix[j, column] += grad[j]
 
 
 @compiled
-def put_out(t: int, sequence: Any, running: Any, layers: Any) -> None:
+def put_out(t: int, sequence: Sequence, running: Running, layers: Layers) -> None:
     """A step of a direct controller, whose output is its input and the reading: [x_t; r_{t-1}]."""
     n_inputs = running.hidden.shape[2] - running.reading.shape[1]
     for row in range(running.hidden.shape[0]):
@@ -175,7 +177,7 @@ def put_out(t: int, sequence: Any, running: Any, layers: Any) -> None:
 
 
 @compiled
-def _enter(t: int, weights: Any, running: Any, layers: Any) -> None:
+def _enter(t: int, weights: Parameters, running: Running, layers: Layers) -> None:
     """The first layer's states with the reading added to them, in `layers.entered`."""
     n_rows, size, depth = running.hidden.shape[0], running.hidden.shape[2], running.reading.shape[1]
     entered = layers.entered
@@ -189,7 +191,9 @@ def _enter(t: int, weights: Any, running: Any, layers: Any) -> None:
 
 
 @compiled
-def _join(layer: int, hidden: Any, reading: Any, dropped: Any, entered: Any, given: Any) -> None:
+def _join(
+    layer: int, hidden: np.ndarray, reading: np.ndarray, dropped: np.ndarray, entered: np.ndarray, given: np.ndarray
+) -> None:
     """Put side by side what a layer of one sequence is given: [h; r] for the first, [layer below; h] for others.
 
     Args:
@@ -213,7 +217,7 @@ def _join(layer: int, hidden: Any, reading: Any, dropped: Any, entered: Any, giv
 
 
 @compiled
-def step(t: int, kind: int, weights: Any, sequence: Any, running: Any, layers: Any) -> None:
+def step(t: int, kind: int, weights: Parameters, sequence: Sequence, running: Running, layers: Layers) -> None:
     """Run all layers at a step that `project` has begun.
 
     Args:
@@ -254,7 +258,7 @@ def step(t: int, kind: int, weights: Any, sequence: Any, running: Any, layers: A
 
 
 @compiled
-def control_logits(t: int, weights: Any, layers: Any, logits: Any) -> None:
+def control_logits(t: int, weights: Parameters, layers: Layers, logits: np.ndarray) -> None:
     """The logits of all controls at a step [T, R, padded(P)], from the outputs of the last layer."""
     n_rows, stride, count = logits.shape[1], logits.shape[2], weights.controls_bias.shape[0]
     for row in range(n_rows):
@@ -266,7 +270,9 @@ def control_logits(t: int, weights: Any, layers: Any, logits: Any) -> None:
 
 
 @compiled
-def logits_backward(t: int, weights: Any, sequence: Any, grad_outputs: Any, grads: Any, room: Any) -> None:
+def logits_backward(
+    t: int, weights: Parameters, sequence: Sequence, grad_outputs: np.ndarray, grads: Running, room: Grads
+) -> None:
     """Backwards through `control_logits`: adds to the gradients of the last layer's state.
 
     Args:
@@ -290,7 +296,7 @@ def logits_backward(t: int, weights: Any, sequence: Any, grad_outputs: Any, grad
 
 
 @compiled
-def put_out_backward(t: int, sequence: Any, grads: Any, of_inputs: Any) -> None:
+def put_out_backward(t: int, sequence: Sequence, grads: Running, of_inputs: np.ndarray) -> None:
     """Backwards through `put_out`.
 
     Args:
@@ -310,13 +316,13 @@ def put_out_backward(t: int, sequence: Any, grads: Any, of_inputs: Any) -> None:
 def step_backward(
     t: int,
     kind: int,
-    weights: Any,
-    sequence: Any,
-    first_cell: Any,
-    layers: Any,
-    grads: Any,
-    grad_weights: Any,
-    room: Any,
+    weights: Parameters,
+    sequence: Sequence,
+    first_cell: np.ndarray,
+    layers: Layers,
+    grads: Running,
+    grad_weights: Parameters,
+    room: Grads,
 ) -> None:
     """Backwards through `step`.
 
@@ -376,7 +382,9 @@ def step_backward(
 
 
 @compiled
-def _enter_backward(place: int, t: int, weights: Any, sequence: Any, grads: Any, grad_weights: Any, room: Any) -> None:
+def _enter_backward(
+    place: int, t: int, weights: Parameters, sequence: Sequence, grads: Running, grad_weights: Parameters, room: Grads
+) -> None:
     n_rows, _, size = grads.hidden.shape
     states, given, stride, columns = room.states, room.given, room.states.shape[2], room.given.shape[1]
     for row in range(n_rows):
@@ -393,7 +401,7 @@ def _enter_backward(place: int, t: int, weights: Any, sequence: Any, grads: Any,
 
 
 @compiled
-def project_backward(start: int, stop: int, weights: Any, room: Any) -> None:
+def project_backward(start: int, stop: int, weights: Parameters, room: Grads) -> None:
     """The gradients of the inputs of steps [start, stop), in `room.given`; those of no layer or symbols are zeros.
 
     Args:
@@ -410,7 +418,7 @@ def project_backward(start: int, stop: int, weights: Any, room: Any) -> None:
 
 
 @compiled
-def _add_gradient(grads: Any, stride: int, given: Any, grad_weight: Any, room: Any) -> None:
+def _add_gradient(grads: Running, stride: int, given: np.ndarray, grad_weight: np.ndarray, room: Grads) -> None:
     """Add to a matrix's gradient [N, padded(K)].
 
     Args:
@@ -423,7 +431,7 @@ def _add_gradient(grads: Any, stride: int, given: Any, grad_weight: Any, room: A
 
 
 @compiled
-def collect(start: int, stop: int, sequence: Any, layers: Any, grad_weights: Any, room: Any) -> None:
+def collect(start: int, stop: int, sequence: Sequence, layers: Layers, grad_weights: Parameters, room: Grads) -> None:
     """The gradients of all matrices, for steps [start, stop) that fill `room`.
 
     Args:

@@ -35,12 +35,12 @@ class CompiledSoftmax:
         self.sums = buffer.new_zeros(self.threads, classes, dtype=self.dtype)
 
     def __call__(self, logits: Tensor, labels: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of losses [] of logits [N, V] for labels int64 [N], and the logits' gradient.
+        """The losses [N] of logits [N, V] for labels int64 [N], and the logits' gradient.
 
-        The rows that count, of `counted` [N], come first; after them nothing is computed.
+        The rows that count, of `counted` [N], come first; after them nothing is computed, and losses are zero.
         """
         rows = int(counted.sum())
-        losses = logits.new_empty(rows, dtype=self.dtype)
+        losses = logits.new_zeros(len(logits), dtype=self.dtype)
         stored = (logits.view(torch.uint16) if logits.dtype == torch.bfloat16 else logits).numpy()
         label_of, loss_of, bias = labels.contiguous().numpy(), losses.numpy(), self.bias.contiguous().numpy()
         numbers, sums = self.numbers.numpy(), self.sums.numpy()
@@ -53,7 +53,7 @@ class CompiledSoftmax:
             )
 
         run_parts(run, self.threads)
-        return losses.sum(), logits
+        return losses, logits
 
     def grad_bias(self) -> Tensor:
         """The gradient of the bias [V], over all chunks so far."""

@@ -11,7 +11,7 @@ from ...controls import Controls
 from ...emission import Activation
 from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState
 from . import elements
-from .blocks import Block, Part, fill_control, register_block, unknown_emission, value_kind
+from .blocks import Block, BlockOf, Part, fill_control, register_block, unknown_emission, value_kind
 from .elements import DEQUE, QUEUE, STACK, Elements, ElementsGrad
 
 _KINDS: dict[type[Memory[Any, Any]], int] = {
@@ -28,15 +28,8 @@ class ElementBlock(Block):
 
     kernels, group = elements, Elements
 
-    def __init__(
-        self,
-        memory: Memory[Any, Any],
-        controls: Controls,
-        models: int,
-        steps: int,
-        dtype: np.dtype,
-        noise: np.ndarray | None,
-    ) -> None:
+    def __init__(self, of: BlockOf) -> None:
+        memory, controls, models, steps, dtype, _ = of
         self.kind, self.steps, self.dtype = _KINDS[type(memory)], steps, dtype
         self.n_ends = 2 if self.kind == DEQUE else 1
         n_strengths = 3 * self.n_ends
@@ -111,6 +104,7 @@ class ElementBlock(Block):
         working = np.empty((m, 3 * self.n_ends), self.dtype), np.empty((m, total), np.bool_)
         return ElementsGrad(values, strengths, *working)
 
-    def of_first(self, of_results: list[np.ndarray]) -> list[np.ndarray | None]:
+    def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The gradients of the first state in those that `grad` was made of."""
-        return [part[:, :, self.of_given] for part in of_results]
+        values, strengths = (part[:, :, self.of_given] for part in of_results)
+        return values, strengths

@@ -6,7 +6,9 @@ strengths are (push, push, pop, pop, read, read), its pushed values and its read
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from . import emission, strength
 from .compilation import compiled
@@ -39,22 +41,22 @@ class Elements(NamedTuple):
     """
 
     kind: int
-    controls: Any
-    fixed: Any
+    controls: np.ndarray
+    fixed: np.ndarray
     value_kind: int
     steps: int
-    values: Any
-    strengths: Any
-    actions: Any
-    log_index: Any
-    log_strength: Any
-    log_end: Any
-    log_flags: Any
-    line_index: Any
-    line_strength: Any
-    line_ends: Any
-    logged: Any
-    stepped: Any
+    values: np.ndarray
+    strengths: np.ndarray
+    actions: np.ndarray
+    log_index: np.ndarray
+    log_strength: np.ndarray
+    log_end: np.ndarray
+    log_flags: np.ndarray
+    line_index: np.ndarray
+    line_strength: np.ndarray
+    line_ends: np.ndarray
+    logged: np.ndarray
+    stepped: np.ndarray
 
 
 class ElementsGrad(NamedTuple):
@@ -66,31 +68,31 @@ class ElementsGrad(NamedTuple):
         living: to work in [M].
     """
 
-    values: Any
-    strengths: Any
-    actions: Any
-    living: Any
+    values: np.ndarray
+    strengths: np.ndarray
+    actions: np.ndarray
+    living: np.ndarray
 
 
 @compiled
-def _n_ends(memory: Any) -> int:
+def _n_ends(memory: Elements) -> int:
     return 2 if memory.kind == DEQUE else 1
 
 
 @compiled
-def _end(memory: Any, e: int) -> int:
+def _end(memory: Elements, e: int) -> int:
     """Where a memory pops and reads: at the e-th of its ends."""
     return strength.BOTTOM if memory.kind == QUEUE or e == 1 else strength.TOP
 
 
 @compiled
-def _pushed(memory: Any, t: int, e: int) -> int:
+def _pushed(memory: Elements, t: int, e: int) -> int:
     """The index of the element that step t pushes: at the top, or at a deque's bottom."""
     return memory.steps - 1 - t if e == 1 else memory.values.shape[1] - memory.steps + t
 
 
 @compiled
-def begin(memory: Any, row: int, all_live: bool) -> None:
+def begin(memory: Elements, row: int, all_live: bool) -> None:
     """Take over the elements of a sequence on entry."""
     first, last = memory.steps * (_n_ends(memory) - 1), memory.values.shape[1] - memory.steps
     memory.line_ends[row, 0], memory.line_ends[row, 1] = first, last
@@ -100,7 +102,7 @@ def begin(memory: Any, row: int, all_live: bool) -> None:
 
 
 @compiled
-def finish(memory: Any, row: int) -> None:
+def finish(memory: Elements, row: int) -> None:
     """Hand the strengths of a sequence's last elements over."""
     clear(memory.strengths[row])
     for i in range(memory.line_ends[row, 0], memory.line_ends[row, 1]):
@@ -108,7 +110,7 @@ def finish(memory: Any, row: int) -> None:
 
 
 @compiled
-def skip(memory: Any, t: int, row: int) -> None:
+def skip(memory: Elements, t: int, row: int) -> None:
     """A step that a sequence does not take: what it would push is dead."""
     for e in range(_n_ends(memory)):
         memory.log_end[t, row, e] = memory.logged[row]
@@ -116,7 +118,7 @@ def skip(memory: Any, t: int, row: int) -> None:
 
 
 @compiled
-def step(memory: Any, t: int, row: int, own: Any, reading: Any) -> None:
+def step(memory: Elements, t: int, row: int, own: np.ndarray, reading: np.ndarray) -> None:
     """One step of one sequence.
 
     Args:
@@ -166,7 +168,7 @@ def step(memory: Any, t: int, row: int, own: Any, reading: Any) -> None:
 
 
 @compiled
-def begin_backward(memory: Any, grad: Any, row: int) -> None:
+def begin_backward(memory: Elements, grad: ElementsGrad, row: int) -> None:
     """The strengths of dead elements get no gradient."""
     grad.living[:] = False
     for i in range(memory.line_ends[row, 0], memory.line_ends[row, 1]):
@@ -177,7 +179,15 @@ def begin_backward(memory: Any, grad: Any, row: int) -> None:
 
 
 @compiled
-def step_backward(memory: Any, grad: Any, t: int, row: int, own: Any, grad_reading: Any, grad_logits: Any) -> None:
+def step_backward(
+    memory: Elements,
+    grad: ElementsGrad,
+    t: int,
+    row: int,
+    own: np.ndarray,
+    grad_reading: np.ndarray,
+    grad_logits: np.ndarray,
+) -> None:
     """Backwards through `step`; the living elements are those before the step on return.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from .compilation import compiled
 from .math import exp, sigmoid
@@ -11,7 +11,7 @@ FIXED, SIGMOID, EXPECTED_VALUE = range(3)
 
 
 @compiled
-def _highest(logits: Any) -> int:
+def _highest(logits: np.ndarray) -> int:
     """The place of the highest logit, the first of equals, or of the first NaN."""
     place = 0
     for i in range(1, logits.shape[0]):
@@ -23,7 +23,7 @@ def _highest(logits: Any) -> int:
 
 
 @compiled
-def _softmax(logits: Any) -> None:
+def _softmax(logits: np.ndarray) -> None:
     highest = logits[_highest(logits)]
     total = type(highest)(0)
     for i in range(logits.shape[0]):
@@ -34,7 +34,7 @@ def _softmax(logits: Any) -> None:
 
 
 @compiled
-def strength(kind: int, fixed: Any, logits: Any) -> Any:
+def strength(kind: int, fixed: float, logits: np.ndarray) -> float:
     """Emit a strength; the logits become its sigmoid or its distribution."""
     if kind == FIXED:
         return fixed
@@ -49,7 +49,9 @@ def strength(kind: int, fixed: Any, logits: Any) -> Any:
 
 
 @compiled
-def strength_backward(kind: int, emitted: Any, emitted_strength: Any, grad: Any, grad_logits: Any) -> None:
+def strength_backward(
+    kind: int, emitted: np.ndarray, emitted_strength: float, grad: float, grad_logits: np.ndarray
+) -> None:
     """Backwards through `strength`: `emitted` is what the logits became."""
     one = type(emitted_strength)(1)
     if kind == SIGMOID:
@@ -60,7 +62,7 @@ def strength_backward(kind: int, emitted: Any, emitted_strength: Any, grad: Any,
 
 
 @compiled
-def choose(logits: Any, noise: Any, temperature: Any, hard: bool) -> None:
+def choose(logits: np.ndarray, noise: np.ndarray, temperature: float, hard: bool) -> None:
     """Make logits weights that sum to 1: softmax((logits + noise) / temperature), or all of it to the highest.
 
     Args:
@@ -79,7 +81,7 @@ def choose(logits: Any, noise: Any, temperature: Any, hard: bool) -> None:
 
 
 @compiled
-def choose_backward(weights: Any, temperature: Any, hard: bool, grad: Any) -> None:
+def choose_backward(weights: np.ndarray, temperature: float, hard: bool, grad: np.ndarray) -> None:
     """Backwards through `choose`: `grad` is of the weights on entry, of the logits on return."""
     mean = type(temperature)(0)
     for i in range(weights.shape[0]):

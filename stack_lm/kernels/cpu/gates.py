@@ -5,7 +5,7 @@ See `stack_lm.kernels.layout` for the blocks of the gates.
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from ..layout import ELMAN, GRU, LINEAR, LSTM
 from .compilation import compiled
@@ -14,22 +14,24 @@ from .rows import SIGMOID, TANH, clear, copy, scale, squash, squash_backward
 
 
 @compiled
-def _lstm_cell(gates: Any, cell: Any) -> None:
+def _lstm_cell(gates: np.ndarray, cell: np.ndarray) -> None:
     size = cell.shape[0]
     for j in range(size):
         cell[j] = gates[size + j] * cell[j] + gates[j] * gates[2 * size + j]
 
 
 @compiled
-def _lstm_hidden(out: Any, cell: Any, hidden: Any) -> None:
+def _lstm_hidden(out: np.ndarray, cell: np.ndarray, hidden: np.ndarray) -> None:
     for j in range(cell.shape[0]):
         hidden[j] = tanh(cell[j])
     scale(hidden, out)
 
 
 @compiled
-def _lstm_hidden_backward(out: Any, cell: Any, grad: Any, grad_cell: Any, grad_out: Any) -> None:
-    one = type(grad[0])(1)
+def _lstm_hidden_backward(
+    out: np.ndarray, cell: np.ndarray, grad: np.ndarray, grad_cell: np.ndarray, grad_out: np.ndarray
+) -> None:
+    one = grad.dtype.type(1)
     for j in range(cell.shape[0]):
         squashed = tanh(cell[j])
         grad_out[j] = grad[j] * squashed * out[j] * (one - out[j])
@@ -37,9 +39,11 @@ def _lstm_hidden_backward(out: Any, cell: Any, grad: Any, grad_cell: Any, grad_o
 
 
 @compiled
-def _lstm_cell_backward(gates: Any, cell_before: Any, grad_cell: Any, grad_gates: Any) -> None:
+def _lstm_cell_backward(
+    gates: np.ndarray, cell_before: np.ndarray, grad_cell: np.ndarray, grad_gates: np.ndarray
+) -> None:
     size = grad_cell.shape[0]
-    one = type(grad_cell[0])(1)
+    one = grad_cell.dtype.type(1)
     for j in range(size):
         into, forget, new, grad = gates[j], gates[size + j], gates[2 * size + j], grad_cell[j]
         grad_gates[j] = grad * new * into * (one - into)
@@ -49,13 +53,13 @@ def _lstm_cell_backward(gates: Any, cell_before: Any, grad_cell: Any, grad_gates
 
 
 @compiled
-def _gru_new(gates: Any, size: int) -> None:
+def _gru_new(gates: np.ndarray, size: int) -> None:
     for j in range(size):
         gates[2 * size + j] = tanh(gates[2 * size + j] + gates[j] * gates[3 * size + j])
 
 
 @compiled
-def _gru_hidden(gates: Any, before: Any, hidden: Any) -> None:
+def _gru_hidden(gates: np.ndarray, before: np.ndarray, hidden: np.ndarray) -> None:
     size = hidden.shape[0]
     for j in range(size):
         new = gates[2 * size + j]
@@ -63,9 +67,9 @@ def _gru_hidden(gates: Any, before: Any, hidden: Any) -> None:
 
 
 @compiled
-def _gru_backward(gates: Any, hidden_before: Any, grad: Any, grad_gates: Any) -> None:
+def _gru_backward(gates: np.ndarray, hidden_before: np.ndarray, grad: np.ndarray, grad_gates: np.ndarray) -> None:
     size = grad.shape[0]
-    one = type(grad[0])(1)
+    one = grad.dtype.type(1)
     for j in range(size):
         reset, update, new = gates[j], gates[size + j], gates[2 * size + j]
         inside = grad[j] * (one - update) * (one - new * new)
@@ -77,7 +81,7 @@ def _gru_backward(gates: Any, hidden_before: Any, grad: Any, grad_gates: Any) ->
 
 
 @compiled
-def pointwise(kind: int, gates: Any, cell: Any, before: Any, hidden: Any) -> None:
+def pointwise(kind: int, gates: np.ndarray, cell: np.ndarray, before: np.ndarray, hidden: np.ndarray) -> None:
     """From the gates' sums [blocks * H] to their activations, in place, and to the next state.
 
     Args:
@@ -104,7 +108,14 @@ def pointwise(kind: int, gates: Any, cell: Any, before: Any, hidden: Any) -> Non
 
 @compiled
 def pointwise_backward(
-    kind: int, gates: Any, cell: Any, cell_before: Any, hidden_before: Any, grad: Any, grad_cell: Any, grad_gates: Any
+    kind: int,
+    gates: np.ndarray,
+    cell: np.ndarray,
+    cell_before: np.ndarray,
+    hidden_before: np.ndarray,
+    grad: np.ndarray,
+    grad_cell: np.ndarray,
+    grad_gates: np.ndarray,
 ) -> None:
     """Backwards through `pointwise`.
 

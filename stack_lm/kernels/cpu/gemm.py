@@ -17,9 +17,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .compilation import compiled
+from .compilation import compiled, lowered
 
 # Vectors as wide as the processor's, and tiles that fill its registers but leave room for the operands: 8 x 2 of 32
 # with AVX-512, 4 x 3 of 16 otherwise.
@@ -36,15 +35,9 @@ BLOCK_BYTES = 512 * 1024
 
 
 def _make_tile(rows: int) -> Any:
-    """An intrinsic that adds a product to a tile of `rows` rows and a panel's width.
+    """A function that adds a product to a tile of `rows` rows and a panel's width."""
 
-    Its arguments are flat arrays, where to start in each, and steps in elements: a's from row to row and along the
-    inner dimension, whose length follows b, and c's from row to row. The last two say where to fetch from in b
-    meanwhile, and how far to go along the inner dimension.
-    """
-
-    @intrinsic
-    def tile(
+    def typed(
         typingctx: Any,
         a: Any,
         a_start: Any,
@@ -61,6 +54,36 @@ def _make_tile(rows: int) -> Any:
     ) -> Any:
         signature = types.void(a, *(types.intp,) * 3, b, *(types.intp,) * 2, c, *(types.intp,) * 4)
         return signature, _tile_code(rows)
+
+    @lowered(typed)
+    def tile(
+        a: np.ndarray,
+        a_start: int,
+        a_row: int,
+        a_step: int,
+        b: np.ndarray,
+        b_start: int,
+        inner: int,
+        c: np.ndarray,
+        c_start: int,
+        c_row: int,
+        fetch_start: int,
+        fetch_step: int,
+    ) -> None:
+        """c += a b, of a part of each.
+
+        Args:
+            a, b, c: flat. b is a panel, from `b_start` on.
+            a_start, c_start: where the tile's first row begins.
+            a_row, c_row: steps from row to row.
+            a_step: along the inner dimension, of length `inner`.
+            fetch_start, fetch_step: where to fetch from in b meanwhile, and how far to go along the inner dimension.
+        """
+        width = panel_width(b)
+        for i in range(rows):
+            sums = c[c_start + i * c_row :][:width]
+            for k in range(inner):
+                sums += a[a_start + i * a_row + k * a_step] * b[b_start + k * width :][:width]
 
     return tile
 
@@ -154,10 +177,9 @@ def _tile_code(rows: int) -> Any:
 
 
 def _make_move(count: Callable[[int], int]) -> Any:
-    """An intrinsic that copies `count(bytes of an element)` neighbours: source, its start, target, its start."""
+    """A function that copies `count(bytes of an element)` neighbours."""
 
-    @intrinsic
-    def move(typingctx: Any, source: Any, source_start: Any, target: Any, target_start: Any) -> Any:
+    def typed(typingctx: Any, source: Any, source_start: Any, target: Any, target_start: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             single = signature.args[0].dtype == types.float32
             element, size = (ir.FloatType(), 4) if single else (ir.DoubleType(), 8)
@@ -176,6 +198,11 @@ def _make_move(count: Callable[[int], int]) -> Any:
 
         return types.void(source, types.intp, target, types.intp), codegen
 
+    @lowered(typed)
+    def move(source: np.ndarray, source_start: int, target: np.ndarray, target_start: int) -> None:
+        n = count(source.itemsize)
+        target[target_start:][:n] = source[source_start:][:n]
+
     return move
 
 
@@ -187,7 +214,7 @@ _tile_of_one = _make_tile(1)
 
 
 @compiled
-def panel_width(like: Any) -> int:
+def panel_width(like: np.ndarray) -> int:
     """Columns of a panel, for arrays of this type."""
     return PANEL_BYTES // like.itemsize
 
@@ -206,16 +233,16 @@ def panels(rows: int, columns: int, dtype: np.dtype, *leading: int) -> np.ndarra
 
 @compiled
 def _row_of_tiles(
-    a: Any,
+    a: np.ndarray,
     a_start: int,
     a_row: int,
     a_step: int,
     a_tile: int,
     rows: int,
-    b: Any,
+    b: np.ndarray,
     b_start: int,
     inner: int,
-    c: Any,
+    c: np.ndarray,
     c_start: int,
     c_row: int,
     fetched: int,
@@ -243,7 +270,9 @@ def _row_of_tiles(
 
 
 @compiled
-def multiply_add(a: Any, a_start: int, a_row: int, rows: int, panels: Any, c: Any, c_start: int, c_row: int) -> None:
+def multiply_add(
+    a: np.ndarray, a_start: int, a_row: int, rows: int, panels: np.ndarray, c: np.ndarray, c_start: int, c_row: int
+) -> None:
     """c += a @ matrix.
 
     Args:
@@ -262,7 +291,7 @@ def multiply_add(a: Any, a_start: int, a_row: int, rows: int, panels: Any, c: An
 
 
 @compiled
-def _pack_left(a: Any, start: int, a_row: int, inner: int, rows: int, packed: Any) -> None:
+def _pack_left(a: np.ndarray, start: int, a_row: int, inner: int, rows: int, packed: np.ndarray) -> None:
     """Columns of a as tiles [rows / TILE_ROWS, inner, TILE_ROWS].
 
     Some rows of a at a time, because at large sizes each lies on a page of its own.
@@ -281,7 +310,7 @@ def _pack_left(a: Any, start: int, a_row: int, inner: int, rows: int, packed: An
 
 
 @compiled
-def _pack_right(b: Any, start: int, b_row: int, inner: int, columns: int, packed: Any) -> None:
+def _pack_right(b: np.ndarray, start: int, b_row: int, inner: int, columns: int, packed: np.ndarray) -> None:
     """Columns of b as one panel [inner, width], filled up with zeros."""
     width = panel_width(b)
     if columns == width:
@@ -303,7 +332,15 @@ def packing_room(a_row: int, itemsize: int) -> int:
 
 @compiled
 def add_transposed_product(
-    a: Any, a_row: int, b: Any, b_row: int, n: int, rows: int, columns: int, c: Any, room: Any
+    a: np.ndarray,
+    a_row: int,
+    b: np.ndarray,
+    b_row: int,
+    n: int,
+    rows: int,
+    columns: int,
+    c: np.ndarray,
+    room: np.ndarray,
 ) -> None:
     """c += a^T b.
 

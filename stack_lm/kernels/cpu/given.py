@@ -7,7 +7,7 @@ import numpy as np
 from ..protocol import System
 from . import given_scan as compiled
 from .autograd import First, Given, Kept, Results, Tensors
-from .blocks import Part, block_of
+from .blocks import BlockOf, Part, block_of
 from .threads import available, run_parts
 
 # Numbers of logits and readings that keep a thread busy for much longer than it takes to wake it.
@@ -30,7 +30,7 @@ class GivenPlan:
         self.models, self.dtype = models, dtype
         block = block_of(system.memory)
         assert block is not None
-        self.block = block(system.memory, system.controls, models, self.steps, dtype, given.noise)
+        self.block = block(BlockOf(system.memory, system.controls, models, self.steps, dtype, given.noise))
         none = np.zeros((models, self.batch_size, 0), np.bool_)
         self.active = none if given.mask is None else given.mask
         # The threads share the models if there are several, otherwise the rows of the batch.
@@ -78,5 +78,5 @@ class GivenPlan:
             )
 
         run_parts(run, self.parts)
-        first = First(*arrays.state[:2], reading, tuple(self.block.of_first(of_memory)))
+        first = First(*arrays.state[:2], reading, self.block.of_first(of_memory))
         return Tensors(Given(of_logits if wanted else None), first, ())

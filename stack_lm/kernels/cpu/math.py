@@ -6,13 +6,15 @@ NaN stays NaN: comparisons are written so that it is never replaced by a bound.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
-from .compilation import FAST, compiled
+from .compilation import FAST, compiled, lowered
 
 # exp(x) = 2^n exp(r) with |r| <= ln(2) / 2. The Taylor series of exp(r) - 1 is then exact to rounding after this many
 # terms.
@@ -27,9 +29,7 @@ _LN2_HIGH = {"float32": float(np.float32(0.693359375)), "float64": float.fromhex
 _LN2_LOW = {name: float(np.longdouble("0.693147180559945309417232121458") - high) for name, high in _LN2_HIGH.items()}
 
 
-@intrinsic
-def _power_of_two_intrinsic(typingctx: Any, rounded: Any) -> Any:
-    """2^n, where `rounded` is n plus the rounding constant."""
+def _power_of_two_type(typingctx: Any, rounded: Any) -> Any:
     name = str(rounded)
     bias, shift = _BIAS_SHIFT[name]
 
@@ -42,18 +42,26 @@ def _power_of_two_intrinsic(typingctx: Any, rounded: Any) -> Any:
     return rounded(rounded), codegen
 
 
-_power_of_two: Any = _power_of_two_intrinsic  # its first parameter is Numba's own
+@lowered(_power_of_two_type)
+def _power_of_two(rounded: Any) -> Any:
+    """2^n, where `rounded` is n plus the rounding constant."""
+    (bias, shift), real = _BIAS_SHIFT[rounded.dtype.name], rounded.dtype
+    return ((rounded.view(f"i{real.itemsize}") + bias) << shift).view(real)
 
 
 def _expm1_parts(x: Any) -> Any:
     """2^n and exp(r) - 1, with exp(x) = 2^n exp(r)."""
-    raise AssertionError("compiled code only")
+    return _expm1_parts_of(x.dtype.name)(x)
 
 
 @overload(_expm1_parts, jit_options={"fastmath": FAST, "error_model": "numpy"})
-def _expm1_parts_overload(x: Any) -> Any:
-    name = str(x)
-    real = np.float32 if name == "float32" else np.float64
+def _expm1_parts_overload(x: Any) -> Callable[[Any], Any]:
+    return _expm1_parts_of(str(x))
+
+
+@cache
+def _expm1_parts_of(name: str) -> Callable[[Any], Any]:
+    real: Any = np.float32 if name == "float32" else np.float64
     low, high = (real(limit) for limit in _LIMITS[name])
     to_base_two, constant = real(1 / math.log(2)), real(_ROUND[name])
     ln2_high, ln2_low = real(_LN2_HIGH[name]), real(_LN2_LOW[name])
@@ -87,7 +95,7 @@ def _expm1_parts_overload(x: Any) -> Any:
 
 
 @compiled
-def exp(x: Any) -> Any:
+def exp(x: float) -> float:
     """exp(x), to a few units in the last place; it goes to 0 and to infinity where the exact one does.
 
     The square of exp(x / 2), which is within the limits of the exponent for every x whose exp(x) is not 0 or infinity.
@@ -98,14 +106,14 @@ def exp(x: Any) -> Any:
 
 
 @compiled
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: float) -> float:
     """1 / (1 + exp(-x))."""
     one = type(x)(1)
     return one / (one + exp(-x))
 
 
 @compiled
-def tanh(x: Any) -> Any:
+def tanh(x: float) -> float:
     """tanh(x) = e / (e + 2) with e = exp(2 x) - 1, which keeps its precision near zero."""
     power, series = _expm1_parts(x + x)
     one = type(x)(1)

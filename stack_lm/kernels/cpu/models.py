@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import types
 from numba.extending import overload
 
 
 def of_model(group: Any, model: int) -> Any:
-    """One model's part of a named tuple of arrays, whose other fields all models share; None of None."""
-    raise AssertionError("compiled code only")
+    """One model's part of a named tuple of arrays, whose other fields all models share."""
+    return type(group)(*(part[model] if isinstance(part, np.ndarray) else part for part in group))
 
 
 @overload(of_model, inline="always", strict=False)
 def _of_model(group: Any, model: int) -> Callable[..., Any]:
-    if isinstance(group, types.NoneType):
-        return lambda group, model: None
     # Written out, because Numba builds no tuple of different types in a loop.
     fields = (
         f"group.{name}[model]" if isinstance(kind, types.Array) else f"group.{name}"

@@ -9,7 +9,7 @@ which `place` is used. Several threads pack a matrix together: each writes every
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from ..layout import GRU
 from .compilation import compiled
@@ -18,14 +18,14 @@ from .rows import add, copy
 
 
 @compiled(from_python=True)
-def put(panels: Any, place: int, weight: Any, row: int, column: int, share: int, shares: int) -> None:
+def put(panels: np.ndarray, place: int, weight: np.ndarray, row: int, column: int, share: int, shares: int) -> None:
     """The transpose of a weight [N, K] into a packed matrix: at `row` of K and `column` of N."""
     for model in range(weight.shape[0]):
         _put(panels[model, place], weight[model], row, column, share, shares)
 
 
 @compiled
-def _put(panels: Any, weight: Any, row: int, column: int, share: int, shares: int) -> None:
+def _put(panels: np.ndarray, weight: np.ndarray, row: int, column: int, share: int, shares: int) -> None:
     columns, rows = weight.shape
     width = panels.shape[2]
     for panel in range(column // width + share, (column + columns + width - 1) // width, shares):
@@ -36,14 +36,16 @@ def _put(panels: Any, weight: Any, row: int, column: int, share: int, shares: in
 
 
 @compiled(from_python=True)
-def put_as_it_is(panels: Any, place: int, weight: Any, row: int, column: int, share: int, shares: int) -> None:
+def put_as_it_is(
+    panels: np.ndarray, place: int, weight: np.ndarray, row: int, column: int, share: int, shares: int
+) -> None:
     """A weight [N, K] as it is into a packed matrix: at `row` of K and `column` of N, as for `put`."""
     for model in range(weight.shape[0]):
         _put_as_it_is(panels[model, place], weight[model], row, column, share, shares)
 
 
 @compiled
-def _put_as_it_is(panels: Any, weight: Any, row: int, column: int, share: int, shares: int) -> None:
+def _put_as_it_is(panels: np.ndarray, weight: np.ndarray, row: int, column: int, share: int, shares: int) -> None:
     rows, columns = weight.shape
     width = panels.shape[2]
     for panel in range(row // width + share, (row + columns + width - 1) // width, shares):
@@ -54,14 +56,14 @@ def _put_as_it_is(panels: Any, weight: Any, row: int, column: int, share: int, s
 
 
 @compiled(from_python=True)
-def take(matrices: Any, place: int, weight: Any, row: int, column: int) -> None:
+def take(matrices: np.ndarray, place: int, weight: np.ndarray, row: int, column: int) -> None:
     """The part of a plain matrix [N, K] that is a weight: at `row` of K and `column` of N, as for `put`."""
     for model in range(weight.shape[0]):
         _take(matrices[model, place], weight[model], row, column)
 
 
 @compiled
-def _take(matrix: Any, weight: Any, row: int, column: int) -> None:
+def _take(matrix: np.ndarray, weight: np.ndarray, row: int, column: int) -> None:
     for n in range(weight.shape[0]):
         copy(weight[n], matrix[column + n, row:])
 
@@ -69,15 +71,15 @@ def _take(matrix: Any, weight: Any, row: int, column: int) -> None:
 @compiled(from_python=True)
 def put_layer(
     kind: int,
-    panels: Any,
+    panels: np.ndarray,
     place: int,
-    biases: Any,
+    biases: np.ndarray,
     layer: int,
-    below: Any,
-    state: Any,
-    reading: Any,
-    bias_below: Any,
-    bias_state: Any,
+    below: np.ndarray,
+    state: np.ndarray,
+    reading: np.ndarray,
+    bias_below: np.ndarray,
+    bias_state: np.ndarray,
     share: int,
     shares: int,
 ) -> None:
@@ -107,15 +109,15 @@ def put_layer(
 @compiled(from_python=True)
 def put_layer_as_it_is(
     kind: int,
-    panels: Any,
+    panels: np.ndarray,
     place: int,
-    biases: Any,
+    biases: np.ndarray,
     layer: int,
-    below: Any,
-    state: Any,
-    reading: Any,
-    bias_below: Any,
-    bias_state: Any,
+    below: np.ndarray,
+    state: np.ndarray,
+    reading: np.ndarray,
+    bias_below: np.ndarray,
+    bias_state: np.ndarray,
     share: int,
     shares: int,
 ) -> None:
@@ -131,15 +133,15 @@ def put_layer_as_it_is(
 @compiled(from_python=True)
 def take_layer(
     kind: int,
-    matrices: Any,
+    matrices: np.ndarray,
     place: int,
-    biases: Any,
+    biases: np.ndarray,
     layer: int,
-    below: Any,
-    state: Any,
-    reading: Any,
-    bias_below: Any,
-    bias_state: Any,
+    below: np.ndarray,
+    state: np.ndarray,
+    reading: np.ndarray,
+    bias_below: np.ndarray,
+    bias_state: np.ndarray,
 ) -> None:
     """From the gradients of a layer's matrix and bias to those of its parameters, which are written."""
     rows, behind = _rows_of_state(kind, state), below.shape[2] + state.shape[2]
@@ -156,6 +158,6 @@ def take_layer(
 
 
 @compiled
-def _rows_of_state(kind: int, state: Any) -> int:
+def _rows_of_state(kind: int, state: np.ndarray) -> int:
     """Rows of a matrix from the state that are beside those from below: all, but for a GRU's new gate."""
     return state.shape[1] // 3 * 2 if kind == GRU else state.shape[1]

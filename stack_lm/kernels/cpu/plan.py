@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from ...controllers import Controller, DirectController
 from ..layout import CONTROLLERS, DIRECT, GRU, LSTM
-from ..protocol import Buffered, System
+from ..protocol import System
 from . import packing
 from . import scan as compiled
 from .autograd import First, Given, Kept, Results, Tensors
-from .blocks import Part, block_of
+from .blocks import BlockOf, Part, block_of
+from .buffer import no_buffer, no_buffer_grad
 from .buffer_block import BufferBlock
 from .controller import Grads, Layers, Parameters, Running, Sequence
 from .gemm import packing_room, padded, panels
@@ -63,17 +65,18 @@ class SystemParameters(NamedTuple):
 
 def parameters_of(system: System) -> SystemParameters:
     """The parameters of a system, as they are."""
-    controller, projection, driver = system.controller, system.controls.projection, system.driver
+    controller, projection, buffer = system.controller, system.controls.projection, system.buffer
     own = controller._parameters  # which is faster than one attribute of a module after the other
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_skip")
     layers = tuple(
         LayerParameters(*(own.get(f"{name}_l{controller.first_layer + layer}") for name in names))
         for layer in range(controller.num_layers)
     )
-    weight = bias = None
-    if isinstance(driver, Buffered) and driver.projection is not None and driver.pop.width:
-        weight, bias = driver.projection.weight[: driver.pop.width], driver.projection.bias
-        bias = None if bias is None else bias[: driver.pop.width]
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    if buffer is not None and buffer.projection is not None and buffer.pop.width:
+        weight, bias = buffer.projection.weight[: buffer.pop.width], buffer.projection.bias
+        bias = None if bias is None else bias[: buffer.pop.width]
     return SystemParameters(
         layers,
         own.get("weight_reading"),
@@ -104,7 +107,7 @@ class ControllerPlan:
     def __init__(
         self, system: System, steps: int, with_readings: bool, models: int, dtype: np.dtype, arrays: Tensors
     ) -> None:
-        controller, driver = system.controller, system.driver
+        controller = system.controller
         given: Given = arrays.given
         parameters: SystemParameters = arrays.parameters
         inputs = given.inputs
@@ -128,10 +131,10 @@ class ControllerPlan:
         self.n_logits = self.n_memory + _rows(parameters.buffer)
         block = block_of(system.memory)
         assert block is not None
-        self.block = block(system.memory, system.controls, models, steps, dtype, given.noise)
+        self.block = block(BlockOf(system.memory, system.controls, models, steps, dtype, given.noise))
         self.buffer = None
-        if isinstance(driver, Buffered):
-            self.buffer = BufferBlock(driver.pop, self.n_memory, inputs, given.held, steps)
+        if system.buffer is not None:
+            self.buffer = BufferBlock(system.buffer.pop, self.n_memory, inputs, given.held, steps)
         none = np.zeros((models, self.batch_size, 0), np.int64)
         self.active = none.view(np.bool_) if given.mask is None else given.mask
         self.ids = inputs if self.one_hot else none
@@ -286,7 +289,7 @@ class ControllerPlan:
     def room(self, part: Part) -> Grads:
         """Room for the backward pass of a part to work in, one model after the other."""
         _, n = part.shape
-        steps = min(self.steps, max(1, ROWS_OF_A_PRODUCT // n))
+        steps = min(self.steps, max(1, ROWS_OF_A_PRODUCT // max(1, n)))
         widest = max(
             self.n_inputs, self.n_first, self.size + self.n_state if self.layers > 1 else 0, self.size, self.depth
         )
@@ -331,7 +334,7 @@ class ControllerPlan:
                 layers,
                 emitted,
                 memory,
-                buffer,
+                buffer or no_buffer(m, self.dtype),
                 np.zeros((m, n), np.int64),
             )
             return Kept(part, (emitted,), layers, memory, buffer)
@@ -355,6 +358,7 @@ class ControllerPlan:
 
         def run(i: int) -> None:
             part, (emitted,), layers, memory, buffer = kept[i]
+            m, _ = part.shape
             memory, buffer = self.block.again(memory), self.buffer and self.buffer.again(buffer)
             compiled.backward(
                 settings,
@@ -364,12 +368,12 @@ class ControllerPlan:
                 layers,
                 emitted,
                 memory,
-                buffer,
+                buffer or no_buffer(m, self.dtype),
                 grads.outputs[part],
                 grads.readings[part],
                 Running(*(state[part] for state in states)),
                 self.block.grad(of_memory, memory, part),
-                self.buffer and self.buffer.grad(of_buffer, part),
+                self.buffer.grad(of_buffer, part) if self.buffer else no_buffer_grad(m, self.dtype),
                 of_inputs[part],
                 self.of_models(of_weights[i % len(of_weights)], part),
                 self.room(part),
@@ -379,7 +383,7 @@ class ControllerPlan:
         if len(of_weights) > 1:
             run_parts(lambda i: _add_up(of_weights, i), self.parts)
         of_given = (of_buffer if self.buffer else of_inputs) if wanted else None
-        first = First(*states, tuple(self.block.of_first(of_memory)))
+        first = First(*states, self.block.of_first(of_memory))
         return Tensors(Given(of_given), first, self.unpack(of_weights[0], parameters))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .compilation import compiled
@@ -17,58 +15,58 @@ TANH, SIGMOID = np.int64(0), np.int64(1)
 
 
 @compiled
-def copy(target: Any, source: Any) -> None:
+def copy(target: np.ndarray, source: np.ndarray) -> None:
     """target = source."""
     for j in range(target.shape[0]):
         target[j] = source[j]
 
 
 @compiled
-def clear(target: Any) -> None:
+def clear(target: np.ndarray) -> None:
     """target = 0."""
     for j in range(target.shape[0]):
         target[j] = 0
 
 
 @compiled
-def add(target: Any, source: Any) -> None:
+def add(target: np.ndarray, source: np.ndarray) -> None:
     """target += source."""
     for j in range(target.shape[0]):
         target[j] += source[j]
 
 
 @compiled
-def add_product(target: Any, source: Any, factor: Any) -> None:
+def add_product(target: np.ndarray, source: np.ndarray, factor: np.ndarray) -> None:
     """target += source * factor."""
     for j in range(target.shape[0]):
         target[j] += source[j] * factor[j]
 
 
 @compiled
-def add_multiple(target: Any, source: Any, factor: Any) -> None:
+def add_multiple(target: np.ndarray, source: np.ndarray, factor: float) -> None:
     """target += source * factor, a number."""
     for j in range(target.shape[0]):
         target[j] += source[j] * factor
 
 
 @compiled(any_order=True)
-def dot(left: Any, right: Any) -> Any:
+def dot(left: np.ndarray, right: np.ndarray) -> float:
     """The sum of the products of `left` with as many of `right`."""
-    total = type(left[0])(0)
+    total = left.dtype.type(0)
     for j in range(left.shape[0]):
         total += left[j] * right[j]
     return total
 
 
 @compiled
-def scale(target: Any, factor: Any) -> None:
+def scale(target: np.ndarray, factor: np.ndarray) -> None:
     """target *= factor."""
     for j in range(target.shape[0]):
         target[j] *= factor[j]
 
 
 @compiled
-def squash(values: Any, kind: int) -> None:
+def squash(values: np.ndarray, kind: int) -> None:
     """tanh or sigmoid, in place."""
     if kind == TANH:
         for j in range(values.shape[0]):
@@ -79,9 +77,9 @@ def squash(values: Any, kind: int) -> None:
 
 
 @compiled
-def squash_backward(squashed: Any, kind: int, grad: Any, grad_sums: Any) -> None:
+def squash_backward(squashed: np.ndarray, kind: int, grad: np.ndarray, grad_sums: np.ndarray) -> None:
     """Backwards through `_squash`, from its results."""
-    one = type(grad[0])(1)
+    one = grad.dtype.type(1)
     if kind == TANH:
         for j in range(squashed.shape[0]):
             grad_sums[j] = grad[j] * (one - squashed[j] * squashed[j])

@@ -8,11 +8,22 @@ Several models run one after the other, which saves what a call costs before it 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from ..layout import DIRECT
 from . import controller
-from .buffer import begin_buffer, begin_buffer_backward, dequeue, dequeue_backward, emit, emit_backward
+from .buffer import (
+    InputBuffer,
+    InputBufferGrad,
+    begin_buffer,
+    begin_buffer_backward,
+    dequeue,
+    dequeue_backward,
+    emit,
+    emit_backward,
+)
 from .compilation import compiled
 from .memories import begin, begin_backward, finish, skip, step, step_backward
 from .models import of_model
@@ -37,17 +48,17 @@ class Settings(NamedTuple):
 
 @compiled(from_python=True)
 def forward(
-    settings: Any,
-    all_weights: Any,
-    all_sequence: Any,
-    all_running: Any,
-    all_outputs: Any,
-    all_readings: Any,
-    all_layers: Any,
-    all_emitted: Any,
-    all_memory: Any,
-    all_buffer: Any,
-    all_logged: Any,
+    settings: Settings,
+    all_weights: controller.Parameters,
+    all_sequence: controller.Sequence,
+    all_running: controller.Running,
+    all_outputs: np.ndarray,
+    all_readings: np.ndarray,
+    all_layers: controller.Layers,
+    all_emitted: np.ndarray,
+    all_memory: tuple,
+    all_buffer: InputBuffer,
+    all_logged: np.ndarray,
 ) -> None:
     """Run some sequences, R of them, of each of M models.
 
@@ -63,9 +74,10 @@ def forward(
         all_layers: `controller.Layers`; written, for `backward`.
         all_emitted: what the controls make of their logits [T, R, padded(P)]; likewise.
         all_memory: `Elements` or `Superposition`; likewise.
-        all_buffer: an `InputBuffer`, likewise; or None, for which Numba compiles a version without one.
+        all_buffer: an `InputBuffer`, likewise; or `no_buffer`.
         all_logged: zeros [R], to work in.
     """
+    buffered = all_buffer.values.shape[1] > 0
     for model in range(all_outputs.shape[0]):
         weights = of_model(all_weights, model)
         sequence = of_model(all_sequence, model)
@@ -82,11 +94,11 @@ def forward(
         for row in range(n_rows):
             if settings.n_memory > 0:
                 begin(memory, row, settings.all_live)
-            if all_buffer is not None:
+            if buffered:
                 begin_buffer(buffer, row)
-        ahead = max(1, AHEAD // n_rows) if all_buffer is None else 1
+        ahead = max(1, AHEAD // n_rows) if not buffered else 1
         for t in range(length):
-            if all_buffer is not None:
+            if buffered:
                 for row in range(n_rows):
                     if active.shape[1] == 0 or active[row, t]:
                         logged[row] = dequeue(buffer, t, row, logged[row], layers.inputs[t, row])
@@ -116,7 +128,7 @@ def forward(
                     step(memory, t, row, own, running.reading[row])
                 if readings.shape[1] > 0:
                     copy(readings[row, t], running.reading[row])
-                if all_buffer is not None:
+                if buffered:
                     emit(buffer, t, row, own)
         for row in range(n_rows):
             if settings.n_memory > 0:
@@ -125,22 +137,22 @@ def forward(
 
 @compiled(from_python=True)
 def backward(
-    settings: Any,
-    all_weights: Any,
-    all_sequence: Any,
-    all_first_cell: Any,
-    all_layers: Any,
-    all_emitted: Any,
-    all_memory: Any,
-    all_buffer: Any,
-    all_grad_outputs: Any,
-    all_grad_readings: Any,
-    all_grads: Any,
-    all_grad_memory: Any,
-    all_grad_buffer: Any,
-    all_grad_inputs: Any,
-    all_grad_weights: Any,
-    room: Any,
+    settings: Settings,
+    all_weights: controller.Parameters,
+    all_sequence: controller.Sequence,
+    all_first_cell: np.ndarray,
+    all_layers: controller.Layers,
+    all_emitted: np.ndarray,
+    all_memory: tuple,
+    all_buffer: InputBuffer,
+    all_grad_outputs: np.ndarray,
+    all_grad_readings: np.ndarray,
+    all_grads: controller.Running,
+    all_grad_memory: tuple,
+    all_grad_buffer: InputBufferGrad,
+    all_grad_inputs: np.ndarray,
+    all_grad_weights: controller.Parameters,
+    room: controller.Grads,
 ) -> None:
     """Backwards through `forward`, whose arguments of the same names it was given or wrote.
 
@@ -152,11 +164,12 @@ def backward(
         all_grad_readings: [R, T, D]; or [R, 0, D] where the readings were not returned.
         all_grads: `controller.Running`: of the last states on entry, of the first on return.
         all_grad_memory: `ElementsGrad` or `SuperpositionGrad`; likewise.
-        all_grad_buffer: an `InputBufferGrad`, or None.
+        all_grad_buffer: an `InputBufferGrad`, or `no_buffer_grad`.
         all_grad_inputs: of x_t [R, T, E], written; or [R, T, 0] where nothing wants them.
         all_grad_weights: as in `controller.collect`; added to.
         room: `controller.Grads` for any number of steps, `logits` zeros; one for all models.
     """
+    buffered = all_buffer.values.shape[1] > 0
     for model in range(all_grad_outputs.shape[0]):
         weights = of_model(all_weights, model)
         sequence = of_model(all_sequence, model)
@@ -177,7 +190,7 @@ def backward(
         for row in range(n_rows):
             if settings.n_memory > 0:
                 begin_backward(memory, grad_memory, row)
-            if all_buffer is not None:
+            if buffered:
                 begin_buffer_backward(buffer, grad_buffer, row)
 
         for t in range(length - 1, -1, -1):
@@ -191,18 +204,18 @@ def backward(
                     add(grads.reading[row], grad_readings[row, t])
                 if settings.n_memory > 0:
                     step_backward(memory, grad_memory, t, row, own, grads.reading[row], change)
-                if all_buffer is not None:
+                if buffered:
                     emit_backward(buffer, grad_buffer, t, row, own, change)
                 add(grad_weights.controls_bias, change)
             controller.logits_backward(t, weights, sequence, grad_outputs, grads, room)
             if kind == DIRECT:
-                of_inputs = room.given[:n_rows, :n_inputs] if all_buffer is not None else grad_inputs[:, t]
+                of_inputs = room.given[:n_rows, :n_inputs] if buffered else grad_inputs[:, t]
                 controller.put_out_backward(t, sequence, grads, of_inputs)
             else:
                 controller.step_backward(t, kind, weights, sequence, first_cell, layers, grads, grad_weights, room)
-                if all_buffer is not None:
+                if buffered:
                     controller.project_backward(t, t + 1, weights, room)
-            if all_buffer is not None:
+            if buffered:
                 for row in range(n_rows):
                     if active.shape[1] == 0 or active[row, t]:
                         dequeue_backward(buffer, grad_buffer, t, row, room.given[row, :n_inputs])

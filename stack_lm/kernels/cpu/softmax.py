@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from .compilation import compiled
+from .compilation import compiled, lowered
 from .math import exp
 
 
@@ -27,9 +27,12 @@ def _reordered(builder: Any, bits: Any) -> Any:
     return builder.xor(bits, builder.lshr(sign, ir.Constant(bits.type, 1)))
 
 
-@intrinsic
-def _order_intrinsic(typingctx: Any, number: Any) -> Any:
-    """An integer with the order of floats: LLVM vectorises the maximum of integers, not that of floats."""
+def _reordered_bits(bits: Any) -> Any:
+    """`_reordered` in Python."""
+    return bits ^ ((bits >> (8 * bits.itemsize - 1)) & np.iinfo(bits.dtype).max)
+
+
+def _order_type(typingctx: Any, number: Any) -> Any:
     result = types.int32 if number == types.float32 else types.int64
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -38,9 +41,13 @@ def _order_intrinsic(typingctx: Any, number: Any) -> Any:
     return result(number), codegen
 
 
-@intrinsic
-def _of_order_intrinsic(typingctx: Any, order: Any) -> Any:
-    """The float with an order."""
+@lowered(_order_type)
+def _order(number: Any) -> Any:
+    """An integer with the order of floats: LLVM vectorises the maximum of integers, not that of floats."""
+    return _reordered_bits(number.view(f"i{number.itemsize}"))
+
+
+def _of_order_type(typingctx: Any, order: Any) -> Any:
     result = types.float32 if order == types.int32 else types.float64
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -49,9 +56,13 @@ def _of_order_intrinsic(typingctx: Any, order: Any) -> Any:
     return result(order), codegen
 
 
-@intrinsic
-def _load_intrinsic(typingctx: Any, stored: Any) -> Any:
-    """A logit as a float. Those of bfloat16 are the upper half of float32's bits."""
+@lowered(_of_order_type)
+def _of_order(order: Any) -> Any:
+    """The float with an order."""
+    return _reordered_bits(order).view(f"f{order.itemsize}")
+
+
+def _load_type(typingctx: Any, stored: Any) -> Any:
     if stored != types.uint16:
         return stored(stored), lambda context, builder, signature, arguments: arguments[0]
 
@@ -63,9 +74,13 @@ def _load_intrinsic(typingctx: Any, stored: Any) -> Any:
     return types.float32(stored), codegen
 
 
-@intrinsic
-def _stored_intrinsic(typingctx: Any, number: Any, row: Any) -> Any:
-    """A float as a row holds them. To bfloat16 it is rounded to the nearest, of two to the even one; NaN stays NaN."""
+@lowered(_load_type)
+def _load(stored: Any) -> Any:
+    """A logit as a float. Those of bfloat16 are the upper half of float32's bits."""
+    return (np.uint32(stored) << 16).view(np.float32) if stored.dtype == np.uint16 else stored
+
+
+def _stored_type(typingctx: Any, number: Any, row: Any) -> Any:
     if row.dtype != types.uint16:
         return number(number, row), lambda context, builder, signature, arguments: arguments[0]
 
@@ -81,15 +96,17 @@ def _stored_intrinsic(typingctx: Any, number: Any, row: Any) -> Any:
     return types.uint16(number, row), codegen
 
 
-# The first parameter of an intrinsic is Numba's own.
-_order: Any = _order_intrinsic
-_of_order: Any = _of_order_intrinsic
-_load: Any = _load_intrinsic
-_stored: Any = _stored_intrinsic
+@lowered(_stored_type)
+def _stored(number: Any, row: np.ndarray) -> Any:
+    """A float as a row holds them. To bfloat16 it is rounded to the nearest, of two to the even one; NaN stays NaN."""
+    if row.dtype != np.uint16:
+        return number
+    bits = number.view(np.uint32)
+    return 0x7FC0 if np.isnan(number) else (bits + (bits >> 16 & 1) + 0x7FFF) >> 16
 
 
 @compiled
-def _add_bias(row: Any, bias: Any, numbers: Any) -> Any:
+def _add_bias(row: np.ndarray, bias: np.ndarray, numbers: np.ndarray) -> Any:
     """numbers = row + bias; returns the largest."""
     largest = _order(_load(row[0]) + bias[0])
     for j in range(row.shape[0]):
@@ -101,7 +118,7 @@ def _add_bias(row: Any, bias: Any, numbers: Any) -> Any:
 
 
 @compiled(any_order=True)
-def _exponentials(numbers: Any, largest: Any) -> Any:
+def _exponentials(numbers: np.ndarray, largest: float) -> Any:
     """numbers = exp(numbers - largest); returns their sum."""
     total = type(largest)(0)
     for j in range(numbers.shape[0]):
@@ -112,7 +129,7 @@ def _exponentials(numbers: Any, largest: Any) -> Any:
 
 
 @compiled
-def _scale(numbers: Any, factor: Any, row: Any, column_sums: Any) -> None:
+def _scale(numbers: np.ndarray, factor: Any, row: np.ndarray, column_sums: np.ndarray) -> None:
     """row = numbers * factor, added to the sums as well."""
     for j in range(row.shape[0]):
         number = numbers[j] * factor
@@ -122,7 +139,13 @@ def _scale(numbers: Any, factor: Any, row: Any, column_sums: Any) -> None:
 
 @compiled(from_python=True)
 def cross_entropy_rows(
-    logits: Any, bias: Any, labels: Any, with_gradient: bool, losses: Any, numbers: Any, grad_bias: Any
+    logits: np.ndarray,
+    bias: np.ndarray,
+    labels: np.ndarray,
+    with_gradient: bool,
+    losses: np.ndarray,
+    numbers: np.ndarray,
+    grad_bias: np.ndarray,
 ) -> None:
     """The loss of each row, and its gradient in the logits' place: softmax less the one-hot label.
 

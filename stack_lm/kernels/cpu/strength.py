@@ -13,7 +13,7 @@ pushed, or from an initial state) is still seen by the next pop and its gradient
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from .compilation import compiled
 
@@ -22,14 +22,14 @@ TOP, BOTTOM = range(2)
 
 @compiled
 def pop(
-    amount: Any,
+    amount: float,
     end: int,
-    index: Any,
-    strength: Any,
+    index: np.ndarray,
+    strength: np.ndarray,
     low: int,
     high: int,
-    log_index: Any,
-    log_strength: Any,
+    log_index: np.ndarray,
+    log_strength: np.ndarray,
     logged: int,
 ) -> tuple[int, int, int, bool, bool]:
     """Take `amount` off one end.
@@ -58,7 +58,7 @@ def pop(
                 low += 1
             else:
                 high -= 1
-    above = 0.0  # in float64, as torch sums
+    above = np.float64(0)  # as torch sums
     shortened = False
     while low < high:
         place = high - 1 if end == TOP else low
@@ -85,7 +85,7 @@ def pop(
 
 
 @compiled
-def drop_empty(index: Any, strength: Any, low: int, high: int) -> int:
+def drop_empty(index: np.ndarray, strength: np.ndarray, low: int, high: int) -> int:
     """Close the gaps that elements of strength zero leave in an initial state; returns `high` after it."""
     kept = low
     for i in range(low, high):
@@ -97,12 +97,21 @@ def drop_empty(index: Any, strength: Any, low: int, high: int) -> int:
 
 
 @compiled
-def read(amount: Any, end: int, index: Any, strength: Any, low: int, high: int, values: Any, reading: Any) -> None:
+def read(
+    amount: float,
+    end: int,
+    index: np.ndarray,
+    strength: np.ndarray,
+    low: int,
+    high: int,
+    values: np.ndarray,
+    reading: np.ndarray,
+) -> None:
     """Read the elements at one end whose strengths add up to `amount`: reading[:] = sum_i w_i values[i]."""
     size = reading.shape[0]
     for j in range(size):
         reading[j] = 0
-    above = 0.0
+    above = np.float64(0)
     step = -1 if end == TOP else 1
     place = high - 1 if end == TOP else low
     for _ in range(high - low):
@@ -124,17 +133,17 @@ def read(amount: Any, end: int, index: Any, strength: Any, low: int, high: int, 
 
 @compiled
 def read_backward(
-    amount: Any,
+    amount: float,
     end: int,
-    index: Any,
-    strength: Any,
+    index: np.ndarray,
+    strength: np.ndarray,
     low: int,
     high: int,
-    values: Any,
-    grad: Any,
-    grad_strength: Any,
-    grad_values: Any,
-) -> Any:
+    values: np.ndarray,
+    grad: np.ndarray,
+    grad_strength: np.ndarray,
+    grad_values: np.ndarray,
+) -> float:
     """Backwards through `read`.
 
     Args:
@@ -146,7 +155,7 @@ def read_backward(
     """
     size = grad.shape[0]
     zero = type(amount)(0)
-    above = 0.0
+    above = np.float64(0)
     step = -1 if end == TOP else 1
     first = high - 1 if end == TOP else low
     taken = 0  # elements taken whole
@@ -194,22 +203,22 @@ def pop_backward(
     end: int,
     shortened: bool,
     dropped: bool,
-    index: Any,
-    strength: Any,
+    index: np.ndarray,
+    strength: np.ndarray,
     low: int,
     high: int,
-    log_index: Any,
-    log_strength: Any,
+    log_index: np.ndarray,
+    log_strength: np.ndarray,
     first: int,
     last: int,
-    grad_strength: Any,
-) -> tuple[int, int, Any]:
+    grad_strength: np.ndarray,
+) -> tuple[int, int, float]:
     """Backwards through `pop`: the log's places [first, last) are put back.
 
     Returns:
         `low` and `high` before the pop, and the gradient of the popped amount.
     """
-    shared = type(grad_strength[0])(0)
+    shared = grad_strength.dtype.type(0)
     place = last - 1
     if shortened:
         shared = grad_strength[log_index[place]]

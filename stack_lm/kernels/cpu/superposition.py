@@ -7,7 +7,9 @@ other in a row of `history`, since the gradient of a weight is a product with th
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from .compilation import compiled
 from .emission import choose, choose_backward
@@ -40,7 +42,7 @@ class Superposition(NamedTuple):
         lost: [R], added to.
     """
 
-    shifts: Any
+    shifts: np.ndarray
     first: int
     size: int
     width: int
@@ -49,15 +51,15 @@ class Superposition(NamedTuple):
     given: int
     value_kind: int
     hard: bool
-    temperature: Any
-    empty_value: Any
-    noise: Any
+    temperature: np.ndarray
+    empty_value: np.ndarray
+    noise: np.ndarray
     kept: bool
-    live: Any
-    steps: Any
-    history: Any
-    cells: Any
-    lost: Any
+    live: np.ndarray
+    steps: np.ndarray
+    history: np.ndarray
+    cells: np.ndarray
+    lost: np.ndarray
 
 
 class SuperpositionGrad(NamedTuple):
@@ -69,9 +71,9 @@ class SuperpositionGrad(NamedTuple):
         weights: to work in [O].
     """
 
-    cells: Any
-    spare: Any
-    weights: Any
+    cells: np.ndarray
+    spare: np.ndarray
+    weights: np.ndarray
 
 
 @compiled
@@ -90,7 +92,7 @@ def history_size(steps: int, given: int, limit: int, width: int, kept: bool) -> 
 
 
 @compiled
-def _place(memory: Any, k: int) -> int:
+def _place(memory: Superposition, k: int) -> int:
     """Where in the history the cells after k steps begin."""
     if memory.kept:
         return _cells_before(k, memory.given, memory.limit) * memory.width
@@ -98,13 +100,13 @@ def _place(memory: Any, k: int) -> int:
 
 
 @compiled
-def _living(memory: Any, row: int, k: int) -> int:
+def _living(memory: Superposition, row: int, k: int) -> int:
     """How many cells of a stack can be other than zero after k steps."""
     return min(memory.live[row] + k, memory.limit)
 
 
 @compiled
-def _extent(memory: Any, row: int, k: int) -> tuple[int, int]:
+def _extent(memory: Superposition, row: int, k: int) -> tuple[int, int]:
     """How many cells from the head on, and how many before it, can be other than zero after k steps; all and none where
     these are all."""
     if memory.live[row] == 0 and 2 * k - 1 < memory.limit:
@@ -113,7 +115,7 @@ def _extent(memory: Any, row: int, k: int) -> tuple[int, int]:
 
 
 @compiled
-def begin(memory: Any, row: int, all_live: bool) -> None:
+def begin(memory: Superposition, row: int, all_live: bool) -> None:
     """Take over the cells of a sequence on entry.
 
     Args:
@@ -135,7 +137,7 @@ def begin(memory: Any, row: int, all_live: bool) -> None:
 
 
 @compiled
-def finish(memory: Any, row: int) -> None:
+def finish(memory: Superposition, row: int) -> None:
     """Hand a sequence's last cells over."""
     n_stacks, width, n_cells = memory.cells.shape[1], memory.width, memory.cells.shape[2]
     k = memory.steps[row]
@@ -154,7 +156,7 @@ def finish(memory: Any, row: int) -> None:
 
 
 @compiled
-def step(memory: Any, t: int, row: int, own: Any, reading: Any) -> None:
+def step(memory: Superposition, t: int, row: int, own: np.ndarray, reading: np.ndarray) -> None:
     """One step of one sequence.
 
     Args:
@@ -192,7 +194,7 @@ def step(memory: Any, t: int, row: int, own: Any, reading: Any) -> None:
 
 
 @compiled
-def _read(memory: Any, n_cells: int, cells: Any, reading: Any) -> None:
+def _read(memory: Superposition, n_cells: int, cells: np.ndarray, reading: np.ndarray) -> None:
     size, width, empty = memory.size, memory.width, memory.empty_value[0]
     one = type(empty)(1)
     for i in range(memory.read):
@@ -206,7 +208,9 @@ def _read(memory: Any, n_cells: int, cells: Any, reading: Any) -> None:
 
 
 @compiled
-def _shift(memory: Any, weights: Any, live: int, n_cells: int, old: Any, new: Any) -> None:
+def _shift(
+    memory: Superposition, weights: np.ndarray, live: int, n_cells: int, old: np.ndarray, new: np.ndarray
+) -> None:
     """What a stack's operations make of its cells, without the new element."""
     width = memory.width
     clear(new[: n_cells * width])
@@ -218,7 +222,7 @@ def _shift(memory: Any, weights: Any, live: int, n_cells: int, old: Any, new: An
 
 
 @compiled
-def _turn(memory: Any, row: int, k: int, weights: Any, old: Any, new: Any) -> None:
+def _turn(memory: Superposition, row: int, k: int, weights: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:
     """What the operations make of a tape, without the new element."""
     size, n = memory.size, memory.limit
     behind, before = _extent(memory, row, k)
@@ -243,7 +247,7 @@ def _turn(memory: Any, row: int, k: int, weights: Any, old: Any, new: Any) -> No
 
 
 @compiled
-def begin_backward(memory: Any, grad: Any, row: int) -> None:
+def begin_backward(memory: Superposition, grad: SuperpositionGrad, row: int) -> None:
     """Put the gradient of the last cells where the last step looks for it."""
     if memory.steps[row] % 2:
         for s in range(memory.cells.shape[1]):
@@ -251,7 +255,15 @@ def begin_backward(memory: Any, grad: Any, row: int) -> None:
 
 
 @compiled
-def step_backward(memory: Any, grad: Any, t: int, row: int, own: Any, grad_reading: Any, grad_logits: Any) -> None:
+def step_backward(
+    memory: Superposition,
+    grad: SuperpositionGrad,
+    t: int,
+    row: int,
+    own: np.ndarray,
+    grad_reading: np.ndarray,
+    grad_logits: np.ndarray,
+) -> None:
     """Backwards through `step`; `memory.steps` is counted back.
 
     Args:
@@ -293,7 +305,7 @@ def step_backward(memory: Any, grad: Any, t: int, row: int, own: Any, grad_readi
 
 
 @compiled
-def _read_backward(memory: Any, n_cells: int, grad_reading: Any, of_cells: Any) -> None:
+def _read_backward(memory: Superposition, n_cells: int, grad_reading: np.ndarray, of_cells: np.ndarray) -> None:
     size, width, empty = memory.size, memory.width, memory.empty_value[0]
     for i in range(min(memory.read, n_cells)):
         total = type(empty)(0)
@@ -305,7 +317,14 @@ def _read_backward(memory: Any, n_cells: int, grad_reading: Any, of_cells: Any) 
 
 @compiled
 def _shift_backward(
-    memory: Any, weights: Any, live: int, n_cells: int, old: Any, of_new: Any, of_old: Any, grad_weights: Any
+    memory: Superposition,
+    weights: np.ndarray,
+    live: int,
+    n_cells: int,
+    old: np.ndarray,
+    of_new: np.ndarray,
+    of_old: np.ndarray,
+    grad_weights: np.ndarray,
 ) -> None:
     width = memory.width
     clear(of_old[: live * width])
@@ -322,7 +341,14 @@ def _shift_backward(
 
 @compiled
 def _turn_backward(
-    memory: Any, row: int, k: int, weights: Any, old: Any, of_new: Any, of_old: Any, grad_weights: Any
+    memory: Superposition,
+    row: int,
+    k: int,
+    weights: np.ndarray,
+    old: np.ndarray,
+    of_new: np.ndarray,
+    of_old: np.ndarray,
+    grad_weights: np.ndarray,
 ) -> None:
     size, n = memory.size, memory.limit
     behind, before = _extent(memory, row, k)
@@ -361,5 +387,5 @@ def _turn_backward(
 
 
 @compiled
-def skip(memory: Any, t: int, row: int) -> None:
+def skip(memory: Superposition, t: int, row: int) -> None:
     """A step that a sequence does not take."""

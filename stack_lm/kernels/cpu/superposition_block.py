@@ -12,7 +12,7 @@ from ...controls import Controls
 from ...emission import Activation, OperationChoice
 from ...memory import BabyNTM, Memory, MultipopSuperpositionStack, SuperpositionStack
 from . import superposition
-from .blocks import Block, Part, register_block, unknown_emission, value_kind
+from .blocks import Block, BlockOf, Part, register_block, unknown_emission, value_kind
 from .superposition import NO_LIMIT, Superposition, SuperpositionGrad, history_size
 
 
@@ -23,15 +23,8 @@ class SuperpositionBlock(Block):
     kernels, group = superposition, Superposition
     counts_losses = True
 
-    def __init__(
-        self,
-        memory: Memory[Any, Any],
-        controls: Controls,
-        models: int,
-        steps: int,
-        dtype: np.dtype,
-        noise: np.ndarray | None,
-    ) -> None:
+    def __init__(self, of: BlockOf) -> None:
+        memory, controls, models, steps, dtype, noise = of
         assert isinstance(memory, SuperpositionStack | MultipopSuperpositionStack | BabyNTM)
         choice = controls.emission("operation")
         assert isinstance(choice, OperationChoice)
@@ -120,6 +113,6 @@ class SuperpositionBlock(Block):
         n_operations = max(5, self.shifts.shape[1])
         return SuperpositionGrad(cells, np.empty_like(cells), np.empty((len(cells), n_operations), self.dtype))
 
-    def of_first(self, of_results: list[np.ndarray]) -> list[np.ndarray | None]:
+    def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The gradients of the first state in those that `grad` was made of."""
-        return [of_results[0][..., : self.given, :], None]
+        return of_results[0][..., : self.given, :], None

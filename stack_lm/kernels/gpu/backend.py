@@ -12,10 +12,10 @@ from torch import Tensor
 
 from ...controls import Controls
 from ...emission import Activation, ExpectedValue, Fixed, Sigmoid
-from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory
+from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, under_transform
 from ..derivatives import first_derivative_only
 from ..layout import CONTROLLERS, States, gather_states, gather_weights, next_state
-from ..protocol import Buffered, CellState, Controlled, Inputs, MemoryState, System
+from ..protocol import CellState, Controlled, Inputs, MemoryState, System
 
 if TYPE_CHECKING:
     from .scan import Settings
@@ -36,11 +36,15 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
         return "triton is not installed"
     if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return f"it runs on CUDA devices, and this is on {device.type}"
+    if under_transform():
+        return "it has none of torch.func's transforms"
     if dtype not in _DTYPES:
         return f"it runs in {', '.join(str(d).removeprefix('torch.') for d in _DTYPES)}, and this is {dtype}"
     driver = system.driver
     if not isinstance(driver, Controlled):
-        return "it has no input buffer" if isinstance(driver, Buffered) else "it has no scan of given vectors"
+        return "it has no scan of given vectors"
+    if driver.buffer is not None:
+        return "it has no input buffer"
     controller = driver.controller
     if type(controller) not in CONTROLLERS:
         return f"it has no {type(controller).__name__}"

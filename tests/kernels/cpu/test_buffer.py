@@ -80,6 +80,16 @@ def test_any_number_of_steps(num_steps):
     check(make_model(controller="direct", **MEMORIES["stack"]), num_steps=num_steps, padding="left")
 
 
+def test_a_batch_of_no_rows():
+    model = make_model(memory="stack")
+    model.set_scan_backend("numba")
+    outputs = model(torch.empty(0, 3, dtype=torch.long), output_actions=True)
+    assert outputs.logits.shape == (0, 7, 4)
+    assert {part.shape[:2] for part in outputs.actions.values()} == {(0, 7)}
+    outputs.logits.sum().backward()
+    assert not any(parameter.grad.any() for parameter in model.parameters())
+
+
 def test_single_precision_and_readings_into_the_state():
     fields = {"controller": "lstm", "num_layers": 2, "reading_entry": "hidden_state"}
     model = make_model(dtype=torch.float32, spread=1.0, **fields, **MEMORIES["superposition"])

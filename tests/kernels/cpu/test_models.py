@@ -126,13 +126,3 @@ def test_dropout_is_drawn_for_each_model():
     assert not torch.equal(outputs[0], outputs[1])
     with pytest.raises(RuntimeError, match="randomness"):
         vmap(lambda own: functional_call(run, own, (inputs, None, None))[0])(weights)
-
-
-def test_other_transforms_are_refused():
-    cell = make_cell()
-    cell.scan_backend = "numba"
-    inputs = torch.randn(2, 5, 5, dtype=torch.float64)
-    with pytest.raises(RuntimeError, match="the compiled scan has vmap alone"):
-        torch.func.grad(lambda given: cell.scan(given).outputs.sum())(inputs)
-    with pytest.raises(RuntimeError, match="the compiled scan has vmap alone"):
-        vmap(vmap(lambda given: cell.scan(given).outputs))(torch.randn(2, 3, 2, 5, 5, dtype=torch.float64))

@@ -109,6 +109,24 @@ def test_single_precision(controller, memory):
     check(cell, 40, 9, torch.float32, state=state, mask=some_mask(9, 40), tolerance=1e-5)
 
 
+@pytest.mark.parametrize("memory", [*MEMORIES, "none", "superposition", "baby_ntm"])
+@pytest.mark.parametrize("length", [1, 6])
+def test_a_batch_of_no_rows(memory, length):
+    """Results are empty, in the reference's shapes; gradients are zeros."""
+    fields = {"memory_depth": 4} if memory == "baby_ntm" else {}
+    cell = make_cell(memory=memory, num_layers=2, **fields)
+    inputs = torch.randn(0, length, 5, dtype=torch.float64, requires_grad=True)
+    shapes = []
+    for cell.scan_backend in ("reference", "numba"):
+        scan = cell.scan(inputs, mask=torch.ones(0, length, dtype=torch.bool), output_readings=True)
+        results = [scan.outputs, scan.readings, *leaves(scan.state)]
+        shapes.append([part.shape for part in results])
+        loss = sum(part.sum() for part in results)
+        gradients = torch.autograd.grad(loss, [inputs, *cell.parameters()], allow_unused=True, materialize_grads=True)
+        assert not any(part.any() for part in gradients)
+    assert shapes[0] == shapes[1]
+
+
 def test_sizes_beyond_one_tile_and_one_thread():
     """More rows than a tile has, more columns than a panel has, and enough work for several threads."""
     threads = torch.get_num_threads()

@@ -1,0 +1,239 @@
+"""Registries, and the plug-ins that add to them: memories, tasks, corpora, conventions and kinds of models.
+
+A plug-in is a module whose import registers something. It is imported where the user names it (`--import`). That of an
+installed distribution's entry point is imported once a registry is asked for a name that it lacks, or for all names.
+Nothing else imports one: a saved model or run names its plug-ins for messages alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .errors import InputError
+
+Item = TypeVar("Item")
+_registries: dict[str, Registry[Any]] = {}
+# What `--import` was given, with whole paths, each once and in this order; and the plug-ins whose import is under way.
+_imported: dict[str, None] = {}
+_importing: list[str] = []
+# What saved models and runs say of their plug-ins, by kind and name: a file's name, or a module.
+_noted: dict[tuple[str, str], str] = {}
+
+
+class Registry(Mapping[str, Item]):
+    """Objects of one kind by name: the package's own and those of plug-ins.
+
+    Args:
+        kind: of the objects, in messages: "memory".
+        group: of the entry points of plug-ins that register more.
+        listed_by: the command that lists them all, where a message cannot.
+
+    Attributes:
+        registered: those registered so far; looking here imports no plug-in.
+    """
+
+    def __init__(self, kind: str, group: str, listed_by: str = "") -> None:
+        self.kind, self._group, self._listed_by = kind, group, listed_by
+        self.registered: dict[str, Item] = {}
+        self._origins: dict[str, str] = {}
+        self._has_all = False
+        _registries[kind] = self
+
+    def register(self, name: str, item: Item, made_of: Any = None) -> None:
+        """Add an object.
+
+        Args:
+            name: under which it is found.
+            item: the object.
+            made_of: the plug-in's own function or class, where the object itself is not.
+
+        Raises:
+            ValueError: if another object has the name.
+        """
+        if self.registered.setdefault(name, item) != item:
+            by = self._origins.get(name)
+            raise ValueError(f"the {self.kind} name {name!r} is taken" + (f" by {by}" if by else ""))
+        # A plug-in's import may be the first to import the package's own objects, too.
+        own = getattr(made_of or item, "__module__", "").startswith(f"{__package__}.")
+        if _importing and not own:
+            self._origins[name] = _importing[-1]
+
+    def find(self, name: str) -> Item:
+        """The object of that name.
+
+        Raises:
+            InputError: if there is none, with the names that there are, or with the plug-in that it came from.
+        """
+        if not isinstance(name, str):
+            raise InputError(self._allowed(name))
+        if name not in self:
+            raise InputError(self.origin_note(name) or self._allowed(name))
+        return self.registered[name]
+
+    def origin(self, name: str) -> str | None:
+        """The plug-in that registered a name, as `--import` takes it; None for the package's own objects."""
+        return self._origins.get(name)
+
+    def origin_note(self, name: str) -> str:
+        """Where a missing name came from, as the saved model or run says that uses it; "" if none does."""
+        origin = _noted.get((self.kind, name))
+        if origin is None:
+            return ""
+        return f"the {self.kind} {name!r} is not registered; it came from {origin}: give --import {origin}"
+
+    def __getitem__(self, name: str) -> Item:
+        if name not in self.registered:
+            self._import_entry_points()
+        return self.registered[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._import_entry_points()
+        return iter(self.registered)
+
+    def __len__(self) -> int:
+        self._import_entry_points()
+        return len(self.registered)
+
+    def _allowed(self, name: Any) -> str:
+        if not self._listed_by:
+            return f"{self.kind} must be one of {', '.join(map(repr, self))}; got {name!r}"
+        near = get_close_matches(str(name), self, n=3, cutoff=0.3) or list(self)[:3]
+        return (
+            f"{self.kind} must be one of the {len(self)} that {self._listed_by} lists, such as "
+            f"{', '.join(map(repr, near))}; got {name!r}"
+        )
+
+    def _import_entry_points(self) -> None:
+        """Import the plug-ins of installed distributions, once; one that fails is a warning."""
+        if self._has_all:
+            return
+        self._has_all = True
+        from importlib.metadata import entry_points  # takes a while
+
+        for point in entry_points(group=self._group):
+            try:
+                with _import_of(point.module):
+                    point.load()
+            except InputError as error:
+                distribution = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown distribution"
+                warnings.warn(f"the plug-in {point.name!r} ({self._group}) of {distribution}: {error}", stacklevel=2)
+
+
+def import_plugin(source: str) -> None:
+    """Import a plug-in that the user names.
+
+    Args:
+        source: a Python file (.py), imported under its name without ending, or a module such as "package.module".
+
+    Raises:
+        InputError: if there is none, its name is another module's, or its import fails.
+    """
+    path = Path(source)
+    if path.suffix != ".py":
+        with _import_of(source):
+            importlib.import_module(source)
+        _imported[source] = None
+        return
+    with _import_of(path.name, shown=source):
+        _import_file(path.resolve())
+    _imported[str(path.resolve())] = None
+
+
+class Imports(tuple[str, ...]):
+    """What `import_plugin` has imported in this process. A process that unpickles it imports the same.
+
+    Hand it to a worker before all that may need a plug-in, to be unpickled too.
+    """
+
+    def __new__(cls) -> Imports:
+        return super().__new__(cls, _imported)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _import_again, tuple(self)
+
+
+def _import_again(*sources: str) -> Imports:
+    for source in sources:
+        import_plugin(source)
+    return Imports()
+
+
+def used(**names: Iterable[str]) -> dict[str, Any]:
+    """The plug-ins that registered some names, as a key of a saved model's or run's file.
+
+    Args:
+        names: by kind of object.
+
+    Returns:
+        {"plugins": {kind: {name: file or module}}}, or an empty mapping where the package has all of them itself.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for kind, of_kind in names.items():
+        for name in of_kind:
+            if kind in _registries and (origin := _registries[kind].origin(name)):
+                found.setdefault(kind, {})[name] = origin
+    return {"plugins": found} if found else {}
+
+
+def remember(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Take what `used` has added out of the content of a file; it is for messages, and imports nothing.
+
+    Raises:
+        InputError: if it is not of the form that `used` gives it.
+    """
+    rest = dict(content)
+    plugins = rest.pop("plugins", {})
+    kinds = plugins.values() if isinstance(plugins, dict) else [plugins]
+    if not all(isinstance(of_kind, dict) and all(isinstance(v, str) for v in of_kind.values()) for of_kind in kinds):
+        raise InputError(f"plugins must be a mapping of kinds to mappings of names to plug-ins; got {plugins!r:.80}")
+    for kind, of_kind in plugins.items():
+        for name, origin in of_kind.items():
+            # Anyone may have written the file.
+            _noted[kind, name] = re.sub(r"[^\w.-]", "?", origin)[:80]
+    return rest
+
+
+@contextmanager
+def _import_of(plugin: str, shown: str = "") -> Iterator[None]:
+    """Have what is registered meanwhile come from a plug-in, and say in one line why it cannot be imported."""
+    _importing.append(plugin)
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # whatever a module may raise
+        reason = next(iter(str(error).splitlines()), "")
+        if not isinstance(error, InputError):
+            reason = f"{type(error).__name__}: {reason}".removesuffix(": ")
+        raise InputError(f"cannot import {shown or plugin}: {reason}") from error
+    finally:
+        _importing.pop()
+
+
+def _import_file(path: Path) -> None:
+    name = path.stem
+    if not path.is_file():
+        raise InputError("there is no such file")
+    if not name.isidentifier():
+        raise InputError(f"{name!r} cannot be the name of a module; rename the file")
+    known = importlib.util.find_spec(name)
+    if known is not None and known.origin is not None:
+        if Path(known.origin).resolve() != path:
+            raise InputError(f"{name!r} is the name of another module ({known.origin}); rename the file")
+        importlib.import_module(name)
+        return
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
