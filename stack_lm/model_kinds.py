@@ -11,6 +11,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from .errors import InputError
+from .plugins import Registry
 
 TEXT = "text"
 
@@ -60,7 +61,7 @@ class ModelKind:
         return tuple(entry.model for entry in self.classes)
 
 
-_KINDS: dict[str, ModelKind] = {}
+_KINDS: Registry[ModelKind] = Registry("model_type", "stack_lm.models")
 
 
 def register_model(kind: ModelKind) -> ModelKind:
@@ -71,14 +72,14 @@ def register_model(kind: ModelKind) -> ModelKind:
     Raises:
         ValueError: if another kind has its name.
     """
-    taken = _KINDS.get(kind.name)
-    if taken is not None and taken.config.__qualname__ != kind.config.__qualname__:
-        raise ValueError(f"the model_type {kind.name!r} is taken by {taken.config.__qualname__}")
+    earlier = _KINDS.registered.get(kind.name)
+    if earlier is not None and earlier.config.__qualname__ == kind.config.__qualname__:
+        del _KINDS.registered[kind.name]
+    _KINDS.register(kind.name, kind, kind.config)
     AutoConfig.register(kind.name, kind.config, exist_ok=True)
     for entry in kind.classes:
         if entry.auto:
             getattr(transformers, entry.auto).register(kind.config, entry.model, exist_ok=True)
-    _KINDS[kind.name] = kind
     return kind
 
 
@@ -110,7 +111,10 @@ def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedMo
         kinds = [kind for kind in _KINDS.values() if set(kind.models) & set(there.values())]
         own = next((kind for kind in kinds if kind.name == name), None)
         if own is None:
-            raise InputError(f"model.model_type must be one of {', '.join(k.name for k in kinds)}; got {name!r}")
+            missing = _KINDS.origin_note(str(name))
+            raise InputError(
+                missing or f"model.model_type must be one of {', '.join(k.name for k in kinds)}; got {name!r}"
+            )
         there = {key: each for key, each in there.items() if each in own.models}
     if names and names not in [[key] for key in there]:
         raise InputError(f"model.architectures must be one of {', '.join(there)}; got {names}")

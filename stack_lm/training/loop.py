@@ -217,7 +217,7 @@ class TrainingLoop(ABC):
         if self.temperature is not None:
             self.sequences += sequences
             self.temperature.step(self.accelerator.unwrap_model(self.model), self.sequences)
-        carried = None if self.carried is None else self.carried.value.clone()
+        carried: Any = None if self.carried is None else self.carried.value.clone()
         loss = self.updater.update(parts, count, self.loss)
         if loss is not None:
             self._record.add(loss, count, tokens, padded)
