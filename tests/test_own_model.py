@@ -261,6 +261,15 @@ def test_its_code_runs_elsewhere(own, trained, tmp_path, monkeypatch):
     assert "stack_lm" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
+def test_commands_import_it(trained):
+    command = [sys.executable, "-c", "from stack_lm.cli import main; main()", "parse", trained, SENTENCE]
+    done = subprocess.run([*command, "--import", str(SOURCE)], capture_output=True, text=True)
+    assert re.sub("[()]", "", done.stdout.splitlines()[0]) == SENTENCE, done.stderr
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert re.search(r"stack-lm: error: cannot load .*|parse: error: cannot load", done.stderr), done.stderr
+
+
 def test_attention_of_transformers_keeps_its_keys_in_the_cache():
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32, "bos_token_id": 0, "eos_token_id": 0}
     model = GPT2LMHeadModel(GPT2Config(vocab_size=19, **sizes)).eval()

@@ -57,7 +57,7 @@ class BaseConfig:
 
     def registered_names(self) -> dict[str, list[str]]:
         """The names, by kind, that the run looks up in registries, where plug-ins may have put them."""
-        return {"memory": [self.model.get("memory", "")]}
+        return {kind: [self.model.get(kind, "")] for kind in ("memory", "model_type")}
 
 
 @dataclass(frozen=True)
