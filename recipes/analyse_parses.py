@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from stack_lm.atomic import atomic_directory
+from stack_lm.commands.parse import add_layer_option
 from stack_lm.console import (
     add_model_options,
     print_json,
@@ -156,6 +157,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", metavar="DIRECTORY", required=True, help="where the tables and the figure go")
     parser.add_argument("--conventions", metavar="NAME", nargs="+", help="default: all")
     parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
+    add_layer_option(parser)
     add_model_options(parser)
     options = parser.parse_args(arguments)
 
@@ -165,7 +167,9 @@ def main(arguments: list[str] | None = None) -> int:
         models, rows, attachments = [], [], []
         with atomic_directory(options.output) as directory:
             for path in options.models:
-                scorer = ModelScorer.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
+                scorer = ModelScorer.from_pretrained(
+                    path, device=options.device, batch_tokens=options.batch_tokens, layer=options.layer
+                )
                 model, scores_of_model, attachments_of_model = analyse(path, scorer, trees, gold)
                 models.append(model)
                 rows += scores_of_model

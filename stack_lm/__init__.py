@@ -13,19 +13,23 @@ from typing import TYPE_CHECKING, Any
 from .import_hooks import after_import
 
 if TYPE_CHECKING:
+    from .cache import MemoryCache, MemoryGenerationMixin
     from .configuration_buffered import BufferedStackRNNConfig
     from .configuration_stack_rnn import StackRNNConfig
+    from .layers import memories
     from .layers.cell import StackRNNCell
     from .layers.controlled import explain_backend
     from .layers.memory_layer import MemoryLayer
     from .layers.stack_rnn import StackRNN
+    from .model_kinds import ModelClass, ModelKind, register_model
+    from .modeling_base import MemoryPreTrainedModel
     from .modeling_buffered import BufferedStackRNNForTransduction
     from .modeling_heads import (
         StackRNNForKHotPrediction,
         StackRNNForSequenceClassification,
         StackRNNForTokenClassification,
     )
-    from .modeling_stack_rnn import StackRNNCache, StackRNNForCausalLM, StackRNNModel
+    from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModel
     from .scoring.sentences import ModelScorer
     from .tokenization import train_word_tokenizer
     from .trace import SentenceModel, Trace
@@ -47,8 +51,8 @@ def register_configurations() -> None:
 
 
 def register_models() -> None:
-    """Load all model classes, which registers them with transformers' Auto classes."""
-    from . import modeling_buffered, modeling_heads, modeling_stack_rnn  # noqa: F401
+    """Load all model classes, which registers their kinds, with transformers' Auto classes too."""
+    from . import models  # noqa: F401
 
 
 def _hand_over_models() -> None:
@@ -57,17 +61,31 @@ def _hand_over_models() -> None:
     StackRNNConfig.register_models = staticmethod(register_models)
 
 
+def _hand_over_hub() -> None:
+    from .modeling_base import MemoryPreTrainedModel
+
+    MemoryPreTrainedModel.load_hub = staticmethod(lambda: import_module(f"{__name__}.hub.code"))
+
+
 after_import(f"{__name__}.configuration_stack_rnn", _hand_over_models)
+after_import(f"{__name__}.modeling_base", _hand_over_hub)
+after_import(f"{__name__}.model_kinds", register_models)
 after_import("transformers.models.auto.configuration_auto", register_configurations)
 
 _HOMES = {
+    "MemoryCache": "cache",
+    "MemoryGenerationMixin": "cache",
+    "MemoryPreTrainedModel": "modeling_base",
+    "ModelClass": "model_kinds",
+    "ModelKind": "model_kinds",
+    "memories": "layers",
+    "register_model": "model_kinds",
     "BufferedStackRNNConfig": "configuration_buffered",
     "StackRNNConfig": "configuration_stack_rnn",
     "MemoryLayer": "layers.memory_layer",
     "BufferedStackRNNForTransduction": "modeling_buffered",
     "StackRNN": "layers.stack_rnn",
     "StackRNNCell": "layers.cell",
-    "StackRNNCache": "modeling_stack_rnn",
     "StackRNNForCausalLM": "modeling_stack_rnn",
     "StackRNNForKHotPrediction": "modeling_heads",
     "StackRNNForSequenceClassification": "modeling_heads",
@@ -91,11 +109,15 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "BufferedStackRNNConfig",
     "BufferedStackRNNForTransduction",
+    "MemoryCache",
+    "MemoryGenerationMixin",
     "MemoryLayer",
+    "MemoryPreTrainedModel",
+    "ModelClass",
+    "ModelKind",
     "ModelScorer",
     "SentenceModel",
     "StackRNN",
-    "StackRNNCache",
     "StackRNNCell",
     "StackRNNConfig",
     "StackRNNForCausalLM",
@@ -107,5 +129,7 @@ __all__ = [
     "Trace",
     "__version__",
     "explain_backend",
+    "memories",
+    "register_model",
     "train_word_tokenizer",
 ]

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoModelForSeq2SeqLM
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .arguments import refuse_unknown
@@ -215,6 +214,3 @@ def _cross_entropy(logits: Tensor, labels: Tensor, num_items: Tensor | int | Non
     if num_items is None:
         return F.cross_entropy(flat, targets)
     return F.cross_entropy(flat, targets, reduction="sum") / num_items
-
-
-AutoModelForSeq2SeqLM.register(BufferedStackRNNConfig, BufferedStackRNNForTransduction, exist_ok=True)

@@ -8,20 +8,22 @@ from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 from transformers.modeling_outputs import SequenceClassifierOutputWithPast, TokenClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple
 
+from .cache import MemoryCache
 from .configuration_stack_rnn import StackRNNConfig
 from .labels import IGNORED
 from .layers.controlled import Actions
 from .modeling_stack_rnn import (
     HeadArguments,
-    StackRNNCache,
     StackRNNModel,
     StackRNNModelOutput,
     StackRNNPreTrainedModel,
 )
+
+# Under this name a cache keeps what a sequence classifier was given at each sequence's last token.
+_LAST = "last_hidden"
 
 
 @dataclass
@@ -35,7 +37,7 @@ class StackRNNSequenceClassifierOutput(SequenceClassifierOutputWithPast):
 class StackRNNPerStepOutput(TokenClassifierOutput):
     """transformers' `TokenClassifierOutput` (logits [B, T, K]) with the state and the memory's `actions`."""
 
-    past_key_values: StackRNNCache | None = None
+    past_key_values: MemoryCache | None = None
     actions: Actions | None = None
 
 
@@ -79,7 +81,7 @@ class _Head(StackRNNPreTrainedModel, ABC):
             TypeError: for an argument that there is not.
         """
         attention_mask = self._mask(input_ids, attention_mask)
-        earlier = getattr(kwargs.get("past_key_values"), "last_hidden", None)
+        earlier = self._earlier(kwargs.get("past_key_values"))
         outputs, of_loss = self.run_model(
             kwargs, input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds
         )
@@ -91,6 +93,10 @@ class _Head(StackRNNPreTrainedModel, ABC):
     def _mask(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:
         """Where there is no padding, if anything says so."""
         return attention_mask
+
+    def _earlier(self, cache: MemoryCache | None) -> Tensor | None:
+        """The input of the linear layer that a cache has kept, if one matters."""
+        return None
 
     def _select(
         self, outputs: StackRNNModelOutput, mask: Tensor | None, earlier: Tensor | None, labels: Tensor | None
@@ -124,6 +130,13 @@ class StackRNNForSequenceClassification(_Head):
             return (input_ids != self.config.pad_token_id).long()
         return attention_mask
 
+    def _earlier(self, cache: MemoryCache | None) -> Tensor | None:
+        """The outputs at each sequence's last token so far [B, H], NaN before its first; None where the cache has come
+        from another model."""
+        if cache is None or cache.get_seq_length(_LAST) != cache.get_seq_length():
+            return None
+        return cache.state(_LAST)
+
     def _select(
         self, outputs: StackRNNModelOutput, mask: Tensor | None, earlier: Tensor | None, labels: Tensor | None
     ) -> Any:
@@ -142,8 +155,9 @@ class StackRNNForSequenceClassification(_Head):
                     raise ValueError(f"sequence {row} of the batch has a label but no token: all of it is padding")
                 earlier = torch.full_like(last, float("nan"))
             last = torch.where(has_token, last, earlier)
-        if outputs.past_key_values is not None:
-            outputs.past_key_values.last_hidden = last
+        cache = outputs.past_key_values
+        if cache is not None:
+            cache.update_state(_LAST, last, cache.get_seq_length() - cache.get_seq_length(_LAST))
         return last
 
     def _loss(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
@@ -205,7 +219,3 @@ class StackRNNForKHotPrediction(_Head):
         """Logits [..., K] to the labels that are predicted, bool [..., K]."""
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return torch.sigmoid(wide) >= self.config.prediction_threshold
-
-
-AutoModelForSequenceClassification.register(StackRNNConfig, StackRNNForSequenceClassification, exist_ok=True)
-AutoModelForTokenClassification.register(StackRNNConfig, StackRNNForTokenClassification, exist_ok=True)

@@ -1,106 +1,30 @@
-"""The transformers models: a stack RNN alone, and as a language model; and the state that they carry."""
+"""The transformers models: a stack RNN alone, and as a language model."""
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForCausalLM, GenerationMixin
-from transformers.cache_utils import Cache
 from transformers.loss.loss_utils import ForCausalLMLoss
 from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 
 from .arguments import refuse_unknown
+from .cache import MemoryCache, MemoryGenerationMixin
 from .configuration_stack_rnn import StackRNNConfig
 from .controllers import OneHot
-from .hub.code import SavesCode
 from .initialization import draw_weights
 from .kernels.plain import hung_on
 from .labels import IGNORED
 from .layers.cell import CellState, Scan, StackRNNCell
-from .layers.controlled import Actions, set_scan_backend
+from .layers.controlled import Actions
 from .loss import causal_lm_loss, ignore_after_padding, why_logits
-from .memory import map_tensors, under_transform
-
-
-class StackRNNCache(Cache):
-    """The recurrent state (controller, memory and reading) that `past_key_values` carries from call to call.
-
-    A model updates the cache it is given, as transformers' own caches are. To continue one prefix in two ways,
-    `clone()` the cache first. To cut backpropagation through time, `detach()` it.
-
-    Attributes:
-        state: the state after the last token, or None before the first.
-        last_hidden: what a sequence classifier was given at each sequence's last token [B, H], NaN before its first;
-            None after a call of another model.
-    """
-
-    is_compileable = False
-    is_croppable = False
-
-    def __init__(self) -> None:
-        # Not super().__init__(): there are no key-value layers. These are the attributes that `generate` looks at.
-        self.layers: list[Any] = []
-        self.layer_class_to_replicate = None
-        self.offloading = False
-        self.state: CellState | None = None
-        self.last_hidden: Tensor | None = None
-        self._seen_tokens = 0
-
-    def __repr__(self) -> str:
-        return f"StackRNNCache(seen_tokens={self._seen_tokens})"
-
-    def update_state(self, state: CellState, new_tokens: int) -> None:
-        """Take over the state after `new_tokens` more tokens (padding included)."""
-        self.state, self.last_hidden = state, None
-        self._seen_tokens += new_tokens
-
-    def _map(self, function: Any) -> None:
-        self.state, self.last_hidden = map_tensors(function, (self.state, self.last_hidden))
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Tokens seen so far, padding included."""
-        return self._seen_tokens
-
-    def get_max_length(self, layer_idx: int | None = None) -> int:
-        """-1: a recurrent state has no maximum length."""
-        return -1
-
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Keep the states of the sequences `beam_idx` [B'], in that order."""
-        self._map(lambda tensor: tensor.index_select(0, beam_idx.to(tensor.device)))
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep the states of the sequences `indices` [B']."""
-        self.reorder_cache(indices)
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeat each sequence's state `repeats` times."""
-        self._map(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
-
-    def reset(self) -> None:
-        """Back to before the first token."""
-        self.state, self.last_hidden, self._seen_tokens = None, None, 0
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Raises: a recurrent state cannot be taken back to an earlier token."""
-        raise ValueError("a StackRNNCache cannot be cropped; clone() it before the tokens you may want to take back")
-
-    def clone(self) -> StackRNNCache:
-        """A cache of the same state that no later call through this one changes."""
-        return copy.copy(self)  # states are never changed in place, so sharing the tensors is safe
-
-    def detach(self) -> StackRNNCache:
-        """The same cache, cut off from the graph: truncates backpropagation through time."""
-        self._map(Tensor.detach)
-        return self
-
+from .memory import under_transform
+from .modeling_base import MemoryPreTrainedModel
 
 Output = TypeVar("Output", bound=ModelOutput)
 
@@ -118,7 +42,7 @@ class StackRNNModelOutput(ModelOutput):
     """
 
     last_hidden_state: Tensor | None = None
-    past_key_values: StackRNNCache | None = None
+    past_key_values: MemoryCache | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     actions: Actions | None = None
 
@@ -138,7 +62,7 @@ class StackRNNCausalLMOutput(CausalLMOutputWithPast):
 class ModelArguments(TypedDict, total=False):
     """The arguments that a model with a head passes on: see `StackRNNModel.forward`."""
 
-    past_key_values: StackRNNCache | None
+    past_key_values: MemoryCache | None
     use_cache: bool | None
     output_hidden_states: bool | None
     output_actions: bool
@@ -160,43 +84,18 @@ class HeadArguments(ModelArguments, total=False):
     return_dict: bool | None
 
 
-class StackRNNPreTrainedModel(SavesCode):
+class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     """Loading, saving and initialising, shared by all stack RNN models."""
 
     config_class = StackRNNConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     loss_arguments: ClassVar[tuple[str, ...]] = ("num_items_in_batch", "ignore_index")
-    _is_stateful = True
     _no_split_modules = ["StackRNNCell"]  # noqa: RUF012
-    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
-
-    @classmethod
-    def from_pretrained(cls, *args: Any, scan_backend: str | None = None, **kwargs: Any) -> Any:
-        """transformers' `from_pretrained`, which also takes the backend of the scan (see `set_scan_backend`)."""
-        result = super().from_pretrained(*args, **kwargs)
-        if scan_backend is not None:
-            model = result[0] if isinstance(result, tuple) else result  # with the loading info, if that was asked for
-            model.set_scan_backend(scan_backend)
-        return result
-
-    def set_scan_backend(self, name: str) -> None:
-        """Run the scan on "auto" (the fastest that can), "reference", "numba" (CPU) or "triton" (GPU).
-
-        It is a matter of the process, not of the model: it is not saved.
-
-        Raises:
-            ValueError: for another name. Whether the backend can run is found out by the scan.
-        """
-        set_scan_backend(self, name)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        # torch's own initialisation by default, as most of the papers' code has. transformers guards torch's functions
-        # here, so that weights just loaded are left alone. Modules without parameters of their own are not visited.
-        reset = getattr(module, "reset_parameters", None)
-        if callable(reset):
-            reset()
+        super()._init_weights(module)
         draw_weights(self, module, self.config.initialization)
 
     def run_model(
@@ -261,7 +160,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        past_key_values: StackRNNCache | None = None,
+        past_key_values: MemoryCache | None = None,
         inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -293,7 +192,9 @@ class StackRNNModel(StackRNNPreTrainedModel):
             inputs_embeds = self.embed(input_ids, inputs_embeds)
             inputs = self.embedding_dropout(inputs_embeds)
         batch_size, length = inputs.shape[:2]
-        state = self._state_of(past_key_values, batch_size)
+        if not isinstance(past_key_values, MemoryCache | None):
+            raise ValueError(f"past_key_values must be a MemoryCache; got {type(past_key_values).__name__}")
+        state = None if past_key_values is None else past_key_values.state(0, batch_size)
         mask = self._step_mask(attention_mask, batch_size, length)
         scan = self._scan(
             inputs,
@@ -304,9 +205,9 @@ class StackRNNModel(StackRNNPreTrainedModel):
             output_readings=self.reading_exit is not None,
         )
         if past_key_values is None and use_cache:
-            past_key_values = StackRNNCache()
+            past_key_values = MemoryCache()
         if past_key_values is not None:
-            past_key_values.update_state(scan.state, length)
+            past_key_values.update_state(0, scan.state, length)
         hidden = self.transform(scan.outputs, scan.readings)
         if hidden is not scan.outputs and mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
@@ -357,20 +258,6 @@ class StackRNNModel(StackRNNPreTrainedModel):
         return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
     @staticmethod
-    def _state_of(cache: StackRNNCache | None, batch_size: int) -> CellState | None:
-        if cache is None:
-            return None
-        if not isinstance(cache, StackRNNCache):
-            raise ValueError(f"past_key_values must be a StackRNNCache; got {type(cache).__name__}")
-        if cache.state is None:
-            return None
-        if cache.state.reading.shape[0] != batch_size:
-            raise ValueError(
-                f"past_key_values is the state of {cache.state.reading.shape[0]} sequences; the input has {batch_size}"
-            )
-        return cache.state
-
-    @staticmethod
     def _step_mask(attention_mask: Tensor | None, batch_size: int, length: int) -> Tensor | None:
         """[B, T] bool, or None where every step counts."""
         if attention_mask is None:
@@ -411,7 +298,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         return Scan(outputs_of_all, readings, layers, Actions(actions), pieces[-1].state)
 
 
-class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
+class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
     """A stack RNN language model: `softmax(W_y o_t + b_y)` predicts token t + 1 (Merrill et al. 2019, section 2.2).
 
     With `memory="none"` and `controller="lstm"` it is the LSTM baseline.
@@ -494,34 +381,3 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, GenerationMixin):
         else:
             loss = causal_lm_loss(self.dropout(hidden), self.lm_head, labels, loss_dtype=loss_dtype, **of_loss)
         return outputs.answered(StackRNNCausalLMOutput, loss, logits)
-
-    def _prepare_cache_for_generation(  # type: ignore[override]
-        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> None:
-        if generation_config.cache_implementation is not None:
-            raise ValueError(
-                "a stack RNN carries its own recurrent state: cache_implementation must be None; "
-                f"got {generation_config.cache_implementation!r}"
-            )
-        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
-            model_kwargs["past_key_values"] = StackRNNCache()
-        else:
-            parent: Any = super()
-            parent._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
-
-    def _expand_inputs_for_generation(
-        self,
-        expand_size: int = 1,
-        is_encoder_decoder: bool = False,
-        input_ids: Any = None,
-        **model_kwargs: Any,
-    ) -> tuple[Any, dict[str, Any]]:
-        cache = model_kwargs.get("past_key_values")
-        if isinstance(cache, StackRNNCache) and expand_size > 1:
-            cache.batch_repeat_interleave(expand_size)
-        parent: Any = super()
-        return parent._expand_inputs_for_generation(expand_size, is_encoder_decoder, input_ids, **model_kwargs)
-
-
-AutoModel.register(StackRNNConfig, StackRNNModel, exist_ok=True)
-AutoModelForCausalLM.register(StackRNNConfig, StackRNNForCausalLM, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -20,10 +20,8 @@ class Trace:
         n_tokens: scored tokens of each word [n]; 0 where logprobs is NaN.
         unknown: whether a word is outside the model's vocabulary [n].
         end_logprob: log-probability that the sentence ends there, in nats; NaN where the tokenizer has no end token.
-        signals: the actions after each word, by name, each [n]: push_strength, pop_strength,
-            read_strength and total_strength for a stack, in elements.
-        distributions: those of expected-value strengths, by name, each [n, K + 1]: push_distribution is over pushing
-            0, 1, ... K elements.
+        actions: of each memory layer of the model, in order, all that it reports after each word, by name [n, ...].
+        layer: which of these `signals`, `distributions` and `operations` are of; None for none of them.
     """
 
     words: tuple[str, ...]
@@ -31,8 +29,30 @@ class Trace:
     n_tokens: np.ndarray
     unknown: np.ndarray
     end_logprob: float = float("nan")
-    signals: Mapping[str, np.ndarray] = field(default_factory=dict)
-    distributions: Mapping[str, np.ndarray] = field(default_factory=dict)
+    actions: tuple[Mapping[str, np.ndarray], ...] = ()
+    layer: int | None = 0
+
+    @property
+    def signals(self) -> dict[str, np.ndarray]:
+        """One number for each word, by name, each [n]: push_strength, pop_strength, read_strength and total_strength
+        for a stack, in elements."""
+        return self._of_dimensions(1)
+
+    @property
+    def distributions(self) -> dict[str, np.ndarray]:
+        """Those of expected-value strengths, by name, each [n, K + 1]: push_distribution is over pushing 0, 1, ... K
+        elements."""
+        return self._of_dimensions(2)
+
+    @property
+    def operations(self) -> dict[str, np.ndarray]:
+        """The weights of the operations on S memories in superposition, by name, each [n, S, O]."""
+        return self._of_dimensions(3)
+
+    def _of_dimensions(self, number: int) -> dict[str, np.ndarray]:
+        if self.layer is None or not self.actions:
+            return {}
+        return {name: values for name, values in self.actions[self.layer].items() if values.ndim == number}
 
 
 class SentenceModel(Protocol):

@@ -11,7 +11,7 @@ from transformers import (
 )
 
 from stack_lm import (
-    StackRNNCache,
+    MemoryCache,
 )
 
 # --- cache
@@ -21,7 +21,7 @@ def test_cache():
     model = make_lm()
     prefix = ids(2, 4)
     cache = model(prefix, use_cache=True).past_key_values
-    assert isinstance(cache, StackRNNCache)
+    assert isinstance(cache, MemoryCache)
     assert cache.get_seq_length() == 4
     one, two = ids(2, 1), ids(2, 1)
     copy = cache.clone()
@@ -42,8 +42,8 @@ def test_cache():
         cache.crop(1)
     cache.reset()
     assert cache.get_seq_length() == 0
-    assert cache.state is None
-    assert "StackRNNCache" in repr(cache)
+    assert cache.state() is None
+    assert "MemoryCache" in repr(cache)
 
 
 def test_detach_truncates_backpropagation():
@@ -104,7 +104,7 @@ def test_beam_search_reorders_the_state(monkeypatch):
     options = {"num_beams": 64, "max_new_tokens": 3, "do_sample": False, "length_penalty": 0.0}
     expected = [best_continuation(model, prompts[i : i + 1], 3) for i in range(4)]
     assert model.generate(prompts, **options)[:, 3:].tolist() == expected
-    monkeypatch.setattr(StackRNNCache, "reorder_cache", lambda self, beam_idx: None)
+    monkeypatch.setattr(MemoryCache, "reorder_cache", lambda self, beam_idx: None)
     assert model.generate(prompts, **options)[:, 3:].tolist() != expected  # or this test would prove nothing
 
 

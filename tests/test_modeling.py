@@ -216,7 +216,7 @@ def test_loss_is_that_without_padding(side, skip_logits):
         ({"input_ids": "ids", "attention_mask": "short"}, r"attention_mask must be \[2, 4\] or longer"),
         (
             {"input_ids": "ids", "past_key_values": "dynamic"},
-            "past_key_values must be a StackRNNCache; got DynamicCache",
+            "past_key_values must be a MemoryCache; got DynamicCache",
         ),
         ({"input_ids": "ids", "past_key_values": "other"}, "is the state of 3 sequences; the input has 2"),
         ({"input_ids": "empty"}, "the input has no tokens"),
@@ -281,7 +281,7 @@ def test_a_classifier_takes_a_sequence_in_chunks(side, controller):
         outputs = model(chunk, past_key_values=cache)
     torch.testing.assert_close(outputs.logits, whole)
     cache.reset()
-    assert cache.last_hidden is None
+    assert cache.states == {}
 
 
 def test_a_label_for_a_sequence_without_tokens_is_refused():

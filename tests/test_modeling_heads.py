@@ -170,7 +170,7 @@ def test_one_hot_inputs_in_every_type(controller, memory, dtype, tmp_path):
         outputs = model(ids, attention_mask=padding, labels=ids % 2, use_cache=True)
         outputs.loss.backward()
         assert outputs.logits.dtype == dtype
-        assert outputs.past_key_values.state.reading.dtype == dtype
+        assert outputs.past_key_values.state().reading.dtype == dtype
     model.save_pretrained(tmp_path)
     loaded = StackRNNForTokenClassification.from_pretrained(tmp_path, dtype=dtype)
     assert torch.equal(loaded(ids).logits, model(ids).logits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..parsing.export import tree_record
 from ..parsing.treebank import read_treebank
 from ..parsing.trees import ConstituencyTree
 from .files import PAGES, check_ending, check_outputs
-from .parse import add_parsing_options, check_parsing_options, open_scorer, words_of
+from .parse import add_parsing_options, check_parsing_options, open_scorer, signal_of, words_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,15 +72,18 @@ def run(options: argparse.Namespace) -> None:
     scorer = open_scorer(options.model, options, [words])
     if gold is None:
         words = scorer.split(" ".join(words))  # text, whose punctuation may not have been split off
-    signal = options.signal or scorer.parsing_signal
     tags = None if gold is None else gold.word_tags
+    if not (options.signal or scorer.makes_trees):
+        _inspect_actions(options, scorer, words, tags)
+        return
+    signal = signal_of(scorer, options)
     contents = scorer.memory_contents(words, tags)
     (trace,) = scorer.trace([words], None if tags is None else [tags])
     if trace.unknown.all():
         raise InputError(f"the sentence has no word that the model knows: {' '.join(words)!r}")
     distances = distances_from_trace(trace, signal)
     tree = tree_from_distances(words, distances, options.decoder)
-    memory, controls = scorer.model.config.memory, _controls(scorer)
+    memory, controls = scorer.memories[scorer.layer].memory.name, _controls(scorer)
     about = {"model": options.model, **controls, "tree": f"{signal.replace('_', ' ')}, {options.decoder}"}
     page = render_page(trace, tree, contents, distances, memory=memory, about=about, gold=gold)
     figures = _sentence_figures(options, trace, tree)
@@ -100,6 +104,37 @@ def run(options: argparse.Namespace) -> None:
     ]
     print_table("", ["word", *(name.replace("_", " ") for name in names)], rows)
     print("written: " + ", ".join(targets))
+
+
+def _inspect_actions(
+    options: argparse.Namespace, scorer: ModelScorer, words: Sequence[str], tags: Sequence[str] | None
+) -> None:
+    """A memory that makes no trees, as one in superposition: all actions on it, word by word."""
+    from ..interpretation.computation import computation_of_trace, computation_page, plot_computation
+    from ..layers import operation_labels
+
+    if options.distributions:
+        raise InputError("--distributions is for a memory with one push and pop strength; --figure draws all actions")
+    (trace,) = scorer.trace([words], None if tags is None else [tags])
+    labels = operation_labels(scorer.memories[scorer.layer])
+    computation = computation_of_trace(trace, labels)
+    memory = scorer.memories[scorer.layer].memory.name
+    about = {"model": options.model, "memory": memory} | _controls(scorer)
+    with atomic_file(options.output) as temporary:
+        temporary.write_text(computation_page(computation, about, " ".join(words)), encoding="utf-8")
+    if options.figure:
+        save_figure(options.figure, plot_computation(computation, title=options.model))
+    written = [path for path in (options.output, options.figure) if path]
+    if options.json:
+        told = {"words": list(words), "unknown": trace.unknown.tolist(), "logprobs": trace.logprobs.tolist()}
+        actions = {name: values.tolist() for name, values in trace.actions[scorer.layer].items()}
+        print_json(about | told | actions | {"labels": labels, "written": written})
+        return
+    panels = [computation.panels[name] for name in (*trace.signals, *trace.operations)]
+    columns = [f"{panel.name} {label}".strip() for panel in panels for label in panel.labels]
+    numbers = np.concatenate([panel.numbers for panel in panels]).T.tolist()
+    print_table("", ["word", *columns], [(word, *row) for word, row in zip(words, numbers, strict=True)])
+    print("written: " + ", ".join(written))
 
 
 def _inspect_task(options: argparse.Namespace) -> None:
@@ -154,14 +189,17 @@ def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
 
 
 def _controls(scorer: ModelScorer) -> dict[str, str]:
-    """How the model's strengths are made."""
-    config = scorer.model.config
-    found = {name: getattr(config, f"{name}_control", None) for name in ("push", "pop", "read")}
-    return {
-        name: value.replace("_", " ") if isinstance(value, str) else f"fixed to {value:g}"
-        for name, value in found.items()
-        if value is not None
-    }
+    """How the strengths of the memory are made."""
+    from ..emission import ExpectedValue, Fixed  # loads torch
+    from ..layers import strengths_of
+
+    def say(control: Any) -> str:
+        if isinstance(control, Fixed):
+            return f"fixed to {control.value:g}"
+        return "expected value" if isinstance(control, ExpectedValue) else "sigmoid"
+
+    strengths = strengths_of(scorer.memories[scorer.layer])
+    return {name.replace("_strength", ""): say(control) for name, control in strengths.items()}
 
 
 def _sentence_figures(options: argparse.Namespace, trace: Trace, tree: ConstituencyTree) -> dict[str, Figure]:

@@ -71,7 +71,18 @@ def add_parsing_options(parser: argparse.ArgumentParser) -> None:
         default="algorithm1",
         help=f"one of {', '.join(DECODERS)} (default: algorithm1)",
     )
+    add_layer_option(parser)
     add_model_options(parser)
+
+
+def add_layer_option(parser: argparse.ArgumentParser) -> None:
+    """Which memory of a model."""
+    parser.add_argument(
+        "--layer",
+        type=int,
+        metavar="N",
+        help="the memory layer, from 0, of a model with several; by default the only one that can be parsed with",
+    )
 
 
 def check_parsing_options(options: argparse.Namespace) -> None:
@@ -88,10 +99,19 @@ def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Seq
     from ..layers.controlled import set_scan_backend
     from ..scoring.sentences import ModelScorer
 
-    scorer = ModelScorer.from_pretrained(model, device=options.device, batch_tokens=options.batch_tokens)
+    scorer = ModelScorer.from_pretrained(
+        model, device=options.device, batch_tokens=options.batch_tokens, layer=options.layer
+    )
     if sum(map(len, sentences)) <= FEW_WORDS and VARIABLE not in os.environ:
         set_scan_backend(scorer.model, "reference")
     return scorer
+
+
+def signal_of(scorer: ModelScorer, options: argparse.Namespace) -> str:
+    """The name of the signal to parse with: the one that was asked for, or the layer's own."""
+    if options.signal and len(scorer.memories) > 1:
+        _ = scorer.layer  # an error where it is not known which layer's
+    return options.signal or scorer.parsing_signal
 
 
 def trace_sentences(
@@ -102,7 +122,7 @@ def trace_sentences(
     say: str,
 ) -> tuple[list[Trace], str]:
     """Traces of all sentences, and the name of the signal to parse with."""
-    signal = options.signal or scorer.parsing_signal
+    signal = signal_of(scorer, options)
     with progress(say, len(sentences)) as advance:
         traces = scorer.trace(sentences, tags, logprobs=False, progress=advance)
     return traces, signal

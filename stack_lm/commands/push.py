@@ -43,24 +43,24 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _add_code(directory: Path) -> None:
-    """The code of the model's classes, if it is one of ours and has none."""
+    """The code of the model's classes, if its kind is known and it has none."""
     from transformers import AutoConfig
 
-    from ..hub.code import AUTO_MAPS, has_code, write_model_code
+    from ..hub.code import has_code, write_code
+    from ..model_kinds import kind_of
 
     path = directory / "config.json"
     config = json_record(read_text(path), str(path))
-    auto_map = AUTO_MAPS.get(str(config.get("model_type")))
-    if auto_map is None or "auto_map" in config:
+    kind = kind_of(str(config.get("model_type")))
+    if kind is None or "auto_map" in config:
         return
     try:
         if not has_code(AutoConfig.for_model(**config)):
             return
     except Exception as error:  # transformers and huggingface_hub have many kinds for fields of other types
         raise InputError(f"{path} is of no model: {' '.join(str(error).split())[:300]}") from error
-    write_model_code(directory)
-    text = json.dumps(config | {"auto_map": auto_map}, indent=2, sort_keys=True) + "\n"
-    (directory / "config.json").write_text(text, encoding="utf-8")
+    text = json.dumps(config | {"auto_map": write_code(kind, directory)}, indent=2, sort_keys=True)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _upload(directory: Path, options: argparse.Namespace) -> str:

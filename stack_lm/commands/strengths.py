@@ -25,7 +25,7 @@ from ..interpretation.verbs import VERB_FRAMES, verb_frames
 from ..parsing.distances import SHIFTS, distances_from_trace
 from ..parsing.treebank import read_treebank
 from .files import TABLES, check_ending, check_outputs
-from .parse import open_scorer, trace_sentences
+from .parse import add_layer_option, open_scorer, trace_sentences
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,6 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--signal", metavar="NAME", help=f"one of {', '.join(SHIFTS)}; by default the one that parses come from"
     )
+    add_layer_option(parser)
     add_model_options(parser)
 
 

@@ -17,15 +17,17 @@ from ..controls import Noise
 from ..errors import InputError
 from ..interpretation.computation import MOST_STEPS, Computation, Panel
 from ..kernels.protocol import CellState, Inputs
+from ..layers import operation_labels, recurrent_layers
 from ..layers.buffered import buffered_steps
 from ..layers.controlled import Actions
-from ..memory import Choice, Value
+from ..memory import Value
+from ..model_kinds import classes_for
 from ..plugins import remember
 from ..tasks import Example, Task, make_task
+from ..tasks.kinds import KINDS
 from .config import TASK_FILE, is_task_model
 from .encoding import Encoding
 from .scores import run
-from .trial import MODELS
 
 _FITTING = 20  # symbols on a page
 _NUMBERS = 12  # of a vector
@@ -60,7 +62,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
         about = remember(json.loads((path / TASK_FILE).read_text(encoding="utf-8")))
         task = make_task(about["task"], **about["options"])
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
-        model = MODELS[architecture].from_pretrained(path).eval()
+        model = classes_for(*KINDS)[architecture].from_pretrained(path).eval()
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{path} has no model that can be loaded: {error}") from error
     return TaskModel(model, task, Encoding(task, architecture))
@@ -104,7 +106,7 @@ def compute(source: TaskModel, example: Example) -> Computation:
     """
     model, task, encoding = source
     rows = encoding.encode([example])
-    cell = model.base_model.cell
+    cell = recurrent_layers(model)[0]
     count = rows.inputs.shape[1]
     if encoding.buffered:
         count = model.config.steps_per_token * count + model.config.extra_steps
@@ -160,7 +162,7 @@ class _Step(NamedTuple):
 def _run_steps(model: Any, inputs: Tensor, buffered: bool, count: int, noise: Noise) -> tuple[list[_Step], bool]:
     """The steps of the cell one by one, and whether elements of its memory have strengths."""
     base = model.base_model if not buffered else model.model
-    cell, values = base.cell, base.embed(inputs, None)
+    cell, values = recurrent_layers(base)[0], base.embed(inputs, None)
     given = Inputs(values, None, noise, None, count)
     found = []
     for t, (read, outputs, taken, state) in enumerate(_walk(model, cell, given, buffered)):
@@ -200,12 +202,9 @@ def _steps(model: Any, inputs: Tensor, encoding: Encoding, count: int, noise: No
             limits = None if name == "input_strength" else (0.0, 1.0)
             said = _SAID.get(name, f"{name.replace('_', ' ')} (elements)")
             panels[name] = Panel(said, [""], actions[name][None], limits)
-    for field in model.base_model.cell.memory.actions:
-        if isinstance(field, Choice):
-            weights = actions[field.name]  # [T, S, O]
-            labels = [f"{o} {s + 1}" if field.groups > 1 else o for s in range(field.groups) for o in field.operations]
-            shown = [label.replace("_", " ") for label in labels]
-            panels[field.name] = Panel(f"{field.name} (weight)", shown, weights.reshape(len(weights), -1).T)
+    for name, labels in operation_labels(recurrent_layers(model)[0]).items():
+        shown, weights = [label.replace("_", " ") for label in labels], actions[name]  # [T, S, O]
+        panels[name] = Panel(f"{name} (weight)", shown, weights.reshape(len(weights), -1).T)
     if model.config.memory != "none":
         panels["value"] = _vectors("pushed vector", [step.pushed for step in steps])
         panels["reading"] = _vectors("reading", [step.reading for step in steps])

@@ -15,17 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import InputError
+from ..model_kinds import classes_for
 from ..tasks import Example, Task
 from ..tasks.formats import padded
 from ..tasks.kinds import KINDS, NULL
-
-# The kinds of tasks that a class of models is for.
-FITS = {
-    "StackRNNForTokenClassification": ("per_step", "language"),
-    "BufferedStackRNNForTransduction": ("per_step",),
-    "StackRNNForKHotPrediction": ("next_symbols",),
-    "StackRNNForCausalLM": ("language", "transduction"),
-}
 
 
 class Encoded(NamedTuple):
@@ -70,10 +63,11 @@ class Encoding:
     """
 
     def __init__(self, task: Task, architecture: str) -> None:
-        if task.kind not in FITS.get(architecture, ()):
-            fitting = " or ".join(name for name, kinds in FITS.items() if task.kind in kinds)
+        fitting = classes_for(task.kind)
+        if architecture not in fitting:
             raise InputError(
-                f"a {architecture} does not fit the task {task.name!r}: a {task.kind} task needs a {fitting}"
+                f"a {architecture} does not fit the task {task.name!r}: a {task.kind} task needs a "
+                f"{' or '.join(fitting)}"
             )
         self.task, self.architecture = task, architecture
         self.buffered = architecture == "BufferedStackRNNForTransduction"

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from ..errors import InputError
+from ..layers import recurrent_layers
 from ..training.optimizer import make_optimizer
 from ..training.together import Together
 from .encoding import Encoded, loss_weights, weighted_loss
@@ -161,7 +162,7 @@ class _Group:
         return (sums / updates).tolist(), strings, updates
 
     def _loss(self, model: Any, batch: Batch) -> Tensor:
-        with model.base_model.cell.controls.with_noise(batch.get("noise")):
+        with recurrent_layers(model)[0].controls.with_noise(batch.get("noise")):
             logits = run(model, batch["inputs"], batch["labels"].shape[1], self.trials[0].encoding)
         return weighted_loss(logits, batch["labels"], batch["weights"])
 

@@ -16,27 +16,18 @@ from torch import Tensor
 
 from ..controls import Noise
 from ..errors import InputError
-from ..modeling_buffered import BufferedStackRNNForTransduction
-from ..modeling_heads import StackRNNForKHotPrediction, StackRNNForTokenClassification
-from ..modeling_stack_rnn import StackRNNForCausalLM
+from ..layers import recurrent_layers
+from ..model_kinds import choose_class, classes_for
 from ..plugins import used
 from ..tasks import Example, make_task
+from ..tasks.kinds import KINDS
 from ..tokenization import symbol_tokenizer
+from ..training.new_model import make_config
 from ..training.stopping import EarlyStopping
 from ..training.temperature import make_temperature_schedule
 from .config import TASK_FILE, LearningRates, TaskConfig
 from .encoding import Encoded, Encoding
 from .scores import score
-
-MODELS = {
-    model.__name__: model
-    for model in (
-        StackRNNForTokenClassification,
-        BufferedStackRNNForTransduction,
-        StackRNNForKHotPrediction,
-        StackRNNForCausalLM,
-    )
-}
 
 
 class Trial:
@@ -61,7 +52,7 @@ class Trial:
         config.check()
         self.config, self.loop = config, config.training
         task = make_task(config.task, **config.options)
-        self.encoding = Encoding(task, _architecture(config))
+        self.encoding = Encoding(task, choose_class(config.model, *KINDS).__name__)
         reduction = self.loop.loss_reduction
         if reduction == "steps" and task.step_reduction is None:
             raise InputError(
@@ -122,9 +113,8 @@ class Trial:
 
         It comes from the trial's own generator, so that it does not depend on the trials that are trained beside it.
         """
-        cell = self.model.base_model.cell
-        noise: Noise = cell.controls.draw_noise((strings, steps), cell.like, self._noise)
-        return noise
+        layer = recurrent_layers(self.model)[0]
+        return layer.controls.draw_noise((strings, steps), layer.like, self._noise)
 
     def end_epoch(self, loss: float, strings: int, updates: int) -> bool:
         """Score the model after an epoch.
@@ -201,17 +191,6 @@ def make_model(config: TaskConfig, encoding: Encoding) -> Any:
     Raises:
         InputError: for a key or value that its configuration refuses.
     """
-    model_class = MODELS[encoding.architecture]
-    try:
-        fields: Any = model_class.config_class(**(config.model | encoding.fields))
-        model: Any = model_class(fields)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"model: {error}") from error
+    model_class = classes_for(*KINDS)[encoding.architecture]
+    model: Any = model_class(make_config(model_class, config.model | encoding.fields))
     return model.to(getattr(torch, config.training.dtype))
-
-
-def _architecture(config: TaskConfig) -> str:
-    kinds = config.model.get("architectures") or [StackRNNForCausalLM.__name__]
-    if len(kinds) != 1 or kinds[0] not in MODELS:
-        raise InputError(f"model.architectures must be one of {', '.join(MODELS)}; got {kinds}")
-    return str(kinds[0])

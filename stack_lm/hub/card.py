@@ -131,7 +131,7 @@ def _make_card(
     sections = [
         f"# {data.model_name}\n\n{_MARK}\n\n{_description(config, kind, _count_parameters(directory))}",
         f"{_NOTES}\n\n{notes.strip()}\n\n{_END_OF_NOTES}" if notes.strip() else "",
-        _usage(auto_class, "auto_map" in config),
+        _usage(auto_class, config.get("auto_map")),
         _evaluation(known),
         _data(training, source),
         _training(training, command),
@@ -165,8 +165,8 @@ def _control(value: Any) -> str:
     return value.replace("_", " ") if isinstance(value, str) else f"fixed to {value:g}"
 
 
-def _usage(auto_class: str, has_code: bool) -> str:
-    trust = ", trust_remote_code" + "=True" if has_code else ""  # runs nothing here
+def _usage(auto_class: str, auto_map: Mapping[str, str] | None) -> str:
+    trust = ", trust_remote_code" + "=True" if auto_map else ""  # runs nothing here
     code = f"""## Use
 
 ```python
@@ -177,7 +177,9 @@ tokenizer = AutoTokenizer.from_pretrained(MODEL{trust})
 ```
 
 """
-    if has_code:
+    if auto_map and not str(auto_map.get("AutoConfig")).startswith("configuration_stack_rnn."):
+        return code + "The code beside the weights needs the package stack-lm. Give texts sentence by sentence."
+    if auto_map:
         return code + (
             "The code beside the weights needs torch and transformers alone. With the package stack-lm installed, its "
             "compiled scan runs instead, and after `import stack_lm` no remote code is needed. Give texts sentence by "

@@ -1,13 +1,18 @@
 """The code that is saved with a model, so that it loads where this package is not installed.
 
-With `trust_remote_code`, transformers' `from_pretrained` runs Python files that lie beside the weights. They are made
-of the package's own modules (see `bundle`), in a file for the configuration and one for the models; `standalone` takes
-the place of modules that need the package. Where the package is installed, its classes take over, with their compiled
-scans.
+With `trust_remote_code`, transformers' `from_pretrained` runs Python files that lie beside the weights. Those of this
+package's kinds of models are made of its own modules (see `bundle`), in a file for the configurations and one for the
+models; `standalone` takes the place of modules that need the package. Where the package is installed, its classes take
+over, with their compiled scans.
+
+The files that define a kind registered from outside are copied as they are, with those that they import with a leading
+dot. Where they import `stack_lm` they need the package; transformers says so where it is missing.
 """
 
 from __future__ import annotations
 
+import inspect
+import shutil
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
@@ -15,41 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.dynamic_module_utils import get_relative_import_files
 
+from ..model_kinds import ModelKind, kind_of
+from ..modeling_base import MemoryPreTrainedModel
+from ..models import BUFFERED, STACK_RNN
 from .bundle import Bundle, merged_imports
 
 CONFIGURATION, MODELING = "configuration_stack_rnn", "modeling_stack_rnn"
-# The classes that transformers' Auto classes find by a model's configuration.
-_OF_NETWORK = {
-    "AutoConfig": f"{CONFIGURATION}.StackRNNConfig",
-    "AutoModel": f"{MODELING}.StackRNNModel",
-    "AutoModelForCausalLM": f"{MODELING}.StackRNNForCausalLM",
-    "AutoModelForSequenceClassification": f"{MODELING}.StackRNNForSequenceClassification",
-    "AutoModelForTokenClassification": f"{MODELING}.StackRNNForTokenClassification",
-}
-AUTO_MAPS = {
-    "stack_rnn": _OF_NETWORK,
-    "buffered_stack_rnn": {
-        "AutoConfig": f"{CONFIGURATION}.BufferedStackRNNConfig",
-        "AutoModelForSeq2SeqLM": f"{MODELING}.BufferedStackRNNForTransduction",
-    },
-}
-_ROOTS = {
-    CONFIGURATION: ("configuration_stack_rnn", "configuration_buffered"),
-    MODELING: ("modeling_stack_rnn", "modeling_heads", "modeling_buffered"),
-}
-_CLASSES = {
-    CONFIGURATION: ("StackRNNConfig", "BufferedStackRNNConfig"),
-    MODELING: (
-        "StackRNNModel",
-        "StackRNNForCausalLM",
-        "StackRNNForSequenceClassification",
-        "StackRNNForTokenClassification",
-        "StackRNNForKHotPrediction",
-        "BufferedStackRNNForTransduction",
-    ),
-}
-_REPLACED = dict.fromkeys(("hub.code", "kernels.dispatch", "kernels.cpu.cross_entropy"), "hub.standalone")
+_OURS = (STACK_RNN, BUFFERED)
+_CONFIGS = tuple(kind.config for kind in _OURS)
+_MODELS = tuple(model for kind in _OURS for model in kind.models)
+_REPLACED = dict.fromkeys(("kernels.dispatch", "kernels.cpu.cross_entropy"), "hub.standalone")
 _REPLACED["plugins"] = "hub.standalone_plugins"
 
 _HEADER = '''"""{title}
@@ -71,81 +53,117 @@ else:
 """
 
 
-class SavesCode(PreTrainedModel):
-    """A model that can save its code with its weights, and upload both."""
+def push_model(
+    model: PreTrainedModel,
+    repo_id: str,
+    *,
+    code: bool = True,
+    dry_run: str | Path | None = None,
+    max_shard_size: int | str = "50GB",
+    tags: Sequence[str] = (),
+    **commit: Any,
+) -> str:
+    """Upload a model with its code and a card; a card that the repository has is left alone.
 
-    def save_pretrained(self, save_directory: Any, *args: Any, code: bool = False, **kwargs: Any) -> Any:
-        """transformers' `save_pretrained`, which also writes the model's code.
+    Args:
+        model: of a registered kind.
+        repo_id: such as "someone/model".
+        code: upload the model's code too.
+        dry_run: a directory, absent or empty, that gets the files; nothing is uploaded then.
+        max_shard_size: of a file of weights.
+        tags: of the card.
+        **commit: `commit_message`, `commit_description`, `private`, `token`, `revision`, `create_pr`, as in
+            transformers.
 
-        Args:
-            save_directory: where to save.
-            *args: see transformers.
-            code: write the files of `model_code` and name them in config.json, so that the model loads without this
-                package, with `trust_remote_code`.
-            **kwargs: see transformers.
+    Returns:
+        The address of the commit, or the directory of a dry run.
+    """
+    from .card import CARD, write_card
+    from .publishing import staging, upload
 
-        Raises:
-            ValueError: if the code of the model's memory is not part of the package.
-        """
-        if self.is_remote_code():  # transformers copies the files that it was loaded from
-            return super().save_pretrained(save_directory, *args, **kwargs)
-        vars(self.config).pop("auto_map", None)  # of files that may not be there
-        if code:
-            if not has_code(self.config):
-                raise ValueError(f"memory={self.config.memory!r} is not part of stack-lm; save the model without code")
-            self.config.auto_map = dict(AUTO_MAPS[self.config.model_type])
-            write_model_code(Path(save_directory))
-        return super().save_pretrained(save_directory, *args, **kwargs)
+    with staging(dry_run) as directory:
+        save_model(model, directory, code=code, max_shard_size=max_shard_size)
+        write_card(directory, name=repo_id.rpartition("/")[2], tags=tags)
+        if dry_run is not None:
+            return str(dry_run)
+        return upload(directory, repo_id, keep=(CARD,), **{"commit_message": "Upload model"} | commit)
 
-    def push_to_hub(  # type: ignore[override]
-        self,
-        repo_id: str,
-        *,
-        code: bool = True,
-        dry_run: str | Path | None = None,
-        max_shard_size: int | str = "50GB",
-        tags: Sequence[str] = (),
-        **commit: Any,
-    ) -> str:
-        """Upload the model with its code and a card; a card that the repository has is left alone.
 
-        Args:
-            repo_id: such as "someone/model".
-            code: upload the files of `model_code` too.
-            dry_run: a directory, absent or empty, that gets the files; nothing is uploaded then.
-            max_shard_size: of a file of weights.
-            tags: of the card.
-            **commit: `commit_message`, `commit_description`, `private`, `token`, `revision`, `create_pr`, as in
-                transformers.
+def save_model(model: PreTrainedModel, directory: Path, *, code: bool | None = None, **options: Any) -> None:
+    """Save a model of any class, with its code.
 
-        Returns:
-            The address of the commit, or the directory of a dry run.
-        """
-        from .card import CARD, write_card
-        from .publishing import staging, upload
+    Args:
+        model: of a registered kind if code is asked for.
+        directory: where to save.
+        code: write the code; None writes it if there is some (see `has_code`).
+        **options: of transformers' `save_pretrained`.
 
-        with staging(dry_run) as directory:
-            self.save_pretrained(directory, code=code, max_shard_size=max_shard_size)
-            write_card(directory, name=repo_id.rpartition("/")[2], tags=tags)
-            if dry_run is not None:
-                return str(dry_run)
-            return upload(directory, repo_id, keep=(CARD,), **{"commit_message": "Upload model"} | commit)
+    Raises:
+        ValueError: if code is asked for and there is none.
+    """
+    code = has_code(model.config) if code is None else code
+    if isinstance(model, MemoryPreTrainedModel):
+        options["code"] = code
+    elif code:
+        add_code(model.config, directory)
+    model.save_pretrained(directory, **options)
+
+
+def add_code(config: PreTrainedConfig, directory: Path) -> None:
+    """Write the code of a configuration's models to a directory, and name its classes in the configuration.
+
+    Raises:
+        ValueError: if there is none, or the code of its memory is not part of the package.
+    """
+    kind, reason = kind_of(config), _why_no_code(config)
+    if kind is None or reason:
+        raise ValueError(f"{reason}; save the model without code")
+    config.auto_map = write_code(kind, directory)
 
 
 def has_code(config: PreTrainedConfig) -> bool:
-    """Whether `model_code` has all that a model of this configuration needs, its memory too."""
-    needed = f'@register_memory("{getattr(config, "memory", "")}")\n'
-    return config.model_type in AUTO_MAPS and needed in model_code()[f"{CONFIGURATION}.py"]
+    """Whether there is code to save of all that a model of this configuration needs, its memory too."""
+    return _why_no_code(config) is None
 
 
-def write_model_code(directory: Path) -> list[Path]:
-    """Write the files of `model_code` to a directory; returns their paths."""
+def write_code(kind: ModelKind, directory: Path) -> dict[str, str]:
+    """Write the code of a kind of models to a directory.
+
+    Returns:
+        Where transformers' Auto classes find its classes.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, text in model_code().items():
-        paths.append(directory / name)
-        paths[-1].write_text(text, encoding="utf-8")
-    return paths
+    if kind in _OURS:
+        for name, text in model_code().items():
+            (directory / name).write_text(text, encoding="utf-8")
+    else:
+        own = {str(inspect.getsourcefile(part)) for part in (kind.config, *kind.models)}
+        for path in own.union(*map(get_relative_import_files, own)):
+            shutil.copyfile(path, directory / Path(path).name)
+    return auto_map(kind)
+
+
+def auto_map(kind: ModelKind) -> dict[str, str]:
+    """Where transformers' Auto classes find the classes of a kind, among the files of its code."""
+    files = dict.fromkeys(_CONFIGS, CONFIGURATION) | dict.fromkeys(_MODELS, MODELING)
+
+    def place(part: type) -> str:
+        return f"{files.get(part) or part.__module__.rpartition('.')[2]}.{part.__name__}"
+
+    return {"AutoConfig": place(kind.config)} | {entry.auto: place(entry.model) for entry in kind.classes if entry.auto}
+
+
+def _why_no_code(config: PreTrainedConfig) -> str | None:
+    kind, memory = kind_of(config), getattr(config, "memory", "none")
+    if kind is None:
+        return f"a {type(config).__name__} is of no registered kind"
+    if kind in _OURS:
+        there = f'@register_memory("{memory}")\n' in model_code()[f"{CONFIGURATION}.py"]
+        return None if there else f"memory={memory!r} is not part of stack-lm"
+    for part in (kind.config, *kind.models):
+        if part.__module__.partition(".")[0] in ("__main__", "stack_lm", "transformers"):
+            return f"{part.__name__} is defined in {part.__module__}, not in a file of its own"
+    return None
 
 
 @cache
@@ -157,20 +175,27 @@ def model_code() -> dict[str, str]:
     """
     bundle = Bundle(_REPLACED)
     files = {}
-    for file, title in ((CONFIGURATION, "Configurations of stack RNNs."), (MODELING, "Stack RNNs for transformers.")):
-        body, absolute = bundle.add(file, _ROOTS[file])
+    for file, title, classes in (
+        (CONFIGURATION, "Configurations of stack RNNs.", _CONFIGS),
+        (MODELING, "Stack RNNs for transformers.", _MODELS),
+    ):
+        body, absolute = bundle.add(file, list(dict.fromkeys(_local(part) for part in classes)))
         imports = merged_imports(absolute, body)
         shared = bundle.shared(file)
         if shared:
             imports += f"\nfrom .{CONFIGURATION} import (\n" + "".join(f"    {name},\n" for name in shared) + ")\n"
-        takeover = "".join(_takeover(name, file) for name in _CLASSES[file])
+        takeover = "".join(map(_takeover, classes))
         header = _HEADER.format(title=title, version=version("stack-lm"))
         files[f"{file}.py"] = f"{header}{imports}{body}{_FOOTER}{takeover}"
     return files
 
 
-def _takeover(name: str, file: str) -> str:
+def _local(part: type) -> str:
+    """The module of a class, inside the package."""
+    return part.__module__.partition(".")[2]
+
+
+def _takeover(part: Any) -> str:
     """A class of the package under the same name; not itself, since transformers marks the classes that it loads."""
-    config = "BufferedStackRNNConfig" if name.startswith("Buffered") else "StackRNNConfig"
-    body = "pass" if file == CONFIGURATION else f"config_class = {config}"
-    return f"\n    class {name}(stack_lm.{name}):\n        {body}\n"
+    body = "pass" if part in _CONFIGS else f"config_class = {part.config_class.__name__}"
+    return f"\n    class {part.__name__}(stack_lm.{part.__name__}):\n        {body}\n"

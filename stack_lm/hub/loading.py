@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedT
 
 from ..console import print_note
 from ..errors import InputError
+from ..model_kinds import kind_of
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 # A tokenizer is in one of these; the last are vocabularies from which transformers makes one.
@@ -143,6 +144,7 @@ def _check_directory(directory: Path) -> None:
     content = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     if not isinstance(content, dict):
         raise InputError(f"its config.json must be a JSON object; it is a {type(content).__name__}")
+    kind_of(str(content.get("model_type")))  # which an installed plug-in may have
     if not any(any(directory.glob(pattern)) for pattern in _WEIGHTS):
         raise InputError("it has no weights (model.safetensors)")
     if not any(any(directory.glob(pattern)) for pattern in _TOKENIZERS):

@@ -1,6 +1,6 @@
 """Stands in for modules that the code saved with a model does without (see `stack_lm.hub.code`).
 
-That code runs where this package is not installed, so it has the reference scan alone, and cannot write itself out.
+That code runs where this package is not installed, so it has the reference scan alone.
 """
 
 from __future__ import annotations
@@ -9,16 +9,11 @@ import os
 from typing import Any, NoReturn
 
 from torch import Tensor
-from transformers import PreTrainedModel
 
 BACKENDS = ("auto", "reference", "numba", "triton")
 BackendChoice = tuple[str, str]
 # For `stack_lm.loss`: no type of numbers has a compiled softmax.
 DTYPES: tuple[Any, ...] = ()
-
-
-class SavesCode(PreTrainedModel):
-    """Nothing: transformers copies, and uploads, the files that a model's code was loaded from."""
 
 
 class CompiledSoftmax:

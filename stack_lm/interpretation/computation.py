@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import InputError
+from ..trace import Trace
 from .figures import new_figure, with_plain_text
 
 if TYPE_CHECKING:
@@ -72,6 +73,23 @@ class Computation:
         """The scored steps whose answer is not the target."""
         pairs = enumerate(zip(self.targets, self.outputs, strict=True))
         return [step for step, (target, output) in pairs if target and target != output]
+
+
+def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> Computation:
+    """All actions on one memory of a language model over a sentence.
+
+    Args:
+        trace: of n words.
+        labels: of the numbers of an action that has several, by the action's name.
+    """
+    panels = {"probability": Panel("probability of the word", [""], np.exp(trace.logprobs)[None])}
+    for name, values in trace.actions[trace.layer or 0].items():
+        numbers = values.reshape(len(trace.words), -1).T
+        several = list(labels.get(name, [str(k) for k in range(len(numbers))])) if values.ndim > 1 else [""]
+        limits = (0.0, 1.0) if numbers.min() >= 0 and numbers.max() <= 1 else None
+        panels[name] = Panel(name.replace("_", " "), [label.replace("_", " ") for label in several], numbers, limits)
+    nothing = [""] * len(trace.words)
+    return Computation(trace.words, nothing, nothing, panels)
 
 
 @with_plain_text
@@ -149,8 +167,9 @@ def computation_page(computation: Computation, about: Mapping[str, str], title: 
         title: of the page.
     """
     rows = [_symbols("input" if computation.buffered else "read", computation.inputs)]
-    rows.append(_symbols("target", computation.targets))
-    rows.append(_symbols("answer", computation.outputs, computation.errors))
+    if any(computation.targets):
+        rows.append(_symbols("target", computation.targets))
+        rows.append(_symbols("answer", computation.outputs, computation.errors))
     if computation.buffered:
         rows.append(_symbols("step", computation.steps))
     for name, panel in computation.panels.items():

@@ -1,12 +1,12 @@
 """A model and its tokenizer as a `SentenceModel`: batching, and computing what sentences share once.
 
-Any `AutoModelForCausalLM` with a fast tokenizer works; a stack RNN also gives the strengths of its memory.
+Any `AutoModelForCausalLM` with a fast tokenizer works; one with memory layers also gives the actions on its memories.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,16 +15,17 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..configuration_stack_rnn import StackRNNConfig
+from ..cache import MemoryCache
 from ..errors import InputError
 from ..hub.loading import load_pretrained
-from ..memory import make_memory
-from ..modeling_stack_rnn import StackRNNCache
+from ..layers import actions_by_layer
+from ..model_kinds import body_and_head, kind_of
 from ..trace import Trace
 from .encoding import LONGEST, Encoding, SentenceEncoder
+from .memory_layers import MemoryLayers
 
 Progress = Callable[[int], None]
-# Of logits: what a stack RNN computes at a time (128 MB), and what another model may make for one sentence (4 GB).
+# Of logits: what a head computes at a time (128 MB), and what a model without one apart may make for a sentence (4 GB).
 _LOGITS, _MOST_LOGITS = 2**25, 2**30
 
 
@@ -44,7 +45,7 @@ class _Tail(NamedTuple):
     start: int
 
 
-class ModelScorer:
+class ModelScorer(MemoryLayers):
     """Scores sentences with a language model (a `SentenceModel`).
 
     A word's log-probability is the sum over its tokens; a strength is that after the word's last token. Sentences are
@@ -52,62 +53,55 @@ class ModelScorer:
 
     A sentence begins with the tokenizer's beginning token if tokenizer and model have one, whether or not the tokenizer
     adds it by itself; nothing is reported for it. The end token is scored where the tokenizer adds it, and in traces of
-    a stack RNN that has one (`eos_token_id`), since its training sentences ended with it.
+    a model of a registered kind that has one (`eos_token_id`), since its training sentences ended with it.
 
     Args:
         model: any causal language model.
         tokenizer: its fast tokenizer.
         batch_tokens: tokens in a batch, padding included; bounds the memory for the logits.
+        layer: the memory layer to parse with and to show, from 0, where the model has several; None takes the only one,
+            or the only one that has strengths to parse with.
+
+    Raises:
+        InputError: if there is no such layer.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, batch_tokens: int = 2048) -> None:
-        self.model = model.eval()
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        batch_tokens: int = 2048,
+        layer: int | None = None,
+    ) -> None:
+        super().__init__(model.eval(), layer)
         self.tokenizer = tokenizer
         self.batch_tokens = batch_tokens
-        self.has_memory = isinstance(model.config, StackRNNConfig) and model.config.memory != "none"
+        self._body, self._head = body_and_head(model)
         config = model.config
         self._encoder = SentenceEncoder(
             tokenizer,
             begin=getattr(config, "bos_token_id", None) is not None,
-            end=isinstance(config, StackRNNConfig) and config.eos_token_id is not None,
+            end=kind_of(config) is not None and config.eos_token_id is not None,
         )
 
     @classmethod
-    def from_pretrained(cls, path: str, *, device: str | None = None, batch_tokens: int = 2048) -> ModelScorer:
+    def from_pretrained(
+        cls, path: str, *, device: str | None = None, batch_tokens: int = 2048, layer: int | None = None
+    ) -> ModelScorer:
         """Load a model and its tokenizer from a directory or the hub.
 
         Args:
             path: what `AutoModelForCausalLM.from_pretrained` takes.
             device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
             batch_tokens: see the class.
+            layer: see the class.
 
         Raises:
-            InputError: if it cannot be loaded.
+            InputError: if it cannot be loaded, or has no such layer.
         """
         model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device)
-        return cls(model, tokenizer, batch_tokens=batch_tokens)
-
-    @property
-    def parsing_signal(self) -> str:
-        """The signal that syntactic distances come from: the push strength, or the pop strength if the push is fixed
-        (Merrill et al. 2019, section 5).
-
-        Raises:
-            InputError: if the model has no memory, one of another kind, or fixes both strengths.
-        """
-        config = self.model.config
-        if not self.has_memory:
-            memory = getattr(config, "memory", None)
-            what = f"a {type(config).__name__}" if memory is None else f"memory={memory!r}"
-            raise InputError(f"the model has no memory ({what}), so it has no push or pop strengths to parse with")
-        if {"push_strength", "pop_strength"} - {field.name for field in make_memory(config).actions}:
-            raise InputError(
-                f"memory={config.memory!r} has no one push and pop strength that distances could come from"
-            )
-        free = [name for name in ("push", "pop") if isinstance(getattr(config, f"{name}_control"), str)]
-        if not free:
-            raise InputError("the model's push and pop strengths are both fixed: they say nothing about structure")
-        return f"{free[0]}_strength"
+        return cls(model, tokenizer, batch_tokens=batch_tokens, layer=layer)
 
     @property
     def predicts_first_word(self) -> bool:
@@ -141,7 +135,7 @@ class ModelScorer:
         Args:
             sentences: each a sequence of words.
             tags: their part-of-speech tags, for tokenizers that replace rare words by tags.
-            logprobs: compute the log-probabilities; False skips a stack RNN's output layer, and they are NaN.
+            logprobs: compute the log-probabilities; False skips a head that is apart, and they are NaN.
             progress: called with the number of sentences done, batch by batch.
 
         Raises:
@@ -152,22 +146,15 @@ class ModelScorer:
         traces: list[Trace | None] = [None] * len(sentences)
         for batch, ids in self._batches([encoding.ids for encoding in encodings]):
             outputs = self._run(ids)
-            signals: dict[str, np.ndarray] = {}
-            distributions: dict[str, np.ndarray] = {}
-            if self.has_memory:
-                for name, values in outputs.actions.items():
-                    if values.dim() in (2, 3):
-                        (signals if values.dim() == 2 else distributions)[name] = _finite(values, name)
+            actions = [
+                {name: _finite(values, name) for name, values in of_layer.items()}
+                for of_layer in self._actions(outputs)
+            ]
             scores = self._next_token_logprobs(outputs, ids) if logprobs else None
             for row, i in enumerate(batch):
                 score = None if scores is None else scores[row]
-                traces[i] = self._align(
-                    sentences[i],
-                    encodings[i],
-                    score,
-                    {name: values[row] for name, values in signals.items()},
-                    {name: values[row] for name, values in distributions.items()},
-                )
+                of_row = [{name: values[row] for name, values in of_layer.items()} for of_layer in actions]
+                traces[i] = self._align(sentences[i], encodings[i], score, of_row)
             if progress is not None:
                 progress(len(batch))
         return [trace for trace in traces if trace is not None]
@@ -186,24 +173,17 @@ class ModelScorer:
             outside all words, such as a beginning token. A row sums to the total strength.
 
         Raises:
-            InputError: for a memory that does not keep one strength for each step, and as `trace`.
+            InputError: for a memory that does not keep one strength for each step, and as `trace` and `layer`.
         """
-        memory = getattr(self.model.config, "memory", "none")
         (encoding,) = self._encoder.encode([words], None if tags is None else [tags])
         contents = np.zeros((len(words), len(words) + 1))
-        cell = self.model.base_model.cell if self.has_memory else None
-        state = cell.initial_state(1) if cell else None
-        for step, (token, word) in enumerate(zip(encoding.ids, encoding.word_of, strict=True), start=1):
-            strengths = None
-            if cell:
-                # The cell's own step: a scan would drop the dead elements of the state it is given.
-                ids = torch.tensor([[token]], device=self.model.device)
-                embedded = self.model.base_model.embed(ids, None)[:, 0]
-                _, _, state = cell.step(embedded, state)
-                strengths = getattr(state.memory, "strengths", None)
+        states = self._replay(encoding.ids) if self.memories else iter([None] * len(encoding.ids))
+        for step, (state, word) in enumerate(zip(states, encoding.word_of, strict=True), start=1):
+            strengths = getattr(state, "strengths", None)
             if strengths is None or strengths.shape != (1, step):
+                name = self.memories[self.layer].memory.name if self.memories else "none"
                 raise InputError(
-                    f"the contents of memory={memory!r} cannot be shown: it does not keep one strength for each step"
+                    f"the contents of memory={name!r} cannot be shown: it does not keep one strength for each step"
                 )
             if word >= 0:
                 of_words = np.bincount(
@@ -211,6 +191,23 @@ class ModelScorer:
                 )
                 contents[word] = of_words  # of several tokens, the last stays
         return contents
+
+    def _replay(self, ids: Sequence[int]) -> Iterator[Any]:
+        """The states of a memory after each token, without the elements' values: its steps with the model's actions.
+
+        A scan drops dead elements from time to time; here each stays in its place.
+        """
+        actions = self._actions(self._run(torch.tensor([ids], device=self.model.device)))[self.layer]
+        layer = self.memories[self.layer]
+        memory, like = layer.memory, layer.like
+        state = memory.initial_state(1, device=like.device, dtype=like.dtype)
+        for step in range(len(ids)):
+            fields = {
+                field.name: actions[field.name][:, step] if field.name in actions else like.new_zeros(1, *field.shape)
+                for field in memory.actions
+            }
+            state, _ = memory.update(state, memory.action_type(**fields))
+            yield state
 
     @torch.inference_mode()
     def continuation_logprobs(
@@ -283,8 +280,7 @@ class ModelScorer:
 
     def _continue(self, prefixes: Tensor, tails: Sequence[tuple[int, _Tail]]) -> np.ndarray:
         """Sums of log-probabilities of prefixes [B, T] and their tails, each with its row in the prefixes."""
-        model = self.model.base_model if isinstance(self.model.config, StackRNNConfig) else self.model
-        outputs = model(prefixes, use_cache=self._continues)
+        outputs = self._body(prefixes, use_cache=self._continues)
         inside = self._next_token_logprobs(outputs, prefixes)
         sums = _first_logprobs(self._logits(outputs, slice(-1, None))[:, 0].float(), tails)
         n = prefixes.shape[1]
@@ -294,7 +290,7 @@ class ModelScorer:
         longer = [i for i, (_, tail) in enumerate(tails) if len(tail.ids) > 1]
         for batch, ids in self._batches([tails[i][1].ids for i in longer]):
             state = outputs.past_key_values
-            state = state.clone() if isinstance(state, StackRNNCache) else copy.deepcopy(state)
+            state = state.clone() if isinstance(state, MemoryCache) else copy.deepcopy(state)
             state.reorder_cache(torch.tensor([tails[longer[i]][0] for i in batch], device=ids.device))
             logits = self.model(ids[:, :-1], past_key_values=state, use_cache=True).logits
             scores = _token_logprobs(logits, ids[:, 1:])
@@ -307,13 +303,10 @@ class ModelScorer:
     @cached_property
     def _continues(self) -> bool:
         """Whether the model can go on from a state with several tokens at once, for several sequences."""
-        config = self.model.config
-        if isinstance(config, StackRNNConfig):
-            return True
-        if self.model._is_stateful:  # such as Mamba: after the first call, a token at a time
-            return False
         probe = torch.zeros(1, 1, dtype=torch.int64, device=self.model.device)
-        return hasattr(getattr(self.model(probe, use_cache=True), "past_key_values", None), "reorder_cache")
+        cache = getattr(self._body(probe, use_cache=True), "past_key_values", None)
+        # Others with a state, such as Mamba, take a token at a time after the first call.
+        return isinstance(cache, MemoryCache) or (not self.model._is_stateful and hasattr(cache, "reorder_cache"))
 
     def _check_lengths(self, lengths: Iterable[int]) -> None:
         """Refuse sequences of more tokens than the model has positions, or memory would have room for."""
@@ -323,17 +316,18 @@ class ModelScorer:
         if longest > LONGEST:
             raise InputError(f"a sentence has {longest:,} tokens to read; {LONGEST:,} can be read at most")
         size = getattr(self.model.config.get_text_config(), "vocab_size", 1)
-        if longest * size > _MOST_LOGITS and not isinstance(self.model.config, StackRNNConfig):
+        if longest * size > _MOST_LOGITS and self._head is None:
             raise InputError(
                 f"a sentence has {longest:,} tokens to read; a {type(self.model.config).__name__} with {size:,} tokens "
                 f"can be scored on {_MOST_LOGITS // size:,} at most"
             )
 
     def _logits(self, outputs: Any, steps: slice) -> Tensor:
-        """Logits of some steps [B, T', V]: those that the model made, or the head's of a stack RNN without one."""
-        if isinstance(self.model.config, StackRNNConfig):
-            return self.model.get_output_embeddings()(outputs.last_hidden_state[:, steps])
-        return outputs.logits[:, steps]
+        """Logits of some steps [B, T', V]: those that the model made, or a head apart makes now."""
+        if self._head is None:
+            return outputs.logits[:, steps]
+        logits: Tensor = self._head(outputs.last_hidden_state[:, steps])
+        return logits
 
     def _next_token_logprobs(self, outputs: Any, ids: Tensor) -> np.ndarray:
         """Log-probability of each token given those before it [B, T], in nats; NaN for the first.
@@ -359,27 +353,29 @@ class ModelScorer:
             yield batch, torch.from_numpy(ids).to(self.model.device)
 
     def _run(self, ids: Tensor, *, last: Tensor | None = None) -> Any:
-        """The model's outputs, without logits for a stack RNN (see `_logits`); with `last` (lengths [B]) only the
-        logits [B, V] at each sequence's last token."""
+        """The model's outputs, without logits where its head is apart (see `_logits`); with `last` (lengths [B]) only
+        the logits [B, V] at each sequence's last token."""
         arguments: dict[str, Any] = {"use_cache": False}
-        if last is None and self.has_memory:
+        if last is None and self.memories:
             arguments["output_actions"] = True
-        ours = isinstance(self.model.config, StackRNNConfig)
-        outputs = (self.model.base_model if ours else self.model)(ids, **arguments)
+        outputs = self._body(ids, **arguments)
         if last is None:
             return outputs
         at = torch.arange(len(ids), device=ids.device), last - 1
-        return self.model.get_output_embeddings()(outputs.last_hidden_state[at]) if ours else outputs.logits[at]
+        return outputs.logits[at] if self._head is None else self._head(outputs.last_hidden_state[at])
+
+    def _actions(self, outputs: Any) -> Sequence[Mapping[str, Tensor]]:
+        """The actions on each memory layer [B, T, ...]."""
+        return actions_by_layer(outputs.actions) if self.memories else ()
 
     def _align(
         self,
         words: Sequence[str],
         encoding: Encoding,
         scores: np.ndarray | None,
-        signals: dict[str, np.ndarray],
-        distributions: dict[str, np.ndarray],
+        actions: Sequence[Mapping[str, np.ndarray]],
     ) -> Trace:
-        """Sum scores over each word's tokens, and take signals at its last."""
+        """Sum scores over each word's tokens, and take the actions at its last."""
         n, ids, word_of = len(words), np.array(encoding.ids), encoding.word_of
         inside = word_of >= 0
         logprobs, n_tokens, end = np.full(n, np.nan), np.zeros(n, dtype=np.int64), float("nan")
@@ -397,8 +393,8 @@ class ModelScorer:
             unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
         last = np.zeros(n, dtype=np.int64)
         last[word_of[inside]] = np.flatnonzero(inside)  # of several tokens, the last stays
-        of_words = [{name: values[last] for name, values in group.items()} for group in (signals, distributions)]
-        return Trace(tuple(words), logprobs, n_tokens, unknown, end, *of_words)
+        of_words = tuple({name: values[last] for name, values in of_layer.items()} for of_layer in actions)
+        return Trace(tuple(words), logprobs, n_tokens, unknown, end, of_words, self._layer)
 
 
 def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

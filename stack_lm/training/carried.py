@@ -2,69 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import nn
 
-from ..layers.cell import CellState, StackRNNCell
+from ..cache import MemoryCache, leaves
+from ..layers import recurrent_layers
 from ..memory import map_tensors
-from ..modeling_stack_rnn import StackRNNCache
 
 
 class CarriedState:
     """The state of each row of a batch, in a model's cache.
 
     Args:
-        cell: of the model.
+        model: whose state is in its memory layers alone.
         rows: in a batch.
+
+    Attributes:
+        value: the cache after the last batch. It is changed in place: keep a `clone()`.
     """
 
-    def __init__(self, cell: StackRNNCell, rows: int) -> None:
-        self._cell, self._rows = cell, rows
-        self._cache = StackRNNCache()
+    def __init__(self, model: nn.Module, rows: int) -> None:
+        self._layers: list[Any] = recurrent_layers(model)
+        self._rows = rows
+        self.value = MemoryCache()
 
-    @property
-    def value(self) -> CellState | None:
-        """The state; None before the first batch."""
-        return self._cache.state
-
-    @value.setter
-    def value(self, state: CellState | None) -> None:
-        self._cache.state = state
-
-    def next(self, fresh: Sequence[bool]) -> StackRNNCache:
+    def next(self, fresh: Sequence[bool]) -> MemoryCache:
         """The cache for the next batch, which the model updates.
 
         Args:
             fresh: which rows begin anew.
         """
-        self._cache.detach()
-        if self.value is not None and any(fresh):
-            self.value = self._cell.reset(self.value, torch.tensor(fresh, device=self.value.reading.device))
-        return self._cache
+        cache = self.value.detach()
+        if any(fresh):
+            for number, state in cache.states.items():
+                layer = self._layers[int(number)]
+                cache.update_state(number, layer.reset(state, torch.tensor(fresh, device=layer.like.device)), 0)
+        return cache
 
     def save(self, directory: Path, process: int) -> None:
         """Write one process's rows into a directory."""
-        tensors = {str(i): tensor.detach().contiguous() for i, tensor in enumerate(_leaves(self.value))}
-        save_file(tensors, directory / _file_name(process))
+        tensors = leaves(tuple(self.value.state(number) for number in range(len(self._layers))))
+        save_file(
+            {str(i): tensor.detach().contiguous() for i, tensor in enumerate(tensors)}, directory / _file_name(process)
+        )
 
     def load(self, directory: Path, process: int) -> None:
         """Read what `save` wrote."""
-        template = self._cell.initial_state(self._rows)
-        tensors = load_file(directory / _file_name(process), device=str(template.reading.device))
+        template = tuple(layer.initial_state(self._rows) for layer in self._layers)
+        device = str(next(leaves(template)).device)
+        tensors = load_file(directory / _file_name(process), device=device)
         numbers = iter(range(len(tensors)))
-        self.value = map_tensors(lambda _: tensors[str(next(numbers))], template) if tensors else None
-
-
-def _leaves(tree: object) -> Iterator[Tensor]:
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, tuple):
-        for part in tree:
-            yield from _leaves(part)
+        self.value.reset()
+        if tensors:
+            states = map_tensors(lambda _: tensors[str(next(numbers))], template)
+            for number, state in enumerate(states):
+                self.value.update_state(number, state, 0)
 
 
 def _file_name(process: int) -> str:

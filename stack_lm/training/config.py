@@ -32,7 +32,8 @@ class BaseConfig:
         output_dir: where the model, its tokenizer, metrics and checkpoints go.
         seed: of initial weights, dropout, the order of batches and, unless they have a seed of their own, the choice of
             held-out sentences.
-        model: fields of `StackRNNConfig` but those that come from the data.
+        model: fields of `StackRNNConfig` but those that come from the data; or `model_type`, another registered kind of
+            model (see `stack_lm.register_model`), and fields of its configuration.
     """
 
     output_dir: str = field(default="runs/model", metadata=MAY_CHANGE)
@@ -56,7 +57,7 @@ class BaseConfig:
 
     def registered_names(self) -> dict[str, list[str]]:
         """The names, by kind, that the run looks up in registries, where plug-ins may have put them."""
-        return {"memory": [self.model.get("memory", "")]}
+        return {kind: [self.model.get(kind, "")] for kind in ("memory", "model_type")}
 
 
 @dataclass(frozen=True)

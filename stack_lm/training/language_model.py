@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError
 from ..loss import multiplies_bfloat16
-from ..modeling_stack_rnn import StackRNNForCausalLM
+from ..model_kinds import TEXT, choose_class, kind_of
 from .batches import Batches, Collated
 from .carried import CarriedState
 from .config import RunConfig
@@ -47,9 +47,12 @@ class Trainer(TrainingLoop):
         self.texts = self.data.texts
         model = make_model(self.config, self.data.tokenizer)
         if self.config.data.mode == "continuous":
+            kind = kind_of(model.config)
+            if kind is not None and not kind.continuous:
+                raise InputError(f"data.mode must be 'sentences' with model_type={kind.name!r}; got 'continuous'")
             if self.accelerator.distributed_type == DistributedType.FSDP:
                 raise InputError("data.mode=continuous needs the whole model on each process; FSDP shares it out")
-            self.carried = CarriedState(model.model.cell, self.config.training.batch_size)
+            self.carried = CarriedState(model, self.config.training.batch_size)
         self.notes.append(note)
         return model, self.data.batches
 
@@ -122,11 +125,11 @@ def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None
     return "float32", "the loss multiplies in float32, since this processor does not multiply bfloat16"
 
 
-def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> StackRNNForCausalLM:
+def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """A new model of the configured shape, for the tokenizer's vocabulary.
 
     Raises:
-        InputError: as `new_model`.
+        InputError: as `choose_class` and `new_model`.
     """
     # A model that names a beginning or end token has seen it.
     special = {
@@ -134,7 +137,8 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> StackRN
         "bos_token_id": tokenizer.bos_token_id if config.tokenizer.add_bos else None,
         "eos_token_id": tokenizer.eos_token_id if config.tokenizer.add_eos else None,
     }
-    return new_model(StackRNNForCausalLM, {"vocab_size": len(tokenizer), **special, **config.model})
+    fields = {"vocab_size": len(tokenizer), **special, **config.model}
+    return new_model(choose_class(config.model, TEXT), fields)
 
 
 def _exp(nats: float) -> float:

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from ..console import print_note, progress
 from ..errors import InputError
 from ..hub.card import write_card
-from ..hub.code import has_code
+from ..hub.code import save_model
 from .batches import Batches, Collated
 from .carried import CarriedState
 from .checkpoints import STATE_FILE, find_damage, read_state
@@ -217,7 +217,7 @@ class TrainingLoop(ABC):
         if self.temperature is not None:
             self.sequences += sequences
             self.temperature.step(self.accelerator.unwrap_model(self.model), self.sequences)
-        carried = None if self.carried is None else self.carried.value
+        carried: Any = None if self.carried is None else self.carried.value.clone()
         loss = self.updater.update(parts, count, self.loss)
         if loss is not None:
             self._record.add(loss, count, tokens, padded)
@@ -395,8 +395,7 @@ class TrainingLoop(ABC):
         weights = self.accelerator.get_state_dict(self.model)  # gathers them, where they are shared out
 
         def write(directory: Path) -> None:
-            model = self.accelerator.unwrap_model(self.model)
-            model.save_pretrained(directory, state_dict=weights, code=has_code(model.config))
+            save_model(self.accelerator.unwrap_model(self.model), directory, state_dict=weights)
             self.write_tokenizer(directory)
             write_card(directory, run=self.run.path)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..emission import ExpectedValue, Fixed
-from ..memory import Strength
+from ..layers import memories, strengths_of
+from ..layers.controlled import ControlledMemory
 
 # A share of the range of a strength: nearer than this to 0 or to the maximum is at an end.
 AT_AN_END = 0.05
@@ -30,33 +30,65 @@ class StrengthStatistics:
     sum_t min(read_t, total_t).
 
     Args:
-        model: with a cell under `model`, as `StackRNNForCausalLM`.
+        model: any, with or without memory layers.
     """
 
-    def __init__(self, model: Any) -> None:
-        controls = model.model.cell.controls
-        emissions = {
-            field.name: controls.emission(field.name)
-            for field in controls.memory.actions
-            if isinstance(field, Strength)
-        }
+    def __init__(self, model: nn.Module) -> None:
+        layers = memories(model)
+        self._layers = [_LayerStatistics(each, str(i) if len(layers) > 1 else "") for i, each in enumerate(layers)]
+
+    def add(self, actions: Sequence[Mapping[str, Tensor]], inside: Tensor) -> None:
+        """Count the words of a batch.
+
+        Args:
+            actions: of each memory layer, each strength [B, T].
+            inside: [B, T] bool, False at padding.
+        """
+        for layer, of_layer in zip(self._layers, actions, strict=True):
+            layer.add(of_layer, inside)
+
+    def reduce(self, accelerator: Accelerator) -> None:
+        """Take the words of all processes together."""
+        for layer in self._layers:
+            layer.reduce(accelerator)
+
+    def record(self) -> dict[str, float]:
+        """For metrics.jsonl: eval_push_mean and _sd in elements, _low and _high in shares, and eval_read_below_top.
+
+        Of several memory layers eval_push_0_mean and so on, by the number of the layer.
+        """
+        return {name: value for layer in self._layers for name, value in layer.record().items()}
+
+    def summary(self) -> str:
+        """One line for people; empty where there are no strengths."""
+        return "; ".join(layer.where + layer.summary() for layer in self._layers if layer.summary())
+
+    def warnings(self) -> list[str]:
+        """A line for each sign of a collapse: a strength that does not depend on the word, a stack without depth."""
+        return [layer.where + warning for layer in self._layers for warning in layer.warnings()]
+
+
+class _LayerStatistics:
+    """Those of one memory layer.
+
+    Args:
+        layer: the layer.
+        number: of it, where there are others.
+    """
+
+    def __init__(self, layer: ControlledMemory, number: str) -> None:
         self._maxima = {
             name: emission.width - 1 if isinstance(emission, ExpectedValue) else 1
-            for name, emission in emissions.items()
+            for name, emission in strengths_of(layer).items()
             if not isinstance(emission, Fixed)
         }
-        self._is_stack = model.config.memory == "stack"
+        self._key, self.where = (f"_{number}", f"memory {number}: ") if number else ("", "")
+        self._is_stack = layer.memory.name == "stack"
         # For each strength: its sum, that of its squares, words at 0, words at the maximum. Then the number of words,
         # and what they read from below the top and in all.
         self._sums = torch.zeros(4 * len(self._maxima) + 3, dtype=torch.float64)
 
     def add(self, actions: Mapping[str, Tensor], inside: Tensor) -> None:
-        """Count the words of a batch.
-
-        Args:
-            actions: of the model, each strength [B, T].
-            inside: [B, T] bool, False at padding.
-        """
         sums = []
         for name, maximum in self._maxima.items():
             values = actions[name][inside].double()
@@ -73,45 +105,45 @@ class StrengthStatistics:
         self._sums += torch.stack([part.double() for part in sums]).cpu()
 
     def reduce(self, accelerator: Accelerator) -> None:
-        """Take the words of all processes together."""
         dtype = torch.float32 if accelerator.device.type == "mps" else torch.float64
         self._sums = accelerator.reduce(self._sums.to(accelerator.device, dtype), reduction="sum").cpu().double()
 
     def record(self) -> dict[str, float]:
-        """For metrics.jsonl: eval_push_mean and _sd in elements, _low and _high in shares, and eval_read_below_top."""
         record = {}
         *_, words, below, read = self._sums.tolist()
         for i, name in enumerate(self._maxima):
             total, squares, low, high = (float(part) / words for part in self._sums[4 * i : 4 * i + 4])
-            key = "eval_" + name.replace("_strength", "")
+            key = self._name(name)
             record[f"{key}_mean"] = total
             record[f"{key}_sd"] = math.sqrt(max(0.0, squares - total**2))
             record[f"{key}_low"], record[f"{key}_high"] = low, high
         if self._is_stack and self._maxima:
-            record["eval_read_below_top"] = below / read if read else 0.0
+            record[self._name("read_below_top")] = below / read if read else 0.0
         return record
 
+    def _name(self, of: str) -> str:
+        return f"eval_{of.replace('_strength', '')}{self._key}"
+
     def summary(self) -> str:
-        """One line for people; empty where there are no strengths."""
         record, parts = self.record(), []
         for name, maximum in self._maxima.items():
             short = name.replace("_strength", "")
-            mean, sd, low, high = (record[f"eval_{short}_{part}"] for part in ("mean", "sd", "low", "high"))
+            mean, sd, low, high = (record[f"{self._name(name)}_{part}"] for part in ("mean", "sd", "low", "high"))
             parts.append(f"{short} {mean:.2f} (sd {sd:.2f}; {low:.0%} at 0, {high:.0%} at {maximum})")
-        if "eval_read_below_top" in record:
-            parts.append(f"{record['eval_read_below_top']:.0%} of what is read lies below the top")
+        below = record.get(self._name("read_below_top"))
+        if below is not None:
+            parts.append(f"{below:.0%} of what is read lies below the top")
         return ", ".join(parts)
 
     def warnings(self) -> list[str]:
-        """A line for each sign of a collapse: a strength that does not depend on the word, a stack without depth."""
         record, found = self.record(), []
         for name, maximum in self._maxima.items():
             short = name.replace("_strength", "")
-            mean, sd = record[f"eval_{short}_mean"], record[f"eval_{short}_sd"]
+            mean, sd = (record[f"{self._name(name)}_{part}"] for part in ("mean", "sd"))
             at_an_end = min(mean, maximum - mean) < NEAR * maximum
             if sd < CONSTANT * maximum * (2 if at_an_end else 1):
                 found.append(f"the {short} strength has collapsed: it is {mean:.2f} (sd {sd:.3f}) at every word")
-        share = record.get("eval_read_below_top", 1.0)
+        share = record.get(self._name("read_below_top"), 1.0)
         if share < SHALLOW:
             found.append(f"the stack is used as a register: {share:.1%} of what is read lies below the top element")
         return found

@@ -16,7 +16,7 @@ from torch.func import functional_call, vmap
 
 from ..errors import InputError
 from ..labels import IGNORED
-from ..layers.controlled import ControlledMemory
+from ..layers import recurrent_layers
 
 Inputs = Mapping[str, Tensor]
 PADDING: Mapping[str, int] = {"labels": IGNORED}  # of other inputs it is 0
@@ -59,11 +59,10 @@ class Together:
         for model in models:
             if type(model) is not type(first) or model.config.to_diff_dict() != first.config.to_diff_dict():
                 raise InputError("models that are trained together must be of one class and configuration")
-        for module in first.modules():
-            if isinstance(module, ControlledMemory):
-                chosen = module.choose_backend(module.like, several_models=True)
-                if chosen.name != "numba":
-                    raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
+        for layer in recurrent_layers(first):
+            chosen = layer.choose_backend(layer.like, several_models=True)
+            if chosen.name != "numba":
+                raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
         self.models = list(models)
         own = [dict(model.named_parameters()) for model in models]
         self._weights: dict[str, nn.Parameter] = {

@@ -10,9 +10,12 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
+from torch.nn.functional import cross_entropy
 
 from ..labels import IGNORED
+from ..layers import actions_by_layer, memories
 from ..loss import linear_cross_entropy
+from ..model_kinds import body_and_head
 from ..scoring.sentences import length_batches
 from ..tokenization import Frame
 from .carried import CarriedState
@@ -20,8 +23,9 @@ from .compact import TokenArray
 from .continuous import Layout
 from .data import collate, collate_segments
 
-# Called with the actions of each batch of this process, and where the tokens of its words are, [B, T] bool.
-Observer = Callable[[Mapping[str, Tensor], Tensor], None]
+# Called with the actions of each batch of this process, by memory layer, and where the tokens of its words are, [B, T]
+# bool.
+Observer = Callable[[Sequence[Mapping[str, Tensor]], Tensor], None]
 
 
 class Losses(NamedTuple):
@@ -39,7 +43,7 @@ class Losses(NamedTuple):
     inner_tokens: int
 
 
-def _look_away(actions: Mapping[str, Tensor], inside: Tensor) -> None:
+def _look_away(actions: Sequence[Mapping[str, Tensor]], inside: Tensor) -> None:
     pass
 
 
@@ -56,7 +60,7 @@ def evaluate_loss(
     """Losses of sentences, over all processes.
 
     Args:
-        model: a stack RNN language model, perhaps wrapped by Accelerate.
+        model: a language model, perhaps wrapped by Accelerate.
         sentences: token ids.
         accelerator: has the processes and the device.
         frame: the special tokens around each sentence.
@@ -95,7 +99,7 @@ def evaluate_continuous(
         sums = _Sums(inner, accelerator, observe)
         layout = Layout(documents, rows, sequence_length, cut=False)
         own = range(accelerator.process_index, rows, accelerator.num_processes)
-        carried = CarriedState(inner.model.cell, len(own))
+        carried = CarriedState(inner, len(own))
         for batch in layout.read(own, "validation"):
             inputs = collate_segments(batch, accelerator.device)
             ids, targets = inputs["input_ids"], inputs["shift_labels"]
@@ -124,18 +128,28 @@ class _Sums:
         model = self._model
         inner = torch.nn.functional.pad(inner, (0, targets.shape[1] - inner.shape[1]), value=False)
         with self._accelerator.autocast():
-            outputs = model.base_model(**inputs, use_cache=False, output_actions=True)
-            self._observe(outputs.actions, words)
-            hidden, head = outputs.last_hidden_state, model.get_output_embeddings()
+            body, head = body_and_head(model)
+            asked = {"output_actions": True} if memories(model) else {}
+            outputs = body(**inputs, use_cache=False, **asked)
+            if asked:
+                self._observe(actions_by_layer(outputs.actions), words)
             for place, rows in enumerate((inner, (targets != IGNORED) & ~inner)):
                 if rows.any():
-                    loss = linear_cross_entropy(hidden[rows], head.weight, head.bias, targets[rows], reduction="sum")
+                    loss = _summed_loss(outputs, head, rows, targets[rows])
                     self._sums[2 * place : 2 * place + 2] += torch.tensor([float(loss), float(rows.sum())])
 
     def total(self) -> Losses:
         """Over all processes."""
         inner_nats, inner_tokens, other_nats, other_tokens = sum_processes(self._sums, self._accelerator)
         return Losses(inner_nats + other_nats, int(inner_tokens + other_tokens), inner_nats, int(inner_tokens))
+
+
+def _summed_loss(outputs: Any, head: Any, rows: Tensor, targets: Tensor) -> Tensor:
+    """The cross-entropy of some rows [B, T] in nats, by the head of a network or by the logits of a whole model."""
+    if head is None:
+        return cross_entropy(outputs.logits[rows].float(), targets, reduction="sum")
+    hidden = outputs.last_hidden_state[rows]
+    return linear_cross_entropy(hidden, head.weight, head.bias, targets, reduction="sum")
 
 
 def sum_processes(sums: Tensor, accelerator: Accelerator) -> list[float]:

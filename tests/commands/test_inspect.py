@@ -20,7 +20,9 @@ def models(tmp_path_factory):
     """Untrained models that know the words of the generated English; `stack` has strengths that differ."""
     directory = tmp_path_factory.mktemp("models")
     tokenizer = train_word_tokenizer([(s.words, None) for s in generate_corpus(2000)])
-    kinds = {"stack": {"pop_control": 1.0}, "lstm": {"memory": "none"}, "sigmoid": {
+    kinds = {"stack": {"pop_control": 1.0}, "lstm": {"memory": "none"}, "superposition": {
+        "memory": "superposition", "num_stacks": 2
+    }, "deque": {"memory": "deque"}, "sigmoid": {
         f"{name}_control": "sigmoid" for name in ("push", "pop", "read")
     }}  # fmt: skip
     for name, fields in kinds.items():
@@ -65,6 +67,23 @@ def test_inspect_beside_gold(capsys, models, treebank, tmp_path):
     found = run_json(capsys, "inspect", models / "stack", "--treebank", treebank, "--sentence", 3, "--output", page)
     assert found["words"] == list(read_treebank(str(treebank))[2].words)
     assert "Beside the gold tree" in page.read_text()
+
+
+@pytest.mark.parametrize(("model", "shown"), [("superposition", "push 2"), ("deque", "push strength top")])
+def test_inspect_shows_memories_that_make_no_trees_action_by_action(capsys, models, tmp_path, model, shown):
+    page, figure = tmp_path / "p.html", tmp_path / "f.png"
+    arguments = ("inspect", models / model, SENTENCE, "--output", page)
+    found = run_json(capsys, *arguments, "--figure", figure)
+    (trace,) = ModelScorer.from_pretrained(str(models / model), device="cpu").trace([SENTENCE.split()])
+    for name, values in trace.actions[0].items():
+        np.testing.assert_allclose(found[name], values, atol=1e-5)
+    assert (found["memory"], found["written"]) == (model, [str(page), str(figure)])
+    assert shown in page.read_text()
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    status, out, _ = run(capsys, *arguments)
+    assert (status, shown.split()[0] in out) == (0, True)
+    status, _, err = run(capsys, *arguments, "--distributions", tmp_path / "d.png")
+    assert (status, "--distributions is for a memory with one push and pop strength" in err) == (2, True)
 
 
 def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):

@@ -91,8 +91,8 @@ def test_memories_without_a_strength_for_each_step_are_refused():
     class Other(NeuralStack):
         """Has an element before the first step."""
 
-        def initial_state(self, batch_size, **kwargs):
-            empty = super().initial_state(batch_size, **kwargs)
+        def initial_state(self, batch_size, length=None, **kwargs):
+            empty = super().initial_state(batch_size, length, **kwargs)
             return empty._replace(values=empty.values.new_zeros(batch_size, 1, 3), strengths=torch.zeros(batch_size, 1))
 
     with pytest.raises(InputError, match="memory='other' cannot be shown: it does not keep one strength"):

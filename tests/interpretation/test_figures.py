@@ -19,7 +19,7 @@ def trace(words, names=("push_strength", "pop_strength", "read_strength", "total
     n = len(words)
     rng = np.random.default_rng(0)
     signals = {name: rng.uniform(0, 3, n) for name in names}
-    return Trace(tuple(words), np.zeros(n), np.ones(n), np.zeros(n, dtype=bool), signals=signals)
+    return Trace(tuple(words), np.zeros(n), np.ones(n), np.zeros(n, dtype=bool), actions=(signals,))
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_labels_do_not_overlap(words, tmp_path):
 def test_a_fixed_strength_is_a_line():
     sentence = trace(["a", "b", "c"])
     signals = {**sentence.signals, "pop_strength": np.ones(3)}
-    (axes,) = plot_strengths(dataclasses.replace(sentence, signals=signals)).axes
+    (axes,) = plot_strengths(dataclasses.replace(sentence, actions=(signals,))).axes
     assert len(axes.patches) == 6
     assert [line.get_ydata()[0] for line in axes.lines] == [1.0]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         "pop strength: 1.00 at every word", "push strength", "read strength",
     ]  # fmt: skip
     fixed = {name: np.ones(3) for name in ("push_strength", "pop_strength")}
-    assert len(plot_strengths(dataclasses.replace(sentence, signals=fixed)).axes[0].lines) == 2
+    assert len(plot_strengths(dataclasses.replace(sentence, actions=(fixed,))).axes[0].lines) == 2
 
 
 def test_without_tree_and_totals():
@@ -64,7 +64,7 @@ def distributions():
     rows = {"push_distribution": [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], "pop_distribution": [[1.0, 0.0, 0.0]] * 2}
     values = {name: np.array(row) for name, row in rows.items()}
     signals = {name.replace("distribution", "strength"): v @ np.arange(3) for name, v in values.items()}
-    return Trace(("a", "b"), np.zeros(2), np.ones(2), np.zeros(2, dtype=bool), signals=signals, distributions=values)
+    return Trace(("a", "b"), np.zeros(2), np.ones(2), np.zeros(2, dtype=bool), actions=(signals | values,))
 
 
 def test_distributions():

@@ -36,8 +36,7 @@ def page(words, gold=None, memory="stack", distributions=True, about=None):
         np.concatenate(([np.nan], -rng.uniform(0.1, 9, n - 1))),
         np.ones(n),
         np.arange(n) == 1,
-        signals=signals | {"total_strength": contents.sum(1)},
-        distributions=shares,
+        actions=(signals | {"total_strength": contents.sum(1)} | shares,),
     )
     tree = tree_from_distances(words, push)
     about = {"model": "runs/m"} if about is None else about

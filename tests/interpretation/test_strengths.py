@@ -17,7 +17,7 @@ def occurrences(words, tags, values, frames=None, unknown=()):
             np.zeros(len(sentence)),
             np.ones(len(sentence)),
             np.array([word in unknown for word in sentence]),
-            signals={"push_strength": np.array(of_sentence, dtype=float)},
+            actions=({"push_strength": np.array(of_sentence, dtype=float)},),
         )
         for sentence, of_sentence in zip(words, values, strict=True)
     ]

@@ -120,7 +120,7 @@ def test_a_long_sentence_does_not_exhaust_the_stack():
 
 def trace(**signals):
     n = len(next(iter(signals.values())))
-    return Trace(tuple("abcdef"[:n]), np.zeros(n), np.ones(n), np.zeros(n, dtype=bool), signals=signals)
+    return Trace(tuple("abcdef"[:n]), np.zeros(n), np.ones(n), np.zeros(n, dtype=bool), actions=(signals,))
 
 
 def test_push_strengths_stand_at_their_word_and_pop_strengths_behind_it():

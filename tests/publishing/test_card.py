@@ -13,8 +13,9 @@ from stack_lm import StackRNNForCausalLM
 from stack_lm.errors import InputError
 from stack_lm.hub import publishing
 from stack_lm.hub.card import write_card
-from stack_lm.hub.code import AUTO_MAPS, model_code
+from stack_lm.hub.code import auto_map, model_code
 from stack_lm.hub.evaluations import without_directories
+from stack_lm.models import STACK_RNN
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig
 from stack_lm.training.language_model import Trainer
 
@@ -239,7 +240,7 @@ def test_a_dry_run_writes_what_would_be_uploaded(capsys, model, tmp_path, monkey
         *("config.json", "generation_config.json", "model.safetensors", "README.md", *model_code()),
         *("tokenizer.json", "tokenizer_config.json"),
     }
-    assert json.loads(files["config.json"])["auto_map"] == AUTO_MAPS["stack_rnn"]
+    assert json.loads(files["config.json"])["auto_map"] == auto_map(STACK_RNN)
     assert "perplexity" in files["README.md"].decode()
     uploaded = fake_hub(monkeypatch)
     assert run_json(capsys, "push", model, "someone/small", "--private")["target"] == "https://hub/commit"

@@ -20,8 +20,9 @@ from stack_lm import (
     StackRNNForTokenClassification,
     StackRNNModel,
 )
-from stack_lm.hub.code import AUTO_MAPS, model_code
+from stack_lm.hub.code import auto_map, model_code
 from stack_lm.memory import NeuralStack, register_memory
+from stack_lm.models import STACK_RNN
 
 IDS = torch.tensor([[3, 4, 5, 6, 7, 8], [9, 8, 7, 0, 0, 0]])
 MASK = (IDS != 0).long()
@@ -117,7 +118,7 @@ def test_save_pretrained_writes_code_if_asked(tmp_path):
     model = StackRNNForCausalLM(tiny_config())
     model.save_pretrained(tmp_path / "with", code=True)
     config = json.loads((tmp_path / "with" / "config.json").read_text())
-    assert config["auto_map"] == AUTO_MAPS["stack_rnn"]
+    assert config["auto_map"] == auto_map(STACK_RNN)
     assert {path.name for path in (tmp_path / "with").glob("*.py")} == set(model_code())
     # No question whether to run it: the package is imported, so its classes are taken.
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "with")

@@ -15,6 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausa
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.errors import InputError
 from stack_lm.eval import evaluate_perplexity
+from stack_lm.layers import operation_labels
 from stack_lm.scoring import sentences
 from stack_lm.scoring.encoding import words_of_tokens
 from stack_lm.scoring.sentences import _Scored
@@ -64,6 +65,19 @@ def test_word_level_trace(batch_tokens):
         actions = scorer.model(torch.tensor([ids]), output_actions=True).actions
         for name in ("push_strength", "pop_strength", "read_strength", "total_strength"):
             np.testing.assert_allclose(trace.signals[name], actions[name][0].detach().numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("fields", [{"num_stacks": 2}, {"memory": "baby_ntm", "memory_depth": 4}], ids=str)
+def test_a_trace_has_the_operations_on_a_memory_in_superposition(fields):
+    scorer = word_scorer(**{"memory": "superposition"} | fields)
+    (trace,) = scorer.trace([SENTENCES[1]])
+    ids = torch.tensor([scorer.tokenizer(" ".join(SENTENCES[1])).input_ids])
+    expected = scorer.model(ids, output_actions=True).actions
+    assert set(trace.actions[0]) == set(expected)
+    assert trace.operations["operation"].shape == (len(SENTENCES[1]), *expected.operation.shape[2:])
+    np.testing.assert_allclose(trace.operations["operation"], expected.operation[0].detach(), atol=1e-6)
+    labels = operation_labels(scorer.memories[0])["operation"]
+    assert len(set(labels)) == len(labels) == np.prod(expected.operation.shape[2:])
 
 
 def test_begin_and_end_tokens_are_scored():
@@ -237,6 +251,8 @@ def test_what_sentences_share_runs_once():
 
     scorer.model.model.forward = counted
     pair = ["the dog near old bridges barks".split(), "the dog near old bridges fear".split()]
+    scorer.sentence_logprobs([pair])  # the first time it looks whether the model can go on from a state
+    seen.clear()
     scorer.sentence_logprobs([pair, pair])
     assert sum(seen) == 5  # and the last words are only predicted
     seen.clear()

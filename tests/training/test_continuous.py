@@ -78,7 +78,7 @@ def test_gradients_stop_where_a_segment_begins(tmp_path, text):
     gradient = trainer.model.model.embed_tokens.weight.grad
     assert gradient[5].abs().sum() == gradient[6].abs().sum() == 0
     assert gradient[7].abs().sum() > 0
-    assert all(not part.requires_grad for part in trainer.carried.value.reading.detach()[None])
+    assert all(not part.requires_grad for part in trainer.carried.value.state().reading.detach()[None])
 
 
 def test_it_trains_and_says_how_much_is_padding(tmp_path, text):
@@ -155,7 +155,7 @@ def test_a_skipped_update_leaves_the_state_as_it_was(tmp_path, text):
     log = [record for record in records(tmp_path / "run") if "skipped_updates" in record]
     assert sum(record["skipped_updates"] for record in log) > 0
     assert any("train_nats_per_token" in record for record in log)
-    assert torch.isfinite(trainer.carried.value.reading).all()
+    assert torch.isfinite(trainer.carried.value.state().reading).all()
 
 
 def test_another_number_of_processes_is_refused(tmp_path, text):

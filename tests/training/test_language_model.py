@@ -394,7 +394,10 @@ def test_nan_in_the_loss_stops_without_a_model(tmp_path):
             {"training": LoopConfig(temperature_decay=0.1)},
             "temperature_decay: .* needs a model whose operation_control",
         ),
-        ({"model": {"architectures": ["StackRNNModel"]}}, r"model.architectures must be \[StackRNNForCausalLM\]"),
+        (
+            {"model": {"architectures": ["StackRNNModel"]}},
+            "model.architectures must be one of StackRNNForCausalLM",
+        ),
         ({"data": DataConfig(max_length=1)}, "data.max_length must be an integer of at least 2; got 1"),
         ({"data": DataConfig(source="generated:20", held_out=50)}, "cannot hold 50 out of 20 sentences"),
         ({"data": DataConfig(source="nonesuch.txt")}, "nonesuch.txt does not exist"),

@@ -9,6 +9,7 @@ from accelerate import Accelerator
 from conftest import tiny_config
 
 from stack_lm import StackRNNForCausalLM
+from stack_lm.layers import strengths_of
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.language_model import Trainer, evaluate_loss
 from stack_lm.training.strength_statistics import StrengthStatistics
@@ -22,7 +23,7 @@ def statistics(fields=(), **strengths):
     found = StrengthStatistics(StackRNNForCausalLM(tiny_config(**dict(fields))))
     n = max(np.size(values) for values in strengths.values())
     actions = {f"{name}_strength": torch.tensor(np.broadcast_to(v, n).copy())[None] for name, v in strengths.items()}
-    found.add(actions, torch.ones(1, n, dtype=torch.bool))
+    found.add([actions], torch.ones(1, n, dtype=torch.bool))
     return found
 
 
@@ -31,7 +32,7 @@ def by_words(model, sentences):
     """Mean, spread and ends of each strength that is emitted, by name, over all words."""
     actions = [model(torch.tensor([sentence]), output_actions=True).actions for sentence in sentences]
     record = {}
-    for name, control in model.model.cell.controls.strengths.items():
+    for name, control in strengths_of(model.model.cell).items():
         if control.width:
             values = np.concatenate([action[name][0].double().numpy() for action in actions])
             most = max(1, control.width - 1)
@@ -51,7 +52,7 @@ def read_below_top(model, sentences):
         for token in sentence:
             outputs = model(torch.tensor([[token]]), past_key_values=state, use_cache=True, output_actions=True)
             state, rest = outputs.past_key_values, float(outputs.actions.read_strength)
-            for i, strength in enumerate(reversed(state.state.memory.strengths[0].tolist())):
+            for i, strength in enumerate(reversed(state.state().memory.strengths[0].tolist())):
                 below += min(strength, rest) if i else 0.0
                 reached += min(strength, rest)
                 rest -= min(strength, rest)

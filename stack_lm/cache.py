@@ -1,0 +1,164 @@
+"""`MemoryCache`: the states that a model's layers carry from call to call, and generation with them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import GenerationMixin
+from transformers.cache_utils import Cache
+
+from .memory import map_tensors
+
+
+class MemoryCache(Cache):
+    """The states that `past_key_values` carries from call to call: of a memory layer, and of any other that has one.
+
+    A state is a tensor, or tuples of tensors nested in any way; the first dimension of each is the batch. It has the
+    number of its layer: the layers of `stack_lm.layers.recurrent_layers` come first, in that order, others after them.
+    Attention keeps its keys and values with `update`.
+
+    A model updates the cache it is given, as transformers' own caches are. To continue one prefix in two ways,
+    `clone()` the cache first. To cut backpropagation through time, `detach()` it.
+
+    Attributes:
+        states: the layers' states after the last token, by number. Read it; `update_state` changes it.
+    """
+
+    is_compileable = False
+    is_croppable = False
+
+    def __init__(self) -> None:
+        # Not super().__init__(), which makes layers of keys and values. `generate` looks at these attributes.
+        self.layers: list[Any] = []
+        self.layer_class_to_replicate = None
+        self.offloading = False
+        # Both are replaced and never changed, as the states are, so that a clone may share them.
+        self.states: dict[int | str, Any] = {}
+        self._seen: dict[int | str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"MemoryCache(seen_tokens={self.get_seq_length()}, states={len(self.states)})"
+
+    def state(self, layer: int | str = 0, batch_size: int | None = None) -> Any:
+        """A layer's state after the last token; None before the first.
+
+        Args:
+            layer: its number, or a name for what no layer has.
+            batch_size: of the input that is to follow.
+
+        Raises:
+            ValueError: if the state is of another number of sequences.
+        """
+        state = self.states.get(layer)
+        rows = next((tensor.shape[0] for tensor in leaves(state)), batch_size)
+        if batch_size is not None and rows != batch_size:
+            raise ValueError(f"past_key_values is the state of {rows} sequences; the input has {batch_size}")
+        return state
+
+    def update_state(self, layer: int | str, state: Any, new_tokens: int) -> None:
+        """Take over a layer's state after `new_tokens` more tokens (padding included)."""
+        self.states = self.states | {layer: state}
+        self._seen = self._seen | {layer: self._seen.get(layer, 0) + new_tokens}
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Keep keys and values [B, heads, T, d] of an attention layer, as transformers' attention layers ask for it.
+
+        Returns:
+            Those of all tokens so far.
+        """
+        new = (key_states, value_states)
+        earlier = self.state(layer_idx, len(key_states))
+        if earlier is not None:
+            new = map_tensors(lambda old, part: torch.cat((old, part), dim=-2), earlier, new)
+        self.update_state(layer_idx, new, key_states.shape[-2])
+        return new
+
+    def get_seq_length(self, layer_idx: int | str = 0) -> int:
+        """Tokens that a layer has seen so far, padding included."""
+        return self._seen.get(layer_idx, 0)
+
+    def get_max_length(self, layer_idx: int | None = None) -> int:
+        """-1: states have no maximum length."""
+        return -1
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        """Number and offset of an attention layer's keys in a step with `query_length` tokens, for its mask."""
+        return self.get_seq_length(layer_idx) + query_length, 0
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Keep the states of the sequences `beam_idx` [B'], in that order."""
+        self._map(lambda tensor: tensor.index_select(0, beam_idx.to(tensor.device)))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep the states of the sequences `indices` [B']."""
+        self.reorder_cache(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeat each sequence's state `repeats` times."""
+        self._map(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
+
+    def reset(self) -> None:
+        """Back to before the first token."""
+        self.states, self._seen = {}, {}
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Raises: a recurrent state cannot be taken back to an earlier token."""
+        raise ValueError("a MemoryCache cannot be cropped; clone() it before the tokens you may want to take back")
+
+    def clone(self) -> MemoryCache:
+        """A cache of the same states that no later call through this one changes."""
+        return copy.copy(self)
+
+    def detach(self) -> MemoryCache:
+        """The same cache, cut off from the graph: truncates backpropagation through time."""
+        self._map(Tensor.detach)
+        return self
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> None:
+        self.states = {layer: map_tensors(function, state) for layer, state in self.states.items()}
+
+
+def leaves(tree: Any) -> Iterator[Tensor]:
+    """The tensors of a state, in order."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, tuple):
+        for part in tree:
+            yield from leaves(part)
+
+
+class MemoryGenerationMixin(GenerationMixin):
+    """transformers' `generate` with a `MemoryCache`: greedy, by beams, sampled, of batches."""
+
+    def _prepare_cache_for_generation(  # type: ignore[override]
+        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        if generation_config.cache_implementation is not None:
+            raise ValueError(
+                "a model with a memory carries its own states: cache_implementation must be None; "
+                f"got {generation_config.cache_implementation!r}"
+            )
+        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
+            model_kwargs["past_key_values"] = MemoryCache()
+        else:
+            parent: Any = super()
+            parent._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+
+    def _expand_inputs_for_generation(
+        self,
+        expand_size: int = 1,
+        is_encoder_decoder: bool = False,
+        input_ids: Any = None,
+        **model_kwargs: Any,
+    ) -> tuple[Any, dict[str, Any]]:
+        cache = model_kwargs.get("past_key_values")
+        if isinstance(cache, MemoryCache) and expand_size > 1:
+            cache.batch_repeat_interleave(expand_size)
+        parent: Any = super()
+        return parent._expand_inputs_for_generation(expand_size, is_encoder_decoder, input_ids, **model_kwargs)

@@ -1,0 +1,132 @@
+"""Kinds of models: one entry has all that training, scoring and the hub need to know of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import transformers
+from torch import nn
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+
+from .errors import InputError
+from .plugins import Registry
+
+TEXT = "text"
+
+
+class ModelClass(NamedTuple):
+    """A class of models of one kind.
+
+    Attributes:
+        model: the class.
+        auto: the name of transformers' Auto class that makes it of a configuration; "" for none.
+        trains_on: what the trainers train it on: "text" (a language model, by recipes/train_lm.py), or kinds of formal
+            tasks (by recipes/train_task.py; see `stack_lm.tasks.Task.kind`).
+    """
+
+    model: type[PreTrainedModel]
+    auto: str = ""
+    trains_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelKind:
+    """A kind of models, by the `model_type` of its configuration.
+
+    Attributes:
+        config: the class of its configurations.
+        classes: those of its models, the network alone first.
+        head_apart: whether a language model's logits are `get_output_embeddings()`, a linear layer, of the
+            `last_hidden_state` of its `base_model`, with nothing between. Scoring and validation then make logits a
+            part at a time, and none where they need none.
+        continuous: whether its language model trains on continuous text (`data.mode`): all of its state is in its
+            memory layers, whose `reset` begins a row anew, and its loss takes `shift_labels`.
+    """
+
+    config: type[PreTrainedConfig]
+    classes: tuple[ModelClass, ...]
+    head_apart: bool = False
+    continuous: bool = False
+
+    @property
+    def name(self) -> str:
+        """The `model_type`."""
+        return self.config.model_type
+
+    @property
+    def models(self) -> tuple[type[PreTrainedModel], ...]:
+        """The classes alone."""
+        return tuple(entry.model for entry in self.classes)
+
+
+_KINDS: Registry[ModelKind] = Registry("model_type", "stack_lm.models")
+
+
+def register_model(kind: ModelKind) -> ModelKind:
+    """Make a kind of models known to the recipes, to scoring, to the hub's code and to transformers' Auto classes.
+
+    A module that is run again registers its classes anew.
+
+    Raises:
+        ValueError: if another kind has its name.
+    """
+    earlier = _KINDS.registered.get(kind.name)
+    if earlier is not None and earlier.config.__qualname__ == kind.config.__qualname__:
+        del _KINDS.registered[kind.name]
+    _KINDS.register(kind.name, kind, kind.config)
+    AutoConfig.register(kind.name, kind.config, exist_ok=True)
+    for entry in kind.classes:
+        if entry.auto:
+            getattr(transformers, entry.auto).register(kind.config, entry.model, exist_ok=True)
+    return kind
+
+
+def kind_of(config: PreTrainedConfig | str) -> ModelKind | None:
+    """The kind of a configuration, or of a `model_type`; None if it is not registered, as GPT-2's."""
+    return _KINDS.get(config if isinstance(config, str) else config.model_type)
+
+
+def classes_for(*purposes: str) -> dict[str, type[PreTrainedModel]]:
+    """The classes that are trained on any of some things (see `ModelClass.trains_on`), by name."""
+    entries = [entry for kind in _KINDS.values() for entry in kind.classes]
+    return {entry.model.__name__: entry.model for entry in entries if set(purposes) & set(entry.trains_on)}
+
+
+def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedModel]:
+    """The class that the section `model` of a training configuration names.
+
+    Args:
+        fields: of the section: `model_type`, a kind ("stack_rnn" by default), or `architectures`, a list of one class.
+        purposes: what it is to be trained on.
+
+    Raises:
+        InputError: if there is no such kind, or it has no such class.
+    """
+    there = classes_for(*purposes)
+    names = fields.get("architectures")
+    name = fields.get("model_type", None if names else "stack_rnn")
+    if name is not None:
+        kinds = [kind for kind in _KINDS.values() if set(kind.models) & set(there.values())]
+        own = next((kind for kind in kinds if kind.name == name), None)
+        if own is None:
+            missing = _KINDS.origin_note(str(name))
+            raise InputError(
+                missing or f"model.model_type must be one of {', '.join(k.name for k in kinds)}; got {name!r}"
+            )
+        there = {key: each for key, each in there.items() if each in own.models}
+    if names and names not in [[key] for key in there]:
+        raise InputError(f"model.architectures must be one of {', '.join(there)}; got {names}")
+    return there[names[0]] if names else next(iter(there.values()))
+
+
+def body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]:
+    """A language model as its network and its head, a linear layer of `last_hidden_state`.
+
+    Without an entry that says so (`ModelKind.head_apart`): the whole model, and None.
+    """
+    kind = kind_of(model.config)
+    if kind is None or not kind.head_apart:
+        return model, None
+    return model.base_model, model.get_output_embeddings()

@@ -1,0 +1,79 @@
+"""The base of models with memory layers: this package's own, and yours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from .layers import memories
+from .layers.controlled import ControlledMemory, set_scan_backend
+
+
+class MemoryPreTrainedModel(PreTrainedModel):
+    """Loading, saving and initialising of models that have memory layers."""
+
+    _is_stateful = True
+    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+    # `stack_lm` puts here what loads `stack_lm.hub.code`, which knows the models and is therefore not imported by them.
+    load_hub: ClassVar[Any] = None
+
+    def memories(self) -> list[ControlledMemory]:
+        """The memory layers, in order; see `stack_lm.layers.memories`."""
+        return memories(self)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, scan_backend: str | None = None, **kwargs: Any) -> Any:
+        """transformers' `from_pretrained`, which also takes the backend of the scan (see `set_scan_backend`)."""
+        result = super().from_pretrained(*args, **kwargs)
+        if scan_backend is not None:
+            model = result[0] if isinstance(result, tuple) else result  # with the loading info, if that was asked for
+            model.set_scan_backend(scan_backend)
+        return result
+
+    def set_scan_backend(self, name: str) -> None:
+        """Run the scan on "auto" (the fastest that can), "reference", "numba" (CPU) or "triton" (GPU).
+
+        It is a matter of the process, not of the model: it is not saved.
+
+        Raises:
+            ValueError: for another name. Whether the backend can run is found out by the scan.
+        """
+        set_scan_backend(self, name)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        # torch's own initialisation, as most of the papers' code has. transformers guards torch's functions here, so
+        # that weights just loaded are left alone. Modules without parameters of their own are not visited.
+        reset = getattr(module, "reset_parameters", None)
+        if callable(reset):
+            reset()
+
+    def save_pretrained(self, save_directory: Any, *args: Any, code: bool = False, **kwargs: Any) -> Any:
+        """transformers' `save_pretrained`, which also writes the model's code.
+
+        Args:
+            save_directory: where to save.
+            *args: see transformers.
+            code: write the model's code beside it, and name it in config.json, so that the model loads with
+                `trust_remote_code`; see `stack_lm.hub.code`.
+            **kwargs: see transformers.
+
+        Raises:
+            ValueError: if the code of the model, or of its memory, cannot be saved.
+        """
+        if not self.is_remote_code():  # of such transformers copies the files that it was loaded from
+            vars(self.config).pop("auto_map", None)  # of files that may not be there
+            if code and self.load_hub is not None:
+                self.load_hub().add_code(self.config, Path(save_directory))
+        return super().save_pretrained(save_directory, *args, **kwargs)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:  # type: ignore[override]
+        """Upload the model with its code and a card; see `stack_lm.hub.code.push_model` for the options."""
+        if self.load_hub is None:  # in the code saved with a model
+            parent: Any = super()
+            return str(parent.push_to_hub(repo_id, **options))
+        return str(self.load_hub().push_model(self, repo_id, **options))

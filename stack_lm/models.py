@@ -1,0 +1,32 @@
+"""The kinds of models of this package, registered."""
+
+from .configuration_buffered import BufferedStackRNNConfig
+from .configuration_stack_rnn import StackRNNConfig
+from .model_kinds import TEXT, ModelClass, ModelKind, register_model
+from .modeling_buffered import BufferedStackRNNForTransduction
+from .modeling_heads import (
+    StackRNNForKHotPrediction,
+    StackRNNForSequenceClassification,
+    StackRNNForTokenClassification,
+)
+from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModel
+
+STACK_RNN = register_model(
+    ModelKind(
+        StackRNNConfig,
+        (
+            ModelClass(StackRNNModel, "AutoModel"),
+            ModelClass(StackRNNForCausalLM, "AutoModelForCausalLM", (TEXT, "language", "transduction")),
+            ModelClass(StackRNNForSequenceClassification, "AutoModelForSequenceClassification"),
+            ModelClass(StackRNNForTokenClassification, "AutoModelForTokenClassification", ("per_step", "language")),
+            ModelClass(StackRNNForKHotPrediction, trains_on=("next_symbols",)),
+        ),
+        head_apart=True,
+        continuous=True,
+    )
+)
+BUFFERED = register_model(
+    ModelKind(
+        BufferedStackRNNConfig, (ModelClass(BufferedStackRNNForTransduction, "AutoModelForSeq2SeqLM", ("per_step",)),)
+    )
+)

@@ -1,0 +1,95 @@
+"""The memory layers of a language model, and the one of them that is parsed with and shown."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedModel
+
+from ..emission import Fixed
+from ..errors import InputError
+from ..layers import memories, strengths_of
+from ..layers.controlled import ControlledMemory
+
+# The strengths that distances come from, the first of them that is not fixed.
+_PARSED = ("push_strength", "pop_strength")
+
+
+def _free_strengths(layer: ControlledMemory) -> list[str]:
+    """The strengths of a memory that can be parsed with: those of push and pop, if it has both, but for fixed ones."""
+    strengths = strengths_of(layer)
+    if not set(_PARSED) <= strengths.keys():
+        return []
+    return [name for name in _PARSED if not isinstance(strengths[name], Fixed)]
+
+
+class MemoryLayers:
+    """A model, and the memory layer that its traces show.
+
+    Args:
+        model: any.
+        layer: the number of the memory layer, from 0; None takes the only one, or the only one that can be parsed with.
+
+    Attributes:
+        memories: the model's memory layers.
+
+    Raises:
+        InputError: if there is no such layer.
+    """
+
+    def __init__(self, model: PreTrainedModel, layer: int | None = None) -> None:
+        self.model = model
+        self.memories = memories(model)
+        if layer is not None and not 0 <= layer < len(self.memories):
+            raise InputError(f"layer must be the number of a memory layer, below {len(self.memories)}; got {layer}")
+        self._layer = self._find_layer() if layer is None else layer
+
+    @property
+    def layer(self) -> int:
+        """The memory layer to parse with and to show.
+
+        Raises:
+            InputError: if the model has no memory, or several of which none was named.
+        """
+        if self._layer is not None:
+            return self._layer
+        if not self.memories:
+            memory = getattr(self.model.config, "memory", None)
+            what = f"a {type(self.model.config).__name__}" if memory is None else f"memory={memory!r}"
+            raise InputError(f"the model has no memory ({what}), so it has no push or pop strengths to parse with")
+        usable = ", ".join(str(i) for i, memory in enumerate(self.memories) if _free_strengths(memory)) or "none"
+        raise InputError(
+            f"the model has {len(self.memories)} memory layers: name one with layer (--layer), from 0 to "
+            f"{len(self.memories) - 1}; with strengths to parse with: {usable}"
+        )
+
+    def _find_layer(self) -> int | None:
+        """The only memory layer, or the only one that can be parsed with."""
+        numbers = range(len(self.memories))
+        usable = numbers if len(numbers) == 1 else [i for i in numbers if _free_strengths(self.memories[i])]
+        return usable[0] if len(usable) == 1 else None
+
+    @property
+    def makes_trees(self) -> bool:
+        """Whether the memory has one push and one pop strength, which syntactic distances could come from.
+
+        Raises:
+            InputError: as `layer`.
+        """
+        return set(_PARSED) <= strengths_of(self.memories[self.layer]).keys()
+
+    @property
+    def parsing_signal(self) -> str:
+        """The signal that syntactic distances come from: the push strength, or the pop strength if the push is fixed
+        (Merrill et al. 2019, section 5).
+
+        Raises:
+            InputError: if the model has no memory, one of another kind, or fixes both strengths; and as `layer`.
+        """
+        layer = self.memories[self.layer]
+        if not self.makes_trees:
+            raise InputError(
+                f"memory={layer.memory.name!r} has no one push and pop strength that distances could come from"
+            )
+        free = _free_strengths(layer)
+        if not free:
+            raise InputError("the model's push and pop strengths are both fixed: they say nothing about structure")
+        return free[0]
