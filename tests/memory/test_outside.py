@@ -1,10 +1,14 @@
 """Memories with several choices and with weights, in cells, layers and models."""
 
 import math
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
-from conftest import tiny_config
+from conftest import run, run_json, tiny_config
 
 from stack_lm import MemoryLayer, StackRNNCell, StackRNNForCausalLM
 from stack_lm.memory import make_memory
@@ -93,3 +97,28 @@ def test_models_have_it(memory, tmp_path):
     assert model.generate(ids, max_new_tokens=4, do_sample=False, num_beams=2).shape == (2, 10)
     model.train()(ids, labels=ids).loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+SENTENCE = "the dog that the cats fear chases a rabbit ."
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_language_model_has_it_from_training_to_its_scores(memory, tmp_path, capsys):
+    """As a user types it, without a line in the package."""
+    recipe, plugin = Path(__file__).parents[2] / "recipes" / "train_lm.py", Path(__file__).with_name("outside.py")
+    settings = {"data.source": "generated:200", "data.held_out": 20, "training.epochs": 1, "training.threads": 1}
+    settings |= {"model.memory": memory, "model.hidden_size": 12, "output_dir": tmp_path / "run"}
+    arguments = [f"{key}={value}" for key, value in settings.items()]
+    done = subprocess.run(
+        [sys.executable, recipe, "--import", plugin, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    trained = str(tmp_path / "run")
+    found = run_json(capsys, "inspect", trained, SENTENCE, "--output", tmp_path / "page.html", "--device", "cpu")
+    assert found["memory"] == memory
+    assert len(found["move_weight" if memory == "weighed" else "mode"]) == len(SENTENCE.split())
+    scored = run_json(capsys, "agreement", trained, "--data", "1", "--format", "generated", "--device", "cpu")
+    assert 0 <= scored["accuracy"] <= 100
+    status, _, error = run(capsys, "parse", trained, SENTENCE, "--device", "cpu")
+    assert status == 2
+    assert re.fullmatch(f"stack-lm: error: memory='{memory}' has no one push and pop strength .*\n", error)
