@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .configuration_buffered import BufferedStackRNNConfig
     from .configuration_stack_rnn import StackRNNConfig
     from .layers.cell import StackRNNCell
-    from .layers.controlled import explain_backend
+    from .layers.controlled import explain_backend, set_scan_backend
     from .layers.memory_layer import MemoryLayer
     from .layers.stack_rnn import StackRNN
     from .modeling_buffered import BufferedStackRNNForTransduction
@@ -78,6 +78,7 @@ _HOMES = {
     "TemperatureSchedule": "training.temperature",
     "Trace": "trace",
     "explain_backend": "layers.controlled",
+    "set_scan_backend": "layers.controlled",
     "train_word_tokenizer": "tokenization",
 }
 
@@ -107,5 +108,6 @@ __all__ = [
     "Trace",
     "__version__",
     "explain_backend",
+    "set_scan_backend",
     "train_word_tokenizer",
 ]
