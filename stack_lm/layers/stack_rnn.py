@@ -75,7 +75,7 @@ class StackRNN(nn.Module):
         unknown = [name for name in settings if name not in known]
         if unknown:
             raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-        self.controller = OneOf(_MODES)("controller", controller)
+        self.controller = OneOf(tuple(_MODES))("controller", controller)
         self.bias = check_of(bool)("bias", bias)
         self.batch_first = check_of(bool)("batch_first", batch_first)
         self.dropout = Number(minimum=0, below=1)("dropout", dropout)

@@ -166,6 +166,13 @@ def test_pieces_equal_the_whole(kind):
         assert_same(found, expected)
 
 
+def test_a_state_detaches_as_one():
+    rnn, inputs = make(KINDS[3]), numbers(2, B, E)
+    state = map_tensors(torch.Tensor.detach, rnn(inputs)[1])
+    assert not any(part.requires_grad for part in leaves(state))
+    torch.testing.assert_close(rnn(inputs, state)[0], rnn(inputs.repeat(2, 1, 1))[0][2:])
+
+
 def test_a_packed_batch_goes_on_where_it_stopped():
     rnn, inputs = make(KINDS[0], batch_first=True), numbers(3, T, E)
     whole, _ = rnn(inputs)
@@ -270,6 +277,7 @@ def test_bad_settings_are_refused():
         ({"num_stacks": 2}, "memory='stack' has no setting 'num_stacks'; it has memory_size, push_control"),
         ({"bidirectional": True}, "memory='stack' has no setting 'bidirectional'"),
         ({"memory": "none", "memory_size": 2}, "memory='none' has no setting 'memory_size'; it has none"),
+        ({"controller": ["gru"]}, r"controller must be one of .*; got \['gru'\]"),
         ({"controller": "linear"}, "controller must be one of 'lstm', 'gru', 'rnn', 'rnn_sigmoid'; got 'linear'"),
         ({"pop_control": "hard"}, "pop_control must be one of 'sigmoid', 'expected_value' or .*; got 'hard'"),
         ({"num_layers": 0}, "num_layers must be .*; got 0"),
