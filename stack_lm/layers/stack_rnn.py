@@ -140,8 +140,9 @@ class StackRNN(nn.Module):
         Returns:
             The last layer's outputs in the form of the input, and the last state: `h_n` [L, B, H], of an LSTM also
             `c_n` [L, B, H] (unbatched [L, H]), and where a layer has a memory last a tuple of the states of all layers'
-            memories, batch first, None for layers without one. A state of one part is that part alone, as torch's. If
-            asked for, then a tuple of the actions of all layers [B, T, ...] (see `stack_lm.layers.controlled.Actions`).
+            memories, batch first (unbatched of one sequence), None for layers without one. A state of one part is that
+            part alone, as torch's. If asked for, then a tuple of the actions of all layers [B, T, ...] (see
+            `stack_lm.layers.controlled.Actions`).
 
         Raises:
             ValueError: if shapes or parts of the state do not fit.
