@@ -1,4 +1,4 @@
-"""The cost of a memory: scans against nn.LSTM, and training updates, compiled and in the reference scan.
+"""The cost of a memory: scans and layers against nn.LSTM, and training updates, compiled and in the reference scan.
 
 Everything is timed in one process on one thread, each kind in turn in every round, five times in a row; the numbers are
 minima, and those to read are their ratios. On the CPU the clock is the process's own, so that what else the machine
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import stack_lm
-from stack_lm import StackRNNCell, StackRNNConfig
+from stack_lm import MemoryLayer, StackRNN, StackRNNCell, StackRNNConfig, set_scan_backend
 from stack_lm.config_files import read_config
 from stack_lm.console import (
     positive_int,
@@ -37,6 +37,8 @@ from stack_lm.memory import make_memory
 SENTENCES = {"batch": 16, "length": 30, "embedding": 50, "hidden": 100, "element": 16}
 # The largest of Suzgun et al. (2019): 12 symbols, 12 hidden units, elements of 5, 104 cells; 32 strings, 50 steps.
 STRINGS = {"batch": 32, "length": 50, "symbols": 12, "hidden": 12, "element": 5, "cells": 104}
+# A layer between two others of its size, as in a transformer.
+LAYERS = {"batch": 32, "length": 64, "hidden": 100, "element": 16}
 MEMORIES: dict[str, dict[str, Any]] = {
     "stack": {"memory": "stack"},
     "queue": {"memory": "queue"},
@@ -107,6 +109,31 @@ def string_runs(device: torch.device) -> dict[tuple[str, str], Run]:
         for backend in (COMPILED, REFERENCE):
             runs[name, backend] = _scan_run(cell, backend, inputs, state)
     return runs
+
+
+def layer_runs(device: torch.device) -> dict[tuple[str, str], Run]:
+    """Forward and backward of `MemoryLayer` with each memory; and of `StackRNN` without one, against torch's LSTM."""
+    hidden = LAYERS["hidden"]
+    inputs = torch.randn(LAYERS["batch"], LAYERS["length"], hidden, device=device, requires_grad=True)
+    lstm = torch.nn.LSTM(hidden, hidden, batch_first=True)
+    same = StackRNN(hidden, hidden, memory="none", batch_first=True)
+    runs = {
+        (name, COMPILED): _layer_run(rnn.to(device), COMPILED, inputs)
+        for name, rnn in (("nn.LSTM", lstm), ("StackRNN, no memory", same))
+    }
+    for name, fields in MEMORIES.items():
+        layer = MemoryLayer(hidden, memory_size=LAYERS["element"], **fields).to(device)
+        for backend in (COMPILED, REFERENCE):
+            runs[name, backend] = _layer_run(layer, backend, inputs)
+    return runs
+
+
+def _layer_run(layer: torch.nn.Module, backend: str, inputs: torch.Tensor) -> Run:
+    def run() -> None:
+        set_scan_backend(layer, backend)
+        layer(inputs)[0].sum().backward()
+
+    return run
 
 
 def _scan_run(cell: StackRNNCell, backend: str, inputs: torch.Tensor, state: Any) -> Run:
@@ -200,6 +227,7 @@ def main(arguments: list[str] | None = None) -> int:
         tables = {
             "sentences": (sentence_runs(device), "nn.LSTM", SENTENCES["length"], SENTENCES),
             "strings": (string_runs(device), "nn.RNN", STRINGS["length"], STRINGS),
+            "layers": (layer_runs(device), "nn.LSTM", LAYERS["length"], LAYERS),
             "updates": (update_runs(device), None, 1, None),
         }
         results: dict[str, Any] = {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .configuration_stack_rnn import StackRNNConfig
     from .layers import memories
     from .layers.cell import StackRNNCell
-    from .layers.controlled import explain_backend
+    from .layers.controlled import explain_backend, set_scan_backend
     from .layers.memory_layer import MemoryLayer
     from .layers.stack_rnn import StackRNN
     from .model_kinds import ModelClass, ModelKind, register_model
@@ -96,6 +96,7 @@ _HOMES = {
     "TemperatureSchedule": "training.temperature",
     "Trace": "trace",
     "explain_backend": "layers.controlled",
+    "set_scan_backend": "layers.controlled",
     "train_word_tokenizer": "tokenization",
 }
 
@@ -131,5 +132,6 @@ __all__ = [
     "explain_backend",
     "memories",
     "register_model",
+    "set_scan_backend",
     "train_word_tokenizer",
 ]

@@ -158,17 +158,22 @@ def test_a_quick_run_of_the_cell(load, tmp_path, capsys):
 
 def test_memories(load, capsys, monkeypatch):
     module = load("memories")
-    for name, small in (("SENTENCES", {"length": 2}), ("STRINGS", {"length": 2, "cells": 6})):
+    for name, small in (
+        ("SENTENCES", {"length": 2}),
+        ("STRINGS", {"length": 2, "cells": 6}),
+        ("LAYERS", {"length": 2}),
+    ):
         monkeypatch.setattr(module, name, getattr(module, name) | small)
     monkeypatch.setattr(module, "UPDATES", [(name, (2,), 3, sizes) for name, _, _, sizes in module.UPDATES])
     assert module.main(["--rounds", "1", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     kinds = [row["kind"] for row in result["sentences"]["results"]]
     assert {"stack", "queue", "deque", "superposition", "nn.LSTM"} <= set(kinds)
-    for part in ("sentences", "strings", "updates"):
+    assert {row["kind"] for row in result["layers"]["results"]} == {"nn.LSTM", "StackRNN, no memory", *module.MEMORIES}
+    for part in ("sentences", "strings", "layers", "updates"):
         for row in result[part]["results"]:
             assert row["microseconds"] > 0
-            assert "speedup" in row or row["kind"].startswith("nn.")
+            assert "speedup" in row or row["kind"].startswith(("nn.", "StackRNN"))
     assert module.main(["--rounds", "1"]) == 0
     assert "nn.RNN" in capsys.readouterr().out
 

@@ -12,12 +12,13 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from ..checks import Number, OneOf, check_of
 from ..kernels.protocol import CellState, MemoryState
+from ..memory import memory_class
 from ..memory.fields import Parts, Size
 from ..memory.settings import complete_settings, settings_of
 from .cell import StackRNNCell
 
-# What torch has: `nn.LSTM`, `nn.GRU` and `nn.RNN`, this one with tanh or, here only, sigmoid.
-CONTROLLERS = ("lstm", "gru", "rnn", "rnn_sigmoid")
+# Controllers that have a state, by the mode of the torch module that computes the same.
+_MODES = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN_TANH", "rnn_sigmoid": None}
 
 
 class StackRNN(nn.Module):
@@ -31,14 +32,14 @@ class StackRNN(nn.Module):
         input_size: size of x_t, E.
         hidden_size: size of a layer's output, H.
         num_layers: L.
-        memory: name of a registered memory, such as "stack", that all layers have; or L names, of which some may be
-            "none". A shorter way to give only the last layer one is `("none", "stack")`.
+        memory: name of a registered memory, such as "stack", that all layers have; or a name for each layer, such as
+            `("none", "stack")`.
         controller: "lstm", "gru", "rnn" (tanh) or "rnn_sigmoid".
         bias: whether to have biases.
         batch_first: whether tensors are [B, T, ...] instead of [T, B, ...]. It does not concern states.
         dropout: probability, on the outputs of each layer but the last.
         settings: of the memories, such as `memory_size=16` or `pop_control="sigmoid"`: see `StackRNNConfig` for what
-            they mean. Layers without a memory have no use for them.
+            they mean. Each goes to all layers whose memory has it.
 
     Raises:
         ValueError: for a memory, controller or setting that does not exist, or a value that it does not allow.
@@ -67,23 +68,23 @@ class StackRNN(nn.Module):
         self.input_size = check_of(Size)("input_size", input_size)
         self.hidden_size = check_of(Size)("hidden_size", hidden_size)
         self.num_layers = check_of(Parts)("num_layers", num_layers)
-        memories = (memory,) * num_layers if isinstance(memory, str) else tuple(memory)
+        memories: Any = tuple(memory) if isinstance(memory, tuple | list) else (memory,) * num_layers
         if len(memories) != num_layers:
             raise ValueError(f"memory must be one name, or one for each of num_layers={num_layers}; got {memories}")
-        self.controller = OneOf(CONTROLLERS)("controller", controller)
+        known = {name: None for each in memories for name in memory_class(each).settings}
+        unknown = [name for name in settings if name not in known]
+        if unknown:
+            raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+        self.controller = OneOf(tuple(_MODES))("controller", controller)
         self.bias = check_of(bool)("bias", bias)
         self.batch_first = check_of(bool)("batch_first", batch_first)
         self.dropout = Number(minimum=0, below=1)("dropout", dropout)
-        self.layers = nn.ModuleList(
-            self._make_layer(k, name, {} if name == "none" else settings) for k, name in enumerate(memories)
-        )
-        if settings and not any(layer.memory.actions for layer in self._cells):
-            raise ValueError(f"{min(settings)} does not go with memory='none', which has no settings")
+        self.layers = nn.ModuleList(self._make_layer(k, name, settings) for k, name in enumerate(memories))
 
     def _make_layer(self, number: int, memory: str, settings: dict[str, Any]) -> StackRNNCell:
         config: Any = settings_of(
             memory,
-            settings,
+            {name: value for name, value in settings.items() if name in memory_class(memory).settings},
             controller=self.controller,
             embedding_size=self.hidden_size if number else self.input_size,
             hidden_size=self.hidden_size,
@@ -98,10 +99,6 @@ class StackRNN(nn.Module):
         complete_settings(config)
         return StackRNNCell(config)
 
-    @property
-    def _cells(self) -> list[StackRNNCell]:
-        return list(self.layers)  # type: ignore[arg-type]
-
     def extra_repr(self) -> str:
         memories = ", ".join(cell.memory.name for cell in self._cells)
         return f"{self.input_size}, {self.hidden_size}, memories={memories}, batch_first={self.batch_first}"
@@ -110,118 +107,139 @@ class StackRNN(nn.Module):
         """Take over the weights of a torch module of the same controller, sizes and layers.
 
         Raises:
-            ValueError: if it has a parameter, or a shape, that there is none for here.
+            ValueError: if one of the two has a weight, or a shape of one, that the other has not.
         """
-        own = {name.rsplit(".", 1)[-1]: parameter for name, parameter in self.named_parameters()}
+        if module.mode != _MODES[self.controller]:
+            raise ValueError(f"controller={self.controller!r} has other weights than torch's {module.mode}")
         given = dict(module.named_parameters())
-        for name, parameter in given.items():
-            if name not in own or own[name].shape != parameter.shape:
-                there = f"it is {list(own[name].shape)}" if name in own else "there is none"
-                raise ValueError(f"{name} of the {type(module).__name__} is {list(parameter.shape)}; here {there}")
+        own = {
+            name: parameter
+            for cell in self._cells
+            for name, parameter in cell.bare_controller.named_parameters()
+            if not name.endswith("_reading")
+        }
+        for name in (*given, *own):
+            there, here = (list(of[name].shape) if name in of else "missing" for of in (given, own))
+            if there != here:
+                raise ValueError(f"{name} of the {type(module).__name__} is {there}; here it is {here}")
         with torch.no_grad():
             for name, parameter in given.items():
                 own[name].copy_(parameter)
 
     def forward(
-        self, input: Tensor | PackedSequence, state: Any = None, *, output_actions: bool = False
+        self, input: Tensor | PackedSequence, hx: Any = None, *, output_actions: bool = False
     ) -> tuple[Any, ...]:
         """Run sequences.
 
         Args:
             input: x_1 .. x_T: [T, B, E], with `batch_first` [B, T, E], unbatched [T, E], or a `PackedSequence`.
-            state: to start from, as it was returned, or as torch's module returns it: then memories begin empty. None:
-                zeros, and empty memories.
+            hx: the state to start from, as it was returned, or as torch's module returns it: then memories begin empty,
+                as does one that is None. None: zeros, and empty memories.
             output_actions: also return the actions.
 
         Returns:
             The last layer's outputs in the form of the input, and the last state: `h_n` [L, B, H], of an LSTM also
             `c_n` [L, B, H] (unbatched [L, H]), and where a layer has a memory last a tuple of the states of all layers'
-            memories, None for layers without one. A state of one part is that part alone, as torch's. If asked for,
-            then a tuple of the actions of all layers [B, T, ...] (see `stack_lm.layers.controlled.Actions`).
+            memories, batch first (unbatched of one sequence), None for layers without one. A state of one part is that
+            part alone, as torch's. If asked for, then a tuple of the actions of all layers [B, T, ...] (see
+            `stack_lm.layers.controlled.Actions`).
 
         Raises:
-            ValueError: if shapes do not fit.
+            ValueError: if shapes or parts of the state do not fit.
         """
-        mask, packed, single = None, None, False
-        if isinstance(input, PackedSequence):
-            packed = input
-            inputs, lengths = pad_packed_sequence(packed, batch_first=True)
-            if int(lengths.min()) < inputs.shape[1]:
-                mask = (torch.arange(inputs.shape[1]) < lengths.unsqueeze(1)).to(inputs.device)
-        else:
-            inputs, single = self._batch_first(input), input.dim() == 2
-        states = self._states(state, inputs, single)
-        actions, last = [], []
-        for k, (cell, first) in enumerate(zip(self._cells, states, strict=True)):
+        inputs, lengths = self._batch_first(input)
+        batch_size, length = inputs.shape[:2]
+        mask = None
+        if lengths is not None and int(lengths.min()) < length:
+            mask = (torch.arange(length) < lengths.unsqueeze(1)).to(inputs.device)
+        unbatched = isinstance(input, Tensor) and input.dim() == 2
+        first = self._first(hx, batch_size, length, unbatched)
+        last, actions = [], []
+        for k, (cell, state) in enumerate(zip(self._cells, first, strict=True)):
             if k:
                 inputs = F.dropout(inputs, self.dropout, self.training)
-            scan = cell.scan(inputs, first, mask, output_actions=output_actions)
+            scan = cell.scan(inputs, state, mask, output_actions=output_actions)
             inputs = scan.outputs
             last.append(scan.state)
             actions.append(scan.actions)
-        results = self._outputs(inputs, packed, single), self._state(last, single)
+        results = self._in_form_of(input, inputs, lengths), self._last(last, unbatched)
         return (*results, tuple(actions)) if output_actions else results
 
-    def _batch_first(self, inputs: Tensor) -> Tensor:
-        """The input as [B, T, E]."""
-        if inputs.dim() not in (2, 3) or inputs.shape[-1] != self.input_size:
-            layout = "[B, T, {}]" if self.batch_first else "[T, B, {}]"
-            wanted = f"{layout.format(self.input_size)} or [T, {self.input_size}]"
-            raise ValueError(f"input must be {wanted}; got {list(inputs.shape)}")
-        if inputs.dim() == 2:
-            inputs = inputs.unsqueeze(0)
-        elif not self.batch_first:
-            inputs = inputs.transpose(0, 1)
-        if inputs.shape[1] == 0:
-            raise ValueError("input has no steps")
-        return inputs
+    def _batch_first(self, given: Tensor | PackedSequence) -> tuple[Tensor, Tensor | None]:
+        """The input as [B, T, E], and the lengths of packed sequences."""
+        lengths = None
+        if isinstance(given, PackedSequence):
+            inputs, lengths = pad_packed_sequence(given, batch_first=True)
+        elif given.dim() == 2:
+            inputs = given.unsqueeze(0)
+        else:
+            inputs = given if self.batch_first or given.dim() != 3 else given.transpose(0, 1)
+        if inputs.dim() != 3 or inputs.shape[1] == 0 or inputs.shape[2] != self.input_size:
+            layout, found = "B, T" if self.batch_first else "T, B", given.data  # of packed sequences [N, E]
+            raise ValueError(
+                f"input must be [{layout}, {self.input_size}], [T, {self.input_size}] or packed, with T of at least 1; "
+                f"got {list(found.shape)}"
+            )
+        if not inputs.is_floating_point():
+            raise ValueError(f"input must be of a floating-point type; got {inputs.dtype}")
+        return inputs, lengths
 
-    def _outputs(self, outputs: Tensor, packed: PackedSequence | None, single: bool) -> Any:
+    def _in_form_of(self, given: Any, outputs: Tensor, lengths: Tensor | None) -> Any:
         """The outputs [B, T, H] in the form of the input."""
-        if packed is None:
-            return outputs[0] if single else outputs if self.batch_first else outputs.transpose(0, 1)
-        if packed.sorted_indices is not None:
-            outputs = outputs.index_select(0, packed.sorted_indices)
-        # In a packed sequence, the k-th step has the rows whose length is more than k.
-        lengths = (torch.arange(len(outputs)).unsqueeze(1) < packed.batch_sizes).sum(1)
-        data = pack_padded_sequence(outputs, lengths, batch_first=True).data
-        return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+        if lengths is None:
+            return outputs[0] if given.dim() == 2 else outputs if self.batch_first else outputs.transpose(0, 1)
+        if given.sorted_indices is not None:
+            outputs = outputs.index_select(0, given.sorted_indices)
+        descending = lengths.sort(descending=True).values
+        return given._replace(data=pack_padded_sequence(outputs, descending, batch_first=True).data)
 
-    def _states(self, state: Any, inputs: Tensor, single: bool) -> list[CellState]:
+    def _first(self, hx: Any, batch_size: int, length: int, unbatched: bool) -> list[CellState]:
         """The state of each layer before the first step."""
-        batch_size, length = inputs.shape[:2]
         first = [cell.initial_state(batch_size, length) for cell in self._cells]
-        if state is None:
+        if hx is None:
             return first
-        parts = state if isinstance(state, tuple | list) else (state,)
-        n_parts = len(first[0].controller)
-        if len(parts) not in (n_parts, n_parts + self._has_memories):
-            names = ["h_n", "c_n"][:n_parts] + ["memories"] * self._has_memories
-            raise ValueError(f"state must be ({', '.join(names)}); it has {len(parts)} parts")
-        shape = (self.num_layers, *(() if single else (batch_size,)), self.hidden_size)
-        for part in parts[:n_parts]:
-            if tuple(part.shape) != shape:
-                raise ValueError(f"the parts of state must be {list(shape)}; got {list(part.shape)}")
-        of_torch = [part.unsqueeze(1) if single else part for part in parts[:n_parts]]
-        memories = parts[n_parts] if len(parts) > n_parts else [None] * self.num_layers
-        return [
-            CellState(tuple(part[k].unsqueeze(1) for part in of_torch), *(held or (own.memory, own.reading)))
-            for k, (own, held) in enumerate(zip(first, memories, strict=True))
-        ]
+        parts = hx if isinstance(hx, tuple | list) else (hx,)
+        n_torch = len(first[0].controller)
+        if not n_torch <= len(parts) <= n_torch + self._has_memories:
+            names = ["h", "c"][:n_torch] + ["memories"] * self._has_memories
+            raise ValueError(f"hx must be of the parts {', '.join(names)}; got {len(parts)}")
+        shape = [self.num_layers, *([] if unbatched else [batch_size]), self.hidden_size]
+        for part in parts[:n_torch]:
+            found = list(part.shape) if isinstance(part, Tensor) else type(part).__name__
+            if found != shape:
+                raise ValueError(f"the tensors of hx must be {shape}; got {found}")
+        memories = parts[n_torch] if len(parts) > n_torch else (None,) * self.num_layers
+        if not isinstance(memories, tuple | list) or len(memories) != self.num_layers:
+            number = len(memories) if isinstance(memories, tuple | list) else type(memories).__name__
+            raise ValueError(f"the memories of hx must be a tuple of num_layers={self.num_layers}; got {number}")
+        states = []
+        for k, (own, held) in enumerate(zip(first, memories, strict=True)):
+            kept = own if held is None else held
+            wanted, kind = type(own.memory), type(getattr(kept, "memory", kept))
+            if kind is not wanted:
+                raise ValueError(f"the memory of layer {k} has a {wanted.__name__}; that of hx is a {kind.__name__}")
+            controller = tuple(part[k].view(batch_size, 1, self.hidden_size) for part in parts[:n_torch])
+            states.append(CellState(controller, kept.memory, kept.reading))
+        return states
 
-    def _state(self, last: Sequence[CellState], single: bool) -> Any:
+    def _last(self, last: Sequence[CellState], unbatched: bool) -> Any:
         """The layers' last states in the form that is returned."""
-        of_torch = [
-            torch.stack([part.squeeze(1) for part in parts])
-            for parts in zip(*(state.controller for state in last), strict=True)
-        ]
-        parts: list[Any] = [part.squeeze(1) for part in of_torch] if single else of_torch
+        of_layers = zip(*(state.controller for state in last), strict=True)
+        parts: list[Any] = [torch.stack([part[:, 0] for part in same]) for same in of_layers]
+        if unbatched:
+            parts = [part[:, 0] for part in parts]
         if self._has_memories:
-            held = zip(self._cells, last, strict=True)
             parts.append(
-                tuple(MemoryState(state.memory, state.reading) if cell.memory.actions else None for cell, state in held)
+                tuple(
+                    MemoryState(state.memory, state.reading) if cell.memory.actions else None
+                    for cell, state in zip(self._cells, last, strict=True)
+                )
             )
         return parts[0] if len(parts) == 1 else tuple(parts)
+
+    @property
+    def _cells(self) -> list[StackRNNCell]:
+        return list(self.layers)  # type: ignore[arg-type]
 
     @property
     def _has_memories(self) -> bool:

@@ -1,0 +1,328 @@
+"""`StackRNN` beside torch's modules: the same numbers without memories, the same calls with them."""
+
+import copy
+
+import pytest
+import torch
+from kernels.comparison import leaves
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
+
+from stack_lm import StackRNN, set_scan_backend
+from stack_lm.memory import map_tensors
+
+TORCH = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
+E, H, B, T = 5, 7, 4, 6
+LENGTHS = torch.tensor([3, 6, 1, 3])
+KINDS = (
+    {"memory": "stack", "memory_size": 3},
+    {"memory": "superposition", "memory_size": 3, "controller": "gru"},
+    {"memory": "deque", "memory_size": 2, "controller": "rnn", "num_layers": 2},
+    {"memory": ("none", "stack"), "memory_size": 3, "num_layers": 2},
+    {"memory": ("stack", "superposition"), "memory_size": 3, "pop_control": "sigmoid", "num_layers": 2},
+    {"memory": "baby_ntm", "memory_depth": 3, "controller": "rnn_sigmoid"},
+)
+
+
+def make(kind, seed=0, **more):
+    """A small network in float64, its weights large enough for the memories to matter."""
+    torch.manual_seed(seed)
+    rnn = StackRNN(E, H, **kind | more).double()
+    with torch.no_grad():
+        for parameter in rnn.parameters():
+            parameter.mul_(2)
+    return rnn
+
+
+def numbers(*shape, seed=1):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def packed(lengths=LENGTHS, **how):
+    return pack_padded_sequence(numbers(len(lengths), T, E), lengths, batch_first=True, **how)
+
+
+def assert_same(found, expected, tolerance=1e-10):
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, atol=tolerance, rtol=tolerance)
+
+
+def results_and_gradients(module, inputs, state=None):
+    """What a module returns, and the gradients of a random sum of it in weights, by torch's names, inputs and state."""
+    data = inputs.data if isinstance(inputs, PackedSequence) else inputs
+    data = data.clone().requires_grad_()
+    state = map_tensors(lambda part: part.clone().requires_grad_(), state)
+    given = inputs._replace(data=data) if isinstance(inputs, PackedSequence) else data
+    outputs, last = module(given, state)
+    found = [outputs.data if isinstance(outputs, PackedSequence) else outputs, *leaves(last)]
+    loss = sum((part * numbers(*part.shape, seed=k)).sum() for k, part in enumerate(found))
+    weights = [parameter for _, parameter in sorted((n.rsplit(".")[-1], p) for n, p in module.named_parameters())]
+    gradients = torch.autograd.grad(loss, [*weights, data, *leaves(state)])
+    return outputs, [part.detach() for part in found], gradients
+
+
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("controller", TORCH)
+def test_without_memories_it_is_torchs_module(controller, layers, backend):
+    """With its weights: in outputs, states and every gradient, in every form of input and from a given state."""
+    for options in ({}, {"batch_first": True}, {"bias": False}):
+        torch.manual_seed(0)
+        own = StackRNN(E, H, layers, memory="none", controller=controller, dropout=0.0, **options).double()
+        torchs = TORCH[controller](E, H, layers, **options).double()
+        own.copy_weights(torchs)
+        set_scan_backend(own, backend)
+        state = tuple(numbers(layers, B, H, seed=seed) for seed in (3, 4))
+        alone = tuple(part[:, 0] for part in state)
+        if controller != "lstm":
+            state, alone = state[0], alone[0]
+        for inputs, first in (
+            (numbers(B, T, E) if options.get("batch_first") else numbers(T, B, E), state),
+            (numbers(T, E), alone),
+            (packed(enforce_sorted=False), state),
+            (packed(LENGTHS.sort(descending=True).values), state),
+            (packed(torch.full((B,), T)), state),
+        ):
+            for begin in (None, first):
+                outputs, found, gradients = results_and_gradients(own, inputs, begin)
+                expected_outputs, expected, expected_gradients = results_and_gradients(torchs, inputs, begin)
+                assert_same(found, expected)
+                assert_same(gradients, expected_gradients)
+                if isinstance(inputs, PackedSequence):
+                    for order, expected_order in zip(outputs[1:], expected_outputs[1:], strict=True):
+                        assert order is expected_order or order.equal(expected_order)
+                else:
+                    assert outputs.shape == expected_outputs.shape
+
+
+def test_names_of_weights_end_as_torchs():
+    own, torchs = StackRNN(E, H, 3, memory="none"), nn.LSTM(E, H, 3)
+    names = {name.rsplit(".", 1)[-1]: list(parameter.shape) for name, parameter in own.named_parameters()}
+    assert names == {name: list(parameter.shape) for name, parameter in torchs.named_parameters()}
+    assert "layers.1.controller.weight_ih_l1" in dict(own.named_parameters())
+
+
+def test_weights_of_torch_are_the_start_of_a_network_with_memories():
+    own, torchs = StackRNN(E, H, 2, memory=("none", "stack"), memory_size=3), nn.LSTM(E, H, 2)
+    reading = own.layers[1].controller.weight_reading.clone()
+    own.copy_weights(torchs)
+    assert own.layers[1].controller.weight_hh_l1.equal(torchs.weight_hh_l1)
+    assert own.layers[1].controller.weight_reading.equal(reading)
+
+
+def test_weights_of_another_network_are_refused():
+    for kind, torchs, message in (
+        ({}, nn.GRU(E, H), "controller='lstm' has other weights than torch's GRU"),
+        ({"controller": "rnn"}, nn.RNN(E, H, nonlinearity="relu"), "controller='rnn' .* torch's RNN_RELU"),
+        ({"controller": "rnn_sigmoid"}, nn.RNN(E, H), "controller='rnn_sigmoid' .* torch's RNN_TANH"),
+        ({}, nn.LSTM(E + 1, H), r"weight_ih_l0 of the LSTM is \[28, 6\]; here it is \[28, 5\]"),
+        ({}, nn.LSTM(E, H, 2), r"weight_ih_l1 of the LSTM is \[28, 7\]; here it is missing"),
+        ({"num_layers": 2}, nn.LSTM(E, H), r"weight_ih_l1 of the LSTM is missing; here it is \[28, 7\]"),
+        ({}, nn.LSTM(E, H, bias=False), r"bias_ih_l0 of the LSTM is missing; here it is \[28\]"),
+        ({}, nn.LSTM(E, H, bidirectional=True), r"weight_ih_l0_reverse of the LSTM is \[28, 5\]; here it is missing"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            StackRNN(E, H, **kind).copy_weights(torchs)
+
+
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_packed_sequence_is_as_it_is_alone(kind, backend):
+    """In any order, with its last state, memories included."""
+    rnn, sequences = make(kind), [numbers(int(n), E, seed=k) for k, n in enumerate(LENGTHS)]
+    set_scan_backend(rnn, backend)
+    alone = [rnn(sequence) for sequence in sequences]
+    for order in ([0, 1, 2, 3], [2, 0, 1, 3], [1, 0, 3, 2]):
+        in_order = [sequences[k] for k in order]
+        outputs, (*last, memories) = rnn(pack_sequence(in_order, enforce_sorted=order[0] == 1))
+        padded, lengths = pad_packed_sequence(outputs, batch_first=True)
+        assert lengths.tolist() == LENGTHS[order].tolist()
+        for row, k in enumerate(order):
+            of_it, (*last_of_it, memories_of_it) = alone[k]
+            torch.testing.assert_close(padded[row, : lengths[row]], of_it)
+            assert_same([part[:, row] for part in last], last_of_it)
+            for held, held_alone in zip(memories, memories_of_it, strict=True):
+                if held is not None:
+                    torch.testing.assert_close(held.reading[row], held_alone.reading[0])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_pieces_equal_the_whole(kind):
+    """The state carries the memories too, in a batch and unbatched; gradients go through it."""
+    rnn = make(kind)
+    for shape in ((T, B, E), (T, E)):
+        inputs = numbers(*shape)
+        whole, last = rnn(inputs)
+        outputs, state = [], None
+        for piece in inputs.split([1, 3, 2]):
+            output, state = rnn(piece, state)
+            outputs.append(output)
+        torch.testing.assert_close(torch.cat(outputs), whole)
+        assert_same([part.reading for part in state[-1] if part], [part.reading for part in last[-1] if part])
+        assert_same(list(state[:-1]), list(last[:-1]))
+        expected = torch.autograd.grad(whole.square().sum(), list(rnn.parameters()), materialize_grads=True)
+        found = torch.autograd.grad(torch.cat(outputs).square().sum(), list(rnn.parameters()), materialize_grads=True)
+        assert_same(found, expected)
+
+
+def test_a_state_detaches_as_one():
+    rnn, inputs = make(KINDS[3]), numbers(2, B, E)
+    state = map_tensors(torch.Tensor.detach, rnn(inputs)[1])
+    assert not any(part.requires_grad for part in leaves(state))
+    torch.testing.assert_close(rnn(inputs, state)[0], rnn(inputs.repeat(2, 1, 1))[0][2:])
+
+
+def test_a_packed_batch_goes_on_where_it_stopped():
+    rnn, inputs = make(KINDS[0], batch_first=True), numbers(3, T, E)
+    whole, _ = rnn(inputs)
+    _, state = rnn(pack_padded_sequence(inputs, torch.tensor([2, 4, 1]), batch_first=True, enforce_sorted=False))
+    rest = pack_sequence([inputs[0, 2:], inputs[1, 4:], inputs[2, 1:]], enforce_sorted=False)
+    outputs, _ = pad_packed_sequence(rnn(rest, state)[0], batch_first=True)
+    for row, begin in enumerate((2, 4, 1)):
+        torch.testing.assert_close(outputs[row, : T - begin], whole[row, begin:])
+
+
+def test_a_state_of_torch_begins_with_empty_memories():
+    rnn, inputs, h, c = make(KINDS[0]), numbers(T, B, E), numbers(1, B, H, seed=2), numbers(1, B, H, seed=3)
+    outputs, _ = rnn(inputs, (h, c))
+    torch.testing.assert_close(rnn(inputs, hx=[h, c, (None,)])[0], outputs)
+    zeros = torch.zeros_like(h)
+    torch.testing.assert_close(rnn(inputs, (zeros, zeros))[0], rnn(inputs)[0])
+    gru = make(KINDS[1])
+    torch.testing.assert_close(gru(inputs, h)[0], gru(inputs, (h,))[0])
+
+
+def test_each_layer_has_its_own_memory():
+    rnn = make(KINDS[4])
+    assert [type(layer.memory).__name__ for layer in rnn.layers] == ["NeuralStack", "SuperpositionStack"]
+    outputs, (h, c, memories), actions = rnn(numbers(T, B, E), output_actions=True)
+    assert (outputs.shape, h.shape, c.shape) == ((T, B, H), (2, B, H), (2, B, H))
+    assert actions[0].push_strength.shape == (B, T)
+    assert actions[1].operation.shape[:2] == (B, T)
+    rnn = make(KINDS[3])
+    _, (_, _, memories), actions = rnn(numbers(T, B, E), output_actions=True)
+    assert memories[0] is None
+    assert not actions[0]
+    assert memories[1].reading.shape == (B, 3)
+
+
+def test_actions_are_zero_at_padding():
+    _, _, (actions,) = make(KINDS[0])(packed(enforce_sorted=False), output_actions=True)
+    there = torch.arange(T) < LENGTHS.unsqueeze(1)
+    assert actions.push_strength[there].all()
+    assert not actions.push_strength[~there].any()
+
+
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[4]], ids=str)
+def test_gradients_are_those_of_finite_differences(kind, backend):
+    rnn = make(kind)
+    set_scan_backend(rnn, backend)
+
+    def run(inputs, h, c, *weights):
+        given = dict(zip(names, weights, strict=True))
+        return torch.func.functional_call(rnn, given, (inputs, (h, c)))[0]
+
+    names = [name for name, _ in rnn.named_parameters()]
+    shapes = ((3, 2, E), (rnn.num_layers, 2, H), (rnn.num_layers, 2, H))
+    given = [numbers(*shape, seed=k).requires_grad_() for k, shape in enumerate(shapes)]
+    weights = [parameter.detach().clone().requires_grad_() for parameter in rnn.parameters()]
+    assert torch.autograd.gradcheck(run, (*given, *weights), fast_mode=True)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_backends_agree(kind):
+    rnn, found = make(kind), []
+    for backend in ("reference", "numba"):
+        set_scan_backend(rnn, backend)
+        outputs, last = rnn(packed(enforce_sorted=False))
+        loss = outputs.data.square().sum() + last[0].sum()
+        found.append([outputs.data, last[0], *torch.autograd.grad(loss, [*rnn.parameters()], materialize_grads=True)])
+    assert_same(*found)
+
+
+def test_dropout_is_between_layers_and_in_training():
+    rnn, inputs = make(KINDS[2], dropout=0.5), numbers(T, B, E)
+    torch.manual_seed(0)
+    first, second = rnn(inputs)[0], rnn(inputs)[0]
+    assert not first.equal(second)
+    assert first.all()  # the last layer's outputs have none
+    rnn.eval()
+    torch.testing.assert_close(rnn(inputs)[0], rnn(inputs)[0])
+    assert rnn(inputs)[0].equal(make(KINDS[2]).eval()(inputs)[0])
+    alone = make(KINDS[0], dropout=0.5)
+    torch.testing.assert_close(alone(inputs)[0], alone(inputs)[0])
+
+
+def test_it_is_saved_loaded_and_copied(tmp_path):
+    for kind in KINDS:
+        rnn, other, inputs = make(kind), make(kind, seed=1), numbers(T, B, E)
+        expected = rnn(inputs)[0]
+        torch.save(rnn.state_dict(), tmp_path / "weights.pt")
+        other.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
+        torch.testing.assert_close(other(inputs)[0], expected)
+        twin = copy.deepcopy(rnn)
+        torch.testing.assert_close(twin(inputs)[0], expected)
+        with torch.no_grad():
+            next(twin.parameters()).add_(1)
+        torch.testing.assert_close(rnn(inputs)[0], expected)
+
+
+def test_bad_settings_are_refused():
+    for arguments, message in (
+        ({"memory": "stak"}, "memory must be one of .*'stack'.*; got 'stak'"),
+        ({"memory": None}, "memory must be one of .*; got None"),
+        ({"memory": ("stack",), "num_layers": 2}, r"one for each of num_layers=2; got \('stack',\)"),
+        ({"num_stacks": 2}, "memory='stack' has no setting 'num_stacks'; it has memory_size, push_control"),
+        ({"bidirectional": True}, "memory='stack' has no setting 'bidirectional'"),
+        ({"memory": "none", "memory_size": 2}, "memory='none' has no setting 'memory_size'; it has none"),
+        ({"controller": ["gru"]}, r"controller must be one of .*; got \['gru'\]"),
+        ({"controller": "linear"}, "controller must be one of 'lstm', 'gru', 'rnn', 'rnn_sigmoid'; got 'linear'"),
+        ({"pop_control": "hard"}, "pop_control must be one of 'sigmoid', 'expected_value' or .*; got 'hard'"),
+        ({"num_layers": 0}, "num_layers must be .*; got 0"),
+        ({"dropout": 1.5}, "dropout must be .*; got 1.5"),
+        ({"batch_first": 1}, "batch_first must be .*; got 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            StackRNN(E, H, **arguments)
+
+
+def test_bad_inputs_are_refused():
+    rnn = StackRNN(E, H)
+    for inputs, message in (
+        (torch.zeros(T, B, E + 1), r"input must be \[T, B, 5\], \[T, 5\] or packed, .*; got \[6, 4, 6\]"),
+        (torch.zeros(T, B, E, 1), r"input must be .*; got \[6, 4, 5, 1\]"),
+        (torch.zeros(E), r"input must be .*; got \[5\]"),
+        (torch.zeros(0, B, E), r"with T of at least 1; got \[0, 4, 5\]"),
+        (pack_sequence([torch.zeros(2, 3)]), r"input must be .* packed, .*; got \[2, 3\]"),
+        (torch.zeros(T, B, E).long(), "input must be of a floating-point type; got torch.int64"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rnn(inputs)
+    with pytest.raises(ValueError, match=r"input must be \[B, T, 5\]"):
+        StackRNN(E, H, batch_first=True)(torch.zeros(B, T, 4))
+
+
+def test_bad_states_are_refused():
+    rnn, inputs, h = StackRNN(E, H, memory_size=3), torch.zeros(T, B, E), torch.zeros(1, B, H)
+    _, (_, _, memories) = rnn(inputs)
+    _, (_, _, of_others) = rnn(torch.zeros(T, 2, E))
+    _, (_, superposed) = StackRNN(E, H, memory="superposition", controller="gru")(inputs)
+    for state, message in (
+        (h, "hx must be of the parts h, c, memories; got 1"),
+        ((h, h, memories, h), "hx must be of the parts h, c, memories; got 4"),
+        ((h, h[:, :2]), r"the tensors of hx must be \[1, 4, 7\]; got \[1, 2, 7\]"),
+        ((h, None), r"the tensors of hx must be \[1, 4, 7\]; got NoneType"),
+        ((h, h, h), "the memories of hx must be a tuple of num_layers=1; got Tensor"),
+        ((h, h, (*memories, None)), "the memories of hx must be a tuple of num_layers=1; got 2"),
+        ((h, h, superposed), "the memory of layer 0 has a StackState; that of hx is a SuperpositionState"),
+        ((h, h, (h,)), "the memory of layer 0 has a StackState; that of hx is a Tensor"),
+        ((h, h, of_others), "the state is of 2 sequences; the inputs are of 4"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rnn(inputs, state)
+    with pytest.raises(ValueError, match=r"the tensors of hx must be \[1, 7\]; got \[1, 4, 7\]"):
+        rnn(inputs[:, 0], (h, h))
+    with pytest.raises(ValueError, match="hx must be of the parts h, c; got 3"):
+        StackRNN(E, H, memory="none")(inputs, (h, h, memories))
