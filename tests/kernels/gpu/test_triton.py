@@ -16,6 +16,7 @@ from conftest import tiny_config
 
 from stack_lm.errors import InputError
 from stack_lm.kernels.gpu import backend
+from stack_lm.kernels.protocol import Inputs
 from stack_lm.layers.cell import StackRNNCell
 from stack_lm.memory import StackState
 
@@ -75,6 +76,11 @@ def tensors_of(state):
     return [*state.controller, *memory, state.reading]
 
 
+def scan(cell, inputs, state, mask=None, with_readings=False):
+    """The backend's scan, with the arguments of `reference`."""
+    return backend.scan(cell.system, Inputs(inputs, mask, {}, None, inputs.shape[1]), state, with_readings)
+
+
 def results_of(run, cell, inputs, state, mask):
     """Outputs and last state, and the gradients of all that goes in for random gradients of all that comes out."""
     outputs, readings, last = run(cell, inputs, state, mask, with_readings=True)
@@ -107,7 +113,7 @@ def reference(cell, inputs, state, mask, with_readings=True):
 
 def assert_equal_to_reference(cell, inputs, state, mask=None, tolerance=1e-11):
     expected = results_of(reference, cell, inputs, state, mask)
-    found = results_of(backend.scan, cell, inputs, state, mask)
+    found = results_of(scan, cell, inputs, state, mask)
     for of_reference, of_triton in zip(itertools.chain(*expected), itertools.chain(*found), strict=True):
         assert of_triton.dtype == of_reference.dtype
         size = max(1.0, float(of_reference.abs().max())) if of_reference.numel() else 1.0
@@ -180,7 +186,7 @@ def test_what_is_not_finite_ends(device, bad):
     inputs[0, 0, 0] = bad
     inputs.requires_grad_()
     with np.errstate(all="ignore"):  # the interpreter computes in numpy, which warns
-        outputs, _, state = backend.scan(cell, inputs, cell.initial_state(2), None)
+        outputs, _, state = scan(cell, inputs, cell.initial_state(2))
         (outputs.sum() + state.reading.sum()).backward()
     assert bool(outputs[0].isnan().any()) == (bad != bad)
     assert outputs[1].isfinite().all()
@@ -190,7 +196,7 @@ def test_what_is_not_finite_ends(device, bad):
 def test_a_second_backward(device):
     cell = make_cell(device, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
-    outputs, _, _ = backend.scan(cell, inputs, a_state(cell, 1, [0.5]), None)
+    outputs, _, _ = scan(cell, inputs, a_state(cell, 1, [0.5]))
     first = torch.autograd.grad(outputs.sum(), inputs, retain_graph=True)[0]
     assert torch.equal(torch.autograd.grad(outputs.sum(), inputs)[0], first)
 
@@ -200,7 +206,7 @@ def test_second_derivatives_are_refused(device):
     cell = make_cell(device, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
     for loss in (lambda outputs: outputs.sum(), lambda outputs: outputs.square().sum()):
-        outputs, _, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, _, _ = scan(cell, inputs, cell.initial_state(1))
         with pytest.raises(RuntimeError, match="the compiled scan cannot be differentiated twice .create_graph=True."):
             torch.autograd.grad(loss(outputs), inputs, create_graph=True)
 
@@ -208,9 +214,9 @@ def test_second_derivatives_are_refused(device):
 def test_strengths_stay_exact_under_autocast(device):
     cell = make_cell(device, torch.float32, scale=1.0, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
-    exact, _, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
+    exact, _, _ = scan(cell, inputs, cell.initial_state(1))
     with torch.autocast(device.type, torch.bfloat16):
-        outputs, _, state = backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, _, state = scan(cell, inputs, cell.initial_state(1))
     assert outputs.dtype == state.memory.strengths.dtype == torch.float32
     torch.testing.assert_close(outputs, exact, rtol=0, atol=0.02)
     assert not torch.equal(outputs, exact)
@@ -245,7 +251,7 @@ def test_captured_scans_are_shared_one_at_a_time(device, monkeypatch):
     cell = make_cell(device, controller="rnn", memory="stack")
 
     def grad_of(inputs):
-        outputs, _, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, _, _ = scan(cell, inputs, cell.initial_state(1))
         return outputs
 
     batches = [some_inputs(cell, 1, 2) for _ in range(3)]
@@ -273,7 +279,7 @@ def test_nothing_waits_for_the_device():
     for mode in ("default", "error"):  # compiled first
         torch.cuda.set_sync_debug_mode(mode)
         try:
-            outputs, _, _ = backend.scan(cell, inputs, cell.initial_state(2), mask)
+            outputs, _, _ = scan(cell, inputs, cell.initial_state(2), mask)
             outputs.sum().backward()
         finally:
             torch.cuda.set_sync_debug_mode("default")
@@ -287,6 +293,7 @@ from triton.backends.compiler import GPUTarget
 from conftest import tiny_config
 from stack_lm.layers.cell import StackRNNCell
 from stack_lm.kernels.gpu import backend, pointwise, strength
+from stack_lm.kernels.protocol import Inputs
 
 target = GPUTarget("cuda", ARCHITECTURE, 32)
 triton.runtime.driver.set_active(types.SimpleNamespace(  # a GPU of which there is nothing but its name
@@ -312,7 +319,7 @@ with FakeTensorMode():  # which fails where a program looks at a number
     cell = StackRNNCell(tiny_config(controller=CONTROLLER, memory=MEMORY, pop_control="sigmoid", num_layers=LAYERS))
     inputs, mask = torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16, enabled=AUTOCAST):
-        outputs, _, state = backend.scan(cell, inputs, cell.initial_state(2), mask)
+        outputs, _, state = backend.scan(cell.system, Inputs(inputs, mask, {}, None, 3), cell.initial_state(2))
     (outputs.sum() + state.reading.sum()).backward()
 print(len(compiled), min(map(len, compiled.values())) > 0)
 """
@@ -375,18 +382,18 @@ def test_obstacles(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     cell = StackRNNCell(tiny_config(memory="stack"))
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    assert backend.obstacle(cell, gpu, torch.float32) is None
-    assert "CUDA" in backend.obstacle(cell, cpu, torch.float32)
-    assert "int64" in backend.obstacle(cell, gpu, torch.int64)
+    assert backend.obstacle(cell.system, gpu, torch.float32) is None
+    assert "CUDA" in backend.obstacle(cell.system, cpu, torch.float32)
+    assert "int64" in backend.obstacle(cell.system, gpu, torch.int64)
     for fields, name in (
         ({"memory": "superposition"}, "SuperpositionStack"),
         ({"memory": "stack", "controller": "direct"}, "DirectController"),
         ({"memory": "stack", "reading_entry": "hidden_state", "controller": "rnn"}, "hidden_state"),
     ):
         other = StackRNNCell(tiny_config(**fields))
-        assert name in backend.obstacle(other, gpu, torch.float32)
+        assert name in backend.obstacle(other.system, gpu, torch.float32)
     monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name: None)
-    assert backend.obstacle(cell, gpu, torch.float32) == "triton is not installed"
+    assert backend.obstacle(cell.system, gpu, torch.float32) == "triton is not installed"
 
 
 @pytest.mark.slow
