@@ -1,5 +1,6 @@
 """A compiled scan beside the reference: the same cell, inputs and state, and how far the two are apart."""
 
+import numpy as np
 import torch
 
 from stack_lm import StackRNNConfig
@@ -77,11 +78,12 @@ def compare(cell, inputs, backend, state=None, mask=None, readings=True):
 
 
 def _furthest(expected, found):
-    return max(
+    differences = [
         float((a - b).abs().max() / max(1.0, float(a.abs().max())))
         for a, b in zip(expected, found, strict=True)
         if a.numel()
-    )
+    ]
+    return float(np.max(differences))  # NaN if one is
 
 
 def check(cell, length=7, batch_size=3, dtype=torch.float64, state=None, mask=None, tolerance=1e-10, one_hot=False):
@@ -105,26 +107,27 @@ def some_mask(batch_size, length, seed=2):
     return mask
 
 
-def check_layer(layer, length, batch_size=3, mask=None, first_steps=0, tolerance=1e-10):
+def check_layer(layer, length, batch_size=3, mask=None, first_steps=0, tolerance=1e-10, backend="numba"):
     """Assert that a layer's compiled scan of given vectors equals the reference in results and every gradient."""
     torch.manual_seed(1)
-    dtype, size = layer.like.dtype, layer.input_size
-    hidden = torch.randn(batch_size, length, size, dtype=dtype, requires_grad=True)
+    size, some = layer.input_size, {"dtype": layer.like.dtype, "device": layer.like.device}
+    hidden = torch.randn(batch_size, length, size, **some, requires_grad=True)
     state = None
     if first_steps:
+        layer.scan_backend = "reference"
         with torch.no_grad():
-            _, state, _ = layer(torch.randn(batch_size, first_steps, size, dtype=dtype))
+            _, state, _ = layer(torch.randn(batch_size, first_steps, size, **some))
         state = map_tensors(lambda tensor: tensor.clone().requires_grad_(), state)
     wanted = [hidden, *layer.parameters(), *leaves(state)]
     found, gradients = [], []
-    for backend in ("reference", "numba"):
-        layer.scan_backend = backend
+    for name in ("reference", backend):
+        layer.scan_backend = name
         torch.manual_seed(4)  # of the noise of choices
         readings, last, actions = layer(hidden, state, mask, output_actions=True)
         differentiated = [readings, *leaves(living(last))]
         found.append([part.detach() for part in (*differentiated, *(part for _, part in sorted(actions.items())))])
         torch.manual_seed(5)
-        loss = sum((part * torch.randn(part.shape, dtype=dtype)).sum() for part in differentiated if part.requires_grad)
+        loss = sum((part * torch.randn(part.shape, **some)).sum() for part in differentiated if part.requires_grad)
         gradients.append(torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True))
     layer.scan_backend = None
     assert _furthest(*found) < tolerance

@@ -1,10 +1,11 @@
-"""The cell's scan on a GPU: torch before and after, Triton kernels in between, as one differentiable function."""
+"""Scans on a GPU: torch before and after, Triton kernels in between, as one differentiable function."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,13 +13,10 @@ from torch import Tensor
 
 from ...controls import Controls
 from ...emission import Activation, ExpectedValue, Fixed, Sigmoid
-from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, under_transform
+from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState, under_transform
 from ..derivatives import first_derivative_only
 from ..layout import CONTROLLERS, States, gather_states, gather_weights, next_state
 from ..protocol import CellState, Controlled, Inputs, MemoryState, System
-
-if TYPE_CHECKING:
-    from .scan import Settings
 
 _MEMORIES = (NoMemory, NeuralStack, NeuralQueue, NeuralDeque)
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -41,17 +39,18 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
     if dtype not in _DTYPES:
         return f"it runs in {', '.join(str(d).removeprefix('torch.') for d in _DTYPES)}, and this is {dtype}"
     driver = system.driver
-    if not isinstance(driver, Controlled):
-        return "it has no scan of given vectors"
-    if driver.buffer is not None:
-        return "it has no input buffer"
-    controller = driver.controller
-    if type(controller) not in CONTROLLERS:
-        return f"it has no {type(controller).__name__}"
+    if isinstance(driver, Controlled):
+        controller = driver.controller
+        if driver.buffer is not None:
+            return "it has no input buffer"
+        if type(controller) not in CONTROLLERS:
+            return f"it has no {type(controller).__name__}"
+        if controller.reading_entry != "input" and controller.weight_reading is not None:
+            return f'it has no reading_entry="{controller.reading_entry}"'
+    elif not system.memory.actions:
+        return "there is no memory"
     if type(system.memory) not in _MEMORIES:
         return f"it has no {type(system.memory).__name__}"
-    if controller.reading_entry != "input" and controller.weight_reading is not None:
-        return f'it has no reading_entry="{controller.reading_entry}"'
     for field in system.memory.actions:
         emission = type(system.controls.emission(field.name))
         if emission not in (Activation, Fixed, Sigmoid, ExpectedValue):
@@ -66,9 +65,9 @@ def scan(
 
     Products run in autocast's dtype where it is on. All else is at least float32, strengths and their sums above all.
     """
-    from .scan import Given, Results
+    from . import scan as launches
 
-    controller, values, mask = system.controller, inputs.values, inputs.mask
+    controller, values = system.controller, inputs.values
     if not values.is_floating_point():
         values = F.one_hot(values, controller.input_size).to(controller.weight("weight_ih", 0).dtype)
     batch_size, length = values.shape[:2]
@@ -79,9 +78,9 @@ def scan(
     product, exact = projected.dtype, torch.promote_types(weights.inputs.dtype, torch.float32)
     dropping = layers > 1 and controller.dropout > 0 and controller.training
     ones = projected.new_ones(layers - 1, *((length, batch_size, size) if dropping else (0, 0, 0)))
-    given = Given(
+    given = launches.Given(
         projected=projected.contiguous(),
-        active=projected.new_zeros(0, 0, dtype=torch.uint8) if mask is None else mask.t().to(torch.uint8).contiguous(),
+        active=_active(inputs),
         dropped=F.dropout(ones, controller.dropout, dropping),
         first=weights.first.to(product).contiguous(),
         rest=weights.rest.to(product).contiguous(),
@@ -94,10 +93,10 @@ def scan(
         values=first.values.to(exact).contiguous(),
         strengths=first.strengths.to(exact).contiguous(),
     )
-    differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-    results = Results(
-        *_Scan.apply(_settings(controller, system.memory, system.controls, with_readings), differentiable, *given)
-    )
+    stack = _stack(system.memory, system.controls) if system.memory.actions else None
+    kind = CONTROLLERS[type(controller)]
+    settings = launches.Settings(kind, controller.recurrent, controller.skips, with_readings, stack)
+    results = launches.Results(*_run(launches, settings, given))
     dtype = weights.inputs.dtype
     last = States(
         hidden=results.hidden.transpose(0, 1).to(dtype),
@@ -111,59 +110,84 @@ def scan(
 
 
 def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:
-    """Never called; see `obstacle`."""
-    raise NotImplementedError
+    """Run a sequence of given vectors; see `stack_lm.kernels.dispatch.Backend`. Precisions are as in `scan`."""
+    from . import given as launches
+
+    projection, memory = system.controls.projection, state.memory
+    assert projection is not None, "the values to push have logits"
+    logits = projection(inputs.values)
+    dtype = torch.promote_types(logits.dtype, memory.values.dtype)
+    exact = torch.promote_types(dtype, torch.float32)
+    given = launches.Given(
+        logits=logits.transpose(0, 1).contiguous(),
+        active=_active(inputs),
+        reading=state.reading.to(exact).contiguous(),
+        values=memory.values.to(exact).contiguous(),
+        strengths=memory.strengths.to(exact).contiguous(),
+    )
+    results = launches.Results(*_run(launches, _stack(system.memory, system.controls), given))
+    last = MemoryState(StackState(results.values.to(dtype), results.strengths), results.reading.to(dtype))
+    return results.readings.transpose(0, 1).to(dtype), last
 
 
-def _settings(controller: Any, memory: Memory[Any, Any], controls: Controls, with_readings: bool) -> Settings:
-    from .scan import Settings
+def _active(inputs: Inputs) -> Tensor:
+    """The mask with the steps first; [0, 0] where there is none."""
+    if inputs.mask is None:
+        return torch.zeros(0, 0, dtype=torch.uint8, device=inputs.values.device)
+    return inputs.mask.t().to(torch.uint8).contiguous()
 
-    stack: dict[str, Any] | None = None
-    if not isinstance(memory, NoMemory):
-        stack = {
-            "DEQUE": isinstance(memory, NeuralDeque),
-            "AT_TOP": not isinstance(memory, NeuralQueue),
-        }
-        for field in memory.actions:
-            emission = controls.emission(field.name)
-            if isinstance(emission, Activation):
-                stack["TANH"] = emission.name == "tanh"
-                continue
-            # A deque has the same control at both ends.
-            name = field.name.split("_")[0].upper()
-            fixed = {"PUSH": "PUSHED", "POP": "POPPED", "READ": "READS"}[name]
-            stack |= {name: emission.width, fixed: emission.value if isinstance(emission, Fixed) else 0.0}
-    return Settings(CONTROLLERS[type(controller)], controller.recurrent, controller.skips, with_readings, stack)
+
+def _stack(memory: Memory[Any, Any], controls: Controls) -> dict[str, Any]:
+    """The constants of the memory's kernels that depend on the memory and its controls alone."""
+    stack: dict[str, Any] = {
+        "DEQUE": isinstance(memory, NeuralDeque),
+        "AT_TOP": not isinstance(memory, NeuralQueue),
+    }
+    for field in memory.actions:
+        emission = controls.emission(field.name)
+        if isinstance(emission, Activation):
+            stack["TANH"] = emission.name == "tanh"
+            continue
+        # A deque has the same control at both ends.
+        name = field.name.split("_")[0].upper()
+        fixed = {"PUSH": "PUSHED", "POP": "POPPED", "READ": "READS"}[name]
+        stack |= {name: emission.width, fixed: emission.value if isinstance(emission, Fixed) else 0.0}
+    return stack
+
+
+def _run(launches: ModuleType, settings: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
+    results: tuple[Tensor, ...] = _Scan.apply(launches, settings, differentiable, *given)
+    return results
 
 
 class _Scan(torch.autograd.Function):
-    """`scan.forward` and `scan.backward`, launch by launch or as CUDA graphs."""
+    """`forward` and `backward` of `launches`, which is `scan` or `given`, launch by launch or as CUDA graphs."""
 
     @staticmethod
-    def forward(ctx: Any, settings: Settings, differentiable: bool, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, launches: ModuleType, settings: Any, differentiable: bool, *given: Tensor
+    ) -> tuple[Tensor, ...]:
         from . import graphs
-        from . import scan as launches
 
-        given = launches.Given(*tensors)
-        ctx.settings, ctx.lease = settings, None
-        if graphs.wanted(given.projected.device):
-            ctx.lease = graphs.lease(settings, given, differentiable)
+        ctx.launches, ctx.settings, ctx.lease = launches, settings, None
+        if graphs.wanted(given[0].device):
+            ctx.lease = graphs.lease(launches, settings, given, differentiable)
         if ctx.lease is not None:
             return ctx.lease.captured.forward(given)
-        results, kept = launches.forward(settings, given)
+        results, of_forward = launches.forward(settings, launches.Given(*given))
         if differentiable:
-            ctx.save_for_backward(*given, *kept)
+            ctx.save_for_backward(*given, *of_forward)
         return results
 
     @staticmethod
     @first_derivative_only("the compiled scan", 'set_scan_backend("reference") has one that can')
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        from . import scan as launches
-
+        launches = ctx.launches
         of_results = launches.Results(*(grad.contiguous() for grad in grads))
         if ctx.lease is not None:
-            return None, None, *ctx.lease.captured.backward(of_results)
+            return None, None, None, *ctx.lease.captured.backward(of_results)
         saved = ctx.saved_tensors  # once: under activation checkpointing each access unpacks them anew
-        given = launches.Given(*saved[: len(launches.Given._fields)])
-        kept = launches.Kept(*saved[len(given) :])
-        return None, None, *launches.backward(ctx.settings, given, kept, of_results)
+        n_given = len(launches.Given._fields)
+        given, of_forward = launches.Given(*saved[:n_given]), saved[n_given:]
+        return None, None, None, *launches.backward(ctx.settings, given, of_forward, of_results)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
-
-from . import scan as launches
-from .scan import Given, Results, Settings
+from torch import Tensor
 
 Recorded = TypeVar("Recorded")
 
@@ -51,28 +50,29 @@ class Captured:
     """A scan, and if wanted its backward, on memory of their own.
 
     Args:
-        settings: of the cell.
+        launches: `scan` or `given`, whose `forward` and `backward` are captured.
+        settings: of what it runs.
         given: what the first scan starts from; its shapes are those of all.
         differentiable: whether a backward may follow.
     """
 
-    def __init__(self, settings: Settings, given: Given, differentiable: bool) -> None:
-        self.given = Given(*(tensor.clone() for tensor in given))
+    def __init__(self, launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differentiable: bool) -> None:
+        self.given = launches.Given(*(tensor.clone() for tensor in given))
         self.run, (self.results, kept) = record(lambda: launches.forward(settings, self.given))
         if differentiable:
             self.run()  # the backward is tried out before it is captured, and walks over the log
-            self.grads = Results(*(torch.zeros_like(result) for result in self.results))
+            self.grads = launches.Results(*(torch.zeros_like(result) for result in self.results))
             self.run_back, self.grad_given = record(lambda: launches.backward(settings, self.given, kept, self.grads))
 
-    def forward(self, given: Given) -> Results:
-        """`scan.forward`."""
+    def forward(self, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The results of `launches.forward`."""
         for own, tensor in zip(self.given, given, strict=True):
             own.copy_(tensor)
         self.run()
-        return Results(*(result.clone() for result in self.results))
+        return tuple(result.clone() for result in self.results)
 
-    def backward(self, grads: Results) -> list[torch.Tensor | None]:
-        """`scan.backward` of the last `forward`."""
+    def backward(self, grads: tuple[Tensor, ...]) -> list[Tensor | None]:
+        """`launches.backward` of the last `forward`."""
         for own, tensor in zip(self.grads, grads, strict=True):
             own.copy_(tensor)
         self.run_back()
@@ -89,13 +89,13 @@ class Lease:
         _free.setdefault(self.key, []).append(self.captured)
 
 
-def lease(settings: Settings, given: Given, differentiable: bool) -> Lease | None:
-    """A captured scan for a cell and these shapes, or None where the scan is to go launch by launch."""
+def lease(launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differentiable: bool) -> Lease | None:
+    """A captured scan of these settings and shapes, or None where the scan is to go launch by launch."""
     global _count
-    first = given.projected
+    first = given[0]
     stream = torch.cuda.current_stream(first.device).cuda_stream if first.is_cuda else 0
     shapes = tuple((tensor.shape, tensor.dtype) for tensor in given)
-    key = (repr(settings), shapes, first.device, stream, differentiable)
+    key = (launches.__name__, repr(settings), shapes, first.device, stream, differentiable)
     if key not in _seen:
         _seen.add(key)
         return None
@@ -110,6 +110,6 @@ def lease(settings: Settings, given: Given, differentiable: bool) -> Lease | Non
             return None
         _free[oldest].pop()
         _count -= 1
-    captured = Captured(settings, given, differentiable)
+    captured = Captured(launches, settings, given, differentiable)
     _count += 1
     return Lease(key, captured)

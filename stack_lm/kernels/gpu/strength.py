@@ -201,10 +201,6 @@ def _undo_read(
 @triton.jit(do_not_specialize=["t", "B", "T", "N", "C", "LOG"])
 def forward(
     logits,
-    bias,
-    active,
-    reading,
-    given,
     values,
     index,
     strength,
@@ -213,6 +209,10 @@ def forward(
     log_index,
     log_strength,
     log_starts,
+    bias,
+    active,
+    reading,
+    given,
     t,
     B,
     T,
@@ -240,14 +240,15 @@ def forward(
     Args:
         logits: of all controls, without their bias [T, B, P]: values first, then push, pop and read strengths; of a
             deque, each for the top and then for the bottom.
-        bias: [P].
-        active: [T, B], where MASKED; others keep everything.
-        reading: [B, R]; updated.
-        given: what the controller is given [T + 1, B, GIVEN]; the reading goes to row t + 1, from column GIVEN_FROM on.
         values: of all elements by id [B, C, D]. The ids run from the bottom to the top of all that could be there.
         index, strength, ends: the living elements [B, C], [B, C] and [B, 2]; updated.
         logged, log_index, log_strength: the log of pops [B], [B, LOG] and [B, LOG]; appended to.
         log_starts: where each pop's part of the log starts [T, B, pops]; row t is written.
+        bias: [P].
+        active: [T, B], where MASKED; others keep everything.
+        reading: [B, R]; updated.
+        given: the readings, as the last columns of all that a controller is given, if there is one [T + 1, B, GIVEN];
+            this step's goes to row t + 1, from column GIVEN_FROM on.
         T, N, C, LOG: steps, elements in the initial state, capacity of lists and log.
         AT_TOP: whether the one end where it pops and reads is the top; a DEQUE has both.
         PUSH, POP, READ: number of logits of each strength; see `_emit`. PUSHED, POPPED, READS: where these are fixed.
@@ -323,11 +324,10 @@ def _undo_value(value, first, grad_value, grad_logits, cols, D: tl.constexpr, TA
     tl.store(grad_logits + first + cols, grad * slope, mask=cols < D)
 
 
-@triton.jit(do_not_specialize=["t", "B", "T", "N", "C", "LOG"])
+# Where vectors are given, `grad_given` lies elsewhere at each step.
+@triton.jit(do_not_specialize=["t", "B", "T", "N", "C", "LOG"], do_not_specialize_on_alignment=["grad_given"])
 def backward(
     logits,
-    bias,
-    active,
     values,
     index,
     strength,
@@ -336,13 +336,15 @@ def backward(
     log_index,
     log_strength,
     log_starts,
-    grad_given,
+    bias,
+    active,
     grad_reading,
     grad_values,
     grad_strengths,
     grad_logits,
     first_shared,
     first_boundary,
+    grad_given,
     t,
     B,
     T,
@@ -368,12 +370,12 @@ def backward(
     """Backwards through `forward`, whose arguments are as they were behind step t on entry, and before it on return.
 
     Args:
-        grad_given: of what the controller was given at the next step [B, GIVEN].
         grad_reading: of the reading, besides what comes through grad_given [B, R]: behind this step on entry, before it
             on return.
         grad_values, grad_strengths: of all elements by id [B, C, D] and [B, C]; updated.
         grad_logits: row t is written [T, B, P].
         first_shared, first_boundary: what `_undo_pop` returned for the step's first pop [B]; written.
+        grad_given: of row t + 1 of `given` [B, GIVEN].
     """
     DTYPE: tl.constexpr = strength.dtype.element_ty
     POPS: tl.constexpr = 2 if DEQUE else 1

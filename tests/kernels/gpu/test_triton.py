@@ -13,9 +13,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import tiny_config
+from kernels.comparison import check_layer
 
+from stack_lm import MemoryLayer
 from stack_lm.errors import InputError
 from stack_lm.kernels.gpu import backend
+from stack_lm.kernels.protocol import Inputs
 from stack_lm.layers.cell import StackRNNCell
 from stack_lm.memory import StackState
 
@@ -75,6 +78,11 @@ def tensors_of(state):
     return [*state.controller, *memory, state.reading]
 
 
+def scan(cell, inputs, state, mask=None, with_readings=False):
+    """The backend's scan, with the arguments of `reference`."""
+    return backend.scan(cell.system, Inputs(inputs, mask, {}, None, inputs.shape[1]), state, with_readings)
+
+
 def results_of(run, cell, inputs, state, mask):
     """Outputs and last state, and the gradients of all that goes in for random gradients of all that comes out."""
     outputs, readings, last = run(cell, inputs, state, mask, with_readings=True)
@@ -107,7 +115,7 @@ def reference(cell, inputs, state, mask, with_readings=True):
 
 def assert_equal_to_reference(cell, inputs, state, mask=None, tolerance=1e-11):
     expected = results_of(reference, cell, inputs, state, mask)
-    found = results_of(backend.scan, cell, inputs, state, mask)
+    found = results_of(scan, cell, inputs, state, mask)
     for of_reference, of_triton in zip(itertools.chain(*expected), itertools.chain(*found), strict=True):
         assert of_triton.dtype == of_reference.dtype
         size = max(1.0, float(of_reference.abs().max())) if of_reference.numel() else 1.0
@@ -142,6 +150,50 @@ def test_layers_with_skips_and_dropout(device, monkeypatch):
     cell = make_cell(device, controller="gru", memory="stack", **layers)
     mask = torch.tensor([[True, True], [True, False]], device=device)
     assert_equal_to_reference(cell, some_inputs(cell, length=2), a_state(cell, 2, [0.5]), mask)
+
+
+def make_layer(device, dtype=torch.float64, **settings):
+    return MemoryLayer(5, memory_size=3, **STRENGTHS | settings).to(device, dtype)
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
+def test_given_vectors(device, memory):
+    """With padding and a carried state; values pushed by a sigmoid; ties, and dead elements in the carried state."""
+    mask = torch.tensor([[True, False, True], [False, True, True], [False, False, False]], device=device)
+    check_layer(make_layer(device, memory=memory), 3, mask=mask, first_steps=2, backend="triton")
+    ones = {"push_control": 1.0, "pop_control": 2.0, "read_control": 1.0, "push_value_activation": "sigmoid"}
+    check_layer(make_layer(device, memory=memory, **ones), 3, batch_size=1, first_steps=3, backend="triton")
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
+def test_given_vectors_in_less_than_float64(device, dtype, tolerance):
+    layer = make_layer(device, dtype, memory="deque")
+    check_layer(layer, 3, batch_size=2, first_steps=2, tolerance=tolerance, backend="triton")
+    layer.scan_backend = "triton"
+    readings, state, _ = layer(torch.randn(2, 3, 5, dtype=dtype, device=device))
+    assert readings.dtype == state.reading.dtype == state.memory.values.dtype == dtype
+    assert state.memory.strengths.dtype == torch.float32
+
+
+def test_given_vectors_under_autocast(device):
+    """The memory stays exact, also where the vectors come from a layer below in bfloat16."""
+    layer = make_layer(device, torch.float32)
+    layer.scan_backend = "triton"
+    hidden = torch.randn(2, 3, 5, device=device, requires_grad=True)
+    with torch.autocast(device.type, torch.bfloat16):
+        readings, state, _ = layer(hidden.bfloat16())
+    readings.sum().backward()
+    assert readings.dtype == state.memory.values.dtype == torch.float32
+    torch.testing.assert_close(readings, layer(hidden)[0], rtol=0, atol=0.02)
+    assert hidden.grad.abs().sum() > 0
+
+
+def test_all_actions_of_given_vectors_are_one_product(device):
+    layer, calls = make_layer(device), []
+    layer.scan_backend = "triton"
+    layer.controls.projection.register_forward_hook(lambda *_: calls.append(1))
+    layer(torch.randn(2, 3, 5, dtype=torch.float64, device=device))
+    assert calls == [1]  # and what hangs on the product is not ignored
 
 
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
@@ -180,7 +232,7 @@ def test_what_is_not_finite_ends(device, bad):
     inputs[0, 0, 0] = bad
     inputs.requires_grad_()
     with np.errstate(all="ignore"):  # the interpreter computes in numpy, which warns
-        outputs, _, state = backend.scan(cell, inputs, cell.initial_state(2), None)
+        outputs, _, state = scan(cell, inputs, cell.initial_state(2))
         (outputs.sum() + state.reading.sum()).backward()
     assert bool(outputs[0].isnan().any()) == (bad != bad)
     assert outputs[1].isfinite().all()
@@ -190,7 +242,7 @@ def test_what_is_not_finite_ends(device, bad):
 def test_a_second_backward(device):
     cell = make_cell(device, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
-    outputs, _, _ = backend.scan(cell, inputs, a_state(cell, 1, [0.5]), None)
+    outputs, _, _ = scan(cell, inputs, a_state(cell, 1, [0.5]))
     first = torch.autograd.grad(outputs.sum(), inputs, retain_graph=True)[0]
     assert torch.equal(torch.autograd.grad(outputs.sum(), inputs)[0], first)
 
@@ -200,7 +252,7 @@ def test_second_derivatives_are_refused(device):
     cell = make_cell(device, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
     for loss in (lambda outputs: outputs.sum(), lambda outputs: outputs.square().sum()):
-        outputs, _, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, _, _ = scan(cell, inputs, cell.initial_state(1))
         with pytest.raises(RuntimeError, match="the compiled scan cannot be differentiated twice .create_graph=True."):
             torch.autograd.grad(loss(outputs), inputs, create_graph=True)
 
@@ -208,9 +260,9 @@ def test_second_derivatives_are_refused(device):
 def test_strengths_stay_exact_under_autocast(device):
     cell = make_cell(device, torch.float32, scale=1.0, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
-    exact, _, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
+    exact, _, _ = scan(cell, inputs, cell.initial_state(1))
     with torch.autocast(device.type, torch.bfloat16):
-        outputs, _, state = backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, _, state = scan(cell, inputs, cell.initial_state(1))
     assert outputs.dtype == state.memory.strengths.dtype == torch.float32
     torch.testing.assert_close(outputs, exact, rtol=0, atol=0.02)
     assert not torch.equal(outputs, exact)
@@ -218,8 +270,9 @@ def test_strengths_stay_exact_under_autocast(device):
     assert cell.controller.weight_hh_l0.grad.dtype == torch.float32
 
 
-def test_captured_scans_are_shared_one_at_a_time(device, monkeypatch):
-    """With graphs that only do again what they did; on a GPU the real ones are below."""
+@pytest.fixture
+def captured(device, monkeypatch):
+    """Scans are captured, two at most: on a CPU by graphs that only do again what they did."""
 
     def record(function):
         result = function()
@@ -242,10 +295,14 @@ def test_captured_scans_are_shared_one_at_a_time(device, monkeypatch):
     monkeypatch.setattr(graphs, "_free", {})
     monkeypatch.setattr(graphs, "_count", 0)
     monkeypatch.setattr(graphs, "CAPACITY", 2)
+
+
+@pytest.mark.usefixtures("captured")
+def test_captured_scans_are_shared_one_at_a_time(device):
     cell = make_cell(device, controller="rnn", memory="stack")
 
     def grad_of(inputs):
-        outputs, _, _ = backend.scan(cell, inputs, cell.initial_state(1), None)
+        outputs, _, _ = scan(cell, inputs, cell.initial_state(1))
         return outputs
 
     batches = [some_inputs(cell, 1, 2) for _ in range(3)]
@@ -266,6 +323,14 @@ def test_captured_scans_are_shared_one_at_a_time(device, monkeypatch):
     assert graphs._count == 2
 
 
+@pytest.mark.usefixtures("captured")
+def test_scans_of_given_vectors_are_captured(device):
+    layer = make_layer(device, memory="deque")
+    for _ in range(3):
+        check_layer(layer, 2, batch_size=1, first_steps=1, backend="triton")
+    assert graphs._count == 1
+
+
 @pytest.mark.gpu
 def test_nothing_waits_for_the_device():
     cell = make_cell(torch.device("cuda"), torch.float32, controller="lstm", memory="deque")
@@ -273,7 +338,7 @@ def test_nothing_waits_for_the_device():
     for mode in ("default", "error"):  # compiled first
         torch.cuda.set_sync_debug_mode(mode)
         try:
-            outputs, _, _ = backend.scan(cell, inputs, cell.initial_state(2), mask)
+            outputs, _, _ = scan(cell, inputs, cell.initial_state(2), mask)
             outputs.sum().backward()
         finally:
             torch.cuda.set_sync_debug_mode("default")
@@ -285,8 +350,10 @@ import torch, triton
 from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
 from conftest import tiny_config
+from stack_lm import MemoryLayer
 from stack_lm.layers.cell import StackRNNCell
 from stack_lm.kernels.gpu import backend, pointwise, strength
+from stack_lm.kernels.protocol import Inputs
 
 target = GPUTarget("cuda", ARCHITECTURE, 32)
 triton.runtime.driver.set_active(types.SimpleNamespace(  # a GPU of which there is nothing but its name
@@ -309,11 +376,15 @@ for module in (pointwise, strength):
     for name in ("forward", "backward"):
         setattr(module, name, Compiled(getattr(module, name)))
 with FakeTensorMode():  # which fails where a program looks at a number
-    cell = StackRNNCell(tiny_config(controller=CONTROLLER, memory=MEMORY, pop_control="sigmoid", num_layers=LAYERS))
     inputs, mask = torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3, dtype=torch.bool)
+    if CONTROLLER is None:
+        runs, scan = MemoryLayer(5, MEMORY, memory_size=3, pop_control="sigmoid"), backend.scan_given
+    else:
+        config = tiny_config(controller=CONTROLLER, memory=MEMORY, pop_control="sigmoid", num_layers=LAYERS)
+        runs, scan = StackRNNCell(config), backend.scan
     with torch.autocast("cpu", torch.bfloat16, enabled=AUTOCAST):
-        outputs, _, state = backend.scan(cell, inputs, cell.initial_state(2), mask)
-    (outputs.sum() + state.reading.sum()).backward()
+        results = scan(runs.system, Inputs(inputs, mask, {}, None, 3), runs.initial_state(2))
+    (results[0].sum() + results[-1].reading.sum()).backward()
 print(len(compiled), min(map(len, compiled.values())) > 0)
 """
 
@@ -322,6 +393,7 @@ print(len(compiled), min(map(len, compiled.values())) > 0)
     ("controller", "memory", "layers", "autocast", "architecture"),
     [
         ("lstm", "stack", 1, False, 90),
+        pytest.param(None, "deque", 0, False, 90, marks=pytest.mark.slow),
         pytest.param("gru", "deque", 2, True, 80, marks=pytest.mark.slow),
         pytest.param("rnn", "queue", 2, True, 90, marks=pytest.mark.slow),
     ],
@@ -375,18 +447,20 @@ def test_obstacles(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     cell = StackRNNCell(tiny_config(memory="stack"))
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    assert backend.obstacle(cell, gpu, torch.float32) is None
-    assert "CUDA" in backend.obstacle(cell, cpu, torch.float32)
-    assert "int64" in backend.obstacle(cell, gpu, torch.int64)
+    assert backend.obstacle(cell.system, gpu, torch.float32) is None
+    assert "CUDA" in backend.obstacle(cell.system, cpu, torch.float32)
+    assert "int64" in backend.obstacle(cell.system, gpu, torch.int64)
     for fields, name in (
         ({"memory": "superposition"}, "SuperpositionStack"),
         ({"memory": "stack", "controller": "direct"}, "DirectController"),
         ({"memory": "stack", "reading_entry": "hidden_state", "controller": "rnn"}, "hidden_state"),
     ):
         other = StackRNNCell(tiny_config(**fields))
-        assert name in backend.obstacle(other, gpu, torch.float32)
+        assert name in backend.obstacle(other.system, gpu, torch.float32)
+    for memory, name in (("superposition", "SuperpositionStack"), ("baby_ntm", "BabyNTM")):
+        assert name in backend.obstacle(MemoryLayer(5, memory).system, gpu, torch.float32)
     monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name: None)
-    assert backend.obstacle(cell, gpu, torch.float32) == "triton is not installed"
+    assert backend.obstacle(cell.system, gpu, torch.float32) == "triton is not installed"
 
 
 @pytest.mark.slow
