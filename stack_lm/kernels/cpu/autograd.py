@@ -53,13 +53,19 @@ class First(NamedTuple):
     Attributes:
         hidden, cell: of the controller's layers [B, L, H] each.
         reading: [B, R].
-        memory: two tensors: see `blocks.Block.first`.
+        one, other: of the memory: see `blocks.Block.first`.
     """
 
     hidden: Any
     cell: Any
     reading: Any
-    memory: tuple[Any, Any]
+    one: Any
+    other: Any
+
+    @property
+    def memory(self) -> tuple[Any, Any]:
+        """The tensors of the memory."""
+        return self.one, self.other
 
 
 class Tensors(NamedTuple):
@@ -68,12 +74,23 @@ class Tensors(NamedTuple):
     Attributes:
         given: what it runs over.
         state: before the first step.
-        parameters: of the driver, nested tuples.
+        parameters: of the driver, or None where there is none.
     """
 
     given: Given
     state: First
-    parameters: Any
+    parameters: tuple[Any, ...] = ()
+
+    @property
+    def flat(self) -> tuple[Any, ...]:
+        """All in a row."""
+        return *self.given, *self.state, *self.parameters
+
+    @classmethod
+    def of(cls, flat: Sequence[Any]) -> Tensors:
+        """From all in a row."""
+        n, m = len(Given._fields), len(First._fields)
+        return cls(Given(*flat[:n]), First(*flat[n : n + m]), tuple(flat[n + m :]))
 
 
 class Results(NamedTuple):
@@ -88,6 +105,16 @@ class Results(NamedTuple):
     outputs: Any
     readings: Any
     state: First
+
+    @property
+    def flat(self) -> tuple[Any, ...]:
+        """All in a row."""
+        return self.outputs, self.readings, *self.state
+
+    @classmethod
+    def of(cls, flat: Sequence[Any]) -> Results:
+        """From all in a row."""
+        return cls(flat[0], flat[1], First(*flat[2:]))
 
 
 class Kept(NamedTuple):
@@ -132,54 +159,16 @@ def differentiable(make: Make, tensors: Tensors, dtype: torch.dtype, check: Call
         check: of several models under vmap, called with their last states [M, B, ...], which nobody else may look at.
     """
     numbers = np.dtype(str(dtype).removeprefix("torch."))
-    form = _Form(tensors)
     if under_transform():
-        found = _OfModels.apply(make, numbers, check, form, *_leaves(tensors))
-    else:
-        found = _scan(make, numbers, None, form, _leaves(tensors))
-    results: Results = _rebuild(form.results, found)
-    return results
+        return Results.of(_OfModels.apply(make, numbers, check, *tensors.flat))
+    return Results.of(_scan(make, numbers, None, tensors.flat))
 
 
-class _Form:
-    """How arguments and results of a scan are nested; torch takes and gives plain sequences of tensors.
-
-    No tuple or list, in which torch.func would look for tensors.
-
-    Args:
-        tensors: the arguments.
-    """
-
-    def __init__(self, tensors: Tensors) -> None:
-        self.tensors: Tensors = _rebuild(tensors, [None] * len(_leaves(tensors)))
-        self.results: Results | None = None
-
-
-def _scan(
-    make: Make, dtype: np.dtype, models: int | None, form: _Form, leaves: Sequence[Tensor | None]
-) -> tuple[Tensor, ...]:
+def _scan(make: Make, dtype: np.dtype, models: int | None, tensors: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
     """Run a scan of one model; or of several, whose dimension is then the first of all tensors."""
-    wanted = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in leaves)
-    results: tuple[Tensor, ...] = _Scan.apply(make, dtype, models, wanted, form, *leaves)
+    wanted = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in tensors)
+    results: tuple[Tensor, ...] = _Scan.apply(make, dtype, models, wanted, *tensors)
     return results
-
-
-def _leaves(tree: Any) -> list[Any]:
-    """What nested tuples hold, in order; None too."""
-    return [leaf for part in tree for leaf in _leaves(part)] if isinstance(tree, tuple) else [tree]
-
-
-def _rebuild(like: Any, leaves: Sequence[Any]) -> Any:
-    """Nested tuples like others that hold these."""
-    rest = iter(leaves)
-
-    def build(tree: Any) -> Any:
-        if not isinstance(tree, tuple):
-            return next(rest)
-        parts = [build(part) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-
-    return build(like)
 
 
 class _OfModels(torch.autograd.Function):
@@ -203,16 +192,15 @@ class _OfModels(torch.autograd.Function):
         make: Make,
         dtype: np.dtype,
         check: Callable[[First], None],
-        form: _Form,
-        *leaves: Tensor | None,
+        *tensors: Tensor | None,
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         models = info.batch_size
         stacked = [
             part if part is None else part.expand(models, *part.shape) if dim is None else part.movedim(dim, 0)
-            for part, dim in zip(leaves, in_dims[len(in_dims) - len(leaves) :], strict=True)
+            for part, dim in zip(tensors, in_dims[len(in_dims) - len(tensors) :], strict=True)
         ]
-        results = _scan(make, dtype, models, form, stacked)
-        check(_rebuild(form.results, results).state)
+        results = _scan(make, dtype, models, stacked)
+        check(Results.of(results).state)
         return results, (0,) * len(results)
 
 
@@ -244,7 +232,8 @@ def _take_back(kept: list[Kept], large: Sequence[Tensor]) -> list[Kept]:
 
 
 def _map_groups(function: Callable[[Any], Any], kept: Kept) -> Kept:
-    return Kept(kept.part, *(group and _rebuild(group, list(map(function, group))) for group in kept[1:]))
+    groups: Any = (group and group._make(map(function, group)) for group in kept[2:])
+    return Kept(kept.part, function(kept.emitted), *groups)
 
 
 _called: set[tuple[str, type, np.dtype, type]] = set()
@@ -285,30 +274,27 @@ class _Scan(torch.autograd.Function):
         dtype: np.dtype,
         models: int | None,
         wanted: bool,
-        form: _Form,
-        *leaves: Tensor | None,
+        *tensors: Tensor | None,
     ) -> tuple[Tensor, ...]:
         one = models is None
-        arrays: Tensors = _rebuild(form.tensors, [_array(leaf, one) for leaf in leaves])
-        needs: Tensors = _rebuild(form.tensors, ctx.needs_input_grad[len(ctx.needs_input_grad) - len(leaves) :])
+        arrays = Tensors.of([_array(part, one) for part in tensors])
+        n_others = len(ctx.needs_input_grad) - len(tensors)
+        needs = Tensors.of(ctx.needs_input_grad[n_others:])
         plan = make(models or 1, dtype, arrays)
         with _first_call("forward pass", plan):
-            results, kept = plan.forward(arrays, wanted, needs.state.memory[0])
-        form.results = _rebuild(results, [None] * len(_leaves(results)))
-        found = tuple(torch.from_numpy(part[0] if one else part) for part in _leaves(results))
-        last: First = _rebuild(results, found).state
+            results, kept = plan.forward(arrays, wanted, needs.state.one)
+        found = tuple(torch.from_numpy(part[0] if one else part) for part in results.flat)
+        last = Results.of(found).state
         if plan.block.counts_losses:
-            ctx.mark_non_differentiable(last.memory[1])
+            ctx.mark_non_differentiable(last.other)
         if wanted:
-            ctx.plan, ctx.one, ctx.form, ctx.needs = plan, one, form, needs
+            ctx.plan, ctx.one, ctx.wants_inputs = plan, one, needs.given.inputs
             ctx.kept, large = _put_aside(kept)
-            # Given vectors and masks are not looked at again.
+            # What was given is not looked at again.
             ctx.arrays = arrays._replace(given=Given(None))
-            tensors: Tensors = _rebuild(form.tensors, leaves)
-            ctx.n_others = 1 + len(_leaves((tensors.state, tensors.parameters)))
-            # The values or cells, which are worked with: autograd notices if somebody changes them. Likewise states
-            # and parameters, whose numbers `ctx.arrays` shares.
-            ctx.save_for_backward(last.memory[0], *_leaves((tensors.state, tensors.parameters)), *large)
+            # The values or cells, which are worked with: autograd notices if somebody changes them. Likewise states and
+            # parameters, whose numbers `ctx.arrays` shares.
+            ctx.save_for_backward(*large, last.one, *tensors[len(Given._fields) :])
         return found
 
     @staticmethod
@@ -316,14 +302,12 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         plan: Plan = ctx.plan
         saved = ctx.saved_tensors  # once: under activation checkpointing each access unpacks them anew
-        kept = _take_back(ctx.kept, saved[ctx.n_others :])
-        of_results: Results = _rebuild(ctx.form.results, [_array(grad, ctx.one) for grad in grads])
+        kept = _take_back(ctx.kept, saved)
+        of_results = Results.of([_array(grad, ctx.one) for grad in grads])
         with _first_call("backward pass", plan):
-            found = plan.backward(ctx.arrays, kept, of_results, ctx.needs.given.inputs)
-        of_leaves = [
-            None if part is None else torch.from_numpy(part[0] if ctx.one else part) for part in _leaves(found)
-        ]
-        return *[None] * (len(ctx.needs_input_grad) - len(of_leaves)), *of_leaves
+            found = plan.backward(ctx.arrays, kept, of_results, ctx.wants_inputs).flat
+        of_tensors = [None if part is None else torch.from_numpy(part[0] if ctx.one else part) for part in found]
+        return *[None] * (len(ctx.needs_input_grad) - len(found)), *of_tensors
 
 
 def _array(tensor: Tensor | None, one: bool) -> Any:

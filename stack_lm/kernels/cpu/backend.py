@@ -73,9 +73,9 @@ def scan(
             state.controller[0].to(like.dtype) if state.controller else none,
             state.controller[1].to(like.dtype) if len(state.controller) > 1 else none[:, :, :0],
             state.reading.to(like.dtype),
-            block.first(state.memory, like),
+            *block.first(state.memory, like),
         ),
-        parameters_of(system),
+        parameters_of(system).flat,
     )
     make = partial(ControllerPlan, system, inputs.steps, with_readings)
     results = differentiable(make, tensors, like.dtype, partial(_check_overflow, system, state.memory))
@@ -94,8 +94,7 @@ def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tens
     none = values.new_zeros(len(values), 0, 0)
     tensors = Tensors(
         Given(logits, inputs.mask, block.noise_of(inputs.noise)),
-        First(none, none, state.reading.to(values.dtype), block.first(state.memory, values)),
-        (),
+        First(none, none, state.reading.to(values.dtype), *block.first(state.memory, values)),
     )
     check = partial(_check_overflow, system, state.memory)
     results = differentiable(partial(GivenPlan, system), tensors, values.dtype, check)

@@ -52,20 +52,20 @@ class GivenPlan:
         def run(part: Part) -> Kept:
             memory = self.block.block(memories, part, wanted)
             compiled.forward(self.active[part], reading[part], readings[part], emitted[part], memory, all_live)
-            return Kept(part, (emitted[part],), None, memory, None)
+            return Kept(part, emitted[part], None, memory, None)
 
         kept = run_parts(lambda i: run(self.part(i)), self.parts)
         outputs = np.empty((m, n, self.steps, 0), self.dtype)
-        return Results(outputs, readings, First(*arrays.state[:2], reading, memories)), kept
+        return Results(outputs, readings, First(*arrays.state[:2], reading, *memories)), kept
 
     def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
         """Backwards through `forward`; see `autograd.Plan`."""
         reading, of_memory = grads.state.reading.copy(), [part.copy() for part in grads.state.memory]
-        n_logits = kept[0].emitted[0].shape[3]
+        n_logits = kept[0].emitted.shape[3]
         of_logits = np.zeros((self.models, self.batch_size, self.steps, n_logits), self.dtype)
 
         def run(i: int) -> None:
-            part, (emitted,), _, memory, _ = kept[i]
+            part, emitted, _, memory, _ = kept[i]
             memory = self.block.again(memory)
             compiled.backward(
                 self.active[part],
@@ -78,5 +78,5 @@ class GivenPlan:
             )
 
         run_parts(run, self.parts)
-        first = First(*arrays.state[:2], reading, self.block.of_first(of_memory))
-        return Tensors(Given(of_logits if wanted else None), first, ())
+        first = First(*arrays.state[:2], reading, *self.block.of_first(of_memory))
+        return Tensors(Given(of_logits if wanted else None), first)

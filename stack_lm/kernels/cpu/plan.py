@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +63,18 @@ class SystemParameters(NamedTuple):
     buffer: Any
     buffer_bias: Any
 
+    @property
+    def flat(self) -> tuple[Any, ...]:
+        """All in a row."""
+        return *chain.from_iterable(self.layers), *self[1:]
+
+    @classmethod
+    def of(cls, flat: tuple[Any, ...]) -> SystemParameters:
+        """From all in a row."""
+        n = len(cls._fields) - 1
+        layers = zip(*[iter(flat[:-n])] * len(LayerParameters._fields), strict=True)
+        return cls(tuple(LayerParameters(*layer) for layer in layers), *flat[-n:])
+
 
 def parameters_of(system: System) -> SystemParameters:
     """The parameters of a system, as they are."""
@@ -109,7 +122,7 @@ class ControllerPlan:
     ) -> None:
         controller = system.controller
         given: Given = arrays.given
-        parameters: SystemParameters = arrays.parameters
+        parameters = SystemParameters.of(arrays.parameters)
         inputs = given.inputs
         self.one_hot = inputs.dtype == np.int64
         self.models, self.dtype, self.with_readings = models, dtype, with_readings
@@ -143,7 +156,7 @@ class ControllerPlan:
         self.dropped = given.dropped
         if self.dropped is None:
             self.dropped = np.empty((models, self.batch_size, self.layers - 1, self.steps, 0), dtype)
-        work = self.batch_size * self.steps * _count(parameters)
+        work = self.batch_size * self.steps * sum(part.size for part in arrays.parameters if part is not None)
         # The threads share the models if there are several, otherwise the rows of the batch.
         self.shared = models if models > 1 else self.batch_size
         self.parts = max(1, min(available(), self.shared, work // _WORK_OF_A_THREAD))
@@ -244,7 +257,7 @@ class ControllerPlan:
 
     def unpack(self, grads: Parameters, parameters: SystemParameters) -> SystemParameters:
         """From the gradients of matrices to those of the parameters."""
-        found: SystemParameters = _empty_like(parameters)
+        found = SystemParameters.of(tuple(None if part is None else np.empty_like(part) for part in parameters.flat))
         for layer in range(self.n_layers):
             matrices, place = (grads.first[:, None], 0) if layer == 0 else (grads.rest, layer - 1)
             packing.take_layer(self.kind, matrices, place, grads.biases, layer, *self._layer(layer, found))
@@ -311,7 +324,7 @@ class ControllerPlan:
     def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
         """Run it; see `autograd.Plan`."""
         m, n = self.models, self.batch_size
-        weights = self.pack(arrays.parameters, transposed=True)
+        weights = self.pack(SystemParameters.of(arrays.parameters), transposed=True)
         inputs = self.empty(m, n, 0, 0) if self.one_hot or self.buffer else arrays.given.inputs
         outputs = self.empty(m, n, self.steps, self.size)
         readings = self.empty(m, n, self.steps if self.with_readings else 0, self.depth)
@@ -337,14 +350,14 @@ class ControllerPlan:
                 buffer or no_buffer(m, self.dtype),
                 np.zeros((m, n), np.int64),
             )
-            return Kept(part, (emitted,), layers, memory, buffer)
+            return Kept(part, emitted, layers, memory, buffer)
 
         kept = run_parts(lambda i: run(self.part(i)), self.parts)
-        return Results(outputs, readings, First(*last, memories)), kept
+        return Results(outputs, readings, First(*last, *memories)), kept
 
     def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
         """Backwards through `forward`; see `autograd.Plan`."""
-        parameters: SystemParameters = arrays.parameters
+        parameters = SystemParameters.of(arrays.parameters)
         weights = self.pack(parameters, transposed=False)
         states = Running(*(part.copy() for part in grads.state[:3]))
         of_memory = [part.copy() for part in grads.state.memory]
@@ -357,7 +370,7 @@ class ControllerPlan:
         settings = Settings(self.kind, self.n_memory, False)
 
         def run(i: int) -> None:
-            part, (emitted,), layers, memory, buffer = kept[i]
+            part, emitted, layers, memory, buffer = kept[i]
             m, _ = part.shape
             memory, buffer = self.block.again(memory), self.buffer and self.buffer.again(buffer)
             compiled.backward(
@@ -383,23 +396,8 @@ class ControllerPlan:
         if len(of_weights) > 1:
             run_parts(lambda i: _add_up(of_weights, i), self.parts)
         of_given = (of_buffer if self.buffer else of_inputs) if wanted else None
-        first = First(*states, self.block.of_first(of_memory))
-        return Tensors(Given(of_given), first, self.unpack(of_weights[0], parameters))
-
-
-def _count(tree: Any) -> int:
-    """Numbers in nested tuples of arrays."""
-    if isinstance(tree, tuple):
-        return sum(map(_count, tree))
-    return 0 if tree is None else tree.size
-
-
-def _empty_like(tree: Any) -> Any:
-    """Nested tuples of new arrays like others."""
-    if isinstance(tree, tuple):
-        parts = map(_empty_like, tree)
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    return None if tree is None else np.empty_like(tree)
+        first = First(*states, *self.block.of_first(of_memory))
+        return Tensors(Given(of_given), first, self.unpack(of_weights[0], parameters).flat)
 
 
 def _add_up(of_threads: list[Parameters], share: int) -> None:
