@@ -90,7 +90,10 @@ class Controls(nn.Module):
 
     def emission(self, name: str) -> Emission:
         """How the action of that name is emitted."""
-        emission: Any = self.choices[name] if name in self.choices else self.stateless[name]
+        found: Any = self.stateless.get(name)  # looked for first, because looking among modules takes longer
+        if found is None:
+            found = self.choices[name]
+        emission: Emission = found
         return emission
 
     @contextmanager

@@ -87,8 +87,8 @@ class ControlledMemory(nn.Module):
         Raises:
             ValueError: if `scan_backend` names a backend that cannot run this.
         """
-        asked = Request(like.device, like.dtype, self.scan_backend)._replace(**request)
-        return dispatch.choose(self.system if system is None else system, asked)
+        asked: dict[str, Any] = {"device": like.device, "dtype": like.dtype, "backend": self.scan_backend} | request
+        return dispatch.choose(self.system if system is None else system, Request(**asked))
 
     @property
     def system(self) -> System:

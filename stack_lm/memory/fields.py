@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -125,15 +125,13 @@ class Strength(ActionField):
 
     control: str
     end: str = ""
+    name: str = field(init=False)
+    distribution: str = field(init=False)
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"{self.control}_strength{self.end and '_'}{self.end}"
-
-    @property
-    def distribution(self) -> str:
-        """The name of its distribution."""
-        return f"{self.control}_distribution{self.end and '_'}{self.end}"
+    def __post_init__(self) -> None:
+        for name in ("strength", "distribution"):
+            attribute = "name" if name == "strength" else name
+            object.__setattr__(self, attribute, f"{self.control}_{name}{self.end and '_'}{self.end}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -298,10 +296,10 @@ def check_fields(memory: str, fields: tuple[ActionField, ...], settings: Mapping
     Raises:
         ValueError: with the field and the setting.
     """
-    for field in fields:
-        missing = [name for name in field.settings if name not in settings]
+    for action in fields:
+        missing = [name for name in action.settings if name not in settings]
         if missing:
-            raise ValueError(f"memory={memory!r} has an action {field.name!r}, but no setting {missing[0]!r} for it")
+            raise ValueError(f"memory={memory!r} has an action {action.name!r}, but no setting {missing[0]!r} for it")
 
 
 def _check_not_negative(name: str, action: Tensor) -> None:

@@ -122,7 +122,7 @@ class ControllerPlan:
     ) -> None:
         controller = system.controller
         given: Given = arrays.given
-        parameters = SystemParameters.of(arrays.parameters)
+        parameters = self.parameters = SystemParameters.of(arrays.parameters)
         inputs = given.inputs
         self.one_hot = inputs.dtype == np.int64
         self.models, self.dtype, self.with_readings = models, dtype, with_readings
@@ -324,7 +324,7 @@ class ControllerPlan:
     def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
         """Run it; see `autograd.Plan`."""
         m, n = self.models, self.batch_size
-        weights = self.pack(SystemParameters.of(arrays.parameters), transposed=True)
+        weights = self.pack(self.parameters, transposed=True)
         inputs = self.empty(m, n, 0, 0) if self.one_hot or self.buffer else arrays.given.inputs
         outputs = self.empty(m, n, self.steps, self.size)
         readings = self.empty(m, n, self.steps if self.with_readings else 0, self.depth)
@@ -357,8 +357,7 @@ class ControllerPlan:
 
     def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
         """Backwards through `forward`; see `autograd.Plan`."""
-        parameters = SystemParameters.of(arrays.parameters)
-        weights = self.pack(parameters, transposed=False)
+        weights = self.pack(self.parameters, transposed=False)
         states = Running(*(part.copy() for part in grads.state[:3]))
         of_memory = [part.copy() for part in grads.state.memory]
         m, b = self.models, self.batch_size
@@ -397,7 +396,7 @@ class ControllerPlan:
             run_parts(lambda i: _add_up(of_weights, i), self.parts)
         of_given = (of_buffer if self.buffer else of_inputs) if wanted else None
         first = First(*states, *self.block.of_first(of_memory))
-        return Tensors(Given(of_given), first, self.unpack(of_weights[0], parameters).flat)
+        return Tensors(Given(of_given), first, self.unpack(of_weights[0], self.parameters).flat)
 
 
 def _add_up(of_threads: list[Parameters], share: int) -> None:
