@@ -1,0 +1,48 @@
+"""Which layers a model has, and what is known of their actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from ..emission import Emission
+from ..memory import Choice, Strength
+from .controlled import Actions, ControlledMemory
+
+
+def recurrent_layers(model: nn.Module) -> list[ControlledMemory]:
+    """The layers of a network that carry a state of this package, in order: those of `memories`, and cells without one.
+
+    The state of the i-th is number i in a `MemoryCache`.
+    """
+    return [module for module in model.modules() if isinstance(module, ControlledMemory)]
+
+
+def memories(model: nn.Module) -> list[ControlledMemory]:
+    """The memory layers of any network, in the order in which it has them; a cell with `memory="none"` is none."""
+    return [layer for layer in recurrent_layers(model) if layer.memory.actions]
+
+
+def strengths_of(layer: ControlledMemory) -> dict[str, Emission]:
+    """The strengths among a memory's actions, by name, and how each is emitted."""
+    fields = (field for field in layer.memory.actions if isinstance(field, Strength))
+    return {field.name: layer.controls.emission(field.name) for field in fields}
+
+
+def operation_labels(layer: ControlledMemory) -> dict[str, list[str]]:
+    """Of each choice of a memory, by its action's name, the names of the S O operations of its S stacks."""
+    return {
+        field.name: [f"{o} {s + 1}" if field.groups > 1 else o for s in range(field.groups) for o in field.operations]
+        for field in layer.memory.actions
+        if isinstance(field, Choice)
+    }
+
+
+def actions_by_layer(actions: Actions | Sequence[Actions] | None) -> Sequence[Mapping[str, Any]]:
+    """The actions of each memory layer, from the `actions` that a model returns: of one layer they are no sequence."""
+    if actions is None:
+        return ()
+    # A cell without a memory has no actions, and is no memory layer.
+    return (actions,) if isinstance(actions, Mapping) else [of_layer for of_layer in actions if of_layer]
