@@ -31,16 +31,8 @@ PLACES = (
     "valley library museum hill"
 ).split()
 IDEAS = "story rumor plan secret song question report joke promise idea".split()
-IRREGULAR_PLURALS = {
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "wolf": "wolves",
-    "mouse": "mice",
-    "goose": "geese",
-    "knife": "knives",
-    "loaf": "loaves",
-}
+_IRREGULAR = "man:men woman:women child:children wolf:wolves mouse:mice goose:geese knife:knives loaf:loaves".split()
+IRREGULAR_PLURALS = dict(pair.split(":") for pair in _IRREGULAR)
 NAMES = "Anna Ben Clara David Emma Frank Grace Henry Irene Jack Karen Leo Maria Nina Oscar Paula Robert Sarah".split()
 ADJECTIVES = (
     "old young tall short happy sad quiet loud clever foolish strange famous rich poor brave lazy kind angry tired "
@@ -49,35 +41,8 @@ ADJECTIVES = (
 ADVERBS = "quickly slowly often rarely loudly quietly today again soon together always finally".split()
 PLACE_PREPOSITIONS = "in near behind beside outside beyond".split()
 THING_PREPOSITIONS = "with without under about beside".split()
-SINGULAR_DETERMINERS = (
-    "the",
-    "the",
-    "the",
-    "the",
-    "a",
-    "a",
-    "a",
-    "this",
-    "that",
-    "every",
-    "some",
-    "no",
-    "each",
-)
-PLURAL_DETERMINERS = (
-    "the",
-    "the",
-    "the",
-    "the",
-    "these",
-    "those",
-    "some",
-    "many",
-    "several",
-    "most",
-    "no",
-    "few",
-)
+SINGULAR_DETERMINERS = "the the the the a a a this that every some no each".split()
+PLURAL_DETERMINERS = "the the the the these those some many several most no few".split()
 MODALS = "will can may must should".split()
 SUBORDINATORS = "because when while although if before after".split()
 
@@ -90,11 +55,7 @@ INTRANSITIVE = (
     ("fall fell,disappear,shine shone,burn,remain,vanish", ("thing", "place", "thing", "idea"), ()),
 )
 TRANSITIVE = (
-    (
-        "see saw,follow,help,like,fear,admire,meet met,know knew,chase,watch,visit,greet,trust",
-        ANIMATE,
-        ANIMATE,
-    ),
+    ("see saw,follow,help,like,fear,admire,meet met,know knew,chase,watch,visit,greet,trust", ANIMATE, ANIMATE),
     ("buy bought,carry,find found,hide hid,lose lost,sell sold,break broke,clean,paint", ANIMATE, ("thing",)),
     ("eat ate,cook,taste,steal stole,bake", ANIMATE, ("food",)),
     ("build built,leave left,enter,love,own", ("person",), ("place",)),
@@ -121,12 +82,6 @@ class Verb(NamedTuple):
     participle: str
     subjects: tuple[str, ...]
     objects: tuple[str, ...]
-
-
-def _plural(noun: str) -> str:
-    if noun in IRREGULAR_PLURALS:
-        return IRREGULAR_PLURALS[noun]
-    return _add_s(noun)
 
 
 def _add_s(word: str) -> str:
@@ -156,7 +111,7 @@ def _verb(entry: str, subjects: tuple[str, ...], objects: tuple[str, ...]) -> Ve
     return Verb(base, _add_s(base), past, stem + "ing", subjects, objects)
 
 
-_PLURALS = {noun: _plural(noun) for nouns in NOUNS.values() for noun in nouns}
+_PLURALS = {noun: IRREGULAR_PLURALS.get(noun) or _add_s(noun) for nouns in NOUNS.values() for noun in nouns}
 _VERBS = {
     frame: tuple(_verb(entry, subjects, objects) for verbs, subjects, objects in groups for entry in verbs.split(","))
     for frame, groups in FRAMES.items()
