@@ -122,17 +122,9 @@ def fuzz(case):
     check(make_model(seed=seed, spread=spread, **fields), batch_size, length, padding, seed=seed)
 
 
-@given(case=cases())
-@settings(max_examples=25, deadline=None)
-def test_random_configurations(case):
-    fuzz(case)
-
-
-@pytest.mark.slow
-@given(case=cases())
-@settings(max_examples=1500, deadline=None)
-def test_many_random_configurations(case):
-    fuzz(case)
+@pytest.mark.parametrize("examples", [25, pytest.param(1500, marks=pytest.mark.slow)])
+def test_random_configurations(examples):
+    settings(max_examples=examples, deadline=None)(given(case=cases())(fuzz))()
 
 
 def test_altered_and_named():
