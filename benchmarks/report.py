@@ -38,11 +38,10 @@ class Part:
 def run_benchmark(
     name: str,
     parts: Sequence[Part],
-    argv: Sequence[str] | None,
+    argv: Sequence[str] | None = None,
     *,
     summary: str,
     example: str,
-    add_options: Callable[[argparse.ArgumentParser], None] | None = None,
     summarize: Callable[[list[Table], argparse.Namespace], Table | None] | None = None,
 ) -> int:
     """The command of a benchmark: measure, print, write; returns its exit status.
@@ -50,9 +49,8 @@ def run_benchmark(
     Args:
         name: of the benchmark, which its JSON says.
         parts: its tables.
-        argv: the arguments.
+        argv: the arguments; None takes the process's own.
         summary, example: for `--help`.
-        add_options: adds options of its own.
         summarize: makes a table of all the others, to stand first.
     """
     parser = argparse.ArgumentParser(
@@ -69,8 +67,6 @@ def run_benchmark(
     parser.add_argument("--json", metavar="FILE", help="write the results to a file as well, when all is measured")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument("--from", dest="source", metavar="FILE", help="print the results in a file; measure nothing")
-    if add_options is not None:
-        add_options(parser)
     args = parser.parse_args(argv)
 
     def run() -> None:

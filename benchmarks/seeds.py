@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,6 @@ from torch.func import functional_call, stack_module_state, vmap
 
 import stack_lm
 from stack_lm.config_files import read_config
-from stack_lm.console import quiet_libraries, run_command
 from stack_lm.kernels.cpu import plan
 from stack_lm.training.together import Together, stack_batches
 
@@ -195,21 +195,14 @@ def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
     return {"name": "targets", "title": "Seeds at once, against a process for each", "caption": "", "rows": rows}
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-
-    def run() -> None:
-        quiet_libraries()
-        run_benchmark(
-            "seeds",
-            PARTS,
-            argv,
-            summary="Time updates of several small models at once against updates of one.",
-            example="python benchmarks/seeds.py --threads 1 --json seeds.json",
-            summarize=summarize,
-        )
-
-    return run_command("benchmarks/seeds.py", run)
+main = partial(
+    run_benchmark,
+    "seeds",
+    PARTS,
+    summary="Time updates of several small models at once against updates of one.",
+    example="python benchmarks/seeds.py --threads 1 --json seeds.json",
+    summarize=summarize,
+)
 
 
 if __name__ == "__main__":
