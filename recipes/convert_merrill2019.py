@@ -168,10 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = script_parser(__doc__)
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the released .th file")
     parser.add_argument(
-        "vocabulary",
-        type=Path,
-        metavar="VOCABULARY_DIR",
-        help="the directory with its tokens.txt and labels.txt",
+        "vocabulary", type=Path, metavar="VOCABULARY_DIR", help="the directory with its tokens.txt and labels.txt"
     )
     parser.add_argument("output", type=Path, metavar="OUT_DIR", help="the model directory to write; must be new")
     parser.add_argument(

@@ -65,10 +65,7 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """A subcommand with its help, its example and the option `--json`; `nested` below a command that has one too."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=f"example:\n  {example}",
+        name, help=summary, description=summary[0].upper() + summary[1:] + ".", epilog=f"example:\n  {example}"
     )
     parser.set_defaults(run=run, command=name)
     add_import(parser)
@@ -110,10 +107,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Where a model runs."""
     parser.add_argument("--device", help="such as cpu or cuda:1; a GPU if there is one, by default")
     parser.add_argument(
-        "--batch-tokens",
-        type=positive_int,
-        default=2048,
-        help="tokens in a batch, padding included (default: 2048)",
+        "--batch-tokens", type=positive_int, default=2048, help="tokens in a batch, padding included (default: 2048)"
     )
 
 

@@ -280,13 +280,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        make: Make,
-        dtype: np.dtype,
-        models: int | None,
-        wanted: bool,
-        form: _Form,
-        *leaves: Tensor | None,
+        ctx: Any, make: Make, dtype: np.dtype, models: int | None, wanted: bool, form: _Form, *leaves: Tensor | None
     ) -> tuple[Tensor, ...]:
         one = models is None
         arrays: Tensors = _rebuild(form.tensors, [_array(leaf, one) for leaf in leaves])
