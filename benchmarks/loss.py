@@ -1,4 +1,8 @@
-"""The speed of the loss without logits, against the plain loss and torch's own, and the choice of chunk size."""
+"""The speed of the loss without logits, against the plain loss and torch's own, and the choice of chunk size.
+
+Example:
+    python benchmarks/loss.py --threads 2 --json loss.json
+"""
 
 from __future__ import annotations
 
@@ -186,13 +190,7 @@ PARTS = [
 ]
 
 
-main = partial(
-    run_benchmark,
-    "loss",
-    PARTS,
-    summary="Time the loss without logits against the plain one and torch's own.",
-    example="python benchmarks/loss.py --threads 2 --json loss.json",
-)
+main = partial(run_benchmark, "loss", PARTS, __doc__)
 
 
 if __name__ == "__main__":

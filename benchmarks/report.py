@@ -12,7 +12,16 @@ import torch
 from timing import Key, Timing, alternate, environment
 
 from stack_lm.atomic import atomic_file
-from stack_lm.console import format_cell, positive_int, print_note, print_table, progress, quiet_libraries, run_command
+from stack_lm.console import (
+    format_cell,
+    positive_int,
+    print_note,
+    print_table,
+    progress,
+    quiet_libraries,
+    run_command,
+    script_parser,
+)
 from stack_lm.errors import InputError
 
 Row = dict[str, Any]
@@ -38,10 +47,9 @@ class Part:
 def run_benchmark(
     name: str,
     parts: Sequence[Part],
+    description: str | None,
     argv: Sequence[str] | None = None,
     *,
-    summary: str,
-    example: str,
     summarize: Callable[[list[Table], argparse.Namespace], Table | None] | None = None,
 ) -> int:
     """The command of a benchmark: measure, print, write; returns its exit status.
@@ -49,16 +57,11 @@ def run_benchmark(
     Args:
         name: of the benchmark, which its JSON says.
         parts: its tables.
+        description: the docstring of its module, with a paragraph that begins with "Example:".
         argv: the arguments; None takes the process's own.
-        summary, example: for `--help`.
         summarize: makes a table of all the others, to stand first.
     """
-    parser = argparse.ArgumentParser(
-        prog=f"benchmarks/{name}.py",
-        description=summary,
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = script_parser(description, f"benchmarks/{name}.py")
     names = [part.name for part in parts]
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: does it run, not how fast")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="TABLE", help=", ".join(names))

@@ -1,4 +1,8 @@
-"""The speed of a stack RNN, against torch's LSTM of the same size and against the reference scan."""
+"""The speed of a stack RNN, against torch's LSTM of the same size and against the reference scan.
+
+Example:
+    python benchmarks/scan.py --threads 2 --json scan.json
+"""
 
 from __future__ import annotations
 
@@ -317,14 +321,7 @@ PARTS = [
 ]
 
 
-main = partial(
-    run_benchmark,
-    "scan",
-    PARTS,
-    summary="Time the scan of a stack RNN against nn.LSTM of the same size and against the reference.",
-    example="python benchmarks/scan.py --threads 2 --json scan.json",
-    summarize=summarize,
-)
+main = partial(run_benchmark, "scan", PARTS, __doc__, summarize=summarize)
 
 
 if __name__ == "__main__":

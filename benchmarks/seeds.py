@@ -1,4 +1,8 @@
-"""Several small models trained at once, against one after the other: whole updates, by the number of seeds."""
+"""Several small models trained at once, against one after the other: whole updates, by the number of seeds.
+
+Example:
+    python benchmarks/seeds.py --threads 1 --json seeds.json
+"""
 
 from __future__ import annotations
 
@@ -195,14 +199,7 @@ def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
     return {"name": "targets", "title": "Seeds at once, against a process for each", "caption": "", "rows": rows}
 
 
-main = partial(
-    run_benchmark,
-    "seeds",
-    PARTS,
-    summary="Time updates of several small models at once against updates of one.",
-    example="python benchmarks/seeds.py --threads 1 --json seeds.json",
-    summarize=summarize,
-)
+main = partial(run_benchmark, "seeds", PARTS, __doc__, summarize=summarize)
 
 
 if __name__ == "__main__":

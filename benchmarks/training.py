@@ -1,4 +1,8 @@
-"""How fast train_lm's loop is, beside the bare step on the same batches, and beside busy neighbours."""
+"""How fast train_lm's loop is, beside the bare step on the same batches, and beside busy neighbours.
+
+Example:
+    python benchmarks/training.py --only busy --json busy.json
+"""
 
 from __future__ import annotations
 
@@ -293,14 +297,7 @@ def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
     return {"name": "targets", "title": "Targets", "caption": "Ratios of speeds.", "rows": rows}
 
 
-main = partial(
-    run_benchmark,
-    "training",
-    PARTS,
-    summary="Time train_lm's loop against the bare step, and beside busy neighbours, on text of Brown's shape.",
-    example="python benchmarks/training.py --only busy --json busy.json",
-    summarize=summarize,
-)
+main = partial(run_benchmark, "training", PARTS, __doc__, summarize=summarize)
 
 
 if __name__ == "__main__":

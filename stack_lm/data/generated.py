@@ -41,8 +41,8 @@ ADJECTIVES = (
 ADVERBS = "quickly slowly often rarely loudly quietly today again soon together always finally".split()
 PLACE_PREPOSITIONS = "in near behind beside outside beyond".split()
 THING_PREPOSITIONS = "with without under about beside".split()
-SINGULAR_DETERMINERS = "the the the the a a a this that every some no each".split()
-PLURAL_DETERMINERS = "the the the the these those some many several most no few".split()
+SINGULAR_DETERMINERS = [*["the"] * 4, *["a"] * 3, *"this that every some no each".split()]
+PLURAL_DETERMINERS = [*["the"] * 4, *"these those some many several most no few".split()]
 MODALS = "will can may must should".split()
 SUBORDINATORS = "because when while although if before after".split()
 
