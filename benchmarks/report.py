@@ -12,16 +12,7 @@ import torch
 from timing import Key, Timing, alternate, environment
 
 from stack_lm.atomic import atomic_file
-from stack_lm.console import (
-    format_cell,
-    positive_int,
-    print_note,
-    print_table,
-    progress,
-    quiet_libraries,
-    run_command,
-    script_parser,
-)
+from stack_lm.console import format_cell, positive_int, print_note, print_table, progress, run_command, script_parser
 from stack_lm.errors import InputError
 
 Row = dict[str, Any]
@@ -73,7 +64,6 @@ def run_benchmark(
     args = parser.parse_args(argv)
 
     def run() -> None:
-        quiet_libraries()
         if args.source:
             result = read_result(args.source)
             if result["benchmark"] != name:

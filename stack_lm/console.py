@@ -267,7 +267,7 @@ _running: list[str] = []
 
 
 def run_command(name: str, run: Callable[[], None], arguments: Sequence[str] | None = None) -> int:
-    """Run a command's body; turn an error into one line and an exit status.
+    """Run a command's body, with the libraries below quiet; turn an error into one line and an exit status.
 
     Args:
         name: of the command.
@@ -281,6 +281,7 @@ def run_command(name: str, run: Callable[[], None], arguments: Sequence[str] | N
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names of files and terminals need not be UTF-8
             stream.reconfigure(errors="backslashreplace")
+    quiet_libraries()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
