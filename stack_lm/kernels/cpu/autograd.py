@@ -244,7 +244,7 @@ def _take_back(kept: list[Kept], large: Sequence[Tensor]) -> list[Kept]:
 
 
 def _map_groups(function: Callable[[Any], Any], kept: Kept) -> Kept:
-    return Kept(kept.part, *(group and _rebuild(group, list(map(function, group))) for group in kept[1:]))
+    return Kept(kept.part, *(group and _rebuild(group, list(map(function, _leaves(group)))) for group in kept[1:]))
 
 
 _called: set[tuple[str, type, np.dtype, type]] = set()

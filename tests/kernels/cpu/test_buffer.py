@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels.comparison import spread_out
 
 from stack_lm import BufferedStackRNNConfig, BufferedStackRNNForTransduction
 
@@ -24,11 +25,7 @@ def make_model(seed=0, dtype=torch.float64, spread=2.0, **fields):
         sizes["hidden_size"] = 7
     if fields.get("input_encoding") != "one_hot":
         sizes["embedding_size"] = 6
-    model = BufferedStackRNNForTransduction(BufferedStackRNNConfig(**sizes | fields)).to(dtype)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(spread)
-    return model
+    return spread_out(BufferedStackRNNForTransduction(BufferedStackRNNConfig(**sizes | fields)).to(dtype), spread)
 
 
 def check(model, batch_size=3, length=5, padding=None, num_steps=None, tolerance=1e-10, seed=1):
