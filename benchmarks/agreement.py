@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from stack_lm import ModelScorer, StackRNNConfig, StackRNNForCausalLM, train_word_tokenizer
-from stack_lm.console import print_json, print_table, quiet_libraries, run_command, script_parser
+from stack_lm.console import print_json, print_table, run_command, script_parser
 from stack_lm.eval import AGREEMENT_FORMATS, evaluate_agreement, read_agreement
 
 
@@ -36,7 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def run() -> None:
-        quiet_libraries()
         items = read_agreement(options.data, options.format)
         # Every form is in the vocabulary, so that every item is scored.
         forms = [item.correct for item in items] + [item.wrong for item in items]

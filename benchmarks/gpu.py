@@ -68,16 +68,8 @@ def rounding(device: torch.device, precision: str) -> AbstractContextManager[Any
 
 def make_config(args: argparse.Namespace) -> StackRNNConfig:
     """The configuration of the cell, and of the language model."""
-    return StackRNNConfig(
-        vocab_size=args.vocabulary_size,
-        embedding_size=args.embedding_size,
-        hidden_size=args.hidden_size,
-        memory_size=args.memory_size,
-        memory=args.memory,
-        controller=args.controller,
-        push_control=args.push_control,
-        pop_control=args.pop_control,
-    )
+    names = "embedding_size hidden_size memory_size memory controller push_control pop_control".split()
+    return StackRNNConfig(vocab_size=args.vocabulary_size, **{name: getattr(args, name) for name in names})
 
 
 def make_ways(args: argparse.Namespace, inputs: Tensor) -> dict[str, Way]:

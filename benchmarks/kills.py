@@ -32,7 +32,7 @@ import torch
 from safetensors.torch import load_file
 
 from stack_lm.checks import build
-from stack_lm.console import positive_int, print_json, print_note, print_table, quiet_libraries, run_command
+from stack_lm.console import positive_int, print_json, print_note, print_table, run_command
 from stack_lm.data import generate_corpus
 from stack_lm.errors import InputError
 from stack_lm.training.config import RunConfig
@@ -222,7 +222,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[dict[str, Any]] = []
 
     def run() -> None:
-        quiet_libraries()
         torch.set_num_threads(1)
         for number, (case, kills) in enumerate(zip(CASES, split(options.kills, len(CASES)), strict=True)):
             if not kills:

@@ -1,10 +1,14 @@
-"""The speed of the loss without logits, against the plain loss and torch's own, and the choice of chunk size."""
+"""The speed of the loss without logits, against the plain loss and torch's own, and the choice of chunk size.
+
+Example:
+    python benchmarks/loss.py --threads 2 --json loss.json
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -186,15 +190,7 @@ PARTS = [
 ]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-    return run_benchmark(
-        "loss",
-        PARTS,
-        argv,
-        summary="Time the loss without logits against the plain one and torch's own.",
-        example="python benchmarks/loss.py --threads 2 --json loss.json",
-    )
+main = partial(run_benchmark, "loss", PARTS, __doc__)
 
 
 if __name__ == "__main__":

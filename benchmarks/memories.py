@@ -21,15 +21,7 @@ import torch
 import stack_lm
 from stack_lm import MemoryLayer, StackRNN, StackRNNCell, StackRNNConfig, set_scan_backend
 from stack_lm.config_files import read_config
-from stack_lm.console import (
-    positive_int,
-    print_json,
-    print_table,
-    progress,
-    quiet_libraries,
-    run_command,
-    script_parser,
-)
+from stack_lm.console import positive_int, print_json, print_table, progress, run_command, script_parser
 from stack_lm.errors import InputError
 from stack_lm.memory import make_memory
 
@@ -218,7 +210,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def run() -> None:
-        quiet_libraries()
         torch.manual_seed(0)
         torch.set_num_threads(1)
         device = torch.device(options.device)

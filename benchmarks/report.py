@@ -12,7 +12,7 @@ import torch
 from timing import Key, Timing, alternate, environment
 
 from stack_lm.atomic import atomic_file
-from stack_lm.console import format_cell, positive_int, print_note, print_table, progress, quiet_libraries, run_command
+from stack_lm.console import format_cell, positive_int, print_note, print_table, progress, run_command, script_parser
 from stack_lm.errors import InputError
 
 Row = dict[str, Any]
@@ -38,11 +38,9 @@ class Part:
 def run_benchmark(
     name: str,
     parts: Sequence[Part],
-    argv: Sequence[str] | None,
+    description: str | None,
+    argv: Sequence[str] | None = None,
     *,
-    summary: str,
-    example: str,
-    add_options: Callable[[argparse.ArgumentParser], None] | None = None,
     summarize: Callable[[list[Table], argparse.Namespace], Table | None] | None = None,
 ) -> int:
     """The command of a benchmark: measure, print, write; returns its exit status.
@@ -50,17 +48,11 @@ def run_benchmark(
     Args:
         name: of the benchmark, which its JSON says.
         parts: its tables.
-        argv: the arguments.
-        summary, example: for `--help`.
-        add_options: adds options of its own.
+        description: the docstring of its module, with a paragraph that begins with "Example:".
+        argv: the arguments; None takes the process's own.
         summarize: makes a table of all the others, to stand first.
     """
-    parser = argparse.ArgumentParser(
-        prog=f"benchmarks/{name}.py",
-        description=summary,
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = script_parser(description, f"benchmarks/{name}.py")
     names = [part.name for part in parts]
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: does it run, not how fast")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="TABLE", help=", ".join(names))
@@ -69,12 +61,9 @@ def run_benchmark(
     parser.add_argument("--json", metavar="FILE", help="write the results to a file as well, when all is measured")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument("--from", dest="source", metavar="FILE", help="print the results in a file; measure nothing")
-    if add_options is not None:
-        add_options(parser)
     args = parser.parse_args(argv)
 
     def run() -> None:
-        quiet_libraries()
         if args.source:
             result = read_result(args.source)
             if result["benchmark"] != name:

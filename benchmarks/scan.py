@@ -1,11 +1,15 @@
-"""The speed of a stack RNN, against torch's LSTM of the same size and against the reference scan."""
+"""The speed of a stack RNN, against torch's LSTM of the same size and against the reference scan.
+
+Example:
+    python benchmarks/scan.py --threads 2 --json scan.json
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -317,16 +321,7 @@ PARTS = [
 ]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-    return run_benchmark(
-        "scan",
-        PARTS,
-        argv,
-        summary="Time the scan of a stack RNN against nn.LSTM of the same size and against the reference.",
-        example="python benchmarks/scan.py --threads 2 --json scan.json",
-        summarize=summarize,
-    )
+main = partial(run_benchmark, "scan", PARTS, __doc__, summarize=summarize)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""Several small models trained at once, against one after the other: whole updates, by the number of seeds."""
+"""Several small models trained at once, against one after the other: whole updates, by the number of seeds.
+
+Example:
+    python benchmarks/seeds.py --threads 1 --json seeds.json
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +23,6 @@ from torch.func import functional_call, stack_module_state, vmap
 
 import stack_lm
 from stack_lm.config_files import read_config
-from stack_lm.console import quiet_libraries, run_command
 from stack_lm.kernels.cpu import plan
 from stack_lm.training.together import Together, stack_batches
 
@@ -195,21 +199,7 @@ def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
     return {"name": "targets", "title": "Seeds at once, against a process for each", "caption": "", "rows": rows}
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-
-    def run() -> None:
-        quiet_libraries()
-        run_benchmark(
-            "seeds",
-            PARTS,
-            argv,
-            summary="Time updates of several small models at once against updates of one.",
-            example="python benchmarks/seeds.py --threads 1 --json seeds.json",
-            summarize=summarize,
-        )
-
-    return run_command("benchmarks/seeds.py", run)
+main = partial(run_benchmark, "seeds", PARTS, __doc__, summarize=summarize)
 
 
 if __name__ == "__main__":

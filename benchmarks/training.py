@@ -1,4 +1,8 @@
-"""How fast train_lm's loop is, beside the bare step on the same batches, and beside busy neighbours."""
+"""How fast train_lm's loop is, beside the bare step on the same batches, and beside busy neighbours.
+
+Example:
+    python benchmarks/training.py --only busy --json busy.json
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
 from statistics import median
@@ -23,7 +28,6 @@ from timing import clock, synchronize
 
 from stack_lm.checks import build
 from stack_lm.config_files import merge, read_config
-from stack_lm.console import quiet_libraries, run_command
 from stack_lm.training.batches import Batches
 from stack_lm.training.config import RunConfig
 from stack_lm.training.language_model import Trainer
@@ -293,21 +297,7 @@ def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
     return {"name": "targets", "title": "Targets", "caption": "Ratios of speeds.", "rows": rows}
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-
-    def run() -> None:
-        quiet_libraries()
-        run_benchmark(
-            "training",
-            PARTS,
-            argv,
-            summary="Time train_lm's loop against the bare step, and beside busy neighbours, on text of Brown's shape.",
-            example="python benchmarks/training.py --only busy --json busy.json",
-            summarize=summarize,
-        )
-
-    return run_command("benchmarks/training.py", run)
+main = partial(run_benchmark, "training", PARTS, __doc__, summarize=summarize)
 
 
 if __name__ == "__main__":

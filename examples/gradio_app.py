@@ -12,7 +12,7 @@ import sys
 from html import escape
 
 from stack_lm import ModelScorer
-from stack_lm.console import add_model, quiet_libraries, run_command, script_parser
+from stack_lm.console import add_model, run_command, script_parser
 from stack_lm.errors import InputError
 from stack_lm.interpretation import render_page
 from stack_lm.parsing import distances_from_trace, tree_from_distances
@@ -106,7 +106,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def run() -> None:
-        quiet_libraries()
         make_app(options.model, options.device).launch(server_port=options.port)
 
     return run_command("gradio_app", run)

@@ -293,13 +293,9 @@ class _Tally:
     def score(self, errors: Iterable[str]) -> F1Score:
         counts = np.array(self.counts, dtype=np.int64)
         by_count = sorted(self.hits, key=lambda label: -self.hits[label][1])
-        f1, precision, recall, n_sentences = summarize(counts, self.rules)
         return F1Score(
-            convention=self.rules,
-            f1=f1,
-            precision=precision,
-            recall=recall,
-            n_sentences=n_sentences,
+            self.rules,
+            *summarize(counts, self.rules),
             counts=counts,
             lengths=np.array(self.lengths),
             numbers=np.array(self.numbers),

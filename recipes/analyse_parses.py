@@ -30,7 +30,6 @@ from stack_lm.console import (
     print_note,
     print_table,
     progress,
-    quiet_libraries,
     run_command,
     script_parser,
     write_table,
@@ -162,7 +161,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def run() -> None:
-        quiet_libraries()
         trees, gold = prepare(options.treebank, options.conventions or list(CONVENTIONS))
         models, rows, attachments = [], [], []
         with atomic_directory(options.output) as directory:

@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceClassification
 from stack_lm.atomic import atomic_directory
-from stack_lm.console import quiet_libraries, run_command, script_parser
+from stack_lm.console import run_command, script_parser
 from stack_lm.data.text import read_text
 from stack_lm.errors import InputError
 from stack_lm.hub.state_dicts import load_state_dict, take
@@ -168,10 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = script_parser(__doc__)
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the released .th file")
     parser.add_argument(
-        "vocabulary",
-        type=Path,
-        metavar="VOCABULARY_DIR",
-        help="the directory with its tokens.txt and labels.txt",
+        "vocabulary", type=Path, metavar="VOCABULARY_DIR", help="the directory with its tokens.txt and labels.txt"
     )
     parser.add_argument("output", type=Path, metavar="OUT_DIR", help="the model directory to write; must be new")
     parser.add_argument(
@@ -183,7 +180,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def run() -> None:
-        quiet_libraries()
         convert(options.checkpoint, options.vocabulary, options.output, options.fixed)
 
     return run_command("convert_merrill2019", run)

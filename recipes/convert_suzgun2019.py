@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from stack_lm import StackRNNConfig, StackRNNForKHotPrediction
 from stack_lm.atomic import atomic_directory
-from stack_lm.console import positive_int, print_json, progress, quiet_libraries, run_command, script_parser
+from stack_lm.console import positive_int, print_json, progress, run_command, script_parser
 from stack_lm.errors import InputError
 from stack_lm.hub.state_dicts import load_state_dict, take
 from stack_lm.memory.superposition import CHOICE_CONTROLS
@@ -167,7 +167,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def run() -> None:
-        quiet_libraries()
         try:
             model = convert(options.checkpoint, options.operation_control, options.temperature, options.cells)
         except InputError:

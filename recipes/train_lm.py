@@ -35,8 +35,7 @@ def _show(output_dir: str, result: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     try:
-        status = main()
+        sys.exit(main())
     except KeyboardInterrupt:  # while modules load; all else is a matter of `run_recipe`
         print("train_lm: interrupted", file=sys.stderr)
-        status = 130
-    sys.exit(status)
+        sys.exit(130)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stack_lm.config_files import parse_overrides
-from stack_lm.console import positive_int, print_json, quiet_libraries, run_command, script_parser
+from stack_lm.console import positive_int, print_json, run_command, script_parser
 from stack_lm.errors import InputError
 
 
@@ -61,7 +61,6 @@ def _run(options: argparse.Namespace, others: list[str]) -> None:
     if len(tasks) > 1:
         raise InputError(f"give one task; got {', '.join(tasks)}")
     overrides: dict[str, Any] = parse_overrides([argument for argument in rest if "=" in argument])
-    quiet_libraries()
     from stack_lm.commands.results import describe, print_results
     from stack_lm.experiments.run import Experiment, load_table
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from . import __version__
-from .console import Parser, add_command, add_import, quiet_libraries, run_command
+from .console import Parser, add_command, add_import, run_command
 
 # The summaries of all commands, whose modules in `commands` have their names. A module is only loaded if its command is
 # run, since what it needs can take seconds to load.
@@ -71,7 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run() -> None:
         options = make_parser(arguments).parse_args(arguments)
-        quiet_libraries()
         options.run(options)
 
     return run_command("stack-lm", run, arguments)

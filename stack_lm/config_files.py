@@ -177,10 +177,7 @@ def load_yaml(text: str) -> Any:
         raise ValueError(f"not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    except (
-        LookupError,
-        AttributeError,
-    ) as error:  # from PyYAML, for a tag such as !!bool before another value
+    except (LookupError, AttributeError) as error:  # from PyYAML, for a tag such as !!bool before another value
         raise ValueError("a value is not of the kind that its tag says") from error
 
 

@@ -65,10 +65,7 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """A subcommand with its help, its example and the option `--json`; `nested` below a command that has one too."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=f"example:\n  {example}",
+        name, help=summary, description=summary[0].upper() + summary[1:] + ".", epilog=f"example:\n  {example}"
     )
     parser.set_defaults(run=run, command=name)
     add_import(parser)
@@ -110,10 +107,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Where a model runs."""
     parser.add_argument("--device", help="such as cpu or cuda:1; a GPU if there is one, by default")
     parser.add_argument(
-        "--batch-tokens",
-        type=positive_int,
-        default=2048,
-        help="tokens in a batch, padding included (default: 2048)",
+        "--batch-tokens", type=positive_int, default=2048, help="tokens in a batch, padding included (default: 2048)"
     )
 
 
@@ -273,7 +267,7 @@ _running: list[str] = []
 
 
 def run_command(name: str, run: Callable[[], None], arguments: Sequence[str] | None = None) -> int:
-    """Run a command's body; turn an error into one line and an exit status.
+    """Run a command's body, with the libraries below quiet; turn an error into one line and an exit status.
 
     Args:
         name: of the command.
@@ -287,6 +281,7 @@ def run_command(name: str, run: Callable[[], None], arguments: Sequence[str] | N
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names of files and terminals need not be UTF-8
             stream.reconfigure(errors="backslashreplace")
+    quiet_libraries()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)

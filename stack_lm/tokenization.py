@@ -44,12 +44,7 @@ _AFTER_WORD = "|".join(
     )
 )
 _BEFORE_WORD = "|".join(
-    (
-        r"(?<=[\"“„«(\[{$£€])",
-        r"(?<=`)`(?=\S)",
-        r"(?<=\.)\.\.(?=[\p{L}\p{N}])(?<!\....)",
-        r"(?<=-)-++(?=\S|(?<=\S--))",
-    )
+    (r"(?<=[\"“„«(\[{$£€])", r"(?<=`)`(?=\S)", r"(?<=\.)\.\.(?=[\p{L}\p{N}])(?<!\....)", r"(?<=-)-++(?=\S|(?<=\S--))")
 )
 _WORD_PARTS = "|".join(
     (
@@ -60,10 +55,7 @@ _WORD_PARTS = "|".join(
     )
 )
 # For a corpus that has the Penn Treebank's quotation marks: text has others.
-_TREEBANK_QUOTES = (
-    normalizers.Replace(Regex(r'(?<![^\s(\[{])"(?=\S)'), "``"),
-    normalizers.Replace('"', "''"),
-)
+_TREEBANK_QUOTES = (normalizers.Replace(Regex(r'(?<![^\s(\[{])"(?=\S)'), "``"), normalizers.Replace('"', "''"))
 
 
 class Frame(NamedTuple):

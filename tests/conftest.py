@@ -163,18 +163,24 @@ def registries(monkeypatch, tmp_path_factory):
             del sys.modules[module]
 
 
-@pytest.fixture(scope="session")
-def small_run(tmp_path_factory):
-    """The directory of a small trained model with its tokenizer, its code and its card, as training leaves it."""
+def train_small(directory, model, source="generated:200", held_out=40, **training):
+    """Train a small language model in a directory; returns what its training returned."""
     from stack_lm.training.config import DataConfig, LoopConfig, RunConfig
     from stack_lm.training.language_model import Trainer
 
-    directory = tmp_path_factory.mktemp("run") / "small"
     config = RunConfig(
         output_dir=str(directory),
-        model={"hidden_size": 24, "embedding_size": 12, "memory_size": 4},
-        data=DataConfig(source="generated:1500", held_out=60),
-        training=LoopConfig(epochs=2, learning_rate=0.01, threads=1, loss_dtype="float32"),
+        model=model,
+        data=DataConfig(source=source, held_out=held_out),
+        training=LoopConfig(threads=1, loss_dtype="float32", **training),
     )
-    Trainer(config, quiet=True).train()
+    return Trainer(config, quiet=True).train()
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory):
+    """The directory of a small trained model with its tokenizer, its code and its card, as training leaves it."""
+    directory = tmp_path_factory.mktemp("run") / "small"
+    sizes = {"hidden_size": 24, "embedding_size": 12, "memory_size": 4}
+    train_small(directory, sizes, "generated:1500", held_out=60, epochs=2, learning_rate=0.01)
     return str(directory)

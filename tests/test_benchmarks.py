@@ -137,13 +137,12 @@ def test_files_that_are_no_results(load, tmp_path, capsys, text, message):
     assert not (tmp_path / "figure.png").exists()
 
 
-def test_a_device_that_is_not_there(load, capsys):
-    assert load("loss").main(["--device", "cuda:99"]) == 2
-    assert load("loss").main(["--device", "meta"]) == 2
-    assert load("loss").main(["--device", "nonesuch"]) == 2
+@pytest.mark.parametrize("name", ["loss", "scan", "seeds", "training"])
+def test_a_device_that_is_not_there(load, capsys, name):
+    assert [load(name).main(["--device", device]) for device in ("cuda:99", "meta", "nonesuch")] == [2, 2, 2]
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 3
-    assert all(line.startswith("benchmarks/loss.py: error: --device") for line in errors)
+    assert all(line.startswith(f"benchmarks/{name}.py: error: --device") for line in errors)
 
 
 def test_a_quick_run_of_the_cell(load, tmp_path, capsys):

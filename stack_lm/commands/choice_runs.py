@@ -75,12 +75,7 @@ def _print_spreads(command: str, paths: Sequence[str], side: Sequence[ChoiceResu
 
 def _print_comparisons(comparisons: dict[Any, Any], shown: Sequence[Any], n_first: int, n_second: int) -> None:
     rows = [
-        (
-            _label(*key),
-            f"{found.n_items:,}",
-            f"{found.difference:+.2f}",
-            *_test(found),
-        )
+        (_label(*key), f"{found.n_items:,}", f"{found.difference:+.2f}", *_test(found))
         for key, found in comparisons.items()
         if key in shown
     ]

@@ -11,14 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from ..console import (
-    Problems,
-    add_model_options,
-    print_json,
-    print_table,
-    progress,
-    write_table,
-)
+from ..console import Problems, add_model_options, print_json, print_table, progress, write_table
 from ..data.text import read_table
 from ..errors import InputError
 from ..eval.choices import Accuracy, ChoiceResult, OutOfVocabulary, correct_codes, score_choices

@@ -66,20 +66,8 @@ def run(options: argparse.Namespace) -> None:
         print_json({"model": options.model, "data": options.data} | result)
         return
     rows = [
-        (
-            "token",
-            result["perplexity"],
-            result["nats_per_token"],
-            result["bits_per_token"],
-            result["n_tokens"],
-        ),
-        (
-            "word",
-            result["word_perplexity"],
-            result["nats_per_word"],
-            result["bits_per_word"],
-            result["n_words"],
-        ),
+        ("token", result["perplexity"], result["nats_per_token"], result["bits_per_token"], result["n_tokens"]),
+        ("word", result["word_perplexity"], result["nats_per_word"], result["bits_per_word"], result["n_words"]),
         (
             "inner token",
             result["inner_perplexity"],

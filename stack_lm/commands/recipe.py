@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ..checks import build
 from ..config_files import merge, parse_overrides, read_config
-from ..console import print_json, quiet_libraries, run_command, script_parser
+from ..console import print_json, run_command, script_parser
 from ..errors import InputError
 from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals
 
@@ -67,7 +67,6 @@ def run_recipe(
         unknown = [argument for argument in others if "=" not in argument]
         if unknown:
             raise InputError(f"unknown option {unknown[0]!r}; an override is written key.key=value")
-        quiet_libraries()
         config_class, trainer = load()
         values = read_config(options.config) if options.config else {}
         merge(values, parse_overrides(overrides))

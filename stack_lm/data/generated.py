@@ -16,31 +16,28 @@ from typing import NamedTuple
 
 from nltk.tree import Tree
 
-PERSONS = (
-    "teacher doctor farmer lawyer writer singer painter soldier sailor student nurse pilot baker dancer judge "
-    "king queen priest banker tailor guard waiter poet hunter driver boy girl man woman child neighbor cousin"
-).split()
-ANIMALS = "dog cat horse cow bird fox wolf bear rabbit mouse camel goose lion duck".split()
-THINGS = (
-    "book letter picture basket hammer lamp table chair mirror bottle coat hat ring clock map key rope box knife "
-    "bicycle boat wagon guitar drum flag blanket candle"
-).split()
-FOODS = "cake pie sandwich potato tomato soup cookie carrot pear peach loaf melon".split()
-PLACES = (
-    "house garden village city forest river bridge market school church station tower kitchen castle field harbor "
-    "valley library museum hill"
-).split()
-IDEAS = "story rumor plan secret song question report joke promise idea".split()
-IRREGULAR_PLURALS = {
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "wolf": "wolves",
-    "mouse": "mice",
-    "goose": "geese",
-    "knife": "knives",
-    "loaf": "loaves",
+NOUNS = {
+    kind: words.split()
+    for kind, words in {
+        "person": (
+            "teacher doctor farmer lawyer writer singer painter soldier sailor student nurse pilot baker dancer judge "
+            "king queen priest banker tailor guard waiter poet hunter driver boy girl man woman child neighbor cousin"
+        ),
+        "animal": "dog cat horse cow bird fox wolf bear rabbit mouse camel goose lion duck",
+        "thing": (
+            "book letter picture basket hammer lamp table chair mirror bottle coat hat ring clock map key rope box "
+            "knife bicycle boat wagon guitar drum flag blanket candle"
+        ),
+        "food": "cake pie sandwich potato tomato soup cookie carrot pear peach loaf melon",
+        "place": (
+            "house garden village city forest river bridge market school church station tower kitchen castle field "
+            "harbor valley library museum hill"
+        ),
+        "idea": "story rumor plan secret song question report joke promise idea",
+    }.items()
 }
+_IRREGULAR = "man:men woman:women child:children wolf:wolves mouse:mice goose:geese knife:knives loaf:loaves".split()
+IRREGULAR_PLURALS = dict(pair.split(":") for pair in _IRREGULAR)
 NAMES = "Anna Ben Clara David Emma Frank Grace Henry Irene Jack Karen Leo Maria Nina Oscar Paula Robert Sarah".split()
 ADJECTIVES = (
     "old young tall short happy sad quiet loud clever foolish strange famous rich poor brave lazy kind angry tired "
@@ -49,65 +46,31 @@ ADJECTIVES = (
 ADVERBS = "quickly slowly often rarely loudly quietly today again soon together always finally".split()
 PLACE_PREPOSITIONS = "in near behind beside outside beyond".split()
 THING_PREPOSITIONS = "with without under about beside".split()
-SINGULAR_DETERMINERS = (
-    "the",
-    "the",
-    "the",
-    "the",
-    "a",
-    "a",
-    "a",
-    "this",
-    "that",
-    "every",
-    "some",
-    "no",
-    "each",
-)
-PLURAL_DETERMINERS = (
-    "the",
-    "the",
-    "the",
-    "the",
-    "these",
-    "those",
-    "some",
-    "many",
-    "several",
-    "most",
-    "no",
-    "few",
-)
+SINGULAR_DETERMINERS = [*["the"] * 4, *["a"] * 3, *"this that every some no each".split()]
+PLURAL_DETERMINERS = [*["the"] * 4, *"these those some many several most no few".split()]
 MODALS = "will can may must should".split()
 SUBORDINATORS = "because when while although if before after".split()
 
 ANIMATE = ("person", "person", "person", "animal")
-NOUNS = {"person": PERSONS, "animal": ANIMALS, "thing": THINGS, "food": FOODS, "place": PLACES, "idea": IDEAS}
 
 # Frame: verb and its irregular past, kinds of subject, kinds of object. A regular past is not written.
-INTRANSITIVE = (
-    ("sleep slept,laugh,smile,cry,wait,swim swam,dance,arrive,run ran,sit sat,shout,pray", ANIMATE, ()),
-    ("fall fell,disappear,shine shone,burn,remain,vanish", ("thing", "place", "thing", "idea"), ()),
-)
-TRANSITIVE = (
-    (
-        "see saw,follow,help,like,fear,admire,meet met,know knew,chase,watch,visit,greet,trust",
-        ANIMATE,
-        ANIMATE,
-    ),
-    ("buy bought,carry,find found,hide hid,lose lost,sell sold,break broke,clean,paint", ANIMATE, ("thing",)),
-    ("eat ate,cook,taste,steal stole,bake", ANIMATE, ("food",)),
-    ("build built,leave left,enter,love,own", ("person",), ("place",)),
-    ("hear heard,tell told,remember,ignore", ("person",), ("idea",)),
-    ("please,surprise,frighten,interest", ("idea", "thing", "place"), ANIMATE),
-)
-DITRANSITIVE = (("give gave,send sent,show,lend lent,hand,bring brought", ("person",), ("thing", "food", "idea")),)
-SENTENTIAL = (("say said,think thought,believe,hope,claim,suspect,deny,doubt,learn,guess", ("person",), ()),)
 FRAMES = {
-    "intransitive": INTRANSITIVE,
-    "transitive": TRANSITIVE,
-    "ditransitive": DITRANSITIVE,
-    "sentential": SENTENTIAL,
+    "intransitive": (
+        ("sleep slept,laugh,smile,cry,wait,swim swam,dance,arrive,run ran,sit sat,shout,pray", ANIMATE, ()),
+        ("fall fell,disappear,shine shone,burn,remain,vanish", ("thing", "place", "thing", "idea"), ()),
+    ),
+    "transitive": (
+        ("see saw,follow,help,like,fear,admire,meet met,know knew,chase,watch,visit,greet,trust", ANIMATE, ANIMATE),
+        ("buy bought,carry,find found,hide hid,lose lost,sell sold,break broke,clean,paint", ANIMATE, ("thing",)),
+        ("eat ate,cook,taste,steal stole,bake", ANIMATE, ("food",)),
+        ("build built,leave left,enter,love,own", ("person",), ("place",)),
+        ("hear heard,tell told,remember,ignore", ("person",), ("idea",)),
+        ("please,surprise,frighten,interest", ("idea", "thing", "place"), ANIMATE),
+    ),
+    "ditransitive": (
+        ("give gave,send sent,show,lend lent,hand,bring brought", ("person",), ("thing", "food", "idea")),
+    ),
+    "sentential": (("say said,think thought,believe,hope,claim,suspect,deny,doubt,learn,guess", ("person",), ()),),
 }
 _VOWELS = "aeiou"
 
@@ -121,12 +84,6 @@ class Verb(NamedTuple):
     participle: str
     subjects: tuple[str, ...]
     objects: tuple[str, ...]
-
-
-def _plural(noun: str) -> str:
-    if noun in IRREGULAR_PLURALS:
-        return IRREGULAR_PLURALS[noun]
-    return _add_s(noun)
 
 
 def _add_s(word: str) -> str:
@@ -156,7 +113,7 @@ def _verb(entry: str, subjects: tuple[str, ...], objects: tuple[str, ...]) -> Ve
     return Verb(base, _add_s(base), past, stem + "ing", subjects, objects)
 
 
-_PLURALS = {noun: _plural(noun) for nouns in NOUNS.values() for noun in nouns}
+_PLURALS = {noun: IRREGULAR_PLURALS.get(noun) or _add_s(noun) for nouns in NOUNS.values() for noun in nouns}
 _VERBS = {
     frame: tuple(_verb(entry, subjects, objects) for verbs, subjects, objects in groups for entry in verbs.split(","))
     for frame, groups in FRAMES.items()

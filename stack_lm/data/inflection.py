@@ -8,24 +8,12 @@ _IRREGULAR = {"is": "are", "was": "were", "has": "have", "does": "do", "goes": "
 _OTHER_FORM = _IRREGULAR | {plural: singular for singular, plural in _IRREGULAR.items()}
 # Of verbs; nouns have photos beside vetoes.
 _TAKES_ES = ("goes", "does", "choes", "toes")
-_IRREGULAR_NOUNS = {
-    "analysis": "analyses",
-    "axis": "axes",
-    "basis": "bases",
-    "child": "children",
-    "crisis": "crises",
-    "criterion": "criteria",
-    "foot": "feet",
-    "goose": "geese",
-    "hypothesis": "hypotheses",
-    "index": "indices",
-    "mouse": "mice",
-    "ox": "oxen",
-    "person": "people",
-    "phenomenon": "phenomena",
-    "thesis": "theses",
-    "tooth": "teeth",
-}
+_NOUNS = (
+    "analysis:analyses axis:axes basis:bases child:children crisis:crises criterion:criteria foot:feet "
+    "goose:geese hypothesis:hypotheses index:indices mouse:mice ox:oxen person:people phenomenon:phenomena "
+    "thesis:theses tooth:teeth"
+).split()
+_IRREGULAR_NOUNS = dict(pair.split(":") for pair in _NOUNS)
 
 
 def other_form(verb: str, tag: str) -> str:

@@ -235,10 +235,5 @@ def contrast(
     a, b = values[in_first], np.sort(values[in_second])
     below, not_above = np.searchsorted(b, a, "left"), np.searchsorted(b, a, "right")
     return Contrast(
-        first,
-        second,
-        float(a.mean() - b.mean()),
-        low,
-        high,
-        float((below + not_above).sum() / (2 * len(a) * len(b))),
+        first, second, float(a.mean() - b.mean()), low, high, float((below + not_above).sum() / (2 * len(a) * len(b)))
     )

@@ -9,12 +9,7 @@ from .fields import ActionField, Choice, Setting, Strength, Value, Weights, cont
 from .none import NoMemory
 from .settings import make_memory
 from .strength import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
-from .superposition import (
-    ChoiceActions,
-    MultipopSuperpositionStack,
-    SuperpositionStack,
-    SuperpositionState,
-)
+from .superposition import ChoiceActions, MultipopSuperpositionStack, SuperpositionStack, SuperpositionState
 
 __all__ = [
     "ActionField",

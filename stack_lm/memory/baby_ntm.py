@@ -40,10 +40,7 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
 
     def __init__(self, size: int, cells: int = 104) -> None:
         self.size, self.cells, self.reading_size = size, cells, size
-        self.actions = (
-            Value("push_value", size),
-            Choice("operation", self.operations),
-        )
+        self.actions = (Value("push_value", size), Choice("operation", self.operations))
         left, right = Move(1, 0, cells - 1), Move(0, 1, cells - 1)
         self._mixture = Mixture(
             operations=(

@@ -105,10 +105,7 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
         self.size, self.depth, self.overflow, self.stacks = size, depth, overflow, stacks
         self.read_depth, self.empty_value = read_depth, empty_value
         self.reading_size = stacks * read_depth * size
-        self.actions = (
-            Value("push_value", stacks * size),
-            Choice("operation", operations, stacks),
-        )
+        self.actions = (Value("push_value", stacks * size), Choice("operation", operations, stacks))
 
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> SuperpositionState:
         """Empty stacks of `read_depth` cells; each step adds a cell until there are `depth`."""
@@ -195,19 +192,9 @@ class SuperpositionStack(_Stacks):
     settings = STACK_SETTINGS | {"no_op": Setting(False, bool)}
     _prepend = True
 
-    def __init__(
-        self,
-        size: int,
-        *,
-        no_op: bool = False,
-        **options: Unpack[StackOptions],
-    ) -> None:
+    def __init__(self, size: int, *, no_op: bool = False, **options: Unpack[StackOptions]) -> None:
         self.no_op = no_op
-        super().__init__(
-            size,
-            ("push", "pop", "no_op") if no_op else ("push", "pop"),
-            **options,
-        )
+        super().__init__(size, ("push", "pop", "no_op") if no_op else ("push", "pop"), **options)
 
     @classmethod
     def from_config(cls, config: Any) -> SuperpositionStack:
@@ -238,19 +225,9 @@ class MultipopSuperpositionStack(_Stacks):
     settings = STACK_SETTINGS | {"max_pop": Setting(3, Elements)}
     _prepend = False
 
-    def __init__(
-        self,
-        size: int,
-        *,
-        max_pop: int = 3,
-        **options: Unpack[StackOptions],
-    ) -> None:
+    def __init__(self, size: int, *, max_pop: int = 3, **options: Unpack[StackOptions]) -> None:
         self.max_pop = max_pop
-        super().__init__(
-            size,
-            tuple(f"pop_{i}" for i in range(max_pop + 1)),
-            **options,
-        )
+        super().__init__(size, tuple(f"pop_{i}" for i in range(max_pop + 1)), **options)
 
     @classmethod
     def from_config(cls, config: Any) -> MultipopSuperpositionStack:

@@ -389,15 +389,33 @@ def fixed(tmp_path):
     return tmp_path
 
 
-def test_a_table_as_markdown(capsys, fixed):
-    assert run(capsys, "results", fixed, "--format", "markdown")[1] == (
-        "A paper's table, in %\n\n"
-        "| task | stack | paper min | paper med | ours min | ours med | seeds |\n"
-        "|---|---|--:|--:|--:|--:|--:|\n"
-        "| odd & even | yes | 49.3 | 100.0 | 50.0 | 99.9 | 3 |\n"
-        "| none | no |  |  |  |  | 0 of 3 |\n"
-        "\nA note.\n"
-    )
+AS_MARKDOWN = """A paper's table, in %
+
+| task | stack | paper min | paper med | ours min | ours med | seeds |
+|---|---|--:|--:|--:|--:|--:|
+| odd & even | yes | 49.3 | 100.0 | 50.0 | 99.9 | 3 |
+| none | no |  |  |  |  | 0 of 3 |
+
+A note.
+"""
+AS_LATEX = r"""\begin{table}
+\centering
+\caption{A paper's table, in \% A note.}
+\begin{tabular}{llrrrrr}
+\hline
+task & stack & paper min & paper med & ours min & ours med & seeds \\
+\hline
+odd \& even & yes & 49.3 & 100.0 & 50.0 & 99.9 & 3 \\
+none & no &  &  &  &  & 0 of 3 \\
+\hline
+\end{tabular}
+\end{table}
+"""
+
+
+@pytest.mark.parametrize(("form", "expected"), [("markdown", AS_MARKDOWN), ("latex", AS_LATEX)])
+def test_a_table_in_other_forms(capsys, fixed, form, expected):
+    assert run(capsys, "results", fixed, "--format", form)[1] == expected
 
 
 def test_nats_are_no_percentages(capsys, tmp_path):
@@ -412,15 +430,6 @@ def test_nats_are_no_percentages(capsys, tmp_path):
     (line,) = json.loads(run(capsys, "results", tmp_path, "--json")[1])["rows"]
     assert line["paper"] == dict(zip(measures, (1.25, 0.5), strict=True))
     assert single_row("dusell2020/lstm", "dusell2020/dyck", ["nats.median"]).decimals == 3
-
-
-def test_a_table_as_latex(capsys, fixed):
-    assert run(capsys, "results", fixed, "--format", "latex")[1] == (
-        "\\begin{table}\n\\centering\n\\caption{A paper's table, in \\% A note.}\n\\begin{tabular}{llrrrrr}\n\\hline\n"
-        "task & stack & paper min & paper med & ours min & ours med & seeds \\\\\n\\hline\n"
-        "odd \\& even & yes & 49.3 & 100.0 & 50.0 & 99.9 & 3 \\\\\n"
-        "none & no &  &  &  &  & 0 of 3 \\\\\n\\hline\n\\end{tabular}\n\\end{table}\n"
-    )
 
 
 def test_a_table_as_text(capsys, fixed):

@@ -14,11 +14,15 @@ def make_cell(dtype=torch.float64, *, spread=2.0, seed=0, **fields):
     sizes = {"vocab_size": 5, "embedding_size": 5, "hidden_size": None if fields.get("controller") == "direct" else 7}
     if fields.get("memory") != "none":
         sizes["memory_size"] = 3
-    cell = StackRNNCell(StackRNNConfig(**sizes | fields)).to(dtype)
+    return spread_out(StackRNNCell(StackRNNConfig(**sizes | fields)).to(dtype), spread)
+
+
+def spread_out(module, spread):
+    """A module with weights so many times as large."""
     with torch.no_grad():
-        for parameter in cell.parameters():
+        for parameter in module.parameters():
             parameter.mul_(spread)
-    return cell
+    return module
 
 
 def leaves(tree):

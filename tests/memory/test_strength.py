@@ -120,33 +120,23 @@ def test_hard_actions_make_a_python_deque(steps):
         assert [int(v) for v, s in zip(state.values[0, :, 0], state.strengths[0], strict=True) if s] == list(expected)
 
 
-def test_worked_example_of_grefenstette_2015():
-    """Figure 1a of the paper: strengths and readings over three steps, with v_1, v_2, v_3 orthogonal."""
-    memory = NeuralStack(3)
-    state = memory.initial_state(1, dtype=torch.float64)
-    basis = torch.eye(3, dtype=torch.float64)
-    expected = [
-        ((0.8, 0.0), [0.8], [0.8, 0, 0]),
-        ((0.5, 0.1), [0.7, 0.5], [0.5, 0.5, 0]),
-        ((0.9, 0.9), [0.3, 0, 0.9], [0.1, 0, 0.9]),
-    ]
-    for vector, ((push, pop), strengths, reading) in zip(basis, expected, strict=True):
-        state, read = memory.step(state, actions(vector, push, pop, 1.0))
-        torch.testing.assert_close(state.strengths[0], torch.tensor(strengths, dtype=torch.float64))
-        torch.testing.assert_close(read[0], torch.tensor(reading, dtype=torch.float64))
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        (NeuralStack(3), [([0.8], [0.8, 0, 0]), ([0.7, 0.5], [0.5, 0.5, 0]), ([0.3, 0, 0.9], [0.1, 0, 0.9])]),
+        (NeuralQueue(3), [([0.8], [0.8, 0, 0]), ([0.7, 0.5], [0.7, 0.3, 0]), ([0, 0.3, 0.9], [0, 0.3, 0.7])]),
+    ],
+    ids=["figure 1a", "queue"],
+)
+def test_worked_example_of_grefenstette_2015(memory, expected):
+    """Figure 1a of the paper: strengths and readings over three steps, with v_1, v_2, v_3 orthogonal.
 
-
-def test_a_queue_by_hand():
-    """The strengths of the paper's figure 1a, 0.8, 0.5 and 0.9 with pops 0, 0.1 and 0.9, in a queue (eqs. 4 and 5)."""
-    memory = NeuralQueue(3)
+    The same strengths in a queue, by hand (eqs. 4 and 5).
+    """
     state = memory.initial_state(1, dtype=torch.float64)
+    pushes_and_pops = (0.8, 0.0), (0.5, 0.1), (0.9, 0.9)
     basis = torch.eye(3, dtype=torch.float64)
-    expected = [
-        ((0.8, 0.0), [0.8], [0.8, 0, 0]),
-        ((0.5, 0.1), [0.7, 0.5], [0.7, 0.3, 0]),
-        ((0.9, 0.9), [0, 0.3, 0.9], [0, 0.3, 0.7]),
-    ]
-    for vector, ((push, pop), strengths, reading) in zip(basis, expected, strict=True):
+    for vector, (push, pop), (strengths, reading) in zip(basis, pushes_and_pops, expected, strict=True):
         state, read = memory.step(state, actions(vector, push, pop, 1.0))
         torch.testing.assert_close(state.strengths[0], torch.tensor(strengths, dtype=torch.float64))
         torch.testing.assert_close(read[0], torch.tensor(reading, dtype=torch.float64))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from conftest import run, run_json, tiny_config
+from conftest import run, run_json, tiny_config, train_small
 from huggingface_hub import ModelCard
 
 from stack_lm import StackRNNForCausalLM
@@ -16,21 +16,14 @@ from stack_lm.hub.card import write_card
 from stack_lm.hub.code import auto_map, model_code
 from stack_lm.hub.evaluations import without_directories
 from stack_lm.models import STACK_RNN
-from stack_lm.training.config import DataConfig, LoopConfig, RunConfig
-from stack_lm.training.language_model import Trainer
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A run, and what its training returned."""
     directory = tmp_path_factory.mktemp("runs") / "small"
-    config = RunConfig(
-        output_dir=str(directory),
-        model={"hidden_size": 8, "embedding_size": 6, "memory_size": 3},
-        data=DataConfig(source="generated:200", held_out=40),
-        training=LoopConfig(epochs=1, batch_size=8, threads=1, loss_dtype="float32"),
-    )
-    return directory, Trainer(config, quiet=True).train()
+    sizes = {"hidden_size": 8, "embedding_size": 6, "memory_size": 3}
+    return directory, train_small(directory, sizes, epochs=1, batch_size=8)
 
 
 @pytest.fixture

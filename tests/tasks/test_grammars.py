@@ -62,11 +62,19 @@ def derivations(grammar, symbol, depth):
     return made
 
 
-def frequencies_agree(drawn, shares):
-    total = drawn.total()
-    assert drawn.keys() <= {string for string, share in shares.items() if share}
-    for string, share in shares.items():
-        assert drawn[string] / total == pytest.approx(share, abs=5 * (share / total) ** 0.5 + 1e-12)
+def draws_agree(draw, size, weights, error):
+    """Strings are drawn as often as their weights say; where none has one, there is an error."""
+    total = sum(weights.values())
+    if not total:
+        with pytest.raises(InputError, match=f"{error} {size}"):
+            draw(random.Random(0), size)
+        return
+    rng = random.Random(size)
+    drawn = Counter(draw(rng, size) for _ in range(1500))
+    assert drawn.keys() <= {string for string, weight in weights.items() if weight}
+    for string, weight in weights.items():
+        share = weight / total
+        assert drawn[string] / drawn.total() == pytest.approx(share, abs=5 * (share / drawn.total()) ** 0.5 + 1e-12)
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -80,15 +88,8 @@ def test_strings_of_a_length(name):
         assert grammar.derives(string) == (weight > 0)
     for length in range(6):
         same = {s: w for s, w in weights.items() if len(s) == length}
-        total = sum(same.values())
-        assert lengths.weight(length) == pytest.approx(total)
-        if not total:
-            with pytest.raises(InputError, match=f"no string of length {length}"):
-                lengths.draw(random.Random(0), length)
-            continue
-        rng = random.Random(length)
-        drawn = Counter(lengths.draw(rng, length) for _ in range(1500))
-        frequencies_agree(drawn, {s: w / total for s, w in same.items()})
+        assert lengths.weight(length) == pytest.approx(sum(same.values()))
+        draws_agree(lengths.draw, length, same, "no string of length")
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -100,13 +101,7 @@ def test_derivations_of_a_depth(name):
     for depth in range(1, 5):
         same = Counter(string for string, height in made if height == depth)
         assert depths.count(depth) == same.total()
-        if not same:
-            with pytest.raises(InputError, match=f"no derivation of depth {depth}"):
-                depths.draw(random.Random(0), depth)
-            continue
-        rng = random.Random(depth)
-        drawn = Counter(depths.draw(rng, depth) for _ in range(1500))
-        frequencies_agree(drawn, {string: number / same.total() for string, number in same.items()})
+        draws_agree(depths.draw, depth, same, "no derivation of depth")
 
 
 @given(st.data())

@@ -30,9 +30,10 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import kills
 import torch
+from stack_lm.console import quiet_libraries
 
 torch.set_num_threads(1)
-kills.quiet_libraries()
+quiet_libraries()
 folder = Path(sys.argv[3])
 kills.write_text(folder / "text.txt", 40)
 

@@ -15,30 +15,22 @@ from stack_lm.training import processes
 from stack_lm.training.processes import Launch, check_number, connect_processes, find_launch
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-TORCHRUN = {"WORLD_SIZE": "4", "RANK": "3", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1"}
-OPEN_MPI = {
-    "OMPI_COMM_WORLD_SIZE": "2",
-    "OMPI_COMM_WORLD_RANK": "1",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-    "PMIX_NAMESPACE": "1446838273",
-}
-MPICH = {"PMI_SIZE": "2", "PMI_RANK": "0", "MPI_LOCALNRANKS": "2", "MPI_LOCALRANKID": "0"}
-BATCH_SCRIPT = {
-    "SLURM_JOB_ID": "7",
-    "SLURM_NTASKS": "4",
-    "SLURM_PROCID": "0",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "0",
-}
-SRUN = BATCH_SCRIPT | {
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NUM_TASKS": "4",
-    "SLURM_PROCID": "3",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1",
-    "SLURM_STEP_TASKS_PER_NODE": "3,1",
-}
+
+
+def variables(text):
+    return dict(pair.split("=") for pair in text.split())
+
+
+TORCHRUN = variables("WORLD_SIZE=4 RANK=3 LOCAL_WORLD_SIZE=2 LOCAL_RANK=1")
+OPEN_MPI = variables(
+    "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 "
+    "PMIX_NAMESPACE=1446838273"
+)
+MPICH = variables("PMI_SIZE=2 PMI_RANK=0 MPI_LOCALNRANKS=2 MPI_LOCALRANKID=0")
+BATCH_SCRIPT = variables("SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0")
+SRUN = BATCH_SCRIPT | variables(
+    "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=3,1"
+)
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,14 @@ import datasets
 import evaluate
 
 from stack_lm.eval import score_pairs
+from stack_lm.eval.choice_metric import choice_metric_info
 
 _DESCRIPTION = """\
 How often a language model gives the acceptable sentence of a minimal pair a higher probability than the unacceptable
 one (Marvin and Linzen 2018; Warstadt et al. 2020), by construction.
 """
 
-_INPUTS = """\
-Args:
-    predictions: for each item the log-probabilities of the right and of the wrong alternative.
-    references: for each pair the name of its construction; "" where it has none.
-    oov: treatment of items with a NaN: "skip" leaves them out, "wrong" counts them as not correct.
-Returns:
-    accuracy in percent with its exact interval, counts, and the same for each group, under "by".
-"""
+_REFERENCES = 'for each pair the name of its construction; "" where it has none.'
 
 _CITATION = """\
 @article{warstadt2020blimp,
@@ -40,17 +34,7 @@ class MinimalPairs(evaluate.Metric):
     """Accuracy of choices between two sentences, by construction."""
 
     def _info(self) -> evaluate.MetricInfo:
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features(
-                {
-                    "predictions": datasets.Sequence(datasets.Value("float64")),
-                    "references": datasets.Value("string"),
-                }
-            ),
-        )
+        return choice_metric_info(_DESCRIPTION, _REFERENCES, datasets.Value("string"), _CITATION)
 
     def _compute(self, predictions: Any, references: Any, oov: Any = "skip") -> dict[str, Any]:
         return score_pairs(predictions, {"construction": [name or None for name in references]}, oov)

@@ -8,21 +8,16 @@ import datasets
 import evaluate
 
 from stack_lm.eval import score_pairs
+from stack_lm.eval.choice_metric import choice_metric_info
 
 _DESCRIPTION = """\
 How often a language model gives the verb form that agrees with its subject a higher probability than the other
 form (Linzen et al. 2016), by the number of attractors and the number of the subject.
 """
 
-_INPUTS = """\
-Args:
-    predictions: for each item the log-probabilities of the right and of the wrong alternative.
-    references: for each item {"attractors": 2, "number": "plural"}: the nouns of the other number between subject and
-        verb, and the number of the subject; -1 and "" where they are not known.
-    oov: treatment of items with a NaN: "skip" leaves them out, "wrong" counts them as not correct.
-Returns:
-    accuracy in percent with its exact interval, counts, and the same for each group, under "by".
-"""
+_REFERENCES = """\
+for each item {"attractors": 2, "number": "plural"}: the nouns of the other number between subject and
+        verb, and the number of the subject; -1 and "" where they are not known."""
 
 _CITATION = """\
 @article{linzen2016assessing,
@@ -40,17 +35,8 @@ class SyntacticAgreement(evaluate.Metric):
     """Accuracy of choices between two forms of a verb, by attractors and number."""
 
     def _info(self) -> evaluate.MetricInfo:
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features(
-                {
-                    "predictions": datasets.Sequence(datasets.Value("float64")),
-                    "references": {"attractors": datasets.Value("int64"), "number": datasets.Value("string")},
-                }
-            ),
-        )
+        feature = {"attractors": datasets.Value("int64"), "number": datasets.Value("string")}
+        return choice_metric_info(_DESCRIPTION, _REFERENCES, feature, _CITATION)
 
     def _compute(self, predictions: Any, references: Any, oov: Any = "skip") -> dict[str, Any]:
         attractors, numbers = ([reference[key] for reference in references] for key in ("attractors", "number"))

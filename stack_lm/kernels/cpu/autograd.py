@@ -232,8 +232,13 @@ def _take_back(kept: list[Kept], large: Sequence[Tensor]) -> list[Kept]:
 
 
 def _map_groups(function: Callable[[Any], Any], kept: Kept) -> Kept:
-    groups: Any = (group and group._make(map(function, group)) for group in kept[2:])
-    return Kept(kept.part, function(kept.emitted), *groups)
+    return Kept(kept.part, *(_map_tree(function, group) for group in kept[1:]))
+
+
+def _map_tree(function: Callable[[Any], Any], group: Any) -> Any:
+    if isinstance(group, tuple):
+        return type(group)(*(_map_tree(function, part) for part in group))
+    return function(group)
 
 
 _called: set[tuple[str, type, np.dtype, type]] = set()
@@ -269,12 +274,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        make: Make,
-        dtype: np.dtype,
-        models: int | None,
-        wanted: bool,
-        *tensors: Tensor | None,
+        ctx: Any, make: Make, dtype: np.dtype, models: int | None, wanted: bool, *tensors: Tensor | None
     ) -> tuple[Tensor, ...]:
         one = models is None
         arrays = Tensors.of([_array(part, one) for part in tensors])

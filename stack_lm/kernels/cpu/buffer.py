@@ -26,10 +26,9 @@ class InputBuffer(NamedTuple):
         fixed: the strength where it is fixed [1].
         emitted: the pop strength that each step emits [T, R].
         pending: the strength to pop at a sequence's next step [R]; zeros.
-        log_index, log_strength: the log of pops [R, N + T].
+        line: the living elements, N at most, with a log of N + T places.
         log_end: where a step's part of it begins and ends [T, R, 2].
         log_flags: see `strength.pop` [T, R, 2].
-        line_index, line_strength, line_ends: the living elements, [R, N] and [R, 2].
     """
 
     values: np.ndarray
@@ -38,13 +37,9 @@ class InputBuffer(NamedTuple):
     fixed: np.ndarray
     emitted: np.ndarray
     pending: np.ndarray
-    log_index: np.ndarray
-    log_strength: np.ndarray
+    line: strength.Line
     log_end: np.ndarray
     log_flags: np.ndarray
-    line_index: np.ndarray
-    line_strength: np.ndarray
-    line_ends: np.ndarray
 
 
 class InputBufferGrad(NamedTuple):
@@ -64,7 +59,6 @@ class InputBufferGrad(NamedTuple):
 def no_buffer(models: int, dtype: np.dtype) -> InputBuffer:
     """The input buffers of no sequences, for scans without one: Numba would compile a version of its own for None."""
     real, index, flag = ((lambda n, kind=kind: np.empty((models, *[0] * n), kind)) for kind in (dtype, np.int64, bool))
-    place = np.empty((models, 0, 0), np.int32)
     return InputBuffer(
         values=real(3),
         held=flag(2),
@@ -72,13 +66,9 @@ def no_buffer(models: int, dtype: np.dtype) -> InputBuffer:
         fixed=real(1),
         emitted=real(2),
         pending=real(1),
-        log_index=place,
-        log_strength=real(2),
+        line=strength.new_line((models, 0), 0, 0, dtype),
         log_end=index(3),
         log_flags=flag(3),
-        line_index=place,
-        line_strength=real(2),
-        line_ends=index(2),
     )
 
 
@@ -91,36 +81,28 @@ def no_buffer_grad(models: int, dtype: np.dtype) -> InputBufferGrad:
 @compiled
 def begin_buffer(buffer: InputBuffer, row: int) -> None:
     """Fill the buffer of a sequence."""
-    n = 0
+    line, n = strength.of_row(buffer.line, row), 0
     for i in range(buffer.values.shape[1]):
         if buffer.held.shape[1] == 0 or buffer.held[row, i]:
-            buffer.line_index[row, n] = i
-            buffer.line_strength[row, n] = 1
+            line.index[n] = i
+            line.strength[n] = 1
             n += 1
-    buffer.line_ends[row, 0], buffer.line_ends[row, 1] = 0, n
+    line.ends[0], line.ends[1] = 0, n
 
 
 @compiled
 def dequeue(buffer: InputBuffer, t: int, row: int, logged: int, reading: np.ndarray) -> int:
     """Pop what is pending, then read one element's worth [E]; returns how many places of the log are filled."""
-    index, line_strength = buffer.line_index[row], buffer.line_strength[row]
+    line = strength.of_row(buffer.line, row)
     amount = buffer.pending[row]
     buffer.log_end[t, row, 0] = logged
     low, high, logged, buffer.log_flags[t, row, 0], buffer.log_flags[t, row, 1] = strength.pop(
-        amount,
-        strength.BOTTOM,
-        index,
-        line_strength,
-        buffer.line_ends[row, 0],
-        buffer.line_ends[row, 1],
-        buffer.log_index[row],
-        buffer.log_strength[row],
-        logged,
+        amount, strength.BOTTOM, line, line.ends[0], line.ends[1], logged
     )
     buffer.log_end[t, row, 1] = logged
     one = type(amount)(1)
-    strength.read(one, strength.BOTTOM, index, line_strength, low, high, buffer.values[row], reading)
-    buffer.line_ends[row, 0], buffer.line_ends[row, 1] = low, high
+    strength.read(one, strength.BOTTOM, line, low, high, buffer.values[row], reading)
+    line.ends[0], line.ends[1] = low, high
     return logged
 
 
@@ -145,36 +127,24 @@ def emit_backward(
 @compiled
 def dequeue_backward(buffer: InputBuffer, grad: InputBufferGrad, t: int, row: int, grad_reading: np.ndarray) -> None:
     """Backwards through `dequeue`; the living elements are those before the step on return."""
-    index, line_strength = buffer.line_index[row], buffer.line_strength[row]
-    low, high = buffer.line_ends[row, 0], buffer.line_ends[row, 1]
+    line = strength.of_row(buffer.line, row)
+    low, high = line.ends[0], line.ends[1]
     one = type(buffer.fixed[0])(1)
     strength.read_backward(
-        one,
-        strength.BOTTOM,
-        index,
-        line_strength,
-        low,
-        high,
-        buffer.values[row],
-        grad_reading,
-        grad.strengths[row],
-        grad.values[row],
+        one, strength.BOTTOM, line, low, high, buffer.values[row], grad_reading, grad.strengths[row], grad.values[row]
     )
     low, high, grad.pending[row] = strength.pop_backward(
         strength.BOTTOM,
         buffer.log_flags[t, row, 0],
         buffer.log_flags[t, row, 1],
-        index,
-        line_strength,
+        line,
         low,
         high,
-        buffer.log_index[row],
-        buffer.log_strength[row],
         buffer.log_end[t, row, 0],
         buffer.log_end[t, row, 1],
         grad.strengths[row],
     )
-    buffer.line_ends[row, 0], buffer.line_ends[row, 1] = low, high
+    line.ends[0], line.ends[1] = low, high
 
 
 @compiled

@@ -7,6 +7,7 @@ import numpy as np
 from ...emission import Emission
 from .blocks import Part, fill_control
 from .buffer import InputBuffer, InputBufferGrad
+from .strength import again, new_line
 
 
 class BufferBlock:
@@ -40,20 +41,15 @@ class BufferBlock:
             self.fixed[part.models],
             np.empty((m, self.steps, n), self.dtype),
             np.zeros((m, n), self.dtype),
-            np.empty((m, n, size + self.steps), np.int32),
-            np.empty((m, n, size + self.steps), self.dtype),
+            new_line((m, n), size, size + self.steps, self.dtype),
             np.empty((m, self.steps, n, 2), np.int64),
             np.zeros((m, self.steps, n, 2), np.bool_),
-            np.empty((m, n, size), np.int32),
-            np.empty((m, n, size), self.dtype),
-            np.empty((m, n, 2), np.int64),
         )
 
     @staticmethod
     def again(buffer: InputBuffer) -> InputBuffer:
         """For another pass backwards: without what is worked in."""
-        line = {name: getattr(buffer, name).copy() for name in ("line_index", "line_strength", "line_ends")}
-        return buffer._replace(**line)
+        return buffer._replace(line=again(buffer.line))
 
     def grad(self, of_values: np.ndarray, part: Part) -> InputBufferGrad:
         """Gradients of a part, zeros."""

@@ -13,6 +13,7 @@ from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, S
 from . import elements
 from .blocks import Block, BlockOf, Part, fill_control, register_block, unknown_emission, value_kind
 from .elements import DEQUE, QUEUE, STACK, Elements, ElementsGrad
+from .strength import again, new_line
 
 _KINDS: dict[type[Memory[Any, Any]], int] = {
     NoMemory: STACK,  # of nothing
@@ -80,13 +81,9 @@ class ElementBlock(Block):
             values,
             strengths,
             np.empty((m, self.steps, n, 3 * self.n_ends), self.dtype),
-            np.empty((m, n, pops), np.int32),
-            np.empty((m, n, pops), self.dtype),
+            new_line((m, n), total, pops, self.dtype),
             np.empty((m, self.steps, n, self.n_ends), np.int64),
             np.zeros((m, self.steps, n, self.n_ends, 2), np.bool_),
-            np.empty((m, n, total), np.int32),
-            np.empty((m, n, total), self.dtype),
-            np.empty((m, n, 2), np.int64),
             np.zeros((m, n), np.int64),
             np.zeros((m, n), np.bool_),
         )
@@ -94,8 +91,7 @@ class ElementBlock(Block):
     @staticmethod
     def again(memory: Elements) -> Elements:
         """For another pass backwards: without what is worked in."""
-        line = {name: getattr(memory, name).copy() for name in ("line_index", "line_strength", "line_ends")}
-        return memory._replace(**line)
+        return memory._replace(line=again(memory.line))
 
     def grad(self, of_results: list[np.ndarray], memory: Elements, part: Part) -> ElementsGrad:
         """Gradients of a part, of the last state on entry and then of the first."""

@@ -32,10 +32,9 @@ class Elements(NamedTuple):
         values: [R, M, D]: the first elements on entry, with T places before them for a deque; all on return.
         strengths: [R, M]; likewise.
         actions: the strengths emitted [T, R, S].
-        log_index, log_strength: the log of pops: index and strength [R, N + 2 S / 3 T].
+        line: the living elements, M at most, with a log of N + 2 S / 3 T places.
         log_end: for each pop where it ends [T, R, S / 3].
         log_flags: and whether an element was shortened or dropped [T, R, S / 3, 2].
-        line_index, line_strength, line_ends: the living elements: index and strength [R, M], and their bounds [R, 2].
         logged: places of the log that are filled [R].
         stepped: whether a sequence has taken its first step [R]; zeros on entry.
     """
@@ -48,13 +47,9 @@ class Elements(NamedTuple):
     values: np.ndarray
     strengths: np.ndarray
     actions: np.ndarray
-    log_index: np.ndarray
-    log_strength: np.ndarray
+    line: strength.Line
     log_end: np.ndarray
     log_flags: np.ndarray
-    line_index: np.ndarray
-    line_strength: np.ndarray
-    line_ends: np.ndarray
     logged: np.ndarray
     stepped: np.ndarray
 
@@ -95,18 +90,20 @@ def _pushed(memory: Elements, t: int, e: int) -> int:
 def begin(memory: Elements, row: int, all_live: bool) -> None:
     """Take over the elements of a sequence on entry."""
     first, last = memory.steps * (_n_ends(memory) - 1), memory.values.shape[1] - memory.steps
-    memory.line_ends[row, 0], memory.line_ends[row, 1] = first, last
+    line = strength.of_row(memory.line, row)
+    line.ends[0], line.ends[1] = first, last
     for i in range(first, last):
-        memory.line_index[row, i] = i
-        memory.line_strength[row, i] = memory.strengths[row, i]
+        line.index[i] = i
+        line.strength[i] = memory.strengths[row, i]
 
 
 @compiled
 def finish(memory: Elements, row: int) -> None:
     """Hand the strengths of a sequence's last elements over."""
     clear(memory.strengths[row])
-    for i in range(memory.line_ends[row, 0], memory.line_ends[row, 1]):
-        memory.strengths[row, memory.line_index[row, i]] = memory.line_strength[row, i]
+    line = strength.of_row(memory.line, row)
+    for i in range(line.ends[0], line.ends[1]):
+        memory.strengths[row, line.index[i]] = line.strength[i]
 
 
 @compiled
@@ -126,53 +123,38 @@ def step(memory: Elements, t: int, row: int, own: np.ndarray, reading: np.ndarra
         reading: [D or 2 D]; written.
     """
     n_ends, depth = _n_ends(memory), memory.values.shape[2]
-    actions, index, line_strength = memory.actions[t, row], memory.line_index[row], memory.line_strength[row]
+    actions, line = memory.actions[t, row], strength.of_row(memory.line, row)
     squash(own[: n_ends * depth], memory.value_kind)
     for which in range(3 * n_ends):
         logits = own[memory.controls[which, 1] : memory.controls[which, 2]]
         actions[which] = emission.strength(memory.controls[which, 0], memory.fixed[which], logits)
-    low, high = memory.line_ends[row, 0], memory.line_ends[row, 1]
+    low, high = line.ends[0], line.ends[1]
     for e in range(n_ends):
         low, high, memory.logged[row], memory.log_flags[t, row, e, 0], memory.log_flags[t, row, e, 1] = strength.pop(
-            actions[n_ends * POP + e],
-            _end(memory, e),
-            index,
-            line_strength,
-            low,
-            high,
-            memory.log_index[row],
-            memory.log_strength[row],
-            memory.logged[row],
+            actions[n_ends * POP + e], _end(memory, e), line, low, high, memory.logged[row]
         )
         memory.log_end[t, row, e] = memory.logged[row]
         if not memory.stepped[row]:
-            high = strength.drop_empty(index, line_strength, low, high)
+            high = strength.drop_empty(line, low, high)
             memory.stepped[row] = True
     for e in range(n_ends):
         low, high, place = (low, high + 1, high) if e == 0 else (low - 1, high, low - 1)
         pushed = _pushed(memory, t, e)
-        index[place], line_strength[place] = pushed, actions[n_ends * PUSH + e]
+        line.index[place], line.strength[place] = pushed, actions[n_ends * PUSH + e]
         copy(memory.values[row, pushed], own[e * depth : (e + 1) * depth])
     for e in range(n_ends):
-        strength.read(
-            actions[n_ends * READ + e],
-            _end(memory, e),
-            index,
-            line_strength,
-            low,
-            high,
-            memory.values[row],
-            reading[e * depth : (e + 1) * depth],
-        )
-    memory.line_ends[row, 0], memory.line_ends[row, 1] = low, high
+        part = reading[e * depth : (e + 1) * depth]
+        strength.read(actions[n_ends * READ + e], _end(memory, e), line, low, high, memory.values[row], part)
+    line.ends[0], line.ends[1] = low, high
 
 
 @compiled
 def begin_backward(memory: Elements, grad: ElementsGrad, row: int) -> None:
     """The strengths of dead elements get no gradient."""
     grad.living[:] = False
-    for i in range(memory.line_ends[row, 0], memory.line_ends[row, 1]):
-        grad.living[memory.line_index[row, i]] = True
+    line = strength.of_row(memory.line, row)
+    for i in range(line.ends[0], line.ends[1]):
+        grad.living[line.index[i]] = True
     for i in range(grad.living.shape[0]):
         if not grad.living[i]:
             grad.strengths[row, i] = 0
@@ -196,14 +178,13 @@ def step_backward(
         grad_logits: of the logits of values and strengths; written.
     """
     n_ends, depth = _n_ends(memory), memory.values.shape[2]
-    actions, index, line_strength = memory.actions[t, row], memory.line_index[row], memory.line_strength[row]
-    low, high = memory.line_ends[row, 0], memory.line_ends[row, 1]
+    actions, line = memory.actions[t, row], strength.of_row(memory.line, row)
+    low, high = line.ends[0], line.ends[1]
     for e in range(n_ends):
         grad.actions[n_ends * READ + e] = strength.read_backward(
             actions[n_ends * READ + e],
             _end(memory, e),
-            index,
-            line_strength,
+            line,
             low,
             high,
             memory.values[row],
@@ -224,17 +205,14 @@ def step_backward(
             _end(memory, e),
             memory.log_flags[t, row, e, 0],
             memory.log_flags[t, row, e, 1],
-            index,
-            line_strength,
+            line,
             low,
             high,
-            memory.log_index[row],
-            memory.log_strength[row],
             start,
             memory.log_end[t, row, e],
             grad.strengths[row],
         )
-    memory.line_ends[row, 0], memory.line_ends[row, 1] = low, high
+    line.ends[0], line.ends[1] = low, high
     for which in range(3 * n_ends):
         first, last = memory.controls[which, 1], memory.controls[which, 2]
         emission.strength_backward(

@@ -11,18 +11,29 @@ from numba.extending import overload
 
 
 def of_model(group: Any, model: int) -> Any:
-    """One model's part of a named tuple of arrays, whose other fields all models share."""
-    return type(group)(*(part[model] if isinstance(part, np.ndarray) else part for part in group))
+    """One model's part of a named tuple of arrays, or of such tuples; its other fields all models share.
+
+    NOTE: in a function that this is inlined into, Numba takes writes to the parts for dead; those of functions that are
+    called with them stay.
+    """
+    if isinstance(group, tuple):
+        return type(group)(*(of_model(part, model) for part in group))
+    return group[model] if isinstance(group, np.ndarray) else group
 
 
 @overload(of_model, inline="always", strict=False)
 def _of_model(group: Any, model: int) -> Callable[..., Any]:
+    names: dict[str, Any] = {}
+
     # Written out, because Numba builds no tuple of different types in a loop.
-    fields = (
-        f"group.{name}[model]" if isinstance(kind, types.Array) else f"group.{name}"
-        for name, kind in zip(group.fields, group.types, strict=True)
-    )
-    names: dict[str, Any] = {"make": group.instance_class}
-    exec(f"def take(group, model):\n    return make({', '.join(fields)})", names)
+    def part(kind: Any, path: str) -> str:
+        if not isinstance(kind, types.BaseNamedTuple):
+            return f"{path}[model]" if isinstance(kind, types.Array) else path
+        made = kind.instance_class
+        names[made.__name__] = made
+        parts = (part(field, f"{path}.{name}") for name, field in zip(kind.fields, kind.types, strict=True))
+        return f"{made.__name__}({', '.join(parts)})"
+
+    exec(f"def take(group, model):\n    return {part(group, 'group')}", names)
     taken: Callable[..., Any] = names["take"]
     return taken

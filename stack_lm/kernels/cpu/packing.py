@@ -9,6 +9,8 @@ which `place` is used. Several threads pack a matrix together: each writes every
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..layout import GRU
@@ -17,42 +19,47 @@ from .gemm import ZERO
 from .rows import add, copy
 
 
-@compiled(from_python=True)
-def put(panels: np.ndarray, place: int, weight: np.ndarray, row: int, column: int, share: int, shares: int) -> None:
-    """The transpose of a weight [N, K] into a packed matrix: at `row` of K and `column` of N."""
-    for model in range(weight.shape[0]):
-        _put(panels[model, place], weight[model], row, column, share, shares)
+class LayerArrays(NamedTuple):
+    """A layer's parameters, of which those that there are not are empty.
 
+    Attributes:
+        below, state, reading: [gates * H, E], [gates * H, H] and [gates * H, D].
+        bias_below, bias_state: [gates * H].
+    """
 
-@compiled
-def _put(panels: np.ndarray, weight: np.ndarray, row: int, column: int, share: int, shares: int) -> None:
-    columns, rows = weight.shape
-    width = panels.shape[2]
-    for panel in range(column // width + share, (column + columns + width - 1) // width, shares):
-        low, high = max(0, panel * width - column), min(columns, (panel + 1) * width - column)
-        for k in range(rows):
-            for n in range(low, high):
-                panels[panel, row + k, column + n - panel * width] = weight[n, k]
+    below: np.ndarray
+    state: np.ndarray
+    reading: np.ndarray
+    bias_below: np.ndarray
+    bias_state: np.ndarray
 
 
 @compiled(from_python=True)
-def put_as_it_is(
-    panels: np.ndarray, place: int, weight: np.ndarray, row: int, column: int, share: int, shares: int
+def put(
+    transposed: bool, panels: np.ndarray, place: int, weight: np.ndarray, row: int, column: int, share: int, shares: int
 ) -> None:
-    """A weight [N, K] as it is into a packed matrix: at `row` of K and `column` of N, as for `put`."""
+    """A weight [N, K] or its transpose into a packed matrix: at `row` of K and `column` of N."""
     for model in range(weight.shape[0]):
-        _put_as_it_is(panels[model, place], weight[model], row, column, share, shares)
+        _put(transposed, panels[model, place], weight[model], row, column, share, shares)
 
 
 @compiled
-def _put_as_it_is(panels: np.ndarray, weight: np.ndarray, row: int, column: int, share: int, shares: int) -> None:
-    rows, columns = weight.shape
+def _put(
+    transposed: bool, panels: np.ndarray, weight: np.ndarray, row: int, column: int, share: int, shares: int
+) -> None:
+    n, k = weight.shape
+    across, size = (column, n) if transposed else (row, k)  # the places that panels divide
     width = panels.shape[2]
-    for panel in range(row // width + share, (row + columns + width - 1) // width, shares):
-        low, high = max(0, panel * width - row), min(columns, (panel + 1) * width - row)
-        place = row + low - panel * width
-        for n in range(rows):
-            copy(panels[panel, column + n, place : place + high - low], weight[n, low:])
+    for panel in range(across // width + share, (across + size + width - 1) // width, shares):
+        low, high = max(0, panel * width - across), min(size, (panel + 1) * width - across)
+        place = across + low - panel * width
+        if transposed:
+            for i in range(k):
+                for j in range(low, high):
+                    panels[panel, row + i, place + j - low] = weight[j, i]
+        else:
+            for j in range(n):
+                copy(panels[panel, column + j, place : place + high - low], weight[j, low:])
 
 
 @compiled(from_python=True)
@@ -71,34 +78,30 @@ def _take(matrix: np.ndarray, weight: np.ndarray, row: int, column: int) -> None
 @compiled(from_python=True)
 def put_layer(
     kind: int,
+    transposed: bool,
     panels: np.ndarray,
     place: int,
     biases: np.ndarray,
     layer: int,
-    below: np.ndarray,
-    state: np.ndarray,
-    reading: np.ndarray,
-    bias_below: np.ndarray,
-    bias_state: np.ndarray,
+    own: LayerArrays,
     share: int,
     shares: int,
 ) -> None:
-    """A layer's parameters, of which those that there are not are empty, into its packed matrix and bias.
+    """A layer's parameters into its packed matrix, and if that is transposed into its bias.
 
     Args:
         panels: zeros; for [E + H + D, blocks * H].
         biases: zeros [L, blocks * H].
-        below, state, reading: [gates * H, E], [gates * H, H] and [gates * H, D].
-        bias_below, bias_state: [gates * H].
     """
+    below, state, reading, bias_below, bias_state = own
     rows, behind = _rows_of_state(kind, state), below.shape[2] + state.shape[2]
     of_state = min(rows, bias_state.shape[1])
     for m in range(panels.shape[0]):
-        _put(panels[m, place], below[m], ZERO, ZERO, share, shares)
-        _put(panels[m, place], state[m, :rows], below.shape[2], ZERO, share, shares)
-        _put(panels[m, place], state[m, rows:], below.shape[2], below.shape[1], share, shares)
-        _put(panels[m, place], reading[m], behind, ZERO, share, shares)
-        if share > 0:
+        _put(transposed, panels[m, place], below[m], ZERO, ZERO, share, shares)
+        _put(transposed, panels[m, place], state[m, :rows], below.shape[2], ZERO, share, shares)
+        _put(transposed, panels[m, place], state[m, rows:], below.shape[2], below.shape[1], share, shares)
+        _put(transposed, panels[m, place], reading[m], behind, ZERO, share, shares)
+        if share > 0 or not transposed:
             continue
         bias = biases[m, layer]
         add(bias[: bias_below.shape[1]], bias_below[m])
@@ -107,43 +110,9 @@ def put_layer(
 
 
 @compiled(from_python=True)
-def put_layer_as_it_is(
-    kind: int,
-    panels: np.ndarray,
-    place: int,
-    biases: np.ndarray,
-    layer: int,
-    below: np.ndarray,
-    state: np.ndarray,
-    reading: np.ndarray,
-    bias_below: np.ndarray,
-    bias_state: np.ndarray,
-    share: int,
-    shares: int,
-) -> None:
-    """The same of the matrices as they are; the bias is left as it is."""
-    rows, behind = _rows_of_state(kind, state), below.shape[2] + state.shape[2]
-    for m in range(panels.shape[0]):
-        _put_as_it_is(panels[m, place], below[m], ZERO, ZERO, share, shares)
-        _put_as_it_is(panels[m, place], state[m, :rows], below.shape[2], ZERO, share, shares)
-        _put_as_it_is(panels[m, place], state[m, rows:], below.shape[2], below.shape[1], share, shares)
-        _put_as_it_is(panels[m, place], reading[m], behind, ZERO, share, shares)
-
-
-@compiled(from_python=True)
-def take_layer(
-    kind: int,
-    matrices: np.ndarray,
-    place: int,
-    biases: np.ndarray,
-    layer: int,
-    below: np.ndarray,
-    state: np.ndarray,
-    reading: np.ndarray,
-    bias_below: np.ndarray,
-    bias_state: np.ndarray,
-) -> None:
+def take_layer(kind: int, matrices: np.ndarray, place: int, biases: np.ndarray, layer: int, own: LayerArrays) -> None:
     """From the gradients of a layer's matrix and bias to those of its parameters, which are written."""
+    below, state, reading, bias_below, bias_state = own
     rows, behind = _rows_of_state(kind, state), below.shape[2] + state.shape[2]
     of_state = min(rows, bias_state.shape[1])
     for m in range(matrices.shape[0]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -179,16 +180,15 @@ class ControllerPlan:
         """Columns that a result with that many needs room for."""
         return padded(columns, self.dtype)
 
-    def _layer(self, layer: int, parameters: SystemParameters) -> list[np.ndarray]:
-        """A layer's parameters from below, from the state and from the reading, and its two biases; empty where there
-        is none, and for what comes from x_t."""
+    def _layer(self, layer: int, parameters: SystemParameters) -> packing.LayerArrays:
+        """A layer's parameters; those from x_t are left out."""
         own = parameters.layers[layer]
         reading = parameters.reading if layer == 0 and not self.into_state else None
         m = self.models
         below = self.empty(m, self.gates, 0) if layer == 0 or own.below is None else own.below
         matrices = (self.empty(m, 0, 0) if part is None else part for part in (own.state, reading))
         biases = (self.empty(m, 0) if part is None else part for part in (own.bias_below, own.bias_state))
-        return [below, *matrices, *biases]
+        return packing.LayerArrays(below, *matrices, *biases)
 
     def _of_inputs(self, parameters: SystemParameters) -> list[Any]:
         """The weights from x_t to the gates of the first layer, and of the others where there are skip connections."""
@@ -205,8 +205,7 @@ class ControllerPlan:
     def pack(self, parameters: SystemParameters, *, transposed: bool) -> Parameters:
         """The parameters packed for products with their transposes, or with themselves and without biases."""
         m, n_given = self.models, 0 if self.one_hot else self.n_given
-        put = packing.put if transposed else packing.put_as_it_is
-        put_layer = packing.put_layer if transposed else packing.put_layer_as_it_is
+        put = partial(packing.put, transposed)
 
         def room(k: int, n: int, *leading: int) -> np.ndarray:
             return panels(*((k, n) if transposed else (n, k)), self.dtype, m, *leading)
@@ -224,7 +223,8 @@ class ControllerPlan:
         def put_large(share: int) -> None:
             for layer in range(self.n_layers):
                 matrices, place = (first[:, None], 0) if layer == 0 else (rest, layer - 1)
-                put_layer(self.kind, matrices, place, biases, layer, *self._layer(layer, parameters), share, self.parts)
+                own = self._layer(layer, parameters)
+                packing.put_layer(self.kind, transposed, matrices, place, biases, layer, own, share, self.parts)
             for i, weight in enumerate(of_inputs):
                 put(inputs, i, weight, 0, 0, share, self.parts)
 
@@ -260,7 +260,7 @@ class ControllerPlan:
         found = SystemParameters.of(tuple(None if part is None else np.empty_like(part) for part in parameters.flat))
         for layer in range(self.n_layers):
             matrices, place = (grads.first[:, None], 0) if layer == 0 else (grads.rest, layer - 1)
-            packing.take_layer(self.kind, matrices, place, grads.biases, layer, *self._layer(layer, found))
+            packing.take_layer(self.kind, matrices, place, grads.biases, layer, self._layer(layer, found))
         for i, weight in enumerate(self._of_inputs(found)):
             if self.one_hot:
                 weight[:] = grads.symbols[:, i]

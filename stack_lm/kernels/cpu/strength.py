@@ -1,10 +1,10 @@
 """One step of a stack, queue or deque for one sequence, forwards and backwards, on its living elements only.
 
-An element whose strength has reached zero can never come back, so a real line of the living ones is enough: `index` and
-`strength` at the places [low, high), from bottom to top. A pop takes whole elements off one end and then shortens one;
-what it touched is logged. Backwards, the log is replayed from its end. Over a sequence each element is taken off once,
-so the pops cost O(T) in all and the log holds a place for each element and one for each pop; a read costs the
-elements it covers.
+An element whose strength has reached zero can never come back, so a real line of the living ones is enough: `Line`, at
+the places [low, high), from bottom to top. A pop takes whole elements off one end and then shortens one; what it
+touched is logged. Backwards, the log is replayed from its end. Over a sequence each element is taken off once, so the
+pops cost O(T) in all and the log holds a place for each element and one for each pop; a read costs the elements it
+covers.
 
 These functions equal the dense definition in memory/strength.py in results and gradients, ties included: an element
 whose strength is exactly what is left of a pop or a read counts as taken whole. An element of strength zero (just
@@ -13,6 +13,8 @@ pushed, or from an initial state) is still seen by the next pop and its gradient
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from .compilation import compiled
@@ -20,31 +22,54 @@ from .compilation import compiled
 TOP, BOTTOM = range(2)
 
 
+class Line(NamedTuple):
+    """The living elements of R sequences, and the log of their pops; the functions here take those of one.
+
+    Attributes:
+        index, strength: of each element, at the places between its `ends` [R, N].
+        ends: low and high [R, 2].
+        log_index, log_strength: each element that a pop touched, and its strength before [R, places].
+    """
+
+    index: np.ndarray
+    strength: np.ndarray
+    ends: np.ndarray
+    log_index: np.ndarray
+    log_strength: np.ndarray
+
+
+def new_line(shape: tuple[int, ...], size: int, places: int, dtype: np.dtype) -> Line:
+    """Room for the lines of sequences [shape], with so many elements and places of the log."""
+    index, log_index = (np.empty((*shape, n), np.int32) for n in (size, places))
+    strength, log_strength = (np.empty((*shape, n), dtype) for n in (size, places))
+    return Line(index, strength, np.empty((*shape, 2), np.int64), log_index, log_strength)
+
+
+def again(line: Line) -> Line:
+    """A line for another pass backwards, with the same log."""
+    return Line(line.index.copy(), line.strength.copy(), line.ends.copy(), line.log_index, line.log_strength)
+
+
 @compiled
-def pop(
-    amount: float,
-    end: int,
-    index: np.ndarray,
-    strength: np.ndarray,
-    low: int,
-    high: int,
-    log_index: np.ndarray,
-    log_strength: np.ndarray,
-    logged: int,
-) -> tuple[int, int, int, bool, bool]:
+def of_row(lines: Line, row: int) -> Line:
+    """The line of one sequence."""
+    return Line(lines.index[row], lines.strength[row], lines.ends[row], lines.log_index[row], lines.log_strength[row])
+
+
+@compiled
+def pop(amount: float, end: int, line: Line, low: int, high: int, logged: int) -> tuple[int, int, int, bool, bool]:
     """Take `amount` off one end.
 
     Args:
         amount: the pop strength.
         end: TOP or BOTTOM.
-        index, strength: the living elements are at the places [low, high).
-        log_index, log_strength: what is touched is written here, from place `logged` on: each element's index and its
-            strength before.
+        line: the living elements are at the places [low, high); what is touched is logged from place `logged` on.
 
     Returns:
         `low` and `high` after it, how many places of the log are filled, whether the last of them is an element that
         was shortened and is still there, and whether the first of them is an element that was dropped at the other end.
     """
+    index, strength, log_index, log_strength = line.index, line.strength, line.log_index, line.log_strength
     dropped = False
     if high - low > 1:
         # Pushed with strength zero at the other end: no part of this pop, and gone behind it.
@@ -85,29 +110,21 @@ def pop(
 
 
 @compiled
-def drop_empty(index: np.ndarray, strength: np.ndarray, low: int, high: int) -> int:
+def drop_empty(line: Line, low: int, high: int) -> int:
     """Close the gaps that elements of strength zero leave in an initial state; returns `high` after it."""
     kept = low
     for i in range(low, high):
-        if strength[i] != 0:  # NaN stays
-            index[kept] = index[i]
-            strength[kept] = strength[i]
+        if line.strength[i] != 0:  # NaN stays
+            line.index[kept] = line.index[i]
+            line.strength[kept] = line.strength[i]
             kept += 1
     return kept
 
 
 @compiled
-def read(
-    amount: float,
-    end: int,
-    index: np.ndarray,
-    strength: np.ndarray,
-    low: int,
-    high: int,
-    values: np.ndarray,
-    reading: np.ndarray,
-) -> None:
+def read(amount: float, end: int, line: Line, low: int, high: int, values: np.ndarray, reading: np.ndarray) -> None:
     """Read the elements at one end whose strengths add up to `amount`: reading[:] = sum_i w_i values[i]."""
+    index, strength = line.index, line.strength
     size = reading.shape[0]
     for j in range(size):
         reading[j] = 0
@@ -135,8 +152,7 @@ def read(
 def read_backward(
     amount: float,
     end: int,
-    index: np.ndarray,
-    strength: np.ndarray,
+    line: Line,
     low: int,
     high: int,
     values: np.ndarray,
@@ -153,7 +169,7 @@ def read_backward(
     Returns:
         The gradient of `amount`.
     """
-    size = grad.shape[0]
+    index, strength, size = line.index, line.strength, grad.shape[0]
     zero = type(amount)(0)
     above = np.float64(0)
     step = -1 if end == TOP else 1
@@ -203,12 +219,9 @@ def pop_backward(
     end: int,
     shortened: bool,
     dropped: bool,
-    index: np.ndarray,
-    strength: np.ndarray,
+    line: Line,
     low: int,
     high: int,
-    log_index: np.ndarray,
-    log_strength: np.ndarray,
     first: int,
     last: int,
     grad_strength: np.ndarray,
@@ -218,6 +231,7 @@ def pop_backward(
     Returns:
         `low` and `high` before the pop, and the gradient of the popped amount.
     """
+    index, strength, log_index, log_strength = line.index, line.strength, line.log_index, line.log_strength
     shared = grad_strength.dtype.type(0)
     place = last - 1
     if shortened:

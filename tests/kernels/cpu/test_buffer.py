@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels.comparison import spread_out
 
 from stack_lm import BufferedStackRNNConfig, BufferedStackRNNForTransduction
 
@@ -24,11 +25,7 @@ def make_model(seed=0, dtype=torch.float64, spread=2.0, **fields):
         sizes["hidden_size"] = 7
     if fields.get("input_encoding") != "one_hot":
         sizes["embedding_size"] = 6
-    model = BufferedStackRNNForTransduction(BufferedStackRNNConfig(**sizes | fields)).to(dtype)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(spread)
-    return model
+    return spread_out(BufferedStackRNNForTransduction(BufferedStackRNNConfig(**sizes | fields)).to(dtype), spread)
 
 
 def check(model, batch_size=3, length=5, padding=None, num_steps=None, tolerance=1e-10, seed=1):
@@ -122,17 +119,9 @@ def fuzz(case):
     check(make_model(seed=seed, spread=spread, **fields), batch_size, length, padding, seed=seed)
 
 
-@given(case=cases())
-@settings(max_examples=25, deadline=None)
-def test_random_configurations(case):
-    fuzz(case)
-
-
-@pytest.mark.slow
-@given(case=cases())
-@settings(max_examples=1500, deadline=None)
-def test_many_random_configurations(case):
-    fuzz(case)
+@pytest.mark.parametrize("examples", [25, pytest.param(1500, marks=pytest.mark.slow)])
+def test_random_configurations(examples):
+    settings(max_examples=examples, deadline=None)(given(case=cases())(fuzz))()
 
 
 def test_altered_and_named():

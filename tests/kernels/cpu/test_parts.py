@@ -88,9 +88,9 @@ def packed(matrix, weight_is_transposed):
         part = np.ascontiguousarray(matrix[k, n])
         for share in (1, 0):
             if weight_is_transposed:
-                packing.put(panels[None, None], 0, np.ascontiguousarray(part.T)[None], k.start, n.start, share, 2)
+                packing.put(True, panels[None, None], 0, np.ascontiguousarray(part.T)[None], k.start, n.start, share, 2)
             else:
-                packing.put_as_it_is(panels[None, None], 0, part[None], n.start, k.start, share, 2)
+                packing.put(False, panels[None, None], 0, part[None], n.start, k.start, share, 2)
     return panels
 
 

@@ -188,17 +188,9 @@ def fuzz(case):
     check(cell, length, batch_size, state=state, mask=mask)
 
 
-@given(case=cases())
-@settings(max_examples=60, deadline=None)
-def test_random_configurations(case):
-    fuzz(case)
-
-
-@pytest.mark.slow
-@given(case=cases())
-@settings(max_examples=2500, deadline=None)
-def test_many_random_configurations(case):
-    fuzz(case)
+@pytest.mark.parametrize("examples", [60, pytest.param(2500, marks=pytest.mark.slow)])
+def test_random_configurations(examples):
+    settings(max_examples=examples, deadline=None)(given(case=cases())(fuzz))()
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

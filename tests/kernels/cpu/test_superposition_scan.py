@@ -264,14 +264,6 @@ def fuzz(case):
     check(cell, length, batch_size, state=state, mask=mask, one_hot=flags["one_hot"])
 
 
-@given(case=cases())
-@settings(max_examples=60, deadline=None)
-def test_random_configurations(case):
-    fuzz(case)
-
-
-@pytest.mark.slow
-@given(case=cases())
-@settings(max_examples=3000, deadline=None)
-def test_many_random_configurations(case):
-    fuzz(case)
+@pytest.mark.parametrize("examples", [60, pytest.param(3000, marks=pytest.mark.slow)])
+def test_random_configurations(examples):
+    settings(max_examples=examples, deadline=None)(given(case=cases())(fuzz))()
