@@ -86,7 +86,8 @@ def print_results(results: Results, form: str = "text") -> None:
             values = [*values, None if ours is None else scale * ours]
         finished, wanted = len(records), table.number_of_seeds(row)
         seeds = str(finished) if finished >= wanted else f"{finished} of {wanted}"
-        body.append([*map(str, row.cells), *(_number(value, table.decimals) for value in values), seeds])
+        numbers = ["" if value is None else f"{value:.{table.decimals}f}" for value in values]
+        body.append([*map(str, row.cells), *numbers, seeds])
     {"text": _print_text, "markdown": _print_markdown, "latex": _print_latex}[form](
         table.title, columns, body, len(table.columns), table.note
     )
@@ -101,10 +102,6 @@ def _heads(measures: list[str]) -> list[str]:
         told = [name for name, tell in zip(names, several, strict=True) if tell]
         heads.append(" ".join([*told, _SHORT[statistic]]))
     return heads
-
-
-def _number(value: float | None, decimals: int) -> str:
-    return "" if value is None else f"{value:.{decimals}f}"
 
 
 def _print_text(title: str, columns: list[str], body: list[list[str]], text_columns: int, note: str) -> None:
