@@ -87,10 +87,10 @@ def to_forest(tree: ConstituencyTree) -> str:
     """The tree for LaTeX's package forest: `\\begin{forest} [{S} ...] \\end{forest}`."""
     pieces = []
     for word, leaf in zip(tree.words, tree.leaves(), strict=True):
-        opening = "".join(f"[{{{_latex(label)}}} " for _, _, label in leaf.opening)
-        shown = f"[{{{_latex(word)}}}]"
+        opening = "".join(f"[{{{escape_latex(label)}}} " for _, _, label in leaf.opening)
+        shown = f"[{{{escape_latex(word)}}}]"
         if leaf.tag is not None:
-            shown = f"[{{{_latex(leaf.tag)}}} {shown}]"
+            shown = f"[{{{escape_latex(leaf.tag)}}} {shown}]"
         pieces.append(opening + shown + "]" * leaf.n_closing)
     return "\\begin{forest}\n  " + " ".join(pieces) + "\n\\end{forest}\n"
 
@@ -105,7 +105,8 @@ def forest_document(trees: Sequence[ConstituencyTree]) -> str:
     )
 
 
-def _latex(text: str) -> str:
+def escape_latex(text: str) -> str:
+    """A text that LaTeX prints as it is."""
     return "".join(_LATEX.get(character, character) for character in text)
 
 

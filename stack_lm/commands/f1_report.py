@@ -48,17 +48,7 @@ def write_items(path: str, gold: Sequence[GoldTree], score: F1Score) -> None:
     ):
         item = gold[number]
         rows.append((item.annotated.origin, item.length, *counts, *values, " ".join(item.kept_words)))
-    columns = [
-        "sentence",
-        "length",
-        "spans right",
-        "spans predicted",
-        "spans in gold",
-        "precision",
-        "recall",
-        "F1",
-        "words",
-    ]
+    columns = "sentence,length,spans right,spans predicted,spans in gold,precision,recall,F1,words".split(",")
     write_table(path, columns, rows)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..console import print_json, print_table
 from ..experiments.config import parse_measure
+from ..parsing.export import escape_latex
 
 if TYPE_CHECKING:
     from ..experiments.results import Results
@@ -20,17 +20,6 @@ EXAMPLE = (
 )
 FORMATS = ("text", "markdown", "latex", "json")
 _SHORT = {"minimum": "min", "median": "med", "maximum": "max", "mean": "mean", "best": "best"}
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A row as it is printed: what tells it apart, the paper's numbers and ours, and the trials that are finished."""
-
-    cells: list[str]
-    paper: list[float | None]
-    ours: list[float | None]
-    finished: int
-    wanted: int
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -84,32 +73,21 @@ def print_results(results: Results, form: str = "text") -> None:
     from ..experiments.results import measure
 
     table = results.table()
-    lines = []
-    for row in table.rows:
-        records = results.of_row(row)
-        ours = [(measure(records, name), table.scale(parse_measure(name)[1])) for name in table.measures]
-        lines.append(
-            _Line(
-                [str(cell) for cell in row.cells],
-                row.paper or [None] * len(table.measures),
-                [None if value is None else scale * value for value, scale in ours],
-                len(records),
-                table.number_of_seeds(row),
-            )
-        )
-    compares = any(value is not None for line in lines for value in line.paper)
+    compares = any(value is not None for row in table.rows for value in row.paper or ())
     heads = _heads(table.measures)
     columns = [str(column) for column in table.columns]
     columns += [f"paper {head}" for head in heads] * compares + [f"ours {head}" for head in heads] + ["seeds"]
-    body = [
-        [
-            *line.cells,
-            *[_number(value, table.decimals) for value in line.paper] * compares,
-            *[_number(value, table.decimals) for value in line.ours],
-            str(line.finished) if line.finished >= line.wanted else f"{line.finished} of {line.wanted}",
-        ]
-        for line in lines
-    ]
+    body = []
+    for row in table.rows:
+        records = results.of_row(row)
+        values = (row.paper or [None] * len(heads)) if compares else []
+        for name in table.measures:
+            ours, scale = measure(records, name), table.scale(parse_measure(name)[1])
+            values = [*values, None if ours is None else scale * ours]
+        finished, wanted = len(records), table.number_of_seeds(row)
+        seeds = str(finished) if finished >= wanted else f"{finished} of {wanted}"
+        numbers = ["" if value is None else f"{value:.{table.decimals}f}" for value in values]
+        body.append([*map(str, row.cells), *numbers, seeds])
     {"text": _print_text, "markdown": _print_markdown, "latex": _print_latex}[form](
         table.title, columns, body, len(table.columns), table.note
     )
@@ -124,10 +102,6 @@ def _heads(measures: list[str]) -> list[str]:
         told = [name for name, tell in zip(names, several, strict=True) if tell]
         heads.append(" ".join([*told, _SHORT[statistic]]))
     return heads
-
-
-def _number(value: float | None, decimals: int) -> str:
-    return "" if value is None else f"{value:.{decimals}f}"
 
 
 def _print_text(title: str, columns: list[str], body: list[list[str]], text_columns: int, note: str) -> None:
@@ -146,15 +120,9 @@ def _print_markdown(title: str, columns: list[str], body: list[list[str]], text_
 
 def _print_latex(title: str, columns: list[str], body: list[list[str]], text_columns: int, note: str) -> None:
     print("\\begin{table}\n\\centering")
-    print(f"\\caption{{{_latex(title)}{' ' * bool(note)}{_latex(note)}}}")
+    print(f"\\caption{{{escape_latex(title)}{' ' * bool(note)}{escape_latex(note)}}}")
     print("\\begin{tabular}{" + "l" * text_columns + "r" * (len(columns) - text_columns) + "}\n\\hline")
-    print(" & ".join(map(_latex, columns)) + " \\\\\n\\hline")
+    print(" & ".join(map(escape_latex, columns)) + " \\\\\n\\hline")
     for row in body:
-        print(" & ".join(map(_latex, row)) + " \\\\")
+        print(" & ".join(map(escape_latex, row)) + " \\\\")
     print("\\hline\n\\end{tabular}\n\\end{table}")
-
-
-def _latex(text: str) -> str:
-    named = {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
-    escaped = {character: f"\\{character}" for character in "&%$#_{}"}
-    return "".join((named | escaped).get(character, character) for character in text)

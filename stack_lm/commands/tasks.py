@@ -271,18 +271,9 @@ def _summary(split: Split | None) -> str:
 
 
 def _record(task: Task) -> dict[str, Any]:
-    return {
-        "name": task.name,
-        "paper": task.paper,
-        "kind": task.kind,
-        "unit": task.unit,
-        "vocabulary": list(task.vocabulary),
-        "target_vocabulary": list(task.target_vocabulary),
-        "distinct": task.distinct,
-        "online": task.online,
-        "step_reduction": task.step_reduction,
-        "splits": {name: vars(split) for name, split in task.plan.items()},
-    }
+    names = "name paper kind unit vocabulary target_vocabulary distinct online step_reduction".split()
+    splits = {name: vars(split) for name, split in task.plan.items()}
+    return {name: getattr(task, name) for name in names} | {"splits": splits}
 
 
 def _written(task: Task, example: Example) -> dict[str, Any]:

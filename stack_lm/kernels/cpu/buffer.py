@@ -6,7 +6,6 @@ worth is read. See `memory.buffers`, whose `dequeue` this equals.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -55,36 +54,13 @@ class InputBufferGrad(NamedTuple):
     pending: np.ndarray
 
 
-@cache
-def no_buffer(models: int, dtype: np.dtype) -> InputBuffer:
-    """The input buffers of no sequences, for scans without one: Numba would compile a version of its own for None."""
-    real, index, flag = ((lambda n, kind=kind: np.empty((models, *[0] * n), kind)) for kind in (dtype, np.int64, bool))
-    return InputBuffer(
-        values=real(3),
-        held=flag(2),
-        control=index(1),
-        fixed=real(1),
-        emitted=real(2),
-        pending=real(1),
-        line=strength.new_line((models, 0), 0, 0, dtype),
-        log_end=index(3),
-        log_flags=flag(3),
-    )
-
-
-@cache
-def no_buffer_grad(models: int, dtype: np.dtype) -> InputBufferGrad:
-    """Their gradients."""
-    return InputBufferGrad(*(np.empty((models, *[0] * n), dtype) for n in (3, 2, 1)))
-
-
 @compiled
 def begin_buffer(buffer: InputBuffer, row: int) -> None:
     """Fill the buffer of a sequence."""
     line, n = strength.of_row(buffer.line, row), 0
     for i in range(buffer.values.shape[1]):
         if buffer.held.shape[1] == 0 or buffer.held[row, i]:
-            line.index[n] = i
+            line.elements[n] = i
             line.strength[n] = 1
             n += 1
     line.ends[0], line.ends[1] = 0, n

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
-from ...emission import Emission
+from ...emission import Emission, Fixed
 from .blocks import Part, fill_control
 from .buffer import InputBuffer, InputBufferGrad
 from .strength import again, new_line
@@ -56,3 +58,12 @@ class BufferBlock:
         values = of_values[part]
         m, n, size, _ = values.shape
         return InputBufferGrad(values, np.empty((m, n, size), self.dtype), np.empty((m, n), self.dtype))
+
+
+@cache
+def no_buffer(models: int, dtype: np.dtype) -> tuple[InputBuffer, InputBufferGrad]:
+    """Input buffers without sequences and their gradients, for scans without any: Numba would compile a version of its
+    own for None."""
+    values = np.empty((models, 0, 0, 0), dtype)
+    block, whole = BufferBlock(Fixed(0.0), 0, values, None, 0), Part(slice(0, models), slice(0, 0))
+    return block.block(whole), block.grad(values, whole)

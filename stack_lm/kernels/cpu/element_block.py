@@ -46,18 +46,15 @@ class ElementBlock(Block):
 
     @staticmethod
     def first(state: Any, like: Tensor) -> tuple[Tensor, Tensor]:
-        """The tensors of a state."""
         if isinstance(state, StackState):
             return state.values.to(like.dtype), state.strengths.to(like.dtype)
         return like.new_zeros(state.empty.shape[0], 0, 0), like.new_zeros(state.empty.shape[0], 0)
 
     @staticmethod
     def last(state: Any, values: Tensor, strengths: Tensor) -> Any:
-        """The state of tensors."""
         return StackState(values, strengths) if isinstance(state, StackState) else state
 
     def results(self, values: np.ndarray, strengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Arrays for the last state, with the first in its place."""
         *leading, given, depth = values.shape
         n = given + self.n_ends * self.steps
         results = np.empty((*leading, n, depth), self.dtype), np.empty((*leading, n), self.dtype)
@@ -68,7 +65,6 @@ class ElementBlock(Block):
         return results
 
     def block(self, results: tuple[np.ndarray, ...], part: Part, kept: bool) -> Elements:
-        """What the compiled code works in for a part."""
         values, strengths = (result[part] for result in results)
         m, n, total = strengths.shape
         pops = total + self.n_ends * self.steps
@@ -90,17 +86,14 @@ class ElementBlock(Block):
 
     @staticmethod
     def again(memory: Elements) -> Elements:
-        """For another pass backwards: without what is worked in."""
         return memory._replace(line=again(memory.line))
 
     def grad(self, of_results: list[np.ndarray], memory: Elements, part: Part) -> ElementsGrad:
-        """Gradients of a part, of the last state on entry and then of the first."""
         values, strengths = (result[part] for result in of_results)
         m, _, total = strengths.shape
         working = np.empty((m, 3 * self.n_ends), self.dtype), np.empty((m, total), np.bool_)
         return ElementsGrad(values, strengths, *working)
 
     def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The gradients of the first state in those that `grad` was made of."""
         values, strengths = (part[:, :, self.of_given] for part in of_results)
         return values, strengths

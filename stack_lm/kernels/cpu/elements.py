@@ -93,7 +93,7 @@ def begin(memory: Elements, row: int, all_live: bool) -> None:
     line = strength.of_row(memory.line, row)
     line.ends[0], line.ends[1] = first, last
     for i in range(first, last):
-        line.index[i] = i
+        line.elements[i] = i
         line.strength[i] = memory.strengths[row, i]
 
 
@@ -103,7 +103,7 @@ def finish(memory: Elements, row: int) -> None:
     clear(memory.strengths[row])
     line = strength.of_row(memory.line, row)
     for i in range(line.ends[0], line.ends[1]):
-        memory.strengths[row, line.index[i]] = line.strength[i]
+        memory.strengths[row, line.elements[i]] = line.strength[i]
 
 
 @compiled
@@ -140,7 +140,7 @@ def step(memory: Elements, t: int, row: int, own: np.ndarray, reading: np.ndarra
     for e in range(n_ends):
         low, high, place = (low, high + 1, high) if e == 0 else (low - 1, high, low - 1)
         pushed = _pushed(memory, t, e)
-        line.index[place], line.strength[place] = pushed, actions[n_ends * PUSH + e]
+        line.elements[place], line.strength[place] = pushed, actions[n_ends * PUSH + e]
         copy(memory.values[row, pushed], own[e * depth : (e + 1) * depth])
     for e in range(n_ends):
         part = reading[e * depth : (e + 1) * depth]
@@ -154,7 +154,7 @@ def begin_backward(memory: Elements, grad: ElementsGrad, row: int) -> None:
     grad.living[:] = False
     line = strength.of_row(memory.line, row)
     for i in range(line.ends[0], line.ends[1]):
-        grad.living[line.index[i]] = True
+        grad.living[line.elements[i]] = True
     for i in range(grad.living.shape[0]):
         if not grad.living[i]:
             grad.strengths[row, i] = 0

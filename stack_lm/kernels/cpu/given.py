@@ -8,7 +8,7 @@ from ..protocol import System
 from . import given_scan as compiled
 from .autograd import First, Given, Kept, Results, Tensors
 from .blocks import BlockOf, Part, block_of
-from .threads import available, run_parts
+from .threads import number_of_parts, run_parts
 
 # Numbers of logits and readings that keep a thread busy for much longer than it takes to wake it.
 _WORK_OF_A_THREAD = 500_000
@@ -33,10 +33,8 @@ class GivenPlan:
         self.block = block(BlockOf(system.memory, system.controls, models, self.steps, dtype, given.noise))
         none = np.zeros((models, self.batch_size, 0), np.bool_)
         self.active = none if given.mask is None else given.mask
-        # The threads share the models if there are several, otherwise the rows of the batch.
-        self.shared = models if models > 1 else self.batch_size
         work = models * self.batch_size * self.steps * (n_logits + system.memory.reading_size)
-        self.parts = max(1, min(available(), self.shared, work // _WORK_OF_A_THREAD))
+        self.parts = number_of_parts(models, self.batch_size, work // _WORK_OF_A_THREAD)
 
     def part(self, i: int) -> Part:
         """What a thread runs."""

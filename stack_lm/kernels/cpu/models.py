@@ -27,7 +27,7 @@ def _of_model(group: Any, model: int) -> Callable[..., Any]:
 
     # Written out, because Numba builds no tuple of different types in a loop.
     def part(kind: Any, path: str) -> str:
-        if not isinstance(kind, types.BaseNamedTuple):
+        if not hasattr(kind, "instance_class"):  # no named tuple
             return f"{path}[model]" if isinstance(kind, types.Array) else path
         made = kind.instance_class
         names[made.__name__] = made

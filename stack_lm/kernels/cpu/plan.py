@@ -16,12 +16,11 @@ from . import packing
 from . import scan as compiled
 from .autograd import First, Given, Kept, Results, Tensors
 from .blocks import BlockOf, Part, block_of
-from .buffer import no_buffer, no_buffer_grad
-from .buffer_block import BufferBlock
+from .buffer_block import BufferBlock, no_buffer
 from .controller import Grads, Layers, Parameters, Running, Sequence
 from .gemm import packing_room, padded, panels
 from .scan import Settings
-from .threads import available, run_parts
+from .threads import number_of_parts, run_parts
 
 KINDS: dict[type[Controller], int] = {**CONTROLLERS, DirectController: DIRECT}
 # Multiply-adds that keep a thread busy for much longer than it takes to wake it.
@@ -158,9 +157,7 @@ class ControllerPlan:
         if self.dropped is None:
             self.dropped = np.empty((models, self.batch_size, self.layers - 1, self.steps, 0), dtype)
         work = self.batch_size * self.steps * sum(part.size for part in arrays.parameters if part is not None)
-        # The threads share the models if there are several, otherwise the rows of the batch.
-        self.shared = models if models > 1 else self.batch_size
-        self.parts = max(1, min(available(), self.shared, work // _WORK_OF_A_THREAD))
+        self.parts = number_of_parts(models, self.batch_size, work // _WORK_OF_A_THREAD)
 
     def _check_ids(self) -> None:
         n = self.n_symbols
@@ -347,7 +344,7 @@ class ControllerPlan:
                 layers,
                 emitted,
                 memory,
-                buffer or no_buffer(m, self.dtype),
+                buffer or no_buffer(m, self.dtype)[0],
                 np.zeros((m, n), np.int64),
             )
             return Kept(part, emitted, layers, memory, buffer)
@@ -380,12 +377,12 @@ class ControllerPlan:
                 layers,
                 emitted,
                 memory,
-                buffer or no_buffer(m, self.dtype),
+                buffer or no_buffer(m, self.dtype)[0],
                 grads.outputs[part],
                 grads.readings[part],
                 Running(*(state[part] for state in states)),
                 self.block.grad(of_memory, memory, part),
-                self.buffer.grad(of_buffer, part) if self.buffer else no_buffer_grad(m, self.dtype),
+                self.buffer.grad(of_buffer, part) if self.buffer else no_buffer(m, self.dtype)[1],
                 of_inputs[part],
                 self.of_models(of_weights[i % len(of_weights)], part),
                 self.room(part),

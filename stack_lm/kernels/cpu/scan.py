@@ -74,7 +74,7 @@ def forward(
         all_layers: `controller.Layers`; written, for `backward`.
         all_emitted: what the controls make of their logits [T, R, padded(P)]; likewise.
         all_memory: `Elements` or `Superposition`; likewise.
-        all_buffer: an `InputBuffer`, likewise; or `no_buffer`.
+        all_buffer: an `InputBuffer`, likewise; or that of `buffer_block.no_buffer`.
         all_logged: zeros [R], to work in.
     """
     buffered = all_buffer.values.shape[1] > 0
@@ -164,7 +164,7 @@ def backward(
         all_grad_readings: [R, T, D]; or [R, 0, D] where the readings were not returned.
         all_grads: `controller.Running`: of the last states on entry, of the first on return.
         all_grad_memory: `ElementsGrad` or `SuperpositionGrad`; likewise.
-        all_grad_buffer: an `InputBufferGrad`, or `no_buffer_grad`.
+        all_grad_buffer: an `InputBufferGrad`; likewise.
         all_grad_inputs: of x_t [R, T, E], written; or [R, T, 0] where nothing wants them.
         all_grad_weights: as in `controller.collect`; added to.
         room: `controller.Grads` for any number of steps, `logits` zeros; one for all models.

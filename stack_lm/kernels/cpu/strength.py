@@ -26,12 +26,12 @@ class Line(NamedTuple):
     """The living elements of R sequences, and the log of their pops; the functions here take those of one.
 
     Attributes:
-        index, strength: of each element, at the places between its `ends` [R, N].
+        elements, strength: the index of each element and its strength, at the places between `ends` [R, N].
         ends: low and high [R, 2].
         log_index, log_strength: each element that a pop touched, and its strength before [R, places].
     """
 
-    index: np.ndarray
+    elements: np.ndarray
     strength: np.ndarray
     ends: np.ndarray
     log_index: np.ndarray
@@ -40,20 +40,22 @@ class Line(NamedTuple):
 
 def new_line(shape: tuple[int, ...], size: int, places: int, dtype: np.dtype) -> Line:
     """Room for the lines of sequences [shape], with so many elements and places of the log."""
-    index, log_index = (np.empty((*shape, n), np.int32) for n in (size, places))
+    elements, log_index = (np.empty((*shape, n), np.int32) for n in (size, places))
     strength, log_strength = (np.empty((*shape, n), dtype) for n in (size, places))
-    return Line(index, strength, np.empty((*shape, 2), np.int64), log_index, log_strength)
+    return Line(elements, strength, np.empty((*shape, 2), np.int64), log_index, log_strength)
 
 
 def again(line: Line) -> Line:
     """A line for another pass backwards, with the same log."""
-    return Line(line.index.copy(), line.strength.copy(), line.ends.copy(), line.log_index, line.log_strength)
+    return Line(line.elements.copy(), line.strength.copy(), line.ends.copy(), line.log_index, line.log_strength)
 
 
 @compiled
 def of_row(lines: Line, row: int) -> Line:
     """The line of one sequence."""
-    return Line(lines.index[row], lines.strength[row], lines.ends[row], lines.log_index[row], lines.log_strength[row])
+    return Line(
+        lines.elements[row], lines.strength[row], lines.ends[row], lines.log_index[row], lines.log_strength[row]
+    )
 
 
 @compiled
@@ -69,7 +71,7 @@ def pop(amount: float, end: int, line: Line, low: int, high: int, logged: int) -
         `low` and `high` after it, how many places of the log are filled, whether the last of them is an element that
         was shortened and is still there, and whether the first of them is an element that was dropped at the other end.
     """
-    index, strength, log_index, log_strength = line.index, line.strength, line.log_index, line.log_strength
+    index, strength, log_index, log_strength = line.elements, line.strength, line.log_index, line.log_strength
     dropped = False
     if high - low > 1:
         # Pushed with strength zero at the other end: no part of this pop, and gone behind it.
@@ -115,7 +117,7 @@ def drop_empty(line: Line, low: int, high: int) -> int:
     kept = low
     for i in range(low, high):
         if line.strength[i] != 0:  # NaN stays
-            line.index[kept] = line.index[i]
+            line.elements[kept] = line.elements[i]
             line.strength[kept] = line.strength[i]
             kept += 1
     return kept
@@ -124,7 +126,7 @@ def drop_empty(line: Line, low: int, high: int) -> int:
 @compiled
 def read(amount: float, end: int, line: Line, low: int, high: int, values: np.ndarray, reading: np.ndarray) -> None:
     """Read the elements at one end whose strengths add up to `amount`: reading[:] = sum_i w_i values[i]."""
-    index, strength = line.index, line.strength
+    index, strength = line.elements, line.strength
     size = reading.shape[0]
     for j in range(size):
         reading[j] = 0
@@ -169,7 +171,7 @@ def read_backward(
     Returns:
         The gradient of `amount`.
     """
-    index, strength, size = line.index, line.strength, grad.shape[0]
+    index, strength, size = line.elements, line.strength, grad.shape[0]
     zero = type(amount)(0)
     above = np.float64(0)
     step = -1 if end == TOP else 1
@@ -231,7 +233,7 @@ def pop_backward(
     Returns:
         `low` and `high` before the pop, and the gradient of the popped amount.
     """
-    index, strength, log_index, log_strength = line.index, line.strength, line.log_index, line.log_strength
+    index, strength, log_index, log_strength = line.elements, line.strength, line.log_index, line.log_strength
     shared = grad_strength.dtype.type(0)
     place = last - 1
     if shortened:

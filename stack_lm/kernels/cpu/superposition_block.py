@@ -59,24 +59,20 @@ class SuperpositionBlock(Block):
 
     @staticmethod
     def first(state: Any, like: Tensor) -> tuple[Tensor, Tensor]:
-        """The tensors of a state; a tape loses nothing that is counted."""
-        lost = state.lost if hasattr(state, "lost") else like.new_zeros(len(state.cells))
+        lost = state.lost if hasattr(state, "lost") else like.new_zeros(len(state.cells))  # a tape counts none
         return state.cells.to(like.dtype), lost.to(like.dtype)
 
     @staticmethod
     def last(state: Any, cells: Tensor, lost: Tensor) -> Any:
-        """The state of tensors."""
         return type(state)(*(cells, lost)[: len(state)])
 
     def results(self, cells: np.ndarray, lost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Arrays for the last state, with the first in its place."""
         *leading, self.given, width = cells.shape
         results = np.empty((*leading, min(self.given + self.steps, self.limit), width), self.dtype)
         results[..., : self.given, :] = cells
         return results, lost.copy()
 
     def block(self, results: tuple[np.ndarray, ...], part: Part, kept: bool) -> Superposition:
-        """What the compiled code works in for a part."""
         cells, lost = (result[part] for result in results)
         if cells.ndim == 4:  # a tape
             cells = cells[:, :, None]
@@ -104,15 +100,12 @@ class SuperpositionBlock(Block):
 
     @staticmethod
     def again(memory: Superposition) -> Superposition:
-        """For another pass backwards: without what is worked in."""
         return memory._replace(steps=memory.steps.copy())
 
     def grad(self, of_results: list[np.ndarray], memory: Superposition, part: Part) -> SuperpositionGrad:
-        """Gradients of a part, of the last state on entry and then of the first."""
         cells = of_results[0][part].reshape(memory.cells.shape)
         n_operations = max(5, self.shifts.shape[1])
         return SuperpositionGrad(cells, np.empty_like(cells), np.empty((len(cells), n_operations), self.dtype))
 
     def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The gradients of the first state in those that `grad` was made of."""
         return of_results[0][..., : self.given, :], None
