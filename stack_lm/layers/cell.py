@@ -15,7 +15,7 @@ from torch import Tensor
 from ..controllers import Controller, make_controller
 from ..controls import Controls, Noise
 from ..kernels import dispatch
-from ..kernels.protocol import CellState, Controlled, Inputs, MemoryState
+from ..kernels.protocol import CellState, Controlled, Inputs, MemoryState, Request
 from ..memory import make_memory, map_tensors, under_transform
 from .controlled import Actions, ControlledMemory, check_state, over_time
 
@@ -164,15 +164,18 @@ class StackRNNCell(ControlledMemory):
         like = inputs if inputs.is_floating_point() else self.like
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
         given = Inputs(inputs, mask, self.controls.draw_noise((batch_size, length), like), None, length)
-        backend, _ = self.choose_backend(
-            like,
+        request = Request(
             device=inputs.device,
+            dtype=like.dtype,
+            backend=self.scan_backend,
             has_mask=mask is not None,
             all_layers=output_layers,
             single_step=length == 1 and not torch.is_grad_enabled(),
             n_steps=batch_size * length,
             several_models=under_transform(),
         )
+        system = self.system
+        backend, _ = dispatch.choose(system, request)
         if backend == "reference":
             scan = self.controller(
                 inputs,
@@ -181,7 +184,7 @@ class StackRNNCell(ControlledMemory):
                 ),
             )
             return Scan(*scan)  # with backward hooks, torch makes a plain tuple of it
-        outputs, readings, last = dispatch.load(backend).scan(self.system, given, state, output_readings)
+        outputs, readings, last = dispatch.load(backend).scan(system, given, state, output_readings)
         self.memory.check_overflow(last.memory)
         actions = self.report_over(outputs, state.memory, mask, given.noise) if output_actions else Actions()
         return Scan(outputs, readings, (outputs,) if output_layers else None, actions, last)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -204,11 +203,8 @@ class _OfModels(torch.autograd.Function):
         return results, (0,) * len(results)
 
 
-@dataclass(frozen=True)
-class _Shelved:
+class _Shelved(int):
     """The place of an array among those that were put aside."""
-
-    place: int
 
 
 def _put_aside(kept: list[Kept]) -> tuple[list[Kept], list[Tensor]]:
@@ -216,29 +212,23 @@ def _put_aside(kept: list[Kept]) -> tuple[list[Kept], list[Tensor]]:
     large: list[Tensor] = []
 
     def shelve(part: Any) -> Any:
-        if not isinstance(part, np.ndarray) or part.nbytes < _LARGE:
-            return part
-        large.append(torch.from_numpy(part))
-        return _Shelved(len(large) - 1)
+        if isinstance(part, np.ndarray):
+            if part.nbytes < _LARGE:
+                return part
+            large.append(torch.from_numpy(part))
+            return _Shelved(len(large) - 1)
+        return part._make(map(shelve, part)) if isinstance(part, tuple) else part  # type: ignore[attr-defined]
 
-    return [_map_groups(shelve, of_thread) for of_thread in kept], large
+    return [Kept(of_thread.part, *map(shelve, of_thread[1:])) for of_thread in kept], large
 
 
 def _take_back(kept: list[Kept], large: Sequence[Tensor]) -> list[Kept]:
-    return [
-        _map_groups(lambda part: large[part.place].numpy() if isinstance(part, _Shelved) else part, of_thread)
-        for of_thread in kept
-    ]
+    def unshelve(part: Any) -> Any:
+        if isinstance(part, _Shelved):
+            return large[part].numpy()
+        return part._make(map(unshelve, part)) if isinstance(part, tuple) else part  # type: ignore[attr-defined]
 
-
-def _map_groups(function: Callable[[Any], Any], kept: Kept) -> Kept:
-    return Kept(kept.part, *(_map_tree(function, group) for group in kept[1:]))
-
-
-def _map_tree(function: Callable[[Any], Any], group: Any) -> Any:
-    if isinstance(group, tuple):
-        return type(group)(*(_map_tree(function, part) for part in group))
-    return function(group)
+    return [Kept(of_thread.part, *map(unshelve, of_thread[1:])) for of_thread in kept]
 
 
 _called: set[tuple[str, type, np.dtype, type]] = set()
@@ -278,8 +268,7 @@ class _Scan(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         one = models is None
         arrays = Tensors.of([_array(part, one) for part in tensors])
-        n_others = len(ctx.needs_input_grad) - len(tensors)
-        needs = Tensors.of(ctx.needs_input_grad[n_others:])
+        needs = Tensors.of(ctx.needs_input_grad[-len(tensors) :])
         plan = make(models or 1, dtype, arrays)
         with _first_call("forward pass", plan):
             results, kept = plan.forward(arrays, wanted, needs.state.one)
