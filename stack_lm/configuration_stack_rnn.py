@@ -61,7 +61,7 @@ class StackRNNConfig(PreTrainedConfig):
             through a learned map ("hidden_state", Suzgun et al. 2019).
         reading_exit: where the reading of a step leaves besides, within that step: nowhere ("none", as in the papers),
             or "output", of a stack: the head, or the output layer, is given `o_t + W [v_t; b_t]`, the element pushed
-            and what is read beneath it (`StackRNNCell.split_readings`). Without it, nothing sees r_t before token
+            and what is read beneath it (`NeuralStack.exits`). Without it, nothing sees r_t before token
             t + 1 is predicted.
         initialization: of weights: "torch" (the defaults of torch's own modules), "normal_rows" (the released code of
             Hao et al. 2018) or "xavier" (that of DuSell and Chiang 2020); see `stack_lm.initialization`.
@@ -217,8 +217,8 @@ class StackRNNConfig(PreTrainedConfig):
                     "reading_entry='hidden_state' needs a recurrent controller, to whose state the reading is added; "
                     f"got controller={self.controller!r}"
                 )
-        if self.reading_exit == "output" and self.memory not in ("stack", "none"):
-            raise ValueError(f"reading_exit='output' needs memory='stack'; got {self.memory!r}")
+        if self.reading_exit == "output" and self.memory != "none" and not memory.exit_size:
+            raise ValueError(f"reading_exit='output' needs a memory with an exit, such as 'stack'; got {self.memory!r}")
         if self.tie_word_embeddings and self.input_encoding == "one_hot":
             raise ValueError("tie_word_embeddings needs input embeddings; got input_encoding='one_hot'")
         if self.tie_word_embeddings and self.embedding_size != self.head_input_size:

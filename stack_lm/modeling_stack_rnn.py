@@ -147,8 +147,8 @@ class StackRNNModel(StackRNNPreTrainedModel):
             None if config.output_size is None else nn.Linear(config.hidden_size, config.output_size, bias=config.bias)
         )
         self.reading_exit = (
-            nn.Linear(2 * self.cell.memory.reading_size, config.hidden_size, bias=False)
-            if config.reading_exit == "output" and config.memory != "none"
+            nn.Linear(self.cell.memory.exit_size, config.hidden_size, bias=False)
+            if config.reading_exit == "output" and self.cell.memory.exit_size
             else None
         )
         self.gradient_checkpointing = False
@@ -254,7 +254,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         """
         if self.reading_exit is not None:
             assert readings is not None  # it asks the scan for them
-            outputs = outputs + self.reading_exit(self.cell.split_readings(outputs, readings))
+            outputs = outputs + self.reading_exit(self.cell.exits(outputs, readings))
         return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
     @staticmethod

@@ -69,7 +69,10 @@ PAIRS = [
     ({"controller": "linear", "learn_initial_state": True}, "learn_initial_state needs a recurrent controller"),
     ({"controller": "linear", "reading_entry": "hidden_state"}, "reading_entry='hidden_state' needs a recurrent"),
     ({"controller": "direct", "reading_entry": "hidden_state"}, "needs a recurrent controller"),
-    ({"memory": "queue", "reading_exit": "output"}, "reading_exit='output' needs memory='stack'; got 'queue'"),
+    (
+        {"memory": "queue", "reading_exit": "output"},
+        "reading_exit='output' needs a memory with an exit, such as 'stack'; got 'queue'",
+    ),
     ({"controller": "direct", "num_layers": 2}, "num_layers must be 1 with controller='direct'"),
     ({"controller": "direct", "hidden_size": 7}, "hidden_size must be 8 with controller='direct'; got 7"),
     (

@@ -44,7 +44,7 @@ class Backend(Protocol):
         """Why it cannot run this, in a few words; None if it can."""
 
     def scan(
-        self, system: System, inputs: Inputs, state: CellState, with_readings: bool = False
+        self, system: System, inputs: Inputs, state: CellState, output_readings: bool = False
     ) -> tuple[Tensor, Tensor | None, CellState]:
         """The controller's outputs [B, T, H], zeros at padding; the readings [B, T, R], if wanted; the last state."""
 

@@ -219,17 +219,12 @@ class StackRNNCell(ControlledMemory):
             read = None if read is None else read.masked_fill(~mask.unsqueeze(-1), 0)
         return Scan(stacked[-1], read, stacked if output_layers else None, over_time(actions), state)
 
-    def split_readings(self, outputs: Tensor, readings: Tensor) -> Tensor:
-        """The elements pushed onto a stack, and what is read beneath each: `[v_t; b_t]`, [..., 2 D].
-
-        A read takes the top first, the element just pushed, so b_t = r_t - min(d_t, rho_t) v_t.
+    def exits(self, outputs: Tensor, readings: Tensor) -> Tensor:
+        """What a head may be given of the memory beside the controller's outputs: see `Memory.exits`, [..., X].
 
         Args:
             outputs: of the controller, o_t [..., H].
-            readings: of the same steps, r_t [..., D].
+            readings: of the same steps, r_t [..., R].
         """
         actions, _ = self.controls(outputs.flatten(0, -2))
-        read_whole = actions.push_strength <= actions.read_strength  # a tie is the push's, as in the memory
-        taken = torch.where(read_whole, actions.push_strength, actions.read_strength).to(readings.dtype)
-        pushed = actions.push_value.view_as(readings)
-        return torch.cat((pushed, readings - taken.view(*readings.shape[:-1], 1) * pushed), dim=-1)
+        return self.memory.exits(actions, readings.flatten(0, -2)).unflatten(0, readings.shape[:-1])

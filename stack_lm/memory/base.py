@@ -62,6 +62,7 @@ class Memory(ABC, Generic[State, Actions]):
         action_type: the NamedTuple of its actions.
         state_type: the NamedTuple of its state.
         reading_size: size of the vector it reads out, R.
+        exit_size: size of the vector that a head may be given of it (see `exits`), X; 0 where it may be given none.
     """
 
     name: ClassVar[str]
@@ -70,6 +71,7 @@ class Memory(ABC, Generic[State, Actions]):
     action_type: type[Actions]
     state_type: type[State]
     reading_size: int
+    exit_size: int = 0
 
     @classmethod
     @abstractmethod
@@ -192,6 +194,15 @@ class Memory(ABC, Generic[State, Actions]):
         if active is None:
             return new, read
         return self.hold(active, new, state), torch.where(active.unsqueeze(-1), read, reading)
+
+    def exits(self, actions: Actions, readings: Tensor) -> Tensor:
+        """The vector that a head may be given beside the controller's output, [B, X], of memories that have one.
+
+        Args:
+            actions: of the step.
+            readings: after the step [B, R].
+        """
+        raise NotImplementedError(f"memory={self.name!r} has no exit for its reading")
 
     def measure(self, state: State) -> dict[str, Tensor]:
         """Measurements of a state, by name, each [B]: reported with the actions of the step."""

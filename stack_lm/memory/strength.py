@@ -208,6 +208,20 @@ class NeuralStack(_OneEnded):
 
     end = "top"
 
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.exit_size = 2 * size
+
+    def exits(self, actions: StackActions, readings: Tensor) -> Tensor:
+        """The element pushed, and what is read beneath it: `[v_t; b_t]`, [B, 2 D].
+
+        A read takes the top first, the element just pushed, so b_t = r_t - min(d_t, rho_t) v_t.
+        """
+        read_whole = actions.push_strength <= actions.read_strength  # a tie is the push's, as in `update`
+        taken = torch.where(read_whole, actions.push_strength, actions.read_strength).to(readings.dtype)
+        pushed = actions.push_value
+        return torch.cat((pushed, readings - taken.unsqueeze(-1) * pushed), dim=-1)
+
 
 @register_memory("queue")
 class NeuralQueue(_OneEnded):

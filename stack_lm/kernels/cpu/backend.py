@@ -50,7 +50,7 @@ def _parameters(system: System) -> Iterator[Tensor]:
 
 
 def scan(
-    system: System, inputs: Inputs, state: CellState, with_readings: bool = False
+    system: System, inputs: Inputs, state: CellState, output_readings: bool = False
 ) -> tuple[Tensor, Tensor | None, CellState]:
     """Run a sequence with a controller; see `stack_lm.kernels.dispatch.Backend`."""
     values, controller, block = inputs.values, system.controller, _block(system)
@@ -77,14 +77,14 @@ def scan(
         ),
         parameters_of(system).flat,
     )
-    make = partial(ControllerPlan, system, inputs.steps, with_readings)
+    make = partial(ControllerPlan, system, inputs.steps, output_readings)
     results = differentiable(make, tensors, like.dtype, partial(_check_overflow, system, state.memory))
     last = CellState(
         controller=(results.state.hidden, results.state.cell)[: len(state.controller)],
         memory=block.last(state.memory, *results.state.memory),
         reading=results.state.reading,
     )
-    return results.outputs, results.readings if with_readings else None, last
+    return results.outputs, results.readings if output_readings else None, last
 
 
 def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:

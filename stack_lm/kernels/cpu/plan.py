@@ -111,21 +111,21 @@ class ControllerPlan:
     Args:
         system: whose scan it is.
         steps: how many.
-        with_readings: whether the readings of all steps are results.
+        output_readings: whether the readings of all steps are results.
         models: how many run at once, the first dimension of all arrays.
         dtype: of the numbers.
         arrays: what it starts from.
     """
 
     def __init__(
-        self, system: System, steps: int, with_readings: bool, models: int, dtype: np.dtype, arrays: Tensors
+        self, system: System, steps: int, output_readings: bool, models: int, dtype: np.dtype, arrays: Tensors
     ) -> None:
         controller = system.controller
         given: Given = arrays.given
         parameters = self.parameters = SystemParameters.of(arrays.parameters)
         inputs = given.inputs
         self.one_hot = inputs.dtype == np.int64
-        self.models, self.dtype, self.with_readings = models, dtype, with_readings
+        self.models, self.dtype, self.output_readings = models, dtype, output_readings
         self.batch_size = inputs.shape[1]
         self.steps = steps
         self.kind = KINDS[type(controller)]
@@ -324,7 +324,7 @@ class ControllerPlan:
         weights = self.pack(self.parameters, transposed=True)
         inputs = self.empty(m, n, 0, 0) if self.one_hot or self.buffer else arrays.given.inputs
         outputs = self.empty(m, n, self.steps, self.size)
-        readings = self.empty(m, n, self.steps if self.with_readings else 0, self.depth)
+        readings = self.empty(m, n, self.steps if self.output_readings else 0, self.depth)
         last = Running(*(part.copy() for part in arrays.state[:3]))
         memories = self.block.results(*arrays.state.memory)
         settings = Settings(self.kind, self.n_memory, all_live)

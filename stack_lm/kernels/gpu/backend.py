@@ -59,7 +59,7 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
 
 
 def scan(
-    system: System, inputs: Inputs, state: CellState, with_readings: bool = False
+    system: System, inputs: Inputs, state: CellState, output_readings: bool = False
 ) -> tuple[Tensor, Tensor | None, CellState]:
     """Run a sequence; see `stack_lm.kernels.dispatch.Backend`.
 
@@ -95,7 +95,7 @@ def scan(
     )
     stack = _stack(system.memory, system.controls) if system.memory.actions else None
     kind = CONTROLLERS[type(controller)]
-    settings = launches.Settings(kind, controller.recurrent, controller.skips, with_readings, stack)
+    settings = launches.Settings(kind, controller.recurrent, controller.skips, output_readings, stack)
     results = launches.Results(*_run(launches, settings, given))
     dtype = weights.inputs.dtype
     last = States(
@@ -106,7 +106,7 @@ def scan(
         strengths=results.strengths,
     )
     outputs, readings = (part.transpose(0, 1).to(dtype) for part in (results.outputs, results.readings))
-    return outputs, readings if with_readings else None, next_state(state, last)
+    return outputs, readings if output_readings else None, next_state(state, last)
 
 
 def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:
