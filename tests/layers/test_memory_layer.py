@@ -1,5 +1,7 @@
 """A memory in somebody else's network: the same steps as in ours, compiled or not; padding, pieces, clear errors."""
 
+import gc
+
 import pytest
 import torch
 from conftest import MEMORIES, tiny_config
@@ -108,3 +110,19 @@ def test_bad_arguments_are_refused():
     full = MemoryLayer(7, "superposition", memory_depth=1, memory_overflow="raise")
     with pytest.raises(ValueError, match="memory_depth|depth"):
         full(torch.randn(1, 9, 7))
+
+
+@pytest.mark.parametrize("memory", ["stack", "superposition"])
+@pytest.mark.parametrize("driver", ["given", "controller"])
+def test_a_scan_leaves_nothing_for_the_garbage_collector(memory, driver):
+    """A circle of references would keep its arrays long after it."""
+    layer, cell = MemoryLayer(5, memory), StackRNNCell(tiny_config(memory=memory))
+    inputs = torch.randn(3, 6, 5, requires_grad=True)
+    gc.disable()
+    try:
+        for _ in range(3):
+            gc.collect()
+            (layer(inputs)[0] if driver == "given" else cell.scan(inputs).outputs).sum().backward()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -210,25 +210,23 @@ class _Shelved(int):
 def _put_aside(kept: list[Kept]) -> tuple[list[Kept], list[Tensor]]:
     """Large arrays as tensors for `save_for_backward`, from where activation checkpointing lets go of them."""
     large: list[Tensor] = []
-
-    def shelve(part: Any) -> Any:
-        if isinstance(part, np.ndarray):
-            if part.nbytes < _LARGE:
-                return part
-            large.append(torch.from_numpy(part))
-            return _Shelved(len(large) - 1)
-        return part._make(map(shelve, part)) if isinstance(part, tuple) else part  # type: ignore[attr-defined]
-
-    return [Kept(of_thread.part, *map(shelve, of_thread[1:])) for of_thread in kept], large
+    return [Kept(of_thread.part, *[_shelve(part, large) for part in of_thread[1:]]) for of_thread in kept], large
 
 
-def _take_back(kept: list[Kept], large: Sequence[Tensor]) -> list[Kept]:
-    def unshelve(part: Any) -> Any:
-        if isinstance(part, _Shelved):
-            return large[part].numpy()
-        return part._make(map(unshelve, part)) if isinstance(part, tuple) else part  # type: ignore[attr-defined]
+# No functions inside others: one that calls itself is a circle, and would keep the arrays until garbage is collected.
+def _shelve(part: Any, large: list[Tensor]) -> Any:
+    if isinstance(part, np.ndarray):
+        if part.nbytes < _LARGE:
+            return part
+        large.append(torch.from_numpy(part))
+        return _Shelved(len(large) - 1)
+    return type(part)(*[_shelve(each, large) for each in part]) if isinstance(part, tuple) else part
 
-    return [Kept(of_thread.part, *map(unshelve, of_thread[1:])) for of_thread in kept]
+
+def _take_back(part: Any, large: Sequence[Tensor]) -> Any:
+    if isinstance(part, _Shelved):
+        return large[part].numpy()
+    return type(part)(*[_take_back(each, large) for each in part]) if isinstance(part, tuple) else part
 
 
 _called: set[tuple[str, type, np.dtype, type]] = set()
@@ -291,7 +289,7 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         plan: Plan = ctx.plan
         saved = ctx.saved_tensors  # once: under activation checkpointing each access unpacks them anew
-        kept = _take_back(ctx.kept, saved)
+        kept = [Kept(each.part, *[_take_back(part, saved) for part in each[1:]]) for each in ctx.kept]
         of_results = Results.of([_array(grad, ctx.one) for grad in grads])
         with _first_call("backward pass", plan):
             found = plan.backward(ctx.arrays, kept, of_results, ctx.wants_inputs).flat

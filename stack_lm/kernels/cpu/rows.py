@@ -52,30 +52,10 @@ def add_multiple(target: np.ndarray, source: np.ndarray, factor: float) -> None:
 
 
 @compiled
-def put_two(target: np.ndarray, one: np.ndarray, weight: Any, other: np.ndarray, other_weight: Any) -> None:
-    """target = one * weight + other * other_weight."""
+def put_multiple(target: np.ndarray, source: np.ndarray, factor: Any) -> None:
+    """target = source * factor, a number."""
     for j in range(target.shape[0]):
-        target[j] = one[j] * weight + other[j] * other_weight
-
-
-@compiled
-def add_two(target: np.ndarray, one: np.ndarray, weight: Any, other: np.ndarray, other_weight: Any) -> None:
-    """target += one * weight + other * other_weight."""
-    for j in range(target.shape[0]):
-        target[j] += one[j] * weight + other[j] * other_weight
-
-
-@compiled(any_order=True)
-def add_two_and_dots(
-    target: np.ndarray, given: np.ndarray, one: np.ndarray, weight: Any, other: np.ndarray, other_weight: Any
-) -> Any:
-    """`add_two`, and the sums of the products of `given` with `one` and with `other`."""
-    of_one = of_other = type(weight)(0)
-    for j in range(target.shape[0]):
-        target[j] += one[j] * weight + other[j] * other_weight
-        of_one += given[j] * one[j]
-        of_other += given[j] * other[j]
-    return of_one, of_other
+        target[j] = source[j] * factor
 
 
 @compiled(any_order=True)

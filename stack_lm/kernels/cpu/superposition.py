@@ -13,7 +13,7 @@ import numpy as np
 
 from .compilation import compiled
 from .emission import choose, choose_backward
-from .rows import add, add_multiple, add_two, add_two_and_dots, clear, copy, dot, put_two, squash, squash_backward
+from .rows import add, add_multiple, clear, copy, dot, put_multiple, squash, squash_backward
 
 ROTATE_LEFT, ROTATE_RIGHT, NO_OP, POP_RIGHT, POP_LEFT = range(5)
 NO_LIMIT = 2**62
@@ -212,47 +212,17 @@ def _shift(
     memory: Superposition, weights: np.ndarray, live: int, n_cells: int, old: np.ndarray, new: np.ndarray
 ) -> None:
     """What a stack's operations make of its cells, without the new element."""
-    width, end, o = memory.width, n_cells * memory.width, 0
-    if weights.shape[0] > 1:  # in pairs, which saves half of what is loaded and stored
-        low, high = _both(memory, 0, live, n_cells)
-        one, other = memory.shifts[0] * width, memory.shifts[1] * width
-        clear(new[:low])
-        clear(new[high:end])
-        put_two(new[low:high], old[low + one :], weights[0], old[low + other :], weights[1])
-    else:
-        low = high = 0
-        clear(new[:end])
-    while o < weights.shape[0]:
-        if o + 1 < weights.shape[0]:
-            if o > 0:
-                low, high = _both(memory, o, live, n_cells)
-                one, other = memory.shifts[o] * width, memory.shifts[o + 1] * width
-                add_two(new[low:high], old[low + one :], weights[o], old[low + other :], weights[o + 1])
-        else:
-            low = high = 0
-        for each in range(o, min(o + 2, weights.shape[0])):  # the cells that one of the two moves
-            first, last = _moved(memory, each, live, n_cells)
-            by = memory.shifts[each] * width
-            if min(last, low) > first:
-                add_multiple(new[first : min(last, low)], old[first + by :], weights[each])
-            if last > max(first, high):
-                add_multiple(new[max(first, high) : last], old[max(first, high) + by :], weights[each])
-        o += 2
-
-
-@compiled
-def _moved(memory: Superposition, o: int, live: int, n_cells: int) -> tuple[int, int]:
-    """The numbers of the next cells to which an operation moves something: from the first to behind the last."""
-    low, high = max(memory.first, -memory.shifts[o]), min(n_cells, live - memory.shifts[o])
-    return low * memory.width, max(low, high) * memory.width
-
-
-@compiled
-def _both(memory: Superposition, o: int, live: int, n_cells: int) -> tuple[int, int]:
-    """Those to which an operation and the next one do."""
-    low, high = _moved(memory, o, live, n_cells)
-    next_low, next_high = _moved(memory, o + 1, live, n_cells)
-    return max(low, next_low), max(max(low, next_low), min(high, next_high))
+    width = memory.width
+    for o in range(weights.shape[0]):
+        shift = memory.shifts[o]
+        low = max(memory.first, -shift)
+        high = max(low, min(n_cells, live - shift))
+        if o == 0:  # a clear and a sum would take another pass over the cells
+            clear(new[: low * width])
+            put_multiple(new[low * width : high * width], old[(low + shift) * width :], weights[o])
+            clear(new[high * width : n_cells * width])
+        elif high > low:
+            add_multiple(new[low * width : high * width], old[(low + shift) * width :], weights[o])
 
 
 @compiled
@@ -360,33 +330,19 @@ def _shift_backward(
     of_old: np.ndarray,
     grad_weights: np.ndarray,
 ) -> None:
-    width, o = memory.width, 0
-    clear(of_old[: live * width])
-    while o < weights.shape[0]:
-        low = high = 0  # of the old cells that both move
-        grad_weights[o] = 0
-        if o + 1 < weights.shape[0]:
-            first, last = _moved(memory, o, live, n_cells)
-            next_first, next_last = _moved(memory, o + 1, live, n_cells)
-            one, other = memory.shifts[o] * width, memory.shifts[o + 1] * width
-            low = max(first + one, next_first + other)
-            high = max(low, min(last + one, next_last + other))
-            grad_weights[o], grad_weights[o + 1] = add_two_and_dots(
-                of_old[low:high], old[low:], of_new[low - one :], weights[o], of_new[low - other :], weights[o + 1]
-            )
-        for each in range(o, min(o + 2, weights.shape[0])):  # the cells that one of the two moves
-            first, last = _moved(memory, each, live, n_cells)
-            by = memory.shifts[each] * width
-            first, last = first + by, last + by
-            if min(last, low) > first:
-                rest = slice(first, min(last, low))
-                add_multiple(of_old[rest], of_new[first - by :], weights[each])
-                grad_weights[each] += dot(old[rest], of_new[first - by :])
-            if last > max(first, high):
-                rest = slice(max(first, high), last)
-                add_multiple(of_old[rest], of_new[max(first, high) - by :], weights[each])
-                grad_weights[each] += dot(old[rest], of_new[max(first, high) - by :])
-        o += 2
+    width = memory.width
+    for o in range(weights.shape[0]):
+        shift = memory.shifts[o]
+        low = max(memory.first, -shift)
+        high = max(low, min(n_cells, live - shift))
+        of_moved, moved = of_new[low * width : high * width], slice((low + shift) * width, (high + shift) * width)
+        if o == 0:
+            clear(of_old[: moved.start])
+            put_multiple(of_old[moved], of_moved, weights[o])
+            clear(of_old[moved.stop : live * width])
+        else:
+            add_multiple(of_old[moved], of_moved, weights[o])
+        grad_weights[o] = dot(old[moved], of_moved)
 
 
 @compiled
