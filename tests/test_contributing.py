@@ -68,6 +68,7 @@ def as_typed(line):
     return [str(ROOT / arguments[0]), *arguments[1:]]
 
 
+@pytest.mark.slow
 def test_commands_import_the_files(results):
     folder, _ = results
     (folder / "gold.mrg").write_text("(S (NP (D the) (N dog)) (VP (V sees) (NP (D a) (N cat))) (. .))\n")

@@ -309,7 +309,15 @@ def test_a_model_without_plugins_says_nothing_of_them(tmp_path):
     assert "plugins" not in json.loads((tmp_path / "config.json").read_text())
 
 
-@pytest.mark.parametrize("origin", ["trap", "trap.py", "./trap.py", "trap.py\x1b[31m\n; rm " + 200 * "x"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "trap",
+        pytest.param("trap.py", marks=pytest.mark.slow),
+        pytest.param("./trap.py", marks=pytest.mark.slow),
+        "trap.py\x1b[31m\n; rm " + 200 * "x",
+    ],
+)
 def test_a_model_does_not_have_anything_imported(model, origin):
     """Neither from its directory nor from the working directory, whatever its files say."""
     for name in ("trap", "own_memory"):

@@ -102,6 +102,7 @@ def test_models_have_it(memory, tmp_path):
 SENTENCE = "the dog that the cats fear chases a rabbit ."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_language_model_has_it_from_training_to_its_scores(memory, tmp_path, capsys):
     """As a user types it, without a line in the package."""
