@@ -15,7 +15,7 @@ import pytest
 import yaml
 from conftest import run, run_json, tiny_config
 
-from stack_lm import StackRNNConfig, StackRNNForCausalLM, plugins, train_word_tokenizer
+from stack_lm import MemoryLayer, StackRNNConfig, StackRNNForCausalLM, plugins, train_word_tokenizer
 from stack_lm.cli import COMMANDS
 from stack_lm.data import Sentence, open_corpus
 from stack_lm.errors import InputError
@@ -122,6 +122,8 @@ def test_entry_points_are_imported_when_a_name_is_missing(files, registries, mon
     monkeypatch.syspath_prepend(files)
     assert memory_class("stack").name == "stack"
     assert list(open_corpus("generated:2"))
+    assert StackRNNConfig(memory="queue", memory_size=3).memory_size == 3
+    assert MemoryLayer(3, "stack").reading_size == 16
     assert not {*SOURCES} & {*sys.modules}
     assert StackRNNConfig(memory="own_stack").memory == "own_stack"
     assert make_task("own_echo").vocabulary == ("a", "b")

@@ -13,6 +13,11 @@ class Registry(dict[str, Any]):
         super().__init__()
         self.kind = kind
 
+    @property
+    def registered(self) -> dict[str, Any]:
+        """All of them."""
+        return self
+
     def register(self, name: str, item: Any) -> None:
         """Add an object."""
         self[name] = item

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 from ..checks import Check, check_of, undecided
-from .base import Memory, memory_class, memory_names
+from .base import MEMORIES, Memory, memory_class
 from .fields import Setting, check_fields
 
 
@@ -27,14 +27,14 @@ MemoryName = Annotated[str, RegisteredMemory()]
 
 
 def setting_names() -> dict[str, None]:
-    """The names of the settings of all memories, in order."""
-    return dict.fromkeys(name for memory in memory_names() for name in memory_class(memory).settings)
+    """The names of the settings of all memories registered so far, in order; it imports no plug-in."""
+    return dict.fromkeys(name for memory in MEMORIES.registered.values() for name in memory.settings)
 
 
 def setting_check(memory: str, name: str) -> Check | None:
     """The check of a setting, None being left open: as the memory declares it, or else another one that has it."""
-    for each in (memory, *memory_names()):
-        declared = memory_class(each).settings.get(name)
+    for each in (memory_class(memory), *MEMORIES.registered.values()):
+        declared = each.settings.get(name)
         if isinstance(declared, Setting):
             return undecided(check_of(declared.kind))
     return None
