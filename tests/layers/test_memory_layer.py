@@ -83,6 +83,20 @@ def test_all_actions_are_one_product():
     assert calls == ["reference", "numba"]  # and what hangs on the product is not ignored
 
 
+@pytest.mark.parametrize("fields", WITH_MEMORY, ids=str)
+def test_under_autocast_it_equals_the_loop(fields):
+    """Only the product is in half precision; the memory is as precise as the vectors that it is given."""
+    layer, hidden = make(fields).eval(), torch.randn(2, 5, 7)
+    found = []
+    for backend in ("reference", "numba"):
+        layer.scan_backend = backend
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            readings, _, actions = layer(hidden, output_actions=True)
+        found.append([readings.float(), *(part.float() for _, part in sorted(actions.items()))])
+    for expected, actual in zip(*found, strict=True):
+        torch.testing.assert_close(actual, expected, atol=0.03, rtol=0.03)
+
+
 def test_moved_elsewhere_it_begins_there():
     state = MemoryLayer(5, memory_size=2).double().initial_state(3)
     assert state.reading.dtype == state.memory.values.dtype == torch.float64

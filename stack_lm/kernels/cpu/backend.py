@@ -90,7 +90,7 @@ def scan(
 def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:
     """Run a sequence of given vectors; see `stack_lm.kernels.dispatch.Backend`."""
     values, block, projection = inputs.values, _block(system), system.controls.projection
-    logits = values[..., :0] if projection is None else projection(values)
+    logits = values[..., :0] if projection is None else projection(values).to(values.dtype)  # autocast's is another
     none = values.new_zeros(len(values), 0, 0)
     tensors = Tensors(
         Given(logits, inputs.mask, block.noise_of(inputs.noise)),
