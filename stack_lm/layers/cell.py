@@ -15,7 +15,7 @@ from torch import Tensor
 from ..controllers import Controller, make_controller
 from ..controls import Controls, Noise
 from ..kernels import dispatch
-from ..kernels.protocol import CellState, Controlled, Inputs, MemoryState, Request
+from ..kernels.protocol import CellState, Controlled, Inputs, MemoryState
 from ..memory import make_memory, map_tensors, under_transform
 from .controlled import Actions, ControlledMemory, check_state, over_time
 
@@ -77,18 +77,11 @@ class StackRNNCell(ControlledMemory):
         return CellState(self.bare_controller.initial_state(batch_size), *self.empty(batch_size, length))
 
     def reset(self, state: CellState, rows: Tensor) -> CellState:
-        """A state that is the initial one for some sequences, and for the others as it was.
-
-        Args:
-            state: after any step.
-            rows: [B] bool, True for the sequences that begin anew.
-        """
-        first = self.initial_state(rows.shape[0])
-        controller = map_tensors(
-            lambda new, old: torch.where(rows.view(-1, 1, 1), new, old), first.controller, state.controller
-        )
-        reading = torch.where(rows.unsqueeze(-1), first.reading.to(state.reading.dtype), state.reading)
-        return CellState(controller, self.memory.reset(state.memory, rows), reading)
+        """See `ControlledMemory.reset`."""
+        first = self.bare_controller.initial_state(rows.shape[0])
+        controller = map_tensors(lambda new, old: torch.where(rows.view(-1, 1, 1), new, old), first, state.controller)
+        reset: CellState = super().reset(state._replace(controller=controller), rows)
+        return reset
 
     def step(
         self,
@@ -156,26 +149,12 @@ class StackRNNCell(ControlledMemory):
             ValueError: if `scan_backend` names a backend that cannot run this, and as `step`.
         """
         batch_size, length = inputs.shape[:2]
-        if state is None:
-            state = self.initial_state(batch_size, length)
-        else:
-            check_state(state.reading, inputs)
-            state = state._replace(memory=self.memory.compact(state.memory, length))
+        state = self.begin(state, inputs)
         like = inputs if inputs.is_floating_point() else self.like
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
         given = Inputs(inputs, mask, self.controls.draw_noise((batch_size, length), like), None, length)
-        request = Request(
-            device=inputs.device,
-            dtype=like.dtype,
-            backend=self.scan_backend,
-            has_mask=mask is not None,
-            all_layers=output_layers,
-            single_step=length == 1 and not torch.is_grad_enabled(),
-            n_steps=batch_size * length,
-            several_models=under_transform(),
-        )
         system = self.system
-        backend, _ = dispatch.choose(system, request)
+        backend, _ = dispatch.choose(system, self.request(inputs, like, mask, output_layers))
         if backend == "reference":
             scan = self.controller(
                 inputs,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..controls import Controls, Noise
 from ..kernels import dispatch
 from ..kernels.protocol import Driver, GivenVectors, MemoryState, Request, System
-from ..memory import Memory
+from ..memory import Memory, under_transform
 
 
 class Actions(dict[str, Tensor]):
@@ -100,6 +100,47 @@ class ControlledMemory(nn.Module):
         like = self.like
         memory = self.memory.initial_state(batch_size, length, device=like.device, dtype=like.dtype)
         return MemoryState(memory, self.memory.initial_reading(memory).to(like.dtype))
+
+    def begin(self, state: Any, inputs: Tensor) -> Any:
+        """The state that a scan of inputs [B, T, ...] starts from: an empty one for None.
+
+        Raises:
+            ValueError: if the state is of another number of sequences or on another device.
+        """
+        batch_size, length = inputs.shape[:2]
+        if state is None:
+            return self.initial_state(batch_size, length)
+        check_state(state.reading, inputs)
+        return state._replace(memory=self.memory.compact(state.memory, length))
+
+    def request(self, inputs: Tensor, like: Tensor, mask: Tensor | None, all_layers: bool = False) -> Request:
+        """What a scan of inputs [B, T, ...] in the type of `like` asks of a backend."""
+        batch_size, length = inputs.shape[:2]
+        return Request(
+            device=inputs.device,
+            dtype=like.dtype,
+            backend=self.scan_backend,
+            has_mask=mask is not None,
+            all_layers=all_layers,
+            single_step=length == 1 and not torch.is_grad_enabled(),
+            n_steps=batch_size * length,
+            several_models=under_transform(),
+        )
+
+    def initial_state(self, batch_size: int, length: int | None = None) -> Any:
+        """The state before the first step, of `length` if that is known: an empty memory and its reading."""
+        return self.empty(batch_size, length)
+
+    def reset(self, state: Any, rows: Tensor) -> Any:
+        """A state that is the initial one for some sequences, and for the others as it was.
+
+        Args:
+            state: after any step.
+            rows: [B] bool, True for the sequences that begin anew.
+        """
+        first = self.initial_state(rows.shape[0]).reading.to(state.reading.dtype)
+        reading = torch.where(rows.unsqueeze(-1), first, state.reading)
+        return state._replace(memory=self.memory.reset(state.memory, rows), reading=reading)
 
     def drive(
         self, hidden: Tensor, state: MemoryState, active: Tensor | None = None, noise: Noise | None = None

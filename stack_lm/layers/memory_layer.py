@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..checks import check_of
 from ..controls import Controls
 from ..kernels import dispatch
 from ..kernels.protocol import Inputs, MemoryState
-from ..memory import under_transform
 from ..memory.fields import Size
 from ..memory.settings import complete_settings, settings_of
 from .controlled import Actions, ControlledMemory, blank, check_state
@@ -58,21 +56,6 @@ class MemoryLayer(ControlledMemory):
     def extra_repr(self) -> str:
         return f"{self.input_size}, memory={self.memory.name!r}, reading_size={self.reading_size}"
 
-    def initial_state(self, batch_size: int, length: int | None = None) -> MemoryState:
-        """An empty memory for `batch_size` sequences of `length` steps, if that is known, and its reading."""
-        return self.empty(batch_size, length)
-
-    def reset(self, state: MemoryState, rows: Tensor) -> MemoryState:
-        """A state that is the initial one for some sequences, and for the others as it was.
-
-        Args:
-            state: after any step.
-            rows: [B] bool, True for the sequences that begin anew.
-        """
-        first = self.initial_state(rows.shape[0]).reading.to(state.reading.dtype)
-        reading = torch.where(rows.unsqueeze(-1), first, state.reading)
-        return MemoryState(self.memory.reset(state.memory, rows), reading)
-
     def forward(
         self,
         hidden: Tensor,
@@ -101,23 +84,14 @@ class MemoryLayer(ControlledMemory):
         batch_size, length = hidden.shape[:2]
         if mask is not None and mask.shape != hidden.shape[:2]:
             raise ValueError(f"mask must be [{batch_size}, {length}]; got {list(mask.shape)}")
-        if state is None:
-            state = self.initial_state(batch_size, length)
-        else:
-            check_state(state.reading, hidden)
-            state = state._replace(memory=self.memory.compact(state.memory, length))
+        state = self.begin(state, hidden)
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
         noise = self.controls.draw_noise((batch_size, length), hidden)
-        backend, _ = self.choose_backend(
-            hidden,
-            has_mask=mask is not None,
-            single_step=length == 1 and not torch.is_grad_enabled(),
-            n_steps=batch_size * length,
-            several_models=under_transform(),
-        )
+        system = self.system
+        backend, _ = dispatch.choose(system, self.request(hidden, hidden, mask))
         if backend != "reference":
             given = Inputs(hidden, mask, noise, None, length)
-            readings, last = dispatch.load(backend).scan_given(self.system, given, state)
+            readings, last = dispatch.load(backend).scan_given(system, given, state)
             self.memory.check_overflow(last.memory)
             actions = self.report_over(hidden, state.memory, mask, noise) if output_actions else Actions()
             return readings, last, actions
