@@ -27,8 +27,9 @@ COMMANDS = {
     "push": "upload a model to the hub with its code and its card, or show what would be",
     "export": "copy a model with its tokenizer and its card, its weights in half precision",
     "cache": "show the size of the tokenised text that is kept between runs, or remove it",
+    "train": "train a language model, a classifier, or models of formal tasks: the recipes of the papers",
     "plot": "draw what a model does on a string of its task, or how its trials went",
-    "results": "print a paper's table beside ours, from the trials of recipes/train_task.py",
+    "results": "print a paper's table beside ours, from the trials of `stack-lm train task`",
     "presets": "list, show or copy the configurations of the papers' models",
     "tasks": "list the papers' formal tasks, show examples, or check strings with their targets",
 }
@@ -62,16 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Returns:
-        The exit status: 0, or 2 after one line on standard error that says what is wrong.
+        The exit status: see `run_command`.
     """
     # Loading makes a million objects and no garbage: the collector need not look at them time and again, nor at exit.
     gc.set_threshold(100_000, 20, 100)
     atexit.register(gc.freeze)
     arguments = sys.argv[1:] if arguments is None else arguments
 
-    def run() -> None:
+    def run() -> int | None:
         options = make_parser(arguments).parse_args(arguments)
-        options.run(options)
+        return options.run(options)
 
     return run_command("stack-lm", run, arguments)
 

@@ -35,6 +35,15 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter} | settings)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; a command with overrides, such as model.hidden_size=8, takes what is no option of its own as one."""
+        options, others = self.parse_known_args(args, namespace)
+        if hasattr(options, "overrides"):
+            options.overrides = [*options.overrides, *others]
+        elif others:
+            self.error(f"unrecognized arguments: {' '.join(others)}")
+        return options
+
     def error(self, message: str) -> NoReturn:
         """End the process, with status 2 and one line on standard error."""
         _print_error(self.prog, f"{message} (see {self.prog} --help)")
@@ -57,15 +66,29 @@ def script_parser(documentation: str | None, name: str | None = None) -> argpars
 def add_command(
     subparsers: Subparsers,
     name: str,
-    run: Callable[[argparse.Namespace], None],
+    run: Callable[[argparse.Namespace], int | None],
     *,
     summary: str,
     example: str,
+    description: str = "",
     nested: bool = False,
 ) -> argparse.ArgumentParser:
-    """A subcommand with its help, its example and the option `--json`; `nested` below a command that has one too."""
+    """A subcommand with its help, its example and the option `--json`.
+
+    Args:
+        subparsers: where it is added.
+        name: of the command.
+        run: its body, which may return an exit status.
+        summary: its line in the list of commands, and the first of its help.
+        example: the last lines of its help.
+        description: of its help, below the summary.
+        nested: whether it is below a command with `--json` too.
+    """
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        name, help=summary, description=summary[0].upper() + summary[1:] + ".", epilog=f"example:\n  {example}"
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip(),
+        epilog=f"example:\n  {example}",
     )
     parser.set_defaults(run=run, command=name)
     add_import(parser)
@@ -266,17 +289,17 @@ def _quiet_transformers() -> None:
 _running: list[str] = []
 
 
-def run_command(name: str, run: Callable[[], None], arguments: Sequence[str] | None = None) -> int:
+def run_command(name: str, run: Callable[[], int | None], arguments: Sequence[str] | None = None) -> int:
     """Run a command's body, with the libraries below quiet; turn an error into one line and an exit status.
 
     Args:
         name: of the command.
-        run: its body.
+        run: its body, which may return an exit status of its own.
         arguments: its arguments, for `print_json`.
 
     Returns:
-        0; 2 for wrong input; 130 when interrupted; 1 for a closed pipe, and where the machine refuses: a full disk, a
-        file that may not be read, no memory left.
+        What the body returns, or 0; 2 for wrong input; 130 when interrupted; 1 for a closed pipe, and where the machine
+        refuses: a full disk, a file that may not be read, no memory left.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names of files and terminals need not be UTF-8
@@ -288,7 +311,7 @@ def run_command(name: str, run: Callable[[], None], arguments: Sequence[str] | N
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.showwarning = lambda message, *_: _print_error(name, str(message), kind="warning: ")
             with _as_typed(name, arguments):
-                run()
+                status = run()
         sys.stdout.flush()
     except InputError as error:
         _print_error(name, str(error))
@@ -309,7 +332,7 @@ def run_command(name: str, run: Callable[[], None], arguments: Sequence[str] | N
             raise
         _print_error(name, "out of memory: shorter sentences, a smaller --batch-tokens or a smaller model need less")
         return 1
-    return 0
+    return status or 0
 
 
 @contextmanager

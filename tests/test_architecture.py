@@ -12,6 +12,7 @@ from stack_lm.data import Sentence
 # Who may import whom, from the outside in: a module may import those below its row and those of its own entry. An entry
 # is a module, or a package with all its modules but those that have an entry of their own.
 LAYERS = [
+    ["__main__"],
     ["cli"],
     ["commands"],
     ["experiments"],

@@ -142,7 +142,7 @@ def test_bad_configurations_are_one_line(own, capsys, tmp_path, fields, message)
     config = tmp_path / "bad.yaml"
     config.write_text(f"model: {{{fields}}}\ndata: {{source: 'generated:60'}}\noutput_dir: {tmp_path / 'run'}\n")
     assert load("train_lm", RECIPE).main([str(config)]) == 2
-    assert re.fullmatch(f"train_lm: error: .*{message}.*\n", capsys.readouterr().err)
+    assert re.fullmatch(f"stack-lm: error: .*{message}.*\n", capsys.readouterr().err)
 
 
 def test_continuous_text_needs_a_state_that_can_be_reset(own, capsys, tmp_path):

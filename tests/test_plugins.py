@@ -371,7 +371,7 @@ def test_a_language_models_run_with_workers(files, registries, tmp_path, capsys)
         ([*again, *imports[2:]], f"model: {memory}"),
     ):
         assert train(arguments) == 2
-        assert capsys.readouterr().err == f"train_lm: error: {missing}\n"
+        assert capsys.readouterr().err == f"stack-lm: error: {missing}\n"
     # A plug-in that overrides have made needless is not missed.
     changes = ["model.memory=stack", "data.source=generated:100", "data.streaming=false"]
     assert train([*again, *changes]) == 0, capsys.readouterr().err

@@ -57,13 +57,13 @@ def test_a_configuration_with_overrides_in_both_styles(capsys, tmp_path):
 def test_bad_input(capsys, tmp_path, arguments, message):
     assert TRAIN.main([*arguments, f"output_dir={tmp_path / 'run'}"]) == 2
     captured = capsys.readouterr()
-    assert re.fullmatch(f"train_lm: error: .*{message}.*\n", captured.err)
+    assert re.fullmatch(f"stack-lm: error: .*{message}.*\n", captured.err)
     assert captured.out == ""
 
 
 def test_nan_is_one_line(capsys, tmp_path):
     assert TRAIN.main([*SMALL, "training.learning_rate=3.0e+37", f"output_dir={tmp_path / 'run'}"]) == 2
-    assert re.search(r"train_lm: error: the loss is (nan|inf) at step \d+", capsys.readouterr().err)
+    assert re.search(r"stack-lm: error: the loss is (nan|inf) at step \d+", capsys.readouterr().err)
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
@@ -72,11 +72,13 @@ import runpy, sys
 
 class Interrupt:
     def find_spec(self, name, *rest):
-        if name == sys.argv[1]:
+        if name == module:
             raise KeyboardInterrupt
 
+module, path = sys.argv[1:]
+sys.argv = [path]
 sys.meta_path.insert(0, Interrupt())
-runpy.run_path(sys.argv[2], run_name="__main__")
+runpy.run_path(path, run_name="__main__")
 """
 
 
@@ -85,10 +87,10 @@ runpy.run_path(sys.argv[2], run_name="__main__")
 def test_an_interruption_while_modules_load_is_one_line(name, module):
     command = [sys.executable, "-c", INTERRUPTED, module, str(RECIPES / f"{name}.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (130, f"{name}: interrupted\n")
+    assert (done.returncode, done.stderr) == (130, "stack-lm: interrupted\n")
 
 
 def test_help(capsys):
     with pytest.raises(SystemExit):
         TRAIN.main(["--help"])
-    assert "accelerate launch recipes/train_lm.py merrill2019/wikipedia_u1" in capsys.readouterr().out
+    assert "accelerate launch -m stack_lm train lm merrill2019/wikipedia_u1" in capsys.readouterr().out

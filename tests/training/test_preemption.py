@@ -101,7 +101,7 @@ def test_the_recipes_status(tmp_path, monkeypatch, capsys):
         signalled(patch, 2)
         assert recipe("train_lm").main(options) == 75
     err = capsys.readouterr().err.splitlines()
-    assert err[-1] == ("train_lm: stopped by SIGTERM at step 2: the checkpoint is saved, and --resume goes on from it")
+    assert err[-1] == ("stack-lm: stopped by SIGTERM at step 2: the checkpoint is saved, and --resume goes on from it")
     assert recipe("train_lm").main([*options, "--resume"]) == 0
     assert "resuming at step 2\n" in capsys.readouterr().err
 
@@ -117,7 +117,7 @@ def test_before_training_nothing_is_lost(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(module, "prepare_data", interrupted)
     assert recipe("train_lm").main(["data.source=generated:100", f"output_dir={tmp_path / 'run'}"]) == 75
-    assert "train_lm: stopped by SIGTERM outside of training; nothing is lost\n" in capsys.readouterr().err
+    assert "stack-lm: stopped by SIGTERM outside of training; nothing is lost\n" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -193,5 +193,5 @@ def test_accelerate_launch_that_starts_one_process_only_is_refused(tmp_path):
     command = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
     status, _, err = launch(*command, str(RECIPES / "train_lm.py"), *small(tmp_path / "run"))
     assert status != 0
-    assert "train_lm: error: accelerate launch was to start several processes and has started one" in err
+    assert "stack-lm: error: accelerate launch was to start several processes and has started one" in err
     assert not (tmp_path / "run").exists()
