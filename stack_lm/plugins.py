@@ -8,6 +8,7 @@ Nothing else imports one: a saved model or run names its plug-ins for messages a
 from __future__ import annotations
 
 import importlib.util
+import pickle
 import re
 import sys
 import warnings
@@ -24,6 +25,8 @@ _registries: dict[str, Registry[Any]] = {}
 # What `--import` was given, with whole paths, each once and in this order; and the plug-ins whose import is under way.
 _imported: dict[str, None] = {}
 _importing: list[str] = []
+# Objects that the process that started this one has registered, by kind, until there is a registry of that kind.
+_handed: dict[str, dict[str, Any]] = {}
 # What saved models and runs say of their plug-ins, by kind and name: a file's name, or a module.
 _noted: dict[tuple[str, str], str] = {}
 
@@ -42,8 +45,9 @@ class Registry(Mapping[str, Item]):
 
     def __init__(self, kind: str, group: str, listed_by: str = "") -> None:
         self.kind, self._group, self._listed_by = kind, group, listed_by
-        self.registered: dict[str, Item] = {}
+        self.registered: dict[str, Item] = _handed.pop(kind, {})
         self._origins: dict[str, str] = {}
+        self._local: list[str] = []  # registered by neither the package nor a plug-in: by the program that runs
         self._has_all = False
         _registries[kind] = self
 
@@ -62,9 +66,12 @@ class Registry(Mapping[str, Item]):
             by = self._origins.get(name)
             raise ValueError(f"the {self.kind} name {name!r} is taken" + (f" by {by}" if by else ""))
         # A plug-in's import may be the first to import the package's own objects, too.
-        own = getattr(made_of or item, "__module__", "").startswith(f"{__package__}.")
-        if _importing and not own:
+        if getattr(made_of or item, "__module__", "").startswith(f"{__package__}."):
+            return
+        if _importing:
             self._origins[name] = _importing[-1]
+        elif name not in self._local:
+            self._local.append(name)
 
     def find(self, name: str) -> Item:
         """The object of that name.
@@ -88,6 +95,10 @@ class Registry(Mapping[str, Item]):
         if origin is None:
             return ""
         return f"the {self.kind} {name!r} is not registered; it came from {origin}: give --import {origin}"
+
+    def local(self) -> dict[str, Item]:
+        """Those that the program that runs has registered itself."""
+        return {name: self.registered[name] for name in self._local if name in self.registered}
 
     def __getitem__(self, name: str) -> Item:
         if name not in self.registered:
@@ -150,6 +161,7 @@ def import_plugin(source: str) -> None:
 class Imports(tuple[str, ...]):
     """What `import_plugin` has imported in this process. A process that unpickles it imports the same.
 
+    It is also given what this program has registered itself, where pickle can name it there (see `check_for_workers`).
     Hand it to a worker before all that may need a plug-in, to be unpickled too.
     """
 
@@ -157,7 +169,46 @@ class Imports(tuple[str, ...]):
         return super().__new__(cls, _imported)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _import_again, tuple(self)
+        local = {
+            kind: {name: item for name, item in registry.local().items() if _can_travel(item)}
+            for kind, registry in _registries.items()
+        }
+        # The state is unpickled once the imports are over, on which its classes may depend.
+        return _import_again, tuple(self), {kind: items for kind, items in local.items() if items}
+
+    def __setstate__(self, local: Mapping[str, Mapping[str, Any]]) -> None:
+        for kind, items in local.items():
+            there = _registries[kind].registered if kind in _registries else _handed.setdefault(kind, {})
+            for name, item in items.items():
+                there.setdefault(name, item)
+
+
+def check_for_workers(**names: Iterable[str]) -> None:
+    """Find an object that this program has registered and that no other process can be given.
+
+    Args:
+        names: by kind of object.
+
+    Raises:
+        InputError: for a class or function made inside a function, or at a prompt: pickle has no name for it.
+    """
+    for kind, of_kind in names.items():
+        local = _registries[kind].local() if kind in _registries else {}
+        for name in of_kind:
+            if name in local and not _can_travel(local[name]):
+                raise InputError(
+                    f"worker processes cannot be given the {kind} {name!r}: define it at the top level of a file, "
+                    "or run one process (--jobs 1)"
+                )
+
+
+def _can_travel(item: Any) -> bool:
+    """Whether another process finds an object by its name. What comes from a prompt or a pipe is in no file."""
+    try:
+        content = pickle.dumps(item)
+    except Exception:  # many kinds; of the object's own methods too
+        return False
+    return b"__main__" not in content or Path(getattr(sys.modules["__main__"], "__file__", "")).is_file()
 
 
 def _import_again(*sources: str) -> Imports:

@@ -111,7 +111,7 @@ def show_examples(options: argparse.Namespace) -> None:
             "examples": [_written(task, example) for example in examples]
         })  # fmt: skip
         return
-    print(f"{task.name}, {task.paper}: {task.kind}, {options.split}, seed {options.seed}")
+    print(f"{', '.join(filter(None, (task.name, task.paper)))}: {task.kind}, {options.split}, seed {options.seed}")
     for example in examples:
         written = _written(task, example)
         targets = written["target"].split()

@@ -21,8 +21,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..config_files import merge, preset_names, preset_path, read_yaml
 from ..console import print_note
 from ..errors import InputError
-from ..plugins import used
+from ..plugins import check_for_workers, used
 from ..tasks import Task, make_task, task_names
+from ..tasks.checks import check_examples
 from ..tasks.kinds import KINDS, score_names
 from ..training.config import settled
 from .config import Row, Table, TaskConfig, parse_measure, single_row
@@ -117,10 +118,16 @@ class Experiment:
         for i, row in self.chosen.items():
             try:
                 config = self.table.config(row)
-                task = Trial(config).encoding.task
+                trial = Trial(config)
+                task = trial.encoding.task
                 _check_measures(self.table.measures, task)
                 if config.options:  # a plan that is not the task's own may ask for strings that there are not
                     task.check_plan(config.seed)
+                if not type(task).__module__.startswith("stack_lm.tasks."):
+                    check_examples(task, config.seed)
+                trial.check_batches()
+                if self.jobs > 1:
+                    check_for_workers(**config.registered_names())
             except InputError as error:
                 raise InputError(f"{row.name}: {error}" if len(self.table.rows) > 1 else str(error)) from error
             trials = self.table.number_of_seeds(row)

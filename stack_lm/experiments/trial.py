@@ -75,19 +75,27 @@ class Trial:
         self._best: dict[str, Tensor] | None = None
         self.updates = self.strings = 0
 
-    def prepare(self) -> None:
-        """Draw the data that training looks at.
+    def check_batches(self) -> None:
+        """Find a trial without a batch.
 
         Raises:
-            InputError: if all of it is left out, as a last batch that is smaller.
+            InputError: if all training strings are left out, as a last batch that is smaller.
         """
-        task = self.encoding.task
-        train = task.planned("train")
+        train = self.encoding.task.planned("train")
         if self.loop.drop_last and not train.balanced and train.number < self.loop.batch_size:
             raise InputError(
                 f"training.drop_last leaves out all {train.number} training strings: they are fewer than "
                 f"training.batch_size, {self.loop.batch_size}"
             )
+
+    def prepare(self) -> None:
+        """Draw the data that training looks at.
+
+        Raises:
+            InputError: if there is none; see `check_batches`.
+        """
+        self.check_batches()
+        task = self.encoding.task
         if task.online:
             self._stream = task.stream("train", self.config.seed)
         if self.loop.validate and "validation" in task.plan:

@@ -19,6 +19,11 @@ from ..errors import InputError
 from ..plugins import Imports
 from .config import TaskConfig
 
+# A worker begins with an import of the script, as multiprocessing has it.
+_NO_START = (
+    "a worker process could not start. A script that runs trials in several processes is imported by each of them: its "
+    'own tasks belong at its top level, and what runs the trials below `if __name__ == "__main__":`'
+)
 # Arguments: the number of a job, and the share of it that is done.
 Progress = Callable[[int, float], None]
 
@@ -63,7 +68,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
         progress: called with a job's number and the share of it that is done.
 
     Raises:
-        InputError: of a trial, and if a worker is killed.
+        InputError: of a trial, and if a worker cannot start or is killed.
     """
     if workers == 1:
         with _one_thread():
@@ -73,6 +78,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
     context = multiprocessing.get_context("spawn")
     waiting = iter(enumerate(jobs))
     busy: dict[Connection, int] = {}
+    started: set[Connection] = set()
     processes = []
     try:
         with _environment(OMP_NUM_THREADS="1"):
@@ -90,8 +96,10 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
                 try:
                     kind, value = connection.recv()
                 except (EOFError, OSError):
-                    raise _killed(jobs[i]) from None
-                if kind == "progress":
+                    raise (_killed(jobs[i]) if connection in started else InputError(_NO_START)) from None
+                if kind == "started":
+                    started.add(connection)
+                elif kind == "progress":
                     progress(i, value)
                 elif kind == "refused":
                     raise InputError(value)
@@ -135,6 +143,7 @@ def _work(_: Imports, connection: Connection) -> None:
 
     quiet_libraries()
     with contextlib.suppress(EOFError, KeyboardInterrupt), _one_thread():
+        connection.send(("started", None))
         while (job := connection.recv()) is not None:
             message: tuple[str, Any]
             try:

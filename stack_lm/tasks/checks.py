@@ -1,0 +1,60 @@
+"""Checks of a task from outside the package, so that a mistake is found before a model trains on it."""
+
+from __future__ import annotations
+
+import random
+
+from ..errors import InputError
+from .base import Example, Task
+from .kinds import KINDS
+
+
+def check_examples(task: Task, seed: int = 0) -> None:
+    """Draw an example of the smallest and of the largest size of each split, and find what is wrong with it.
+
+    Args:
+        task: any.
+        seed: of the draws.
+
+    Raises:
+        InputError: naming the task and the split: if there is no training split, drawing fails, or an example is not of
+            the task's kind and its vocabularies.
+    """
+    if task.kind not in KINDS:
+        raise InputError(f"{task}: the kind of a task must be one of {', '.join(KINDS)}; got {task.kind!r}")
+    for name in ("train", "test"):
+        if name not in task.plan:
+            raise InputError(f"{task} has no split {name!r}; it has {', '.join(task.plan) or 'none'}")
+    for name, plan in task.plan.items():
+        for size in {plan.shortest, plan.longest} & set(task.length_weights(plan.shortest, plan.longest)):
+            try:
+                example = task.sample(random.Random(f"{seed}/{name}"), size)
+            except InputError:
+                raise
+            except Exception as error:  # of someone else's code
+                reason = f"{type(error).__name__}: {error}".splitlines()[0]
+                raise InputError(f"{task} cannot draw a string of {task.unit} {size} for {name}: {reason}") from error
+            problem = _problem(task, example)
+            if problem is not None:
+                raise InputError(f"{task}, a string of {task.unit} {size} of {name}: {problem}")
+
+
+def _problem(task: Task, example: Example) -> str | None:
+    """What is wrong with an example, if anything."""
+    if not isinstance(example, Example):
+        return f"sample must return an Example; got a {type(example).__name__}"
+    source, target, mask = example
+    if len(mask) != len(target):
+        return f"the mask must have an entry for each target; it has {len(mask)} of {len(target)}"
+    wanted = {"transduction": len(target), "classification": 1}.get(task.kind, len(source))
+    if len(target) != wanted:
+        return f"a {task.kind} task has {wanted} targets for {len(source)} symbols; got {len(target)}"
+    sets = task.kind == "next_symbols"
+    if any(isinstance(one, frozenset) != sets for one in target):
+        return f"the targets of a {task.kind} task are {'frozensets of ids' if sets else 'ids'}; got {target[0]!r}"
+    answers = [one for many in target for one in many] if sets else target  # type: ignore[union-attr]
+    for said, ids, symbols in (("source", source, task.vocabulary), ("target", answers, task.target_vocabulary)):
+        for number in ids:
+            if not (isinstance(number, int) and 0 <= number < len(symbols)):
+                return f"a {said} has ids below {len(symbols)}, the size of its vocabulary; got {number!r}"
+    return None

@@ -1,0 +1,55 @@
+"""Mistakes in a task of one's own are found before a model trains on it."""
+
+import pytest
+
+from stack_lm.errors import InputError
+from stack_lm.tasks import Example, Split, Task, make_task
+from stack_lm.tasks.checks import check_examples
+
+
+def own(answer, kind="per_step", plan=("train", "test"), weights=None):
+    """A task whose examples are what `answer` makes of a string."""
+
+    class Own(Task):
+        vocabulary = ("a", "b")
+        default_plan = {name: Split(4, 2, 5) for name in plan}  # noqa: RUF012
+
+        def sample(self, rng, length):
+            return answer(tuple(rng.randrange(2) for _ in range(length)))
+
+    Own.kind = kind
+    return Own()
+
+
+def echo(string):
+    return Example(string, string, (True,) * len(string))
+
+
+@pytest.mark.parametrize("name", ["hao2018/xor", "suzgun2019/dyck2", "joulin2015/anbn", "grefenstette2015/copy"])
+def test_the_papers_tasks_pass(name):
+    check_examples(make_task(name))
+
+
+def test_own_tasks_pass():
+    for kind in ("per_step", "transduction", "language"):
+        check_examples(own(echo, kind))
+    check_examples(own(lambda string: Example(string, (0,), (True,)), "classification"))
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (own(echo, "tagging"), "the kind of a task must be one of per_step, .*; got 'tagging'"),
+        (own(echo, plan=("train",)), "Own has no split 'test'; it has train"),
+        (own(lambda string: 1 / 0), "Own cannot draw a string of length 2 for train: ZeroDivisionError: division by"),
+        (own(lambda string: (string, string)), "sample must return an Example; got a tuple"),
+        (own(lambda string: Example(string, string, (True,))), "the mask must have an entry for each target; it has 1"),
+        (own(lambda s: Example(s, s[1:], (True,) * len(s[1:]))), "a per_step task has 2 targets for 2 symbols; got 1"),
+        (own(lambda s: Example(s, s, (True,) * len(s)), "classification"), "classification task has 1 targets for 2"),
+        (own(echo, "next_symbols"), "the targets of a next_symbols task are frozensets of ids; got [01]"),
+        (own(lambda s: echo((*s[1:], 7))), "a source has ids below 2, the size of its vocabulary; got 7"),
+    ],
+)
+def test_mistakes(task, message):
+    with pytest.raises(InputError, match=message):
+        check_examples(task)
