@@ -111,6 +111,8 @@ class DocumentStream:
                 document = next(documents)
             except StopIteration:
                 return
+            except InputError:
+                raise
             except Exception as error:  # of many kinds: a file is gone or damaged, the network is down
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 raise InputError(f"cannot read on in {self.name}: {reason[:300]}") from error
@@ -159,7 +161,7 @@ class Request(NamedTuple):
     argument: str
     split: str = "train"
     segmentation: str | None = None
-    column: str = "text"
+    column: str | None = None
 
 
 class Source(NamedTuple):

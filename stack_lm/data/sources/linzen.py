@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...errors import InputError
 from ..corpora import Corpus, Request, Sentence, register_source
-from ..text import read_table
+from ..records import read_records
 
 
 @register_source("linzen:FILE.tsv")
@@ -16,9 +16,7 @@ def open_linzen(request: Request) -> Corpus:
 
 
 def _read(path: str) -> Iterator[Sentence]:
-    for number, row in read_table(path):
-        if "sentence" not in row:
-            raise InputError(f"{path}, line {number}: no column 'sentence'; the header has {', '.join(row)[:200]}")
-        if not row["sentence"].strip():
-            raise InputError(f"{path}, line {number}: the sentence is empty")
-        yield Sentence(row["sentence"].split())
+    for record in read_records(path, column="sentence", format_name="tsv"):
+        if not record.text:
+            raise InputError(f"{record.where}: the sentence is empty")
+        yield Sentence(record.text.split())
