@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError
 from ..plugins import Registry
+from .files import OnError
 from .text import Segmenter
 
 Item = TypeVar("Item")
@@ -154,7 +155,7 @@ class Request(NamedTuple):
     Attributes:
         source: the whole name, such as "generated:100:1".
         argument: its part after the first colon, such as "100:1"; "" where it has none.
-        split, segmentation, column: as given to `open_corpus`.
+        split, segmentation, column, on_error: as given to `open_corpus`.
     """
 
     source: str
@@ -162,6 +163,7 @@ class Request(NamedTuple):
     split: str = "train"
     segmentation: str | None = None
     column: str | None = None
+    on_error: OnError | None = None
 
 
 class Source(NamedTuple):

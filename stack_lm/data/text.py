@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ TRAINING_CHARACTERS = 1_000_000
 _LARGEST_TEXT = 2**30  # bytes of a file that is read as a whole
 # Ends of sentences, with the quotation marks that may close one: German's is the one that opens in English.
 _FINAL = (".", "!", "?", "\u2026", '"', "'", "\u201d", "\u2019", "\u201c", "\u2018", "\xbb", "\xab", ")")
+# NLTK's tokenizer splits a period off before the closing marks of English only.
+_PERIOD = re.compile(r"(?<=[^.\s])\.(?=[\u201c\u2018\xab]$)")
 
 
 def read_lines(path: str | Path, *, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
@@ -176,4 +179,4 @@ class Segmenter:
                 if not (line.startswith("= ") and line.endswith(" =")):  # a heading of wikitext
                     yield from (sentence.split() for sentence in self._split(line))
             elif line.endswith(_FINAL):
-                yield from (self._words.tokenize(sentence) for sentence in self._split(line))
+                yield from (self._words.tokenize(_PERIOD.sub(" .", s)) for s in self._split(line))

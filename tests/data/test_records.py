@@ -304,3 +304,17 @@ def test_errors_are_skipped(tmp_path):
     assert errors[2] == "d/b.jsonl is empty"
     with pytest.raises(InputError, match="b.jsonl is empty"):
         read(tmp_path / "d" / "b.jsonl")
+
+
+def test_a_german_text_is_read_right(tmp_path):
+    """From a table to sentences and words: umlauts, and quotation marks as Germans set them."""
+    from stack_lm.data import open_corpus
+
+    rows = [{"text": "Der Bär läuft über die Straße. Frau Müller sagte: „Grüß Gott.“"}, {"text": "Sie öffnete."}] * 20
+    (tmp_path / "a.csv").write_bytes(table(",", rows))
+    sentences = [" ".join(sentence.words) for sentence in open_corpus(str(tmp_path / "a.csv"), segmentation="raw")]
+    assert sentences[:3] == [
+        "Der Bär läuft über die Straße .",
+        "Frau Müller sagte : „ Grüß Gott . “",
+        "Sie öffnete .",
+    ]

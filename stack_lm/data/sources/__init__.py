@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ...errors import InputError
 from ..corpora import SOURCE_NAME, SOURCES, Corpus, Request
+from ..files import OnError
 from ..records import is_pattern
 from .text_files import open_files
 
@@ -31,7 +32,12 @@ def source_usages() -> str:
 
 
 def open_corpus(
-    source: str = "generated", *, split: str = "train", segmentation: str | None = None, column: str | None = None
+    source: str = "generated",
+    *,
+    split: str = "train",
+    segmentation: str | None = None,
+    column: str | None = None,
+    on_error: OnError | None = None,
 ) -> Corpus:
     """Open a corpus by name.
 
@@ -49,6 +55,8 @@ def open_corpus(
         segmentation: "lines", "paragraphs" or "raw" (see `Segmenter`); None takes what fits the source: "raw" for
             wikipedia, "paragraphs" for wikitext, "lines" otherwise.
         column: of a table, of JSON or of a dataset of the hub, the column with the text; see `read_records`.
+        on_error: called with the error of a line or row of a file that cannot be read, which is then left out; None
+            raises the error.
 
     Raises:
         InputError: if there is no such source, or it cannot be read. Text files are checked when they are iterated.
@@ -56,7 +64,7 @@ def open_corpus(
     if not source:
         raise InputError(f"the name of the corpus is empty; it must be one of: {source_usages()}")
     name, _, argument = source.partition(":")
-    request = Request(source, argument, split, segmentation, column)
+    request = Request(source, argument, split, segmentation, column, on_error)
     if SOURCE_NAME.fullmatch(name) and name in SOURCES:  # no plug-in is looked for where it must be a path
         return SOURCES[name].open(request)
     if not Path(source).exists() and not is_pattern(source):

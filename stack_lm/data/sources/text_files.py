@@ -25,18 +25,18 @@ Records = Callable[[], Iterator[Record]]
 @register_source("- (standard input)")
 def open_standard_input(request: Request) -> Corpus:
     """The records of standard input, which are kept, because it can be read once only."""
-    records = list(read_records("-", column=request.column))
+    records = list(read_records("-", column=request.column, on_error=request.on_error))
     return _open(request, [lambda: iter(records)])
 
 
 def open_files(request: Request) -> Corpus:
     """A file, all those below a directory, or those of a pattern. Each iteration reads the files again."""
     files = find_files(request.source)
-    return _open(
-        request,
-        [lambda file=file: read_records(file, column=request.column) for file in files],  # type: ignore[misc]
-        tuple(files),
-    )
+
+    def read(file: Path) -> Records:
+        return lambda: read_records(file, column=request.column, on_error=request.on_error)
+
+    return _open(request, list(map(read, files)), tuple(files))
 
 
 def _open(request: Request, files: Sequence[Records], paths: tuple[Path, ...] = ()) -> Corpus:
