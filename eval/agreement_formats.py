@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from stack_lm.data.inflection import other_form
-from stack_lm.data.text import read_lines, read_table
+from stack_lm.data.records import read_records
+from stack_lm.data.text import read_lines
 from stack_lm.errors import InputError
 
 from .agreement import AgreementItem
@@ -25,21 +26,24 @@ def number_of(form: str, other: str) -> str:
 
 def _read_linzen_tsv(source: str) -> list[AgreementItem]:
     items = []
-    for number, row in read_table(source):
+    for record in read_records(source, column="sentence", format_name="tsv"):
+        row = record.fields
+        if not row:
+            continue
         missing = {"sentence", "verb_pos", "verb_index", "n_diff_intervening"} - row.keys()
         if missing:
             raise InputError(f"{source}: the header lacks the columns {', '.join(sorted(missing))}")
         words = row["sentence"].split()
-        place = _number(row["verb_index"], f"{source}, line {number}: verb_index") - 1
+        place = _number(row["verb_index"], f"{record.where}: verb_index") - 1
         if not 0 <= place < len(words):
-            raise InputError(f"{source}, line {number}: verb_index {place + 1} is outside a sentence of {len(words)}")
-        attractors = _number(row["n_diff_intervening"], f"{source}, line {number}: n_diff_intervening")
+            raise InputError(f"{record.where}: verb_index {place + 1} is outside a sentence of {len(words)}")
+        attractors = _number(row["n_diff_intervening"], f"{record.where}: n_diff_intervening")
         tag = row["verb_pos"]
         if tag not in _NUMBERS:
-            raise InputError(f"{source}, line {number}: verb_pos must be VBZ or VBP; got {tag!r}")
+            raise InputError(f"{record.where}: verb_pos must be VBZ or VBP; got {tag!r}")
         verb, distance = words[place], None
         if row.get("subj_index"):
-            distance = place + 1 - _number(row["subj_index"], f"{source}, line {number}: subj_index")
+            distance = place + 1 - _number(row["subj_index"], f"{record.where}: subj_index")
         items.append(
             AgreementItem(
                 tuple(words[:place]), verb, other_form(verb, tag), attractors, _NUMBERS[tag], distance=distance
@@ -80,7 +84,8 @@ def _read_gulordava(source: str) -> list[AgreementItem]:
     )
     # Attractors and distances are in another table, with a line for each of the two forms.
     table = Path(f"{_stem(Path(source))}.tab")
-    details = [row for _, row in read_table(table)][::2] if table.is_file() else []
+    rows_of_forms = read_records(table, column="form", format_name="tsv") if table.is_file() else ()
+    details = [record.fields for record in rows_of_forms][::2]
     if details and len(details) != len(rows):
         raise InputError(f"{table} has {2 * len(details)} rows; two for each of {len(rows)} items are needed")
     items = []

@@ -8,7 +8,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
-from stack_lm.data.text import check_file, json_record, read_lines
+from stack_lm.data.files import check_file
+from stack_lm.data.text import json_record, read_lines
 from stack_lm.errors import InputError
 
 from .minimal_pairs import MinimalPair

@@ -212,7 +212,7 @@ class Problems:
     """
 
     def __init__(self, keep_going: bool) -> None:
-        self._found: list[str] = []
+        self._found: dict[str, None] = {}  # each once, though what has it be read twice
         self._keep_going = keep_going
 
     @property
@@ -223,7 +223,9 @@ class Problems:
     def add(self, messages: Sequence[str]) -> None:
         """Collect problems, and print the first ten."""
         for message in messages:
-            self._found.append(message)
+            if message in self._found:
+                continue
+            self._found[message] = None
             if len(self._found) <= 10:
                 print_note(f"left out: {message}")
 
@@ -245,7 +247,7 @@ class Problems:
         """
         if self._found:
             more = f", and {len(self._found) - 1} more" if len(self._found) > 1 else ""
-            raise InputError(f"not everything could be scored: {self._found[0]}{more}")
+            raise InputError(f"something was left out: {next(iter(self._found))}{more}")
 
 
 def print_note(text: str) -> None:

@@ -48,7 +48,7 @@ LAYERS = [
 MODEL_FREE = {
     "tasks": {"errors", "labels", "plugins"},
     "parsing": {"trace", "errors", "plugins", "atomic", "data.text"},
-    "eval": {"trace", "errors", "data.text", "data.inflection", "data.generated"},
+    "eval": {"trace", "errors", "data.text", "data.files", "data.records", "data.inflection", "data.generated"},
     "eval.metrics": {"errors", "eval", "parsing"},
     "interpretation": {"trace", "errors", "atomic", "parsing"},
 }

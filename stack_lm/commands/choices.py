@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from ..console import Problems, add_model_options, print_json, print_table, progress, write_table
-from ..data.text import read_table
+from ..data.records import read_records
 from ..errors import InputError
 from ..eval.choices import Accuracy, ChoiceResult, OutOfVocabulary, correct_codes, score_choices
 from ..eval.significance import mcnemar
@@ -180,28 +180,29 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict
     Properties are the items' own and `groups`. Only columns that these lack are read: a cell does not say whether its
     value is text or a number, and groups of runs would not match.
     """
-    rows = list(read_table(path))
+    rows = list(read_records(path, column="outcome", format_name="tsv", keep_empty=False))
     if len(rows) != len(task.items):
         raise InputError(f"{path} has {len(rows)} items; here there are {len(task.items)}")
     texts, sides = task.texts(task.items[0]), [f"logprob_{side}" for side in task.names]
-    missing = sorted({*sides, "outcome"} - rows[0][1].keys())
+    missing = sorted({*sides, "outcome"} - rows[0].fields.keys())
     if missing:
         raise InputError(f"{path} is no table of --items: it has no column {missing[0]!r}")
     logprobs, outcomes = [], []
-    for (number, row), item in zip(rows, task.items, strict=True):
+    for record, item in zip(rows, task.items, strict=True):
+        row = record.fields
         for name, text in task.texts(item).items():
             if row.get(name) != text:
-                raise InputError(f"{path}, line {number}: another item: {name} is {row.get(name)!r}, here {text!r}")
+                raise InputError(f"{record.where}: another item: {name} is {row.get(name)!r}, here {text!r}")
         try:
             logprobs.append([float(row[side] or "nan") for side in sides])
         except ValueError as error:
-            raise InputError(f"{path}, line {number}: {error}") from None
+            raise InputError(f"{record.where}: {error}") from None
         outcomes.append(row["outcome"])
     correct_codes(outcomes, oov)
     own = {name: values for name, values in task.properties(task.items).items() if any(v is not None for v in values)}
     properties: dict[str, Sequence[str | int | None]] = own | groups
-    names = [name for name in rows[0][1] if name not in {"item", "outcome", *texts, *sides, *properties}]
-    values = {name: [row[name] for _, row in rows] for name in names}
+    names = [name for name in rows[0].fields if name not in {"item", "outcome", *texts, *sides, *properties}]
+    values = {name: [record.fields[name] for record in rows] for name in names}
     return score_choices(
         np.array(logprobs),
         properties

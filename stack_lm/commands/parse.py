@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..console import add_model, add_model_options, print_json, print_table, progress
-from ..data.text import read_lines
+from ..console import Problems, add_model, add_model_options, print_json, print_table, progress
+from ..data.records import Record
 from ..errors import InputError
 from ..parsing.distances import DECODERS, SHIFTS, distances_from_trace, tree_from_distances
 from ..parsing.ensemble import combine_runs
@@ -18,6 +18,7 @@ from ..parsing.export import ENDINGS, tree_record, write_trees
 from ..parsing.trees import ConstituencyTree
 from ..trace import Trace
 from .files import check_ending, check_outputs
+from .texts import add_column, add_keep_going, note_without_result, read_texts
 
 if TYPE_CHECKING:
     from ..scoring.sentences import ModelScorer
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 # So few are traced by the reference scan before the compiled one would be loaded, which takes half a second.
 FEW_WORDS = 500
 
-Item = TypeVar("Item")
+Records = Sequence[Record | None]
+_EMPTY: dict[str, Any] = tree_record(None) | {"tree": ""}
 
 EXAMPLE = 'stack-lm parse runs/brown-u1 "the dog that the cats fear barks loudly"'
 
@@ -39,8 +41,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file",
         metavar="F",
-        help="a text file with one sentence a line, or - for standard input; an empty line gives an empty line",
+        help="a sentence a line or row: text, .jsonl, .json, .csv, .tsv or .parquet, also packed, or - for standard "
+        "input. What is empty, or has no word that the model knows, gives an empty line",
     )
+    add_column(parser)
+    add_keep_going(parser, "lines and rows")
     parser.add_argument(
         "--output",
         metavar="F",
@@ -133,103 +138,133 @@ def run(options: argparse.Namespace) -> None:
     check_parsing_options(options)
     check_ending("--output", options.output, ENDINGS)
     check_outputs({"--output": options.output}, [options.file, options.model, *options.ensemble])
-    lines = _lines_to_parse(options)
+    problems = Problems(options.keep_going)
+    records = _records_to_parse(options, problems)
     if options.ensemble:
-        _parse_together(options, lines)
-        return
-    traces, signal, distances, trees = _parse_with(options.model, options, lines)
-    if options.output:
-        write_trees(options.output, _in_lines(lines, trees), distances=_in_lines(lines, distances))
-    if options.json:
-        parses = [
-            {
-                **tree_record(tree, distance),
-                "tree": str(tree),
-                "unknown": [word for word, unknown in zip(trace.words, trace.unknown, strict=True) if unknown],
-                **{name: values.tolist() for name, values in trace.signals.items()},
-            }
-            for trace, tree, distance in zip(traces, trees, distances, strict=True)
-        ]
-        print_json(
-            {"model": options.model, "signal": signal, "decoder": options.decoder, "parses": _records(lines, parses)}
-        )
-    elif len(lines) > 3:
-        _print_trees(lines, trees)
+        _parse_together(options, records)
     else:
-        for trace, tree in zip(traces, trees, strict=True):
-            _print_parse(trace, tree)
+        _parse_alone(options, records)
+    problems.finish()
 
 
-def _in_lines(lines: Sequence[Sequence[str]], of_sentences: Sequence[Item]) -> list[Item | None]:
-    """What belongs to the sentences, line by line: None for an empty line."""
-    rest = iter(of_sentences)
-    return [next(rest) if words else None for words in lines]
+def _parse_alone(options: argparse.Namespace, records: Records) -> None:
+    """Print the trees of one model."""
+    parses, signal = _parse_with(options.model, options, records)
+    _check_parses(options, records, [i for i, parse in enumerate(parses) if parse is None])
+    trees = [None if parse is None else parse.tree for parse in parses]
+    if options.output:
+        write_trees(options.output, trees, distances=[None if parse is None else parse.distances for parse in parses])
+    if options.json:
+        how = {"model": options.model, "signal": signal, "decoder": options.decoder}
+        print_json(how | {"parses": [_EMPTY if parse is None else parse.record() for parse in parses]})
+    elif len(records) > 3:
+        _print_trees(trees)
+    else:
+        for parse in filter(None, parses):
+            _print_parse(parse)
 
 
-def _records(lines: Sequence[Sequence[str]], parses: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    empty = tree_record(None) | {"tree": ""}
-    return [empty if parse is None else parse for parse in _in_lines(lines, parses)]
+class _Parse(NamedTuple):
+    """A sentence's trace, its distances and the tree they make."""
+
+    trace: Trace
+    distances: np.ndarray
+    tree: ConstituencyTree
+
+    def record(self) -> dict[str, Any]:
+        trace = self.trace
+        return {
+            **tree_record(self.tree, self.distances),
+            "tree": str(self.tree),
+            "unknown": [word for word, unknown in zip(trace.words, trace.unknown, strict=True) if unknown],
+            **{name: values.tolist() for name, values in trace.signals.items()},
+        }
 
 
-def _print_trees(lines: Sequence[Sequence[str]], trees: Sequence[ConstituencyTree]) -> None:
-    for tree in _in_lines(lines, trees):
+def _print_trees(trees: Sequence[ConstituencyTree | None]) -> None:
+    for tree in trees:
         print("" if tree is None else tree)
 
 
-def _parse_with(
-    model: str, options: argparse.Namespace, lines: Sequence[Sequence[str]]
-) -> tuple[list[Trace], str, list[np.ndarray], list[ConstituencyTree]]:
-    """A model's traces of the lines that are not empty, its signal, the distances and the trees."""
+def _parse_with(model: str, options: argparse.Namespace, records: Records) -> tuple[list[_Parse | None], str]:
+    """A model's parses of all records, and its signal. A record without a word that the model knows has no parse."""
     say = f"parsing with {model}" if options.ensemble else "parsing"
-    numbers = [number for number, words in enumerate(lines, start=1) if words]
-    given = [words for words in lines if words]
-    scorer = open_scorer(model, options, given)
+    words = [[] if record is None else record.text.split() for record in records]
+    scorer = open_scorer(model, options, words)
     # Text, not words: punctuation may not have been split off.
-    sentences = [scorer.split(" ".join(words)) for words in given]
+    sentences = [scorer.split(" ".join(own)) for own in words if own]
     traces, signal = trace_sentences(scorer, options, sentences, None, say)
-    for number, trace in zip(numbers, traces, strict=True):
-        if trace.unknown.all():
-            knows = f"{model} knows" if options.ensemble else "the model knows"
-            raise InputError(f"sentence {number} has no word that {knows}: {' '.join(trace.words)!r}")
-    distances = [distances_from_trace(trace, signal) for trace in traces]
-    trees = [tree_from_distances(t.words, d, options.decoder) for t, d in zip(traces, distances, strict=True)]
-    return traces, signal, distances, trees
+    rest = iter(traces)
+    parses: list[_Parse | None] = []
+    for own in words:
+        trace = next(rest) if own else None
+        if trace is None or trace.unknown.all():
+            parses.append(None)
+            continue
+        distances = distances_from_trace(trace, signal)
+        parses.append(_Parse(trace, distances, tree_from_distances(trace.words, distances, options.decoder)))
+    return parses, signal
 
 
-def _parse_together(options: argparse.Namespace, lines: Sequence[Sequence[str]]) -> None:
+def _check_parses(options: argparse.Namespace, records: Records, failed: Sequence[int]) -> None:
+    """Say which sentences have no tree. Of a file the others go on; what is typed can be typed again."""
+    knows = "every one of the models knows" if options.ensemble else "the model knows"
+    unknown = [(i, record) for i in failed if (record := records[i]) is not None and record.text]
+    if unknown and (len(failed) == len(records) or not _source(options)):
+        record = unknown[0][1]
+        raise InputError(f"{record.unit} {record.number} has no word that {knows}: {record.text!r}")
+    note_without_result(records, [i for i, _ in unknown], knows)
+
+
+def _parse_together(options: argparse.Namespace, records: Records) -> None:
     """Print the trees that several models vote for. All vote: a few sentences cannot show that a run has failed."""
     models = [options.model, *options.ensemble]
-    runs = [_parse_with(model, options, lines)[3] for model in models]
+    by_model = [_parse_with(model, options, records)[0] for model in models]
+    there = [i for i, parses in enumerate(zip(*by_model, strict=True)) if None not in parses]
+    _check_parses(options, records, sorted(set(range(len(records))) - set(there)))
+    runs = [[parse.tree for i in there if (parse := parses[i]) is not None] for parses in by_model]
     ensemble = combine_runs(runs, names=models, outlier_share=0)
+    trees: list[ConstituencyTree | None] = [None] * len(records)
+    for place, tree in zip(there, ensemble.trees, strict=True):
+        trees[place] = tree
     if options.output:
-        write_trees(options.output, _in_lines(lines, ensemble.trees))
+        write_trees(options.output, trees)
     if options.json:
-        parses = [
-            {**tree_record(tree), "tree": str(tree), "runs": [str(run[i]) for run in runs]}
-            for i, tree in enumerate(ensemble.trees)
-        ]
+        found = [_EMPTY] * len(records)
+        for i, place in enumerate(there):
+            tree = ensemble.trees[i]
+            found[place] = {**tree_record(tree), "tree": str(tree), "runs": [str(run[i]) for run in runs]}
         agreement = {"mutual_f1": ensemble.mutual_f1.tolist(), "agreement": ensemble.agreement.tolist()}
-        print_json({"models": models, "decoder": options.decoder, **agreement, "parses": _records(lines, parses)})
+        print_json({"models": models, "decoder": options.decoder, **agreement, "parses": found})
         return
-    _print_trees(lines, ensemble.trees)
+    _print_trees(trees)
     rows = list(zip(models, ensemble.agreement.tolist(), strict=True))
     print_table("", ["model", "mean F1 with the other models"], rows)
 
 
-def _lines_to_parse(options: argparse.Namespace) -> list[list[str]]:
-    """The words of each line; none of an empty line of a file."""
+def _source(options: argparse.Namespace) -> str | None:
+    """The file to parse; None for sentences that are arguments."""
+    return options.file or ("-" if options.sentences == ["-"] else None)
+
+
+def _records_to_parse(options: argparse.Namespace, problems: Problems) -> Records:
     if options.file and options.sentences:
         raise InputError("give sentences or --file, not both")
-    source = options.file or ("-" if options.sentences == ["-"] else None)
+    source = _source(options)
     if source:
-        return [line.split() for _, line in read_lines(source, keep_empty=True)]
+        return read_texts(source, options.column, problems)
+    for option in ("column", "keep_going"):
+        if getattr(options, option):
+            raise InputError(f"--{option.replace('_', '-')} is for --file")
     if not options.sentences:
         raise InputError("no sentence to parse: give one or more, or --file F, or - for standard input")
-    sentences = [words_of(text, f"sentence {number}") for number, text in enumerate(options.sentences, start=1)]
-    for number, words in enumerate(sentences, start=1):
+    records = []
+    for number, text in enumerate(options.sentences, start=1):
+        words = words_of(text, f"sentence {number}")
         if not words:
             raise InputError(f"sentence {number} is empty")
-    return sentences
+        records.append(Record(number, " ".join(words), {}, "", "sentence"))
+    return records
 
 
 def words_of(text: str, name: str) -> list[str]:
@@ -245,8 +280,9 @@ def words_of(text: str, name: str) -> list[str]:
     return text.split()
 
 
-def _print_parse(trace: Trace, tree: ConstituencyTree) -> None:
-    print(tree)
+def _print_parse(parse: _Parse) -> None:
+    print(parse.tree)
+    trace = parse.trace
     names = list(trace.signals)
     rows = [
         (f"{word} (unknown)" if unknown else word, *(float(trace.signals[name][i]) for name in names))

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..console import add_model, add_model_options, positive_int, print_json, print_table, progress
+from ..console import Problems, add_model, add_model_options, positive_int, print_json, print_table, progress
 from ..data import Sentence, hold_out, open_corpus
 from ..data.text import Segmenter
 from ..eval.perplexity import evaluate_perplexity
+from .texts import add_column, add_keep_going
 
 if TYPE_CHECKING:
     from ..scoring.sentences import ModelScorer
@@ -31,7 +32,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="PATH",
         required=True,
-        help="a text file or directory, nltk:NAME, generated:N:SEED, wikitext, hf:DATASET, or - for standard input",
+        help="a file of text, .jsonl, .json, .csv, .tsv or .parquet, a directory of them, nltk:NAME, generated:N:SEED, "
+        "wikitext, hub:DATASET, or - for standard input",
     )
     parser.add_argument("--split", default="test", help="split of a dataset of the hub (default: test)")
     parser.add_argument(
@@ -45,12 +47,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="the run's data.held_out_seed, or its seed (default: 0)")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N sentences")
+    add_column(parser)
+    add_keep_going(parser, "lines and rows")
     add_model_options(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure perplexity and print it."""
-    corpus = open_corpus(options.data, split=options.split, segmentation=options.segmentation)
+    problems = Problems(options.keep_going)
+    corpus = open_corpus(
+        options.data,
+        split=options.split,
+        segmentation=options.segmentation,
+        column=options.column,
+        on_error=problems.on_error,
+    )
     sentences: Iterable[Sentence] = islice(corpus, options.limit)
     if options.held_out is not None:
         with progress("reading sentences", options.limit) as advance:
@@ -64,6 +75,7 @@ def run(options: argparse.Namespace) -> None:
         result = dataclasses.asdict(evaluate_perplexity(_trace(scorer, sentences, advance)))
     if options.json:
         print_json({"model": options.model, "data": options.data} | result)
+        problems.finish()
         return
     rows = [
         ("token", result["perplexity"], result["nats_per_token"], result["bits_per_token"], result["n_tokens"]),
@@ -83,6 +95,7 @@ def run(options: argparse.Namespace) -> None:
         rows,
         caption=f"{result['n_sentences']:,} sentences, {result['n_all_words']:,} words, {unknown:.1f}% of them unknown",
     )
+    problems.finish()
 
 
 def _counted(sentences: Iterable[Sentence], advance: Callable[[int], None]) -> Iterator[Sentence]:

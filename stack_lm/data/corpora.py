@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError
 from ..plugins import Registry
+from .files import OnError
 from .text import Segmenter
 
 Item = TypeVar("Item")
@@ -111,6 +112,8 @@ class DocumentStream:
                 document = next(documents)
             except StopIteration:
                 return
+            except InputError:
+                raise
             except Exception as error:  # of many kinds: a file is gone or damaged, the network is down
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 raise InputError(f"cannot read on in {self.name}: {reason[:300]}") from error
@@ -152,14 +155,15 @@ class Request(NamedTuple):
     Attributes:
         source: the whole name, such as "generated:100:1".
         argument: its part after the first colon, such as "100:1"; "" where it has none.
-        split, segmentation, column: as given to `open_corpus`.
+        split, segmentation, column, on_error: as given to `open_corpus`.
     """
 
     source: str
     argument: str
     split: str = "train"
     segmentation: str | None = None
-    column: str = "text"
+    column: str | None = None
+    on_error: OnError | None = None
 
 
 class Source(NamedTuple):

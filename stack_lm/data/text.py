@@ -2,72 +2,28 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
-import lzma
-import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ..errors import InputError
+from .files import LONGEST_LINE, check_length, decode, line_blocks, open_file
 
 # Enough text for Punkt to learn its abbreviations, and still only seconds of work.
 TRAINING_CHARACTERS = 1_000_000
-STANDARD_INPUT = "standard input"
-_UNPACKERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
-_TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in _UNPACKERS))
-# Of a line, in bytes: a longer one is no sentence and no record, but a file without lines.
-_LONGEST_LINE = 2**24
 _LARGEST_TEXT = 2**30  # bytes of a file that is read as a whole
-_FINAL = (".", "!", "?", '"', "'", "\u201d", "\u2019", ")")
-
-
-def check_file(path: str | Path) -> str:
-    """The name of a file that can be read, for messages; "-" is standard input.
-
-    Raises:
-        InputError: if it is missing, or no regular file.
-    """
-    if str(path) == "-":
-        return STANDARD_INPUT
-    if not Path(path).is_file():
-        raise InputError(f"{path} {_why_no_file(Path(path))}")
-    return str(path)
-
-
-def _why_no_file(path: Path) -> str:
-    if path.is_dir():
-        return "is a directory, not a file"
-    if path.is_symlink():
-        return "is a symbolic link that leads nowhere"
-    if path.exists():
-        return "is no regular file; name - to read standard input"
-    return "does not exist"
-
-
-@contextmanager
-def _open(path: str | Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """The file's name for messages, and its bytes, unpacked as its ending says; reading errors become InputErrors."""
-    name = check_file(path)
-    if name == STANDARD_INPUT:
-        yield name, sys.stdin.buffer
-        return
-    try:
-        with _UNPACKERS.get(Path(path).suffix.lower(), open)(path, "rb") as stream:
-            yield name, stream
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read {name}: {reason}") from error
+# Ends of sentences, with the quotation marks that may close one: German's is the one that opens in English.
+_FINAL = (".", "!", "?", "\u2026", '"', "'", "\u201d", "\u2019", "\u201c", "\u2018", "\xbb", "\xab", ")")
+# NLTK's tokenizer splits a period off before the closing marks of English only.
+_PERIOD = re.compile(r"(?<=[^.\s])\.(?=[\u201c\u2018\xab]$)")
 
 
 def read_lines(path: str | Path, *, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
     """The non-empty lines of a UTF-8 file, or of standard input for "-", with their numbers from 1.
 
-    A file that ends in .gz or .xz is unpacked as it is read.
+    A file that ends in .gz, .bz2, .xz or .zst is unpacked as it is read.
 
     Args:
         path: of the file.
@@ -77,40 +33,16 @@ def read_lines(path: str | Path, *, keep_empty: bool = False) -> Iterator[tuple[
         InputError: if the file is missing, damaged, has no text, or is not UTF-8; the message names the line.
     """
     empty = True
-    with _open(path) as (name, stream):
-        for number, raw in enumerate(iter(lambda: stream.readline(_LONGEST_LINE + 1), b""), start=1):
-            _check_length(len(raw), name, number)
-            line = _decode(raw, name, number).rstrip("\r\n")
-            if line.strip():
-                empty = False
-                yield number, line
-            elif keep_empty:
-                yield number, ""
+    with open_file(path) as (name, stream):
+        for first, lines in line_blocks(name, stream):
+            for number, line in enumerate(lines, first):
+                if line.strip():
+                    empty = False
+                    yield number, line
+                elif keep_empty:
+                    yield number, ""
     if empty:
         raise InputError(f"{name} is empty")
-
-
-def _check_length(length: int, name: str, number: int) -> None:
-    if length > _LONGEST_LINE:
-        raise InputError(f"{name}, line {number}: longer than {_LONGEST_LINE:,} bytes; are there no lines?")
-
-
-def _decode(raw: bytes, name: str, first_line: int = 1) -> str:
-    """UTF-8 text, without the mark that some programs put at a file's beginning.
-
-    Raises:
-        InputError: for other bytes, and for a zero byte; the message names the line.
-    """
-    place, reason = raw.find(b"\0"), "a NUL character"
-    try:
-        text = raw.decode("utf-8-sig" if first_line == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        place, reason = error.start, error.reason
-    if place < 0:
-        return text
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        reason = "it looks like UTF-16"
-    raise InputError(f"{name}, line {first_line + raw.count(bytes([10]), 0, place)}: not UTF-8 text ({reason})")
 
 
 def read_text(path: str | Path) -> str:
@@ -119,17 +51,17 @@ def read_text(path: str | Path) -> str:
     Raises:
         InputError: as `read_lines`.
     """
-    with _open(path) as (name, stream):
+    with open_file(path) as (name, stream):
         raw = stream.read(_LARGEST_TEXT + 1)
     if len(raw) > _LARGEST_TEXT:
         raise InputError(f"{name} has more than {_LARGEST_TEXT:,} bytes; it is read as a whole, so split it")
-    if len(raw) > _LONGEST_LINE:
+    if len(raw) > LONGEST_LINE:
         lengths = list(map(len, raw.split(b"\n")))
-        _check_length(max(lengths), name, 1 + lengths.index(max(lengths)))
-    text = _decode(raw, name)
+        check_length(max(lengths), name, 1 + lengths.index(max(lengths)))
+    text = decode(raw, name)
     if not text.strip():
         raise InputError(f"{name} is empty")
-    return text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
 
 
 def json_object(text: str) -> dict[str, Any] | None:
@@ -141,16 +73,16 @@ def json_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def json_record(line: str, where: str) -> dict[str, Any]:
-    """The object in a line of JSON; `where` opens the message of errors.
+def json_value(text: str, where: str) -> Any:
+    """The value of a JSON text; `where` opens the message of errors.
 
     Raises:
-        InputError: if the line is no JSON, or no object, or has a character that no text can have.
+        InputError: if the text is no JSON, or has a character that no text can have.
     """
     try:
-        record = json.loads(line)
-        if "\\u" in line:  # by their numbers, JSON can have characters that no text has
-            dumped = json.dumps(record, ensure_ascii=False)
+        value = json.loads(text)
+        if "\\u" in text:  # by their numbers, JSON can have characters that no text has
+            dumped = json.dumps(value, ensure_ascii=False)
             dumped.encode()  # half a character cannot be
             if "\\u0000" in dumped.replace("\\\\", ""):
                 raise ValueError("NUL is no character of texts")
@@ -162,46 +94,19 @@ def json_record(line: str, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: {str(error).partition(';')[0]}") from error
     except RecursionError as error:
         raise InputError(f"{where}: nested too deep") from error
+    return value
+
+
+def json_record(line: str, where: str) -> dict[str, Any]:
+    """The object in a line of JSON; `where` opens the message of errors.
+
+    Raises:
+        InputError: as `json_value`, and if the value is no object.
+    """
+    record = json_value(line, where)
     if not isinstance(record, dict):
         raise InputError(f"{where}: a JSON object is needed; got {line.strip()[:60]!r}")
     return record
-
-
-def read_table(path: str | Path, delimiter: str = "\t") -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a table with a header, by column name, with their line numbers.
-
-    Raises:
-        InputError: as `read_lines`, and for a row with fewer cells than the header.
-    """
-    lines = read_lines(path)
-    numbers: list[int] = []
-
-    def text() -> Iterator[str]:
-        for number, line in lines:
-            numbers.append(number)
-            yield line
-
-    rows = csv.reader(text(), delimiter=delimiter)
-    try:
-        header = next(rows)
-        for row in rows:
-            if len(row) < len(header):
-                raise InputError(f"{path}, line {numbers[-1]}: {len(row)} columns, but the header has {len(header)}")
-            yield numbers[-1], dict(zip(header, row, strict=False))
-    except csv.Error as error:
-        raise InputError(f"{path}, line {numbers[-1]}: {error}") from error
-
-
-def text_files(path: Path) -> list[Path]:
-    """The file itself, or all .txt, .txt.gz and .txt.xz files below a directory, in order of their names."""
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.name.endswith(_TEXT_ENDINGS) and file.is_file())
-        if not files:
-            raise InputError(f"the directory {path} has no {', '.join(_TEXT_ENDINGS)} files")
-        return files
-    if not path.exists():
-        raise InputError(f"{path} does not exist")
-    return [path]
 
 
 class SentenceSplitter:
@@ -261,14 +166,17 @@ class Segmenter:
 
     def __call__(self, document: str) -> Iterator[list[str]]:
         """The sentences of one document."""
+        if self.mode == "lines":
+            return filter(None, map(str.split, document.split("\n")))
+        return self._sentences(document)
+
+    def _sentences(self, document: str) -> Iterator[list[str]]:
         for line in document.split("\n"):
             line = line.strip()
             if not line:
                 continue
-            if self.mode == "lines":
-                yield line.split()
-            elif self.mode == "paragraphs":
+            if self.mode == "paragraphs":
                 if not (line.startswith("= ") and line.endswith(" =")):  # a heading of wikitext
                     yield from (sentence.split() for sentence in self._split(line))
             elif line.endswith(_FINAL):
-                yield from (self._words.tokenize(sentence) for sentence in self._split(line))
+                yield from (self._words.tokenize(_PERIOD.sub(" .", s)) for s in self._split(line))

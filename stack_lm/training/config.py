@@ -128,7 +128,7 @@ class DataConfig(BaseDataConfig):
     source: str = "generated"
     split: str = "train"
     segmentation: str | None = None
-    column: str = "text"
+    column: str | None = None
     mode: Literal["sentences", "continuous"] = "sentences"
     sequence_length: Count = 64
     streaming: bool = False

@@ -161,7 +161,7 @@ def test_the_score_follows_from_the_table_of_items(capsys, models, tmp_path):
     assert own == {**result, "model": str(table), "command": own["command"]}
     table.write_text(table.read_text().replace("a cat", "a dog"))
     status, _, err = run(capsys, "agreement", models / "stack", *data, "--against", table)
-    assert (status, "line 4: another item: prefix is 'a dog', here 'a cat'" in err) == (2, True)
+    assert (status, "row 3: another item: prefix is 'a dog', here 'a cat'" in err) == (2, True)
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +248,7 @@ def test_a_broken_table_of_outcomes(capsys, outcomes, tmp_path):
     data = ("--data", outcomes, "--format", "linzen-gulordava")
     table = tmp_path / "t.tsv"
     for old, new, message in (
-        ("-2.0", "low", "line 2: could not convert string to float: 'low'"),
+        ("-2.0", "low", "row 1: could not convert string to float: 'low'"),
         ("logprob_wrong", "wrongly", "is no table of --items: it has no column 'logprob_wrong'"),
         ("wrong\n", "false\n", "an outcome must be one of"),
     ):
@@ -273,7 +273,7 @@ def test_minimal_pairs(capsys, models, tmp_path):
     status, out, err = run(capsys, *command, "--data", tmp_path, "--keep-going")
     assert status == 2
     assert "construction: dog" in out
-    assert "not everything could be scored: " in err
+    assert "something was left out: " in err
     status, out, err = run(capsys, *command, "--data", tmp_path / "b.jsonl", "--keep-going")
     assert (status, out) == (2, "")
     status, _, err = run(capsys, *command, "--data", tmp_path / "a.jsonl", "--by", "size")

@@ -190,8 +190,42 @@ def test_an_empty_line_keeps_its_place(capsys, model, tmp_path):
         assert brackets == ["(X (X the) (X dog))", "", "", result["parses"][3]["brackets"], "", ""]
     found = read_predictions(str(tmp_path / "t.jsonl"), on_error=lambda error: None)
     assert [tree is None for tree in found] == [False, True, True, False, True]
-    (tmp_path / "u.txt").write_text("the dog\n\nqwx\n")
-    assert "sentence 3 has no word that the model knows" in fails(capsys, "parse", model, "--file", tmp_path / "u.txt")
+    (tmp_path / "u.txt").write_text("\nqwx\n")
+    assert "line 2 has no word that the model knows: 'qwx'" in fails(
+        capsys, "parse", model, "--file", tmp_path / "u.txt"
+    )
+
+
+def test_a_line_without_a_known_word_keeps_its_place(capsys, model, tmp_path):
+    table = tmp_path / "s.csv"
+    table.write_text('id,sentence\n1,"the dog, sleeps"\n2,\n3,qwx zzk\n4,a cat sleeps .\n')
+    command = ("parse", model, "--file", table, "--column", "sentence", "--output", tmp_path / "t.jsonl")
+    for more in ((), ("--ensemble", model)):
+        status, out, err = run(capsys, *command, *more)
+        knows = "every one of the models knows" if more else "the model knows"
+        assert (status, err) == (0, f"1 row is empty (2); 1 row has no word that {knows} (3)\n")
+        assert [line == "" for line in out.split("\n")[:4]] == [False, True, True, False]
+        lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+        words = [["the", "dog", ",", "sleeps"], [], [], ["a", "cat", "sleeps", "."]]
+        assert [line["words"] for line in lines] == words
+        assert [parse["words"] for parse in run_json(capsys, *command, *more)["parses"]] == words
+    message = fails(capsys, "parse", model, "--file", table, "--column", "Sentence")
+    assert "s.csv has no column 'Sentence' (did you mean 'sentence'?); its columns are id, sentence" in message
+    assert "--column is for --file" in fails(capsys, "parse", model, "the dog", "--column", "a")
+
+
+def test_a_line_that_cannot_be_read_keeps_its_place(capsys, model, tmp_path):
+    (tmp_path / "s.jsonl").write_text('{"text": "the dog"}\n{"text": 3}\n\n{"text": "a cat sleeps"}\n')
+    command = ("parse", model, "--file", tmp_path / "s.jsonl", "--output", tmp_path / "t.mrg")
+    assert "s.jsonl, line 2: the column 'text' must be text; got '3'" in fails(capsys, *command)
+    assert not (tmp_path / "t.mrg").exists()
+    status, out, err = run(capsys, *command, "--keep-going")
+    assert (status, out.split("\n")[:3]) == (2, ["(the dog)", "", ""])
+    assert [line != "" for line in (tmp_path / "t.mrg").read_text().split("\n")] == [True, False, False, True, False]
+    notes = err.splitlines()
+    assert (len(notes), notes[1]) == (3, "1 line is empty (3)")
+    assert notes[0].startswith("left out: ")
+    assert "something was left out: " in notes[2]
 
 
 @pytest.mark.parametrize("command", ["parse", "inspect"])

@@ -167,7 +167,7 @@ def test_keeping_going(tmp_path, run, gold, right):
     assert "other.jsonl, line 3: the line is empty" in err
     assert "word 3 is 'dog', in the gold tree 'cat'" in err
     assert "latin.mrg, line 1: not UTF-8 text" in err
-    assert err.rstrip().splitlines()[-1].startswith("stack-lm: error: not everything could be scored: ")
+    assert err.rstrip().splitlines()[-1].startswith("stack-lm: error: something was left out: ")
     status, out, err = run("--predictions", other, latin, right)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1

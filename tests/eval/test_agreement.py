@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import REAL_DATA, needs_real_data
 
-from stack_lm.data.text import read_table
+from stack_lm.data.records import read_records
 from stack_lm.errors import InputError
 from stack_lm.eval import AgreementItem, evaluate_agreement, read_agreement, score_choices
 from stack_lm.eval.agreement_formats import number_of
@@ -176,7 +176,10 @@ def test_the_nonce_sentences_by_frequency():
     items = read_agreement(str(directory), "gulordava")
     assert Counter(item.construction for item in items) == {"original": 41, "nonce": 369}
     assert Counter(item.n_attractors for item in items) == {0: 330, 1: 70, 2: 10}
-    frequencies = [int(row["freq"]) for _, row in read_table(directory / "generated.tab")]
+    frequencies = [
+        int(record.fields["freq"])
+        for record in read_records(directory / "generated.tab", column="form", format_name="tsv")
+    ]
     pairs = np.log(np.maximum(np.array(frequencies).reshape(-1, 2), 1e-9))
 
     class Frequency:

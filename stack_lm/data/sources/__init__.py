@@ -11,6 +11,8 @@ from pathlib import Path
 
 from ...errors import InputError
 from ..corpora import SOURCE_NAME, SOURCES, Corpus, Request
+from ..files import OnError
+from ..records import is_pattern
 from .text_files import open_files
 
 
@@ -26,11 +28,16 @@ load_sources()
 def source_usages() -> str:
     """All sources as they are written, for messages."""
     usages = (source.usage for source in SOURCES.values())
-    return "; ".join((*usages, "a text file (.txt, .txt.gz, .txt.xz) or a directory of them"))
+    return "; ".join((*usages, "a file of text, a directory of them, or a pattern of their names"))
 
 
 def open_corpus(
-    source: str = "generated", *, split: str = "train", segmentation: str | None = None, column: str = "text"
+    source: str = "generated",
+    *,
+    split: str = "train",
+    segmentation: str | None = None,
+    column: str | None = None,
+    on_error: OnError | None = None,
 ) -> Corpus:
     """Open a corpus by name.
 
@@ -39,15 +46,17 @@ def open_corpus(
             "generated", "generated:N", "generated:N:SEED": the built-in generated English, N sentences of it;
             "nltk:NAME": an installed NLTK corpus, such as nltk:brown or nltk:treebank, with its tags;
             "wikipedia", "wikipedia:CONFIG", "wikitext", "wikitext:CONFIG": streamed from the Hugging Face hub;
-            "hf:DATASET" or "hf:DATASET:CONFIG": any other dataset of the hub, or a local directory, streamed;
+            "hub:DATASET" or "hub:DATASET:CONFIG" (or hf: for hub:): any other dataset of the hub, or a local
+            directory of one, streamed;
             "linzen:FILE.tsv": the sentences of Linzen et al. (2016), `agr_50_mostcommon_10K.tsv`;
-            a path of a UTF-8 text file, which may be compressed (.gz, .xz), or of a directory of .txt, .txt.gz and
-            .txt.xz files; "-" for standard input;
+            a file, a directory, a pattern or "-", standard input, as in `read_records`;
             a source that `register_source` has added.
         split: of a dataset of the hub.
         segmentation: "lines", "paragraphs" or "raw" (see `Segmenter`); None takes what fits the source: "raw" for
             wikipedia, "paragraphs" for wikitext, "lines" otherwise.
-        column: of a dataset of the hub, the column with the text.
+        column: of a table, of JSON or of a dataset of the hub, the column with the text; see `read_records`.
+        on_error: called with the error of a line or row of a file that cannot be read, which is then left out; None
+            raises the error.
 
     Raises:
         InputError: if there is no such source, or it cannot be read. Text files are checked when they are iterated.
@@ -55,10 +64,10 @@ def open_corpus(
     if not source:
         raise InputError(f"the name of the corpus is empty; it must be one of: {source_usages()}")
     name, _, argument = source.partition(":")
-    request = Request(source, argument, split, segmentation, column)
+    request = Request(source, argument, split, segmentation, column, on_error)
     if SOURCE_NAME.fullmatch(name) and name in SOURCES:  # no plug-in is looked for where it must be a path
         return SOURCES[name].open(request)
-    if not Path(source).exists():
+    if not Path(source).exists() and not is_pattern(source):
         missing = f"{source} does not exist; a corpus must be one of: {source_usages()}"
         raise InputError(SOURCES.origin_note(name) or missing)
     return open_files(request)

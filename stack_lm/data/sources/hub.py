@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ...errors import InputError
 from ..corpora import Corpus, DocumentStream, Request, register_source
+from ..records import choose_column, open_dataset
 from ..text import Segmenter
 
 # The short names, and the datasets that they name.
 DATASETS: dict[str, str] = {}
 
 
+@register_source("hub:DATASET[:CONFIG]")
 @register_source("hf:DATASET[:CONFIG]")
 def open_named(request: Request) -> Corpus:
     """Any dataset of the hub, or a local directory of one."""
@@ -34,19 +36,12 @@ def _register_dataset(usage: str, name: str, config: str, segmentation: str) -> 
 
 
 def _open(request: Request, name: str, config: str | None, segmentation: str) -> Corpus:
-    from datasets import load_dataset
-
-    split, column = request.split, request.column
-    try:
-        dataset = load_dataset(name, config, split=split, streaming=True)
-        first = next(iter(dataset.take(1)), None)
-    except Exception as error:  # the library raises its own kinds, those of the network and ValueErrors
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"cannot open the dataset {name!r} ({split}): {reason[:200]}") from error
-    if first is None:
-        raise InputError(f"the dataset {name!r} ({split}) is empty")
-    if not isinstance(first.get(column), str):
-        raise InputError(f"the dataset {name!r} has no text column {column!r}; its columns are {', '.join(first)}")
+    dataset, first = open_dataset(f"{name}:{config}" if config else name, request.split)
+    column = choose_column(first, request.column, f"the dataset {name!r}")
+    if not isinstance(first[column], str):
+        raise InputError(
+            f"the column {column!r} of the dataset {name!r} has no text; its columns are {', '.join(first)}"
+        )
     documents = (document[column] for document in dataset.take(2_000))
     segmenter = Segmenter(request.segmentation or segmentation, documents)
     stream = DocumentStream(request.source, dataset, column, segmenter)

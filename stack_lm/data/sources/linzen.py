@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 from ...errors import InputError
 from ..corpora import Corpus, Request, Sentence, register_source
-from ..text import read_table
+from ..files import OnError, fail
+from ..records import read_records
 
 
 @register_source("linzen:FILE.tsv")
 def open_linzen(request: Request) -> Corpus:
     """The column "sentence" of their table, `agr_50_mostcommon_10K.tsv`."""
-    return Corpus(request.source, lambda: _read(request.argument))
+    return Corpus(request.source, lambda: _read(request.argument, request.on_error))
 
 
-def _read(path: str) -> Iterator[Sentence]:
-    for number, row in read_table(path):
-        if "sentence" not in row:
-            raise InputError(f"{path}, line {number}: no column 'sentence'; the header has {', '.join(row)[:200]}")
-        if not row["sentence"].strip():
-            raise InputError(f"{path}, line {number}: the sentence is empty")
-        yield Sentence(row["sentence"].split())
+def _read(path: str, on_error: OnError | None) -> Iterator[Sentence]:
+    for record in read_records(path, column="sentence", format_name="tsv", on_error=on_error):
+        if not record.text:
+            (on_error or fail)(InputError(f"{record.where}: the sentence is empty"))
+            continue
+        yield Sentence(record.text.split())

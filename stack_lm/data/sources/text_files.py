@@ -1,4 +1,7 @@
-"""Text files, directories of them, and standard input. An empty line, and the end of a file, end a document."""
+"""Text files of all formats, directories of them, and standard input.
+
+In plain text an empty line, and the end of a file, end a document; elsewhere each record is one.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +11,40 @@ from pathlib import Path
 from typing import Any
 
 from ..corpora import Corpus, DocumentStream, Request, Sentence, register_source
-from ..text import Segmenter, read_lines, text_files
+from ..records import Record, find_files, read_records
+from ..text import Segmenter
 
-# Of a corpus, the lines that its sentence splitter may learn from.
+# Of a corpus, the records that its sentence splitter may learn from.
 _LEARN_FROM = 100_000
 # In a stream a document ends here, so that a file without empty lines need not fit into memory.
 _MOST_LINES = 1_000
 
-Lines = Callable[[], Iterator[tuple[int, str]]]  # numbered; an empty line leaves a gap
+Records = Callable[[], Iterator[Record]]
 
 
 @register_source("- (standard input)")
 def open_standard_input(request: Request) -> Corpus:
-    """The lines of standard input, which are kept, because it can be read once only."""
-    lines = list(read_lines("-"))
-    return _open(request, [lambda: iter(lines)])
+    """The records of standard input, which are kept, because it can be read once only."""
+    records = list(read_records("-", column=request.column, on_error=request.on_error))
+    return _open(request, [lambda: iter(records)])
 
 
 def open_files(request: Request) -> Corpus:
-    """A text file, or all those below a directory; `source` is the path. Each iteration reads the files again."""
-    files = text_files(Path(request.source))
-    return _open(request, [lambda file=file: read_lines(file) for file in files], tuple(files))  # type: ignore[misc]
+    """A file, all those below a directory, or those of a pattern. Each iteration reads the files again."""
+    files = find_files(request.source)
+
+    def read(file: Path) -> Records:
+        return lambda: read_records(file, column=request.column, on_error=request.on_error)
+
+    return _open(request, list(map(read, files)), tuple(files))
 
 
-def _open(request: Request, files: Sequence[Lines], paths: tuple[Path, ...] = ()) -> Corpus:
-    lines = (line for file in files for _, line in file())
-    segment = Segmenter(request.segmentation or "lines", islice(lines, _LEARN_FROM))
+def _open(request: Request, files: Sequence[Records], paths: tuple[Path, ...] = ()) -> Corpus:
+    texts = (record.text for file in files for record in file())
+    segment = Segmenter(request.segmentation or "lines", islice(texts, _LEARN_FROM))
 
     def sentences() -> Iterator[Sentence]:
-        return (Sentence(words) for file in files for _, line in file() for words in segment(line))
+        return (Sentence(words) for file in files for record in file() for words in segment(record.text))
 
     def documents() -> Iterator[Iterator[Sentence]]:
         for text in (text for file in files for text in _documents(file)):
@@ -46,16 +54,18 @@ def _open(request: Request, files: Sequence[Lines], paths: tuple[Path, ...] = ()
     return Corpus(request.source, sentences, stream, paths, documents)
 
 
-def _documents(file: Lines, most_lines: int | None = None) -> Iterator[str]:
+def _documents(file: Records, most_lines: int | None = None) -> Iterator[str]:
     """The documents of a file, with line breaks."""
     document: list[str] = []
-    previous = 0
-    for number, line in file():
-        if document and (number > previous + 1 or len(document) == most_lines):
+    for record in file():
+        if record.fields:
+            yield record.text
+            continue
+        if document and (not record.text or len(document) == most_lines):
             yield "\n".join(document)
             document = []
-        document.append(line)
-        previous = number
+        if record.text:
+            document.append(record.text)
     if document:
         yield "\n".join(document)
 
@@ -63,7 +73,7 @@ def _documents(file: Lines, most_lines: int | None = None) -> Iterator[str]:
 class TextStream:
     """The documents of text files, with the part of a `datasets.IterableDataset` that `DocumentStream` needs."""
 
-    def __init__(self, files: Sequence[Lines]) -> None:
+    def __init__(self, files: Sequence[Records]) -> None:
         self._files = files
         self._file, self._document = 0, 0
 

@@ -1,0 +1,227 @@
+"""The formats of files with texts: which file has which, and the records of each, column by column."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import InputError
+from .files import LONGEST_LINE, UNPACKERS, OnError, check_file, line_blocks, open_file
+from .text import json_object, json_record, json_value, read_text
+
+TEXT = "text"
+_LARGEST_PACKED = 2**30  # bytes of a packed Parquet file, which is unpacked in memory
+_ROWS = 1024  # of a Parquet file, read at a time
+_DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
+
+Row = tuple[int, dict[str, Any] | str]
+"""A record's number from 1, and its columns; its line where that is all, "" if it is empty."""
+
+
+class Lines(NamedTuple):
+    """The lines of a file.
+
+    Attributes:
+        name: of the file, for messages.
+        numbered: each line with its number from 1.
+        first: the first that is not empty.
+        on_error: called with the error of a record, which is then left out.
+    """
+
+    name: str
+    numbered: Iterable[tuple[int, str]]
+    first: str
+    on_error: OnError
+
+
+class Format(NamedTuple):
+    """A format of files: the endings of their names, the unit of their records for messages, and their reader.
+
+    The reader is of lines, or of whole files.
+    """
+
+    endings: tuple[str, ...]
+    unit: str
+    of_lines: Callable[[Lines], Iterator[Row]] | None = None
+    of_file: Callable[[str | Path, OnError], Iterator[Row]] | None = None
+
+
+def format_of(path: str | Path) -> str | None:
+    """The name of a file's format by its ending, before one such as .gz; None for any other ending."""
+    name = Path(path).name.lower()
+    for packed in UNPACKERS:
+        name = name.removesuffix(packed)
+    return next((key for key, known in FORMATS.items() if name.endswith(known.endings)), None)
+
+
+def read_rows(
+    path: str | Path, column: str | None, on_error: OnError, format_name: str | None
+) -> tuple[str, Iterator[Row]]:
+    """The unit of a file's records, and the records.
+
+    Args:
+        path: of a file; "-" is standard input, whose format its first line shows.
+        column: that is asked for.
+        on_error: called with the error of a record, which is then left out.
+        format_name: in place of the one that the ending says.
+
+    Raises:
+        InputError: while it is read, for whatever is wrong with the file.
+    """
+    known = None if format_name is None else FORMATS[format_name]
+    if known is None and str(path) != "-":
+        known = FORMATS[format_of(path) or TEXT]
+    if known is not None and known.of_file is not None:
+        return known.unit, known.of_file(path, on_error)
+    lines = _open_lines(path, on_error)
+    known = known or FORMATS[_format_by_content(lines.first, column)]
+    assert known.of_lines is not None
+    return known.unit, known.of_lines(lines)
+
+
+def _format_by_content(first: str, column: str | None) -> str:
+    if json_object(first):
+        return "jsonl"
+    cells = {name.strip(' "') for delimiter in _DELIMITERS for name in first.split(delimiter)}
+    return "csv" if column is not None and (column != TEXT or column in cells) else TEXT
+
+
+def _open_lines(path: str | Path, on_error: OnError) -> Lines:
+    def read() -> Iterator[tuple[int, str]]:
+        with open_file(path) as (name, stream):
+            for number, lines in line_blocks(name, stream, on_error):
+                yield from enumerate(lines, number)
+
+    numbered = read()
+    begun: list[tuple[int, str]] = []
+    for number, line in numbered:
+        begun.append((number, line))
+        if line.strip():
+            return Lines(check_file(path), chain(begun, numbered), line, on_error)
+    raise InputError(f"{check_file(path)} is empty")
+
+
+def _read_text(lines: Lines) -> Iterator[Row]:
+    if json_object(lines.first):
+        raise InputError(f"{lines.name} holds JSON objects, not sentences; rename it to end in .jsonl")
+    return iter(lines.numbered)
+
+
+def _read_jsonl(lines: Lines) -> Iterator[Row]:
+    for number, line in lines.numbered:
+        if not line.strip():
+            yield number, ""
+            continue
+        try:
+            record = json_record(line, f"{lines.name}, line {number}")
+        except InputError as error:
+            lines.on_error(error)
+        else:
+            yield number, record
+
+
+def _read_json(path: str | Path, on_error: OnError) -> Iterator[Row]:
+    text, name = read_text(path), check_file(path)
+    if json_object(text.lstrip().partition("\n")[0]) and "\n" in text.strip():
+        raise InputError(f"{name} has a JSON object on each line; rename it to end in .jsonl")
+    records = json_value(text, name)
+    if not isinstance(records, list):
+        raise InputError(f"{name}: a JSON list of objects is needed; got {text.strip()[:60]!r}")
+    for number, record in enumerate(records, start=1):
+        if isinstance(record, dict):
+            yield number, record
+        else:
+            on_error(InputError(f"{name}, item {number}: a JSON object is needed; got {str(record)[:60]!r}"))
+
+
+def _read_csv(lines: Lines) -> Iterator[Row]:
+    if json_object(lines.first):
+        raise InputError(f"{lines.name} holds JSON objects, not a table; rename it to end in .jsonl")
+    return _read_table(lines, next((character for character in _DELIMITERS if character in lines.first), ","))
+
+
+def _read_tsv(lines: Lines) -> Iterator[Row]:
+    return _read_table(lines, "\t")
+
+
+def _read_table(lines: Lines, delimiter: str) -> Iterator[Row]:
+    """The rows below the header. A row may be on several lines: a field in quotation marks can have line breaks."""
+    end = 0  # the last line of the row that was read last
+
+    def text() -> Iterator[str]:
+        nonlocal end
+        for number_of_line, line in lines.numbered:
+            end = number_of_line
+            yield line + "\n"
+
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    rows = csv.reader(text(), delimiter=delimiter, strict=True)
+    number = 0
+    try:
+        header = [column.strip() for column in next(filter(None, rows))]
+        _check_columns(header, lines.name)
+        start = end + 1
+        for number, row in enumerate(rows, start=1):
+            if not row:
+                yield number, ""
+            elif len(row) == len(header):
+                yield number, dict(zip(header, row, strict=True))
+            else:
+                where = f"{lines.name}, row {number} (line {start})"
+                hint = f"; a text with a {_DELIMITERS[delimiter]} must be in quotation marks"
+                message = f"{where}: {len(row)} columns, but the header has {len(header)}"
+                lines.on_error(InputError(message + hint if len(row) > len(header) else message))
+            start = end + 1
+    except csv.Error as error:
+        reason = str(error)
+        if "end of data" in reason or "field limit" in reason:
+            reason = "a quotation mark opens a field, and none closes it"
+        elif "expected after" in reason:
+            reason = "text follows a closing quotation mark; those inside a field must be doubled"
+        where = f"row {number + 1} (line {start})" if number or end > 1 else "the header"
+        raise InputError(f"{lines.name}, {where}: {reason}") from error
+    if not number:
+        raise InputError(f"{lines.name} has a header and no rows")
+
+
+def _check_columns(names: Sequence[str], source: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{source} has two columns named {name!r}")
+
+
+def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:
+    import pyarrow
+    import pyarrow.parquet
+
+    name = check_file(path)
+    whole: Any = name
+    if Path(name).suffix.lower() in UNPACKERS:
+        with open_file(path) as (_, stream):
+            raw = stream.read(_LARGEST_PACKED + 1)
+        if len(raw) > _LARGEST_PACKED:
+            raise InputError(f"{name} has more than {_LARGEST_PACKED:,} bytes; unpack it")
+        whole = pyarrow.BufferReader(raw)
+    try:
+        with pyarrow.parquet.ParquetFile(whole) as file:
+            _check_columns(file.schema_arrow.names, name)
+            if not file.metadata.num_rows:
+                raise InputError(f"{name} has no rows")
+            rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(_ROWS))
+            yield from enumerate(rows, start=1)
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{name} is no Parquet file that can be read: {str(error).splitlines()[0]}") from error
+
+
+FORMATS: dict[str, Format] = {
+    TEXT: Format((".txt",), "line", _read_text),
+    "jsonl": Format((".jsonl", ".ndjson"), "line", _read_jsonl),
+    "json": Format((".json",), "item", of_file=_read_json),
+    "csv": Format((".csv",), "row", _read_csv),
+    "tsv": Format((".tsv",), "row", _read_tsv),
+    "parquet": Format((".parquet",), "row", of_file=_read_parquet),
+}
+"""All formats by name."""

@@ -1,0 +1,235 @@
+"""One reader for texts of every format: plain text, JSON, tables and datasets of the hub, as a stream of records."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import InputError
+from .files import LONGEST_LINE, UNPACKERS, OnError, check_file, fail
+from .formats import FORMATS, TEXT, Row, format_of, read_rows
+
+COLUMNS = ("text", "sentence")  # that are taken if none is named
+HUB = ("hub", "hf")
+
+
+class Record(NamedTuple):
+    """A text and where it is from.
+
+    Attributes:
+        number: of the record in its file from 1: a line of text, or a row of a table below its header.
+        text: in the column that was asked for; "" for an empty line, and where the column is empty or null.
+        fields: all columns as they were read, None where there is no value; none of plain text and of empty lines.
+        source: the name of the file, for messages.
+        unit: what `number` counts: "line", "row", or "item" of a JSON list.
+    """
+
+    number: int
+    text: str
+    fields: dict[str, Any]
+    source: str
+    unit: str = "line"
+
+    @property
+    def where(self) -> str:
+        """The record's place, as messages open: "reviews.csv, row 3"."""
+        return f"{self.source}, {self.unit} {self.number}"
+
+
+def read_records(
+    source: str | Path,
+    *,
+    column: str | None = None,
+    split: str = "train",
+    keep_empty: bool = True,
+    on_error: OnError | None = None,
+    format_name: str | None = None,
+) -> Iterator[Record]:
+    """Read texts, one record at a time, from files of any format; no file is read as a whole but .json.
+
+    Args:
+        source: one of
+            a path of UTF-8 text (.txt, and any ending not listed here), JSON lines (.jsonl, .ndjson), a JSON list of
+            objects (.json), a table with a header (.csv, .tsv) or .parquet; each may be packed (.gz, .bz2, .xz, .zst);
+            a directory, for all its files of one of these formats; a pattern such as "texts/*.csv";
+            "-", standard input: text, or JSON lines, or with `column` a table;
+            "hub:NAME" or "hub:NAME:CONFIG", a dataset of the Hugging Face hub, streamed.
+        column: with the text; None takes "text", or "sentence", or the only column of text. Plain text is the one
+            column "text".
+        split: of a dataset of the hub.
+        keep_empty: also yield empty records.
+        on_error: called with the error of a line or row that cannot be read, which is then left out, or, if there are
+            several files, of a file; None raises the error.
+        format_name: one of `FORMATS`, whatever the files' names end in.
+
+    Raises:
+        InputError: in one line, that names the file and the line or row: if a file is missing, damaged, of another
+            format than its name says, not UTF-8, or has no text; if the column is missing or not of text.
+    """
+    name = str(source)
+    scheme, _, dataset = name.partition(":")
+    if scheme in HUB and not Path(name).exists():
+        rows = enumerate(open_dataset(dataset, split)[0], start=1)
+        yield from _records(rows, name, "row", column, keep_empty, on_error or fail)
+        return
+    if format_name is not None and format_name not in FORMATS:
+        raise InputError(f"format must be one of {', '.join(FORMATS)}; got {format_name!r}")
+    files = find_files(name)
+    for file in files:
+        try:
+            unit, rows = read_rows(file, column, on_error or fail, format_name)
+            yield from _records(rows, check_file(file), unit, column, keep_empty, on_error or fail)
+        except InputError as error:
+            if on_error is None or len(files) == 1:
+                raise
+            on_error(error)
+
+
+def find_files(source: str | Path) -> list[Path]:
+    """The file itself, all files of a known format below a directory, or those that match a pattern, by name.
+
+    Hidden files are left out. Standard input, "-", is returned as it is.
+
+    Raises:
+        InputError: if there is none, or files of several formats.
+    """
+    path = Path(source)
+    if str(source) == "-" or path.is_file():
+        return [path]
+    if path.is_dir():
+        below = (file for file in path.rglob("*") if not any(p.startswith(".") for p in file.relative_to(path).parts))
+        found = sorted(file for file in below if format_of(file) and file.is_file())
+        if not found:
+            raise InputError(f"the directory {path} has no files that end in {known_endings()}")
+    elif is_pattern(source):
+        found = sorted(Path(match) for match in glob.glob(str(source), recursive=True) if Path(match).is_file())
+        if not found:
+            raise InputError(f"no file matches {source}")
+    else:
+        check_file(path)  # raises an error that says why
+        return [path]
+    formats = sorted({format_of(file) or TEXT for file in found})
+    if len(formats) > 1:
+        raise InputError(
+            f"{source} has files of several formats ({', '.join(formats)}); name those to read, as in "
+            f"'{path / '**' if path.is_dir() else path.parent}/*{FORMATS[formats[0]].endings[0]}'"
+        )
+    return found
+
+
+def is_pattern(source: str | Path) -> bool:
+    """Whether a source is a pattern of names, such as "texts/*.csv", and not a file's own name."""
+    return glob.has_magic(str(source)) and not os.path.lexists(source)
+
+
+def known_endings() -> str:
+    """The endings of all formats, for messages."""
+    endings = ", ".join(ending for known in FORMATS.values() for ending in known.endings)
+    return f"{endings}, also packed ({', '.join(UNPACKERS)})"
+
+
+def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:
+    """A dataset of the Hugging Face hub, read as it is iterated (a `datasets.IterableDataset`), and its first row.
+
+    Args:
+        name: of the dataset, or a local directory, perhaps with a colon and a configuration.
+        split: of it.
+
+    Raises:
+        InputError: if there is none, it cannot be reached, or is empty.
+    """
+    from datasets import load_dataset
+
+    path, _, config = name.partition(":")
+    try:
+        dataset = load_dataset(path, config or None, split=split, streaming=True)
+        first = next(iter(dataset.take(1)), None)
+    except Exception as error:  # the library raises its own kinds, those of the network and ValueErrors
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"cannot open the dataset {path!r} ({split}): {reason[:200]}") from error
+    if first is None:
+        raise InputError(f"the dataset {path!r} ({split}) is empty")
+    return dataset, first
+
+
+def _records(
+    rows: Iterable[Row], source: str, unit: str, column: str | None, keep_empty: bool, on_error: OnError
+) -> Iterator[Record]:
+    """The records of one file."""
+    chosen: str | None = None
+    has_text = False
+    for number, row in rows:
+        if isinstance(row, str):
+            text, fields = row, {}
+            if row and chosen is None and column not in (None, TEXT):
+                raise InputError(f"{source} is plain text, which has no columns; got the column {column!r}")
+        else:
+            chosen = chosen or choose_column(row, column, source)
+            try:
+                text, fields = _text(row, chosen, f"{source}, {unit} {number}"), row
+            except InputError as error:
+                on_error(error)
+                continue
+        if text.strip():
+            has_text = True
+        elif keep_empty:
+            text = ""
+        else:
+            continue
+        yield Record(number, text, fields, source, unit)
+    if not has_text:
+        raise InputError(f"{source} has no text" + (f" in the column {chosen!r}" if chosen else ""))
+
+
+def choose_column(fields: Mapping[str, Any], column: str | None, source: str) -> str:
+    """The column with the text, given the first record.
+
+    Args:
+        fields: of that record.
+        column: that is asked for; None takes "text", or "sentence", or the only one whose value is text.
+        source: of the record, for messages.
+
+    Raises:
+        InputError: if there is no such column; the message lists those there are.
+    """
+    there = ", ".join(fields)[:200]
+    if column is not None:
+        if column in fields:
+            return column
+        near = [name for name in fields if get_close_matches(column.lower(), [name.lower()])]
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise InputError(f"{source} has no column {column!r}{hint}; its columns are {there}")
+    texts = [name for name in COLUMNS if name in fields]
+    texts = texts or [name for name, value in fields.items() if isinstance(value, str) and not _is_number(value)]
+    if not texts or (len(texts) > 1 and texts[0] not in COLUMNS):
+        found = "several columns of text" if texts else "no column of text"
+        raise InputError(f"{source} has {found}, none of them {' or '.join(COLUMNS)}: name one of {there}")
+    return texts[0]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(fields: Mapping[str, Any], column: str, where: str) -> str:
+    try:
+        text = fields[column]
+    except KeyError:
+        raise InputError(f"{where}: no column {column!r}; it has {', '.join(fields)[:200]}") from None
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        raise InputError(f"{where}: the column {column!r} must be text; got {str(text)[:60]!r}")
+    if len(text) > LONGEST_LINE:
+        raise InputError(f"{where}: a text of over {LONGEST_LINE:,} characters")
+    if "\0" in text:
+        raise InputError(f"{where}: not UTF-8 text (a NUL character)")
+    return text

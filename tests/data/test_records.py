@@ -1,0 +1,320 @@
+"""One reader for every format, packed or not, and what it refuses."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import sys
+from types import SimpleNamespace
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from stack_lm.data.records import Record, read_records
+from stack_lm.errors import InputError
+
+TEXTS = ["Die Käufer sagten: „Schön!“", "", 'a "quote", a comma\tand a tab', "two\nlines", "日本 🙂"]
+ROWS = [{"id": str(i), "sentence": text, "label": "x" if i else ""} for i, text in enumerate(TEXTS)]
+
+
+PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": None}
+
+
+def table(delimiter, rows=ROWS):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def parquet(rows=ROWS):
+    raw = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), raw)
+    return raw.getvalue()
+
+
+WRITERS = {
+    ".txt": lambda: "\n".join(text.replace("\n", " ") for text in TEXTS).encode(),
+    ".jsonl": lambda: "".join(json.dumps(row) + "\n" for row in ROWS).encode(),
+    ".ndjson": lambda: "\r\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS).encode(),
+    ".json": lambda: json.dumps(ROWS, indent=1).encode(),
+    ".csv": lambda: table(","),
+    ".tsv": lambda: table("\t"),
+    ".parquet": parquet,
+}
+
+
+def write(path, raw):
+    """Write a file, packed as its ending says."""
+    if path.suffix == ".zst":
+        with pyarrow.CompressedOutputStream(str(path), "zstd") as stream:
+            stream.write(raw)
+    else:
+        path.write_bytes(PACKERS.get(path.suffix, bytes)(raw))
+    return path
+
+
+@pytest.mark.parametrize("packed", PACKERS)
+@pytest.mark.parametrize("ending", WRITERS)
+def test_every_format(tmp_path, ending, packed):
+    path = write(tmp_path / f"a{ending}{packed}", WRITERS[ending]())
+    records = list(read_records(path))
+    texts = [text.replace("\n", " ") for text in TEXTS] if ending == ".txt" else TEXTS
+    assert [record.text for record in records] == texts
+    assert [record.number for record in records] == [1, 2, 3, 4, 5]
+    assert [record.fields for record in records] == ([{}] * 5 if ending == ".txt" else ROWS)
+    unit = {".txt": "line", ".jsonl": "line", ".ndjson": "line", ".json": "item"}.get(ending, "row")
+    assert records[2].where == f"{path}, {unit} 3"
+    assert [record.number for record in read_records(path, keep_empty=False)] == [1, 3, 4, 5]
+
+
+def test_numbers_types_and_nulls(tmp_path):
+    rows = [{"n": 1, "body": "a b", "tags": ["x"]}, {"n": None, "body": None, "tags": None}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "a.parquet").write_bytes(parquet(rows))
+    for name in ("a.jsonl", "a.parquet"):
+        first, second = read_records(tmp_path / name)  # the only column of text
+        assert (first.text, first.fields) == ("a b", rows[0])
+        assert (second.text, second.fields) == ("", rows[1])
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_ends_and_marks(tmp_path, end, mark):
+    (tmp_path / "a.txt").write_bytes((mark + end.join(["one two", "", "thrée", ""])).encode())
+    assert [(r.number, r.text) for r in read_records(tmp_path / "a.txt")] == [(1, "one two"), (2, ""), (3, "thrée")]
+    (tmp_path / "a.csv").write_bytes((mark + end.join(["text,id", '"one, two",1', "", "thrée,2", ""])).encode())
+    assert [(r.number, r.text) for r in read_records(tmp_path / "a.csv")] == [(1, "one, two"), (2, ""), (3, "thrée")]
+
+
+def test_lines_over_blocks(tmp_path, monkeypatch):
+    """However the bytes arrive, the lines are the same."""
+    from stack_lm.data import files
+
+    text = "ä\n\nbc\r\nd" + "é" * 50 + "\n\nend"
+    (tmp_path / "a.txt").write_bytes(text.encode())
+    expected = text.replace("\r", "").split("\n")
+    for size in (1, 2, 3, 7, 64, 1000):
+        monkeypatch.setattr(files, "_BLOCK", size)
+        records = list(read_records(tmp_path / "a.txt"))
+        assert [record.text for record in records] == expected
+        assert [record.number for record in records] == list(range(1, 7))
+
+
+def test_long_fields(tmp_path):
+    """Longer than the limit of the csv module."""
+    (tmp_path / "a.csv").write_text("text\n" + "a " * 100_000)
+    assert len(next(read_records(tmp_path / "a.csv")).text) == 200_000
+
+
+def test_delimiters(tmp_path):
+    (tmp_path / "a.csv").write_text('text;label\n"ein; zwei";1\n')
+    assert next(read_records(tmp_path / "a.csv")).fields == {"text": "ein; zwei", "label": "1"}
+    (tmp_path / "b.csv").write_text("text\tlabel\neins, zwei\t1\n")
+    assert next(read_records(tmp_path / "b.csv")).text == "eins, zwei"
+
+
+def test_directories_and_patterns(tmp_path):
+    for name in ("b/2.csv", "b/1.csv.gz", "b/.hidden.csv", ".git/x.csv", "notes.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, table(",", [{"text": name}]))
+    assert [record.text for record in read_records(tmp_path)] == ["b/1.csv.gz", "b/2.csv"]
+    assert [record.text for record in read_records(f"{tmp_path}/**/*.csv")] == ["b/2.csv"]
+    assert next(read_records(f"{tmp_path}/b/?.csv")).source == str(tmp_path / "b" / "2.csv")
+    (tmp_path / "[1].txt").write_text("a name, not a pattern")
+    assert next(read_records(tmp_path / "[1].txt")).text == "a name, not a pattern"
+    with pytest.raises(
+        InputError, match=r"has files of several formats \(csv, text\); name those to read, as in '.*/\*\*/\*.csv'"
+    ):
+        list(read_records(tmp_path))
+
+
+def test_hub(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    (tmp_path / "train.parquet").write_bytes(parquet())
+    records = list(read_records(f"hub:{tmp_path}", column="sentence"))
+    assert [record.text for record in records] == TEXTS
+    assert records[3].where == f"hub:{tmp_path}, row 4"
+    with pytest.raises(InputError, match=r"has no column 'Sentences' \(did you mean 'sentence'\?\)"):
+        list(read_records(f"hf:{tmp_path}", column="Sentences"))
+
+
+def give(monkeypatch, raw):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
+
+
+def test_standard_input(monkeypatch):
+    for raw, column, text in (
+        (b"one two\n", None, "one two"),
+        (b'\n{"text": "one two"}\n', None, "one two"),
+        (b'{"a": "x", "b": "one"}\n', "b", "one"),
+        (b"id\tbody\n1\tone, two\n", "body", "one, two"),
+        (b'"id","text"\n1,one\n', "text", "one"),
+        (b"one two\n", "text", "one two"),
+    ):
+        give(monkeypatch, raw)
+        assert [r.text for r in read_records("-", column=column) if r.text] == [text]
+    give(monkeypatch, b"the dog\nthe cat\n")
+    with pytest.raises(InputError, match="standard input has no column 'body'; its columns are the dog"):
+        list(read_records("-", column="body"))
+
+
+HOSTILE = {
+    "text that is JSON": (
+        "a.txt", b'\n{"text": "a"}\n',
+        "a.txt holds JSON objects, not sentences; rename it to end in .jsonl",
+    ),
+    "a table that is JSON": (
+        "a.csv", b'{"text": "a"}\n',
+        "a.csv holds JSON objects, not a table; rename it to end in .jsonl",
+    ),
+    "JSON lines in .json": (
+        "a.json", b'{"text": "a"}\n{"text": "b"}\n',
+        "a.json has a JSON object on each line; rename",
+    ),
+    "JSON that is no list": ("a.json", b'{"text": "a"}', "a.json: a JSON list of objects is needed; got"),
+    "a list of others": ("a.json", b'[{"text": "a"}, 3]', "a.json, item 2: a JSON object is needed; got '3'"),
+    "deep JSON": ("a.json", b"[" * 100_000, "a.json: nested too deep"),
+    "lines that are no JSON": ("a.jsonl", b'{"text": "a"}\n{"text": \n', "a.jsonl, line 2: not JSON (Expecting value)"),
+    "lists": ("a.jsonl", b'["a"]\n', "a.jsonl, line 1: a JSON object is needed; got"),
+    "half a character": ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl, line 1: '\\ud800' is no character of texts"),
+    "no such key": ("a.jsonl", b'{"text": "a"}\n{"id": 1}\n', "a.jsonl, line 2: no column 'text'; it has id"),
+    "a number": (
+        "a.jsonl", b'{"text": "a"}\n{"text": 12}\n',
+        "a.jsonl, line 2: the column 'text' must be text; got '12'",
+    ),
+    "all null": ("a.jsonl", b'{"text": null}\n\n', "a.jsonl has no text in the column 'text'"),
+    "no columns of text": (
+        "a.csv", b"id,n\n1,2\n",
+        "a.csv has no column of text, none of them text or sentence: name one of id, n",
+    ),
+    "columns of text": (
+        "a.csv", b"title,body\na,b\n",
+        "a.csv has several columns of text, none of them text or sentence: name one",
+    ),
+    "a header alone": ("a.csv", b"text,id\n", "a.csv has a header and no rows"),
+    "two columns of a name": ("a.csv", b"text,id,text\na,1,b\n", "a.csv has two columns named 'text'"),
+    "a short row": ("a.csv", b"text,id\na,1\n\nb\n", "a.csv, row 3 (line 4): 1 columns, but the header has 2"),
+    "a long row": (
+        "a.csv", b'text,id\n"a\nb",1\nb, c,1\n',
+        "a.csv, row 2 (line 4): 3 columns, but the header has 2; a text with a comma must be in quotation marks",
+    ),
+    "an open quotation mark": (
+        "a.csv", b'text,id\na,1\n"b,1\nc,1\n',
+        "a.csv, row 2 (line 3): a quotation mark opens a field, and none closes it",
+    ),
+    "a quotation mark inside": (
+        "a.tsv", b'text\tid\n" a " b\t1\n',
+        "a.tsv, row 1 (line 2): text follows a closing quotation mark; those inside",
+    ),
+    "a quotation mark in the header": ("a.csv", b'"text\n', "a.csv, the header: a quotation mark opens a field"),
+    "NUL in a table": ("a.csv", b"text\na\0b\n", "a.csv, line 2: not UTF-8 text (a NUL character)"),
+    "NUL in Parquet": (
+        "a.parquet", parquet([{"text": "a"}, {"text": "a\0b"}]),
+        "a.parquet, row 2: not UTF-8 text (a NUL character)",
+    ),
+    "numbers in Parquet": (
+        "a.parquet", parquet([{"text": 3}]),
+        "a.parquet, row 1: the column 'text' must be text; got '3'",
+    ),
+    "no rows in Parquet": (
+        "a.parquet", parquet(ROWS)[:4] + parquet(ROWS)[-4:],
+        "a.parquet is no Parquet file that can be read",
+    ),
+    "no Parquet": ("a.parquet", b"text\na\n", "a.parquet is no Parquet file that can be read"),
+    "a binary table": ("a.csv", b"\x89\xff\x00\n", "a.csv, line 1: not UTF-8 text"),
+    "a spreadsheet": (
+        "a.csv", b"PK\x03\x04\xff\xff",
+        "a.csv is not UTF-8 text: it is a ZIP archive, such as a spreadsheet; save it as .csv",
+    ),
+    "Parquet as a table": ("a.csv", parquet(), "a.csv is not UTF-8 text: it is a Parquet file; rename it to .parquet"),
+    "packed": ("a.txt", gzip.compress(b"a\n"), "a.txt is not UTF-8 text: it is packed by gzip; rename it to .gz"),
+    "not packed": ("a.csv.xz", None, "cannot read"),
+    "UTF-16": ("a.txt", "the dog".encode("utf-16"), "a.txt is not UTF-8 text: it looks like UTF-16; save it as UTF-8"),
+    "Latin-1": ("a.txt", b"a\n\ncaf\xe9\n", "a.txt, line 3: not UTF-8 text (unexpected end of data)"),
+    "no lines": ("a.txt", b"a" * (2**24 + 1), "a.txt, line 1: longer than 16,777,216 bytes; are there no lines?"),
+    "nothing": ("a.jsonl", b"", "a.jsonl is empty"),
+    "empty lines": ("a.txt", b"\n \n", "a.txt is empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", HOSTILE)
+def test_hostile_files(tmp_path, fault):
+    name, raw, message = HOSTILE[fault]
+    path = tmp_path / name
+    path.write_bytes(b"text\na\n" if raw is None else raw)
+    with pytest.raises(InputError) as error:
+        list(read_records(path))
+    assert message in str(error.value)
+    assert str(error.value).count(str(path)) == 1
+    assert "\n" not in str(error.value)
+
+
+def test_columns_that_are_not_there(tmp_path):
+    (tmp_path / "a.csv").write_text("Text,label\na,b\n")
+    with pytest.raises(
+        InputError, match="a.csv has no column 'txt' \\(did you mean 'Text'\\?\\); its columns are Text, label"
+    ):
+        list(read_records(tmp_path / "a.csv", column="txt"))
+    (tmp_path / "a.txt").write_text("a b\n")
+    assert next(read_records(tmp_path / "a.txt", column="text")) == Record(1, "a b", {}, str(tmp_path / "a.txt"))
+    with pytest.raises(InputError, match="a.txt is plain text, which has no columns; got the column 'body'"):
+        list(read_records(tmp_path / "a.txt", column="body"))
+
+
+def test_sources_that_are_not_there(tmp_path):
+    for source, message in (
+        (tmp_path / "none.csv", "none.csv does not exist"),
+        (f"{tmp_path}/*.csv", "no file matches"),
+        (tmp_path, "has no files that end in .txt, .jsonl, .ndjson, .json, .csv, .tsv, .parquet, also packed"),
+        ("owner/name", "owner/name does not exist"),
+    ):
+        with pytest.raises(InputError, match=message):
+            list(read_records(source))
+    (tmp_path / "a.txt").write_text("a\n")
+    with pytest.raises(InputError, match="format must be one of text, jsonl, json, csv, tsv, parquet; got 'xml'"):
+        list(read_records(tmp_path / "a.txt", format_name="xml"))
+
+
+def test_errors_are_skipped(tmp_path):
+    """One line or row, or one file of several, and never the rest."""
+
+    def read(source):
+        errors = []
+        texts = [record.text for record in read_records(source, on_error=errors.append)]
+        return texts, [str(error).replace(f"{tmp_path}/", "") for error in errors]
+
+    (tmp_path / "a.txt").write_bytes(b"one\ncaf\xe9\n\nthree\n")
+    texts, errors = read(tmp_path / "a.txt")
+    assert (texts, len(errors)) == (["one", "", "three"], 1)
+    assert errors[0].startswith("a.txt, line 2: not UTF-8 text")
+    (tmp_path / "a.csv").write_text("text,id\none,1\ntwo\nthree,3\n")
+    assert read(tmp_path / "a.csv") == (["one", "three"], ["a.csv, row 2 (line 3): 1 columns, but the header has 2"])
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a.jsonl").write_text('{"text": "one"}\n[]\n{"text": 2}\n{"text": "three"}\n')
+    (tmp_path / "d" / "b.jsonl").write_text("")
+    (tmp_path / "d" / "c.jsonl").write_text('{"text": "four"}\n')
+    texts, errors = read(tmp_path / "d")
+    assert (texts, len(errors)) == (["one", "three", "four"], 3)
+    assert errors[2] == "d/b.jsonl is empty"
+    with pytest.raises(InputError, match="b.jsonl is empty"):
+        read(tmp_path / "d" / "b.jsonl")
+
+
+def test_a_german_text_is_read_right(tmp_path):
+    """From a table to sentences and words: umlauts, and quotation marks as Germans set them."""
+    from stack_lm.data import open_corpus
+
+    rows = [{"text": "Der Bär läuft über die Straße. Frau Müller sagte: „Grüß Gott.“"}, {"text": "Sie öffnete."}] * 20
+    (tmp_path / "a.csv").write_bytes(table(",", rows))
+    sentences = [" ".join(sentence.words) for sentence in open_corpus(str(tmp_path / "a.csv"), segmentation="raw")]
+    assert sentences[:3] == [
+        "Der Bär läuft über die Straße .",
+        "Frau Müller sagte : „ Grüß Gott . “",
+        "Sie öffnete .",
+    ]
