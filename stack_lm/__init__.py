@@ -15,6 +15,7 @@ from .import_hooks import after_import
 if TYPE_CHECKING:
     from .cache import MemoryCache, MemoryGenerationMixin
     from .configuration_buffered import BufferedStackRNNConfig
+    from .configuration_deep import DeepStackRNNConfig
     from .configuration_stack_rnn import StackRNNConfig
     from .layers import memories
     from .layers.cell import StackRNNCell
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .model_kinds import ModelClass, ModelKind, register_model
     from .modeling_base import MemoryPreTrainedModel
     from .modeling_buffered import BufferedStackRNNForTransduction
+    from .modeling_deep import DeepStackRNNForCausalLM, DeepStackRNNModel
     from .modeling_heads import (
         StackRNNForKHotPrediction,
         StackRNNForSequenceClassification,
@@ -44,10 +46,11 @@ def register_configurations() -> None:
     from transformers import AutoConfig
 
     from .configuration_buffered import BufferedStackRNNConfig
+    from .configuration_deep import DeepStackRNNConfig
     from .configuration_stack_rnn import StackRNNConfig
 
-    AutoConfig.register(StackRNNConfig.model_type, StackRNNConfig, exist_ok=True)
-    AutoConfig.register(BufferedStackRNNConfig.model_type, BufferedStackRNNConfig, exist_ok=True)
+    for config in (StackRNNConfig, BufferedStackRNNConfig, DeepStackRNNConfig):
+        AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
 def register_models() -> None:
@@ -56,9 +59,9 @@ def register_models() -> None:
 
 
 def _hand_over_models() -> None:
-    from .configuration_stack_rnn import StackRNNConfig
+    from .configuration_stack_rnn import MemoryConfig
 
-    StackRNNConfig.register_models = staticmethod(register_models)
+    MemoryConfig.register_models = staticmethod(register_models)
 
 
 def _hand_over_hub() -> None:
@@ -81,9 +84,12 @@ _HOMES = {
     "memories": "layers",
     "register_model": "model_kinds",
     "BufferedStackRNNConfig": "configuration_buffered",
+    "DeepStackRNNConfig": "configuration_deep",
     "StackRNNConfig": "configuration_stack_rnn",
     "MemoryLayer": "layers.memory_layer",
     "BufferedStackRNNForTransduction": "modeling_buffered",
+    "DeepStackRNNForCausalLM": "modeling_deep",
+    "DeepStackRNNModel": "modeling_deep",
     "StackRNN": "layers.stack_rnn",
     "StackRNNCell": "layers.cell",
     "StackRNNForCausalLM": "modeling_stack_rnn",
@@ -110,6 +116,9 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "BufferedStackRNNConfig",
     "BufferedStackRNNForTransduction",
+    "DeepStackRNNConfig",
+    "DeepStackRNNForCausalLM",
+    "DeepStackRNNModel",
     "MemoryCache",
     "MemoryGenerationMixin",
     "MemoryLayer",

@@ -182,10 +182,22 @@ def load_yaml(text: str) -> Any:
 
 
 def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
-    """Put `over` into `base`, key by key, in nested mappings too."""
+    """Put `over` into `base`, key by key, in nested mappings too; a mapping changes entries of a list, by number.
+
+    Raises:
+        InputError: for the number of an entry that a list lacks.
+    """
     for key, value in over.items():
-        if isinstance(value, dict) and isinstance(base.get(key), dict):
-            merge(base[key], value)
+        there = base.get(key)
+        if isinstance(value, dict) and isinstance(there, dict):
+            merge(there, value)
+        elif isinstance(value, dict) and isinstance(there, list):
+            numbered: dict[str, Any] = {str(number): entry for number, entry in enumerate(there)}
+            missing = next((number for number in map(str, value) if number not in numbered), None)
+            if missing is not None:
+                raise InputError(f"{key}.{missing} is no entry of the list {key}, which has {len(there)}, from 0")
+            merge(numbered, {str(number): entry for number, entry in value.items()})
+            base[key] = list(numbered.values())
         else:
             base[key] = value
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
 from transformers import GenerationConfig, PreTrainedConfig
 
-from .checks import CountOrZero, Integer, Probability, checks_of
+from .checks import Check, CountOrZero, Integer, Probability, checks_of
 from .memory import memory_class
 from .memory.fields import Parts, Size
 from .memory.settings import MemoryName, complete_settings, setting_check
@@ -36,7 +36,67 @@ _TRANSFORMERS_KEYS = frozenset(
 _UNDECIDED: Any = None
 
 
-class StackRNNConfig(PreTrainedConfig):
+class MemoryConfig(PreTrainedConfig):
+    """The base of configurations of models with memories: unknown keys are refused, plug-ins are named."""
+
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
+    # Called with each configuration made: `stack_lm` puts here what registers the models with the Auto classes. These
+    # find a model by its configuration, so the first one made is early enough; loading the models takes over a second.
+    register_models: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        known = _TRANSFORMERS_KEYS.union(self.attribute_map, self.further_keys())
+        unknown = sorted(key for key in kwargs if key not in known and not key.startswith("_"))
+        if unknown:
+            fields = ", ".join(sorted(checks_of(type(self))))
+            raise ValueError(f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {fields}")
+        super().__post_init__(**kwargs)
+        self.complete()
+        MemoryConfig.register_models()
+
+    @property
+    def memory_names(self) -> list[str]:
+        """The names of the memories of its models, "none" for a recurrent layer without one."""
+        raise NotImplementedError
+
+    def further_keys(self) -> Iterable[str]:
+        """Keys besides the fields, such as the settings of a memory from outside the package."""
+        return ()
+
+    def complete(self) -> None:
+        """Decide the fields that were left open, and refuse values that do not go together.
+
+        Models call it again, because fields may have been set after the configuration was made.
+
+        Raises:
+            ValueError: with the pair that does not go together, and why.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """transformers' `from_dict`; where the memory is a plug-in's that is missing, its error says which one.
+
+        Raises:
+            ValueError: as for the arguments of a configuration.
+        """
+        return super().from_dict(remember(config_dict), **kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """transformers' `to_dict`, with the plug-ins that the memories are from."""
+        return super().to_dict() | used(memory=self.memory_names)
+
+    def check_of(self, key: str) -> Check | None:
+        """The check of a field's values, in the vocabulary of `stack_lm.checks`."""
+        return checks_of(type(self)).get(key)
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        key = self.attribute_map.get(key, key)
+        check = self.check_of(key)
+        super().__setattr__(key, check(key, value) if check else value)
+
+
+class StackRNNConfig(MemoryConfig):
     """Configuration of a recurrent network with a differentiable memory.
 
     The defaults are the language model of Merrill et al. (2019) with the pop strength fixed to 1 ("u = 1").
@@ -113,10 +173,6 @@ class StackRNNConfig(PreTrainedConfig):
 
     model_type = "stack_rnn"
     attribute_map = {"num_hidden_layers": "num_layers"}  # noqa: RUF012 - the base class's own idiom
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
-    # Called with each configuration made: `stack_lm` puts here what registers the models with the Auto classes. These
-    # find a model by its configuration, so the first one made is early enough; loading the models takes over a second.
-    register_models: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
     vocab_size: Tokens = 10_000
     input_encoding: Literal["embedding", "one_hot"] = "embedding"
@@ -163,37 +219,14 @@ class StackRNNConfig(PreTrainedConfig):
     bos_token_id: CountOrZero | None = None
     eos_token_id: CountOrZero | list[CountOrZero] | None = None
 
-    def __post_init__(self, **kwargs: Any) -> None:
-        known = _TRANSFORMERS_KEYS.union(self.attribute_map, memory_class(self.memory).settings)
-        unknown = sorted(key for key in kwargs if key not in known and not key.startswith("_"))
-        if unknown:
-            fields = ", ".join(sorted(checks_of(type(self))))
-            raise ValueError(f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {fields}")
-        super().__post_init__(**kwargs)
-        self.complete()
-        type(self).register_models()
+    @property
+    def memory_names(self) -> list[str]:
+        return [self.memory]
 
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """transformers' `from_dict`; where the memory is a plug-in's that is missing, its error says which one.
-
-        Raises:
-            ValueError: as for the arguments of a configuration.
-        """
-        return super().from_dict(remember(config_dict), **kwargs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """transformers' `to_dict`, with the plug-in that the memory is from."""
-        return super().to_dict() | used(memory=[self.memory])
+    def further_keys(self) -> Iterable[str]:
+        return memory_class(self.memory).settings
 
     def complete(self) -> None:
-        """Decide the fields that were left open, and refuse values that do not go together.
-
-        Models call it again, because fields may have been set after the configuration was made.
-
-        Raises:
-            ValueError: with the pair that does not go together, and why.
-        """
         memory = complete_settings(self)
         if self.input_encoding == "one_hot":
             self._decide("embedding_size", self.vocab_size, "input_encoding='one_hot', the vocabulary's size")
@@ -241,7 +274,5 @@ class StackRNNConfig(PreTrainedConfig):
         elif value != only:
             raise ValueError(f"{name} must be {only} with {reason}; got {value}")
 
-    def __setattr__(self, key: str, value: Any) -> None:
-        key = self.attribute_map.get(key, key)
-        check = setting_check(vars(self).get("memory", "none"), key) or checks_of(type(self)).get(key)
-        super().__setattr__(key, check(key, value) if check else value)
+    def check_of(self, key: str) -> Check | None:
+        return setting_check(vars(self).get("memory", "none"), key) or super().check_of(key)

@@ -148,6 +148,7 @@ class OperationChoice(nn.Module, Emission):
     Args:
         kind: "softmax", "softmax_temperature" or "gumbel_softmax".
         temperature: T at first. It is a buffer, so that a schedule may change it and a checkpoint keeps it.
+            `first_temperature` stays what it was.
         shape: choices side by side and operations of each, (S, O).
         evaluation_noise: keep the noise on in evaluation.
         evaluation_argmax: in evaluation, give the most probable operation all of the weight.
@@ -168,6 +169,7 @@ class OperationChoice(nn.Module, Emission):
         self.shape, self.width = shape, shape[0] * shape[1]
         self.noisy = kind == "gumbel_softmax"
         self.evaluation_noise, self.evaluation_argmax = evaluation_noise, evaluation_argmax
+        self.first_temperature = float(temperature)
         self.register_buffer("temperature", None if kind == "softmax" else torch.tensor(float(temperature)))
 
     def draw_noise(

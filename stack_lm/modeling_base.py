@@ -25,6 +25,13 @@ class MemoryPreTrainedModel(PreTrainedModel):
         """The memory layers, in order; see `stack_lm.layers.memories`."""
         return memories(self)
 
+    def begin_update(self, step: int) -> None:
+        """Called in training before each update of the weights, for models in which something goes by their number.
+
+        Args:
+            step: how many updates have been made.
+        """
+
     @classmethod
     def from_pretrained(cls, *args: Any, scan_backend: str | None = None, **kwargs: Any) -> Any:
         """transformers' `from_pretrained`, which also takes the backend of the scan (see `set_scan_backend`)."""

@@ -93,6 +93,63 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     loss_arguments: ClassVar[tuple[str, ...]] = ("num_items_in_batch", "ignore_index")
     _no_split_modules = ["StackRNNCell"]  # noqa: RUF012
 
+    def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+        """The input of the network, x_t [B, T, E]: `inputs_embeds`, or the tokens' embeddings or one-hot vectors.
+
+        Raises:
+            ValueError: unless exactly one of the two is given, and if it has no tokens.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+        if inputs_embeds.shape[1] == 0:
+            raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
+        return inputs_embeds
+
+    @staticmethod
+    def _step_mask(attention_mask: Tensor | None, batch_size: int, length: int) -> Tensor | None:
+        """[B, T] bool, or None where every step counts."""
+        if attention_mask is None:
+            return None
+        shape = tuple(attention_mask.shape)
+        if len(shape) != 2 or shape[0] != batch_size or shape[1] < length:
+            raise ValueError(
+                f"attention_mask must be [{batch_size}, {length}] or longer in the second dimension; got {list(shape)}"
+            )
+        mask = attention_mask[:, -length:].bool()
+        # A mask of ones costs time for nothing. On a GPU, looking would cost a synchronisation.
+        look = mask.device.type == "cpu" and not under_transform()
+        return None if look and bool(mask.all()) else mask
+
+    def _scan(
+        self, cell: StackRNNCell, inputs: Tensor, state: CellState | None, mask: Tensor | None, **outputs: Any
+    ) -> Scan:
+        """The scan of a cell, with gradient checkpointing if that is enabled."""
+        if not (self.gradient_checkpointing and self.training):
+            return cell.scan(inputs, state, mask, **outputs)
+        # Activation checkpointing over the sequence: pieces of sqrt(T) steps, of which only the states between them
+        # are kept, so that memory grows with sqrt(T) instead of T.
+        if getattr(self._gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
+            raise ValueError("activation checkpointing of a stack RNN needs use_reentrant=False; got True")
+        pieces = []
+        length = max(1, math.isqrt(inputs.shape[1]))
+        state = state if state is not None else cell.initial_state(inputs.shape[0])
+        masks = [None] * inputs.shape[1] if mask is None else mask.split(length, dim=1)
+        for piece, piece_mask in zip(inputs.split(length, dim=1), masks, strict=False):
+            scan = self._gradient_checkpointing_func(
+                lambda *args: cell.scan(*args, **outputs), piece, state, piece_mask
+            )
+            pieces.append(scan)
+            state = scan.state
+        readings = torch.cat([p.readings for p in pieces], dim=1) if outputs["output_readings"] else None
+        layers = None
+        if outputs["output_layers"]:
+            layers = tuple(torch.cat(parts, dim=1) for parts in zip(*(p.layers for p in pieces), strict=True))
+        actions = {name: torch.cat([p.actions[name] for p in pieces], dim=1) for name in pieces[0].actions}
+        outputs_of_all = torch.cat([p.outputs for p in pieces], dim=1)
+        return Scan(outputs_of_all, readings, layers, Actions(actions), pieces[-1].state)
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
@@ -197,6 +254,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         state = None if past_key_values is None else past_key_values.state(0, batch_size)
         mask = self._step_mask(attention_mask, batch_size, length)
         scan = self._scan(
+            self.cell,
             inputs,
             state,
             mask,
@@ -230,20 +288,9 @@ class StackRNNModel(StackRNNPreTrainedModel):
         )
 
     def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-        """The input of the cell, x_t [B, T, E]: `inputs_embeds`, or the tokens' embeddings or one-hot vectors.
-
-        Raises:
-            ValueError: unless exactly one of the two is given, and if it has no tokens.
-        """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
-        if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)
-            if self.config.input_encoding == "one_hot":
-                inputs_embeds = inputs_embeds.to(self.cell.like.dtype)
-        if inputs_embeds.shape[1] == 0:
-            raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
-        return inputs_embeds
+        embedded = super().embed(input_ids, inputs_embeds)
+        is_one_hot = input_ids is not None and self.config.input_encoding == "one_hot"
+        return embedded.to(self.cell.like.dtype) if is_one_hot else embedded
 
     def transform(self, outputs: Tensor, readings: Tensor | None = None) -> Tensor:
         """What the network emits: the input of heads [..., H], through the output layer if there is one.
@@ -257,46 +304,6 @@ class StackRNNModel(StackRNNPreTrainedModel):
             outputs = outputs + self.reading_exit(self.cell.exits(outputs, readings))
         return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
-    @staticmethod
-    def _step_mask(attention_mask: Tensor | None, batch_size: int, length: int) -> Tensor | None:
-        """[B, T] bool, or None where every step counts."""
-        if attention_mask is None:
-            return None
-        shape = tuple(attention_mask.shape)
-        if len(shape) != 2 or shape[0] != batch_size or shape[1] < length:
-            raise ValueError(
-                f"attention_mask must be [{batch_size}, {length}] or longer in the second dimension; got {list(shape)}"
-            )
-        mask = attention_mask[:, -length:].bool()
-        # A mask of ones costs time for nothing. On a GPU, looking would cost a synchronisation.
-        look = mask.device.type == "cpu" and not under_transform()
-        return None if look and bool(mask.all()) else mask
-
-    def _scan(self, inputs: Tensor, state: CellState | None, mask: Tensor | None, **outputs: Any) -> Scan:
-        if not (self.gradient_checkpointing and self.training):
-            return self.cell.scan(inputs, state, mask, **outputs)
-        # Activation checkpointing over the sequence: pieces of sqrt(T) steps, of which only the states between them
-        # are kept, so that memory grows with sqrt(T) instead of T.
-        if getattr(self._gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
-            raise ValueError("activation checkpointing of a stack RNN needs use_reentrant=False; got True")
-        pieces = []
-        length = max(1, math.isqrt(inputs.shape[1]))
-        state = state if state is not None else self.cell.initial_state(inputs.shape[0])
-        masks = [None] * inputs.shape[1] if mask is None else mask.split(length, dim=1)
-        for piece, piece_mask in zip(inputs.split(length, dim=1), masks, strict=False):
-            scan = self._gradient_checkpointing_func(
-                lambda *args: self.cell.scan(*args, **outputs), piece, state, piece_mask
-            )
-            pieces.append(scan)
-            state = scan.state
-        readings = torch.cat([p.readings for p in pieces], dim=1) if outputs["output_readings"] else None
-        layers = None
-        if outputs["output_layers"]:
-            layers = tuple(torch.cat(parts, dim=1) for parts in zip(*(p.layers for p in pieces), strict=True))
-        actions = {name: torch.cat([p.actions[name] for p in pieces], dim=1) for name in pieces[0].actions}
-        outputs_of_all = torch.cat([p.outputs for p in pieces], dim=1)
-        return Scan(outputs_of_all, readings, layers, Actions(actions), pieces[-1].state)
-
 
 class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
     """A stack RNN language model: `softmax(W_y o_t + b_y)` predicts token t + 1 (Merrill et al. 2019, section 2.2).
@@ -308,11 +315,12 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
     """
 
     loss_arguments = (*StackRNNPreTrainedModel.loss_arguments, "shift_labels")
+    body_class: ClassVar[type[StackRNNPreTrainedModel]] = StackRNNModel
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
 
     def __init__(self, config: StackRNNConfig) -> None:
         super().__init__(config)
-        self.model = StackRNNModel(config)
+        self.model: StackRNNPreTrainedModel = self.body_class(config)
         self.dropout = nn.Dropout(config.output_dropout)
         self.lm_head = nn.Linear(config.head_input_size, config.vocab_size, bias=config.bias)
         self.post_init()
@@ -380,4 +388,10 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
                 loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **of_loss)
         else:
             loss = causal_lm_loss(self.dropout(hidden), self.lm_head, labels, loss_dtype=loss_dtype, **of_loss)
+        return self._answer(outputs, loss, logits, labels=labels, loss_dtype=loss_dtype, **of_loss)
+
+    def _answer(
+        self, outputs: StackRNNModelOutput, loss: Tensor | None, logits: Tensor | None, **of_loss: Any
+    ) -> StackRNNCausalLMOutput:
+        """The output, from that of the network; `of_loss` are the arguments of `causal_lm_loss`."""
         return outputs.answered(StackRNNCausalLMOutput, loss, logits)

@@ -1,9 +1,11 @@
 """The kinds of models of this package, registered."""
 
 from .configuration_buffered import BufferedStackRNNConfig
+from .configuration_deep import DeepStackRNNConfig
 from .configuration_stack_rnn import StackRNNConfig
 from .model_kinds import TEXT, ModelClass, ModelKind, register_model
 from .modeling_buffered import BufferedStackRNNForTransduction
+from .modeling_deep import DeepStackRNNForCausalLM, DeepStackRNNModel
 from .modeling_heads import (
     StackRNNForKHotPrediction,
     StackRNNForSequenceClassification,
@@ -20,6 +22,17 @@ STACK_RNN = register_model(
             ModelClass(StackRNNForSequenceClassification, "AutoModelForSequenceClassification"),
             ModelClass(StackRNNForTokenClassification, "AutoModelForTokenClassification", ("per_step", "language")),
             ModelClass(StackRNNForKHotPrediction, trains_on=("next_symbols",)),
+        ),
+        head_apart=True,
+        continuous=True,
+    )
+)
+DEEP = register_model(
+    ModelKind(
+        DeepStackRNNConfig,
+        (
+            ModelClass(DeepStackRNNModel, "AutoModel"),
+            ModelClass(DeepStackRNNForCausalLM, "AutoModelForCausalLM", (TEXT,)),
         ),
         head_apart=True,
         continuous=True,

@@ -184,7 +184,7 @@ def test_every_recipe_is_valid(name):
     from stack_lm.training.config import NumberPredictionConfig, RunConfig
 
     path = preset_path(name)
-    kind = RunConfig if path.parent.name == "merrill2019" else TaskConfig
+    kind = RunConfig if path.parent.name in ("merrill2019", "deep") else TaskConfig
     config = build(NumberPredictionConfig if path.stem.startswith("numpred") else kind, read_config(path))
     config.check()
     (architecture,) = config.model.get("architectures", ["StackRNNForCausalLM"])

@@ -124,7 +124,7 @@ def _make_card(
         pipeline_tag=task,
         license=license or (earlier.license if earlier else None),
         datasets=_on_hub(source),
-        tags=["stack-lm", "stack-rnn", str(config.get("memory", "none")), *tags],
+        tags=["stack-lm", "stack-rnn", *_memories(config), *tags],
         model_name=name or run.resolve().name,
         eval_results=known or None,
     )
@@ -143,7 +143,17 @@ def _make_card(
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{body}\n")
 
 
+def _memories(config: Mapping[str, Any]) -> list[str]:
+    """The names of a model's memories, each once."""
+    if "layers" not in config:
+        return [str(config.get("memory", "none"))]
+    names = dict.fromkeys(str(layer["memory"]) for layer in config["layers"])
+    return [name for name in names if name != "none"] or ["none"]
+
+
 def _description(config: Mapping[str, Any], kind: str, parameters: int) -> str:
+    if "layers" in config:
+        return _description_of_layers(config, kind, parameters)
     memory = config.get("memory", "none")
     controls = [
         f"{name.removesuffix('_control')} {_control(value)}"
@@ -158,6 +168,23 @@ def _description(config: Mapping[str, Any], kind: str, parameters: int) -> str:
         f"Its controller is {config.get('controller', 'lstm')}, {layers} layer{'s' * (layers != 1)} of "
         f"{config.get('hidden_size')} units; it has {parameters:,} parameters and a vocabulary of "
         f"{config.get('vocab_size', 0):,} tokens."
+    )
+
+
+def _description_of_layers(config: Mapping[str, Any], kind: str, parameters: int) -> str:
+    """Of a model whose layers have memories of their own."""
+    losses = {loss["layer"] for loss in config["auxiliary_losses"]}
+    lines = [
+        f"- layer {number}: {layer['controller']} of {layer['hidden_size']} units, "
+        + (f"with a differentiable {layer['memory'].replace('_', ' ')}" if layer["memory"] != "none" else "no memory")
+        + f"; reads {', '.join(map(str, layer['inputs']))}"
+        + (", passing no gradient down" if layer["detach"] else "")
+        + ("; with a loss of its own" if number in losses else "")
+        for number, layer in enumerate(config["layers"])
+    ]
+    return (
+        f"A recurrent {kind} of {len(lines)} layers, made with stack-lm. It has {parameters:,} parameters and a "
+        f"vocabulary of {config.get('vocab_size', 0):,} tokens.\n\n" + "\n".join(lines)
     )
 
 

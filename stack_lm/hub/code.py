@@ -24,11 +24,11 @@ from transformers.dynamic_module_utils import get_relative_import_files
 
 from ..model_kinds import ModelKind, kind_of
 from ..modeling_base import MemoryPreTrainedModel
-from ..models import BUFFERED, STACK_RNN
+from ..models import BUFFERED, DEEP, STACK_RNN
 from .bundle import Bundle, merged_imports
 
 CONFIGURATION, MODELING = "configuration_stack_rnn", "modeling_stack_rnn"
-_OURS = (STACK_RNN, BUFFERED)
+_OURS = (STACK_RNN, BUFFERED, DEEP)
 _CONFIGS = tuple(kind.config for kind in _OURS)
 _MODELS = tuple(model for kind in _OURS for model in kind.models)
 _REPLACED = dict.fromkeys(("kernels.dispatch", "kernels.cpu.cross_entropy"), "hub.standalone")
@@ -154,12 +154,13 @@ def auto_map(kind: ModelKind) -> dict[str, str]:
 
 
 def _why_no_code(config: PreTrainedConfig) -> str | None:
-    kind, memory = kind_of(config), getattr(config, "memory", "none")
+    kind = kind_of(config)
     if kind is None:
         return f"a {type(config).__name__} is of no registered kind"
     if kind in _OURS:
-        there = f'@register_memory("{memory}")\n' in model_code()[f"{CONFIGURATION}.py"]
-        return None if there else f"memory={memory!r} is not part of stack-lm"
+        code = model_code()[f"{CONFIGURATION}.py"]
+        outside = [name for name in config.memory_names if f'@register_memory("{name}")\n' not in code]
+        return f"memory={outside[0]!r} is not part of stack-lm" if outside else None
     for part in (kind.config, *kind.models):
         if part.__module__.partition(".")[0] in ("__main__", "stack_lm", "transformers"):
             return f"{part.__name__} is defined in {part.__module__}, not in a file of its own"

@@ -14,7 +14,7 @@ from ..checks import Number, OneOf, check_of
 from ..kernels.protocol import CellState, MemoryState
 from ..memory import memory_class
 from ..memory.fields import Parts, Size
-from ..memory.settings import complete_settings, settings_of
+from ..memory.settings import layer_settings
 from .cell import StackRNNCell
 
 # Controllers that have a state, by the mode of the torch module that computes the same.
@@ -82,21 +82,15 @@ class StackRNN(nn.Module):
         self.layers = nn.ModuleList(self._make_layer(k, name, settings) for k, name in enumerate(memories))
 
     def _make_layer(self, number: int, memory: str, settings: dict[str, Any]) -> StackRNNCell:
-        config: Any = settings_of(
+        config = layer_settings(
             memory,
             {name: value for name, value in settings.items() if name in memory_class(memory).settings},
             controller=self.controller,
-            embedding_size=self.hidden_size if number else self.input_size,
+            input_size=self.hidden_size if number else self.input_size,
             hidden_size=self.hidden_size,
-            num_layers=1,
-            hidden_dropout=0.0,
             bias=self.bias,
-            learn_initial_state=False,
-            reading_entry="input",
-            input_skip_connections=False,
-            first_layer=number,
+            number=number,
         )
-        complete_settings(config)
         return StackRNNCell(config)
 
     def extra_repr(self) -> str:

@@ -58,6 +58,48 @@ def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleName
     return SimpleNamespace(memory=memory, **fields, **(dict.fromkeys(setting_names()) | given))
 
 
+def layer_settings(
+    memory: str,
+    given: dict[str, Any],
+    *,
+    controller: str,
+    input_size: int,
+    hidden_size: int,
+    bias: bool = True,
+    number: int = 0,
+) -> SimpleNamespace:
+    """What a `StackRNNCell` with a controller of one layer is made of, complete.
+
+    Args:
+        memory: its name.
+        given: settings of the memory that are not the defaults.
+        controller: its name.
+        input_size: size of x_t.
+        hidden_size: size of the output.
+        bias: whether to have biases.
+        number: of the layer, in the names of parameters.
+
+    Raises:
+        ValueError: as `settings_of` and `complete_settings`.
+    """
+    config = settings_of(
+        memory,
+        given,
+        controller=controller,
+        embedding_size=input_size,
+        hidden_size=hidden_size,
+        num_layers=1,
+        hidden_dropout=0.0,
+        bias=bias,
+        learn_initial_state=False,
+        reading_entry="input",
+        input_skip_connections=False,
+        first_layer=number,
+    )
+    complete_settings(config)
+    return config
+
+
 def complete_settings(config: Any) -> Memory[Any, Any]:
     """Decide the settings of `config.memory` that are None, refuse what does not go together, and make the memory.
 

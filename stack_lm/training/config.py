@@ -57,7 +57,15 @@ class BaseConfig:
 
     def registered_names(self) -> dict[str, list[str]]:
         """The names, by kind, that the run looks up in registries, where plug-ins may have put them."""
-        return {kind: [self.model.get(kind, "")] for kind in ("memory", "model_type")}
+        layers = self.model.get("layers")
+        each = [
+            self.model,
+            *(entry for entry in (layers if isinstance(layers, list) else ()) if isinstance(entry, dict)),
+        ]
+        return {
+            "memory": [str(fields.get("memory", "")) for fields in each],
+            "model_type": [self.model.get("model_type", "")],
+        }
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ..console import print_note, progress
 from ..errors import InputError
 from ..hub.card import write_card
 from ..hub.code import save_model
+from ..modeling_base import MemoryPreTrainedModel
 from .batches import Batches, Collated
 from .carried import CarriedState
 from .checkpoints import STATE_FILE, find_damage, read_state
@@ -82,6 +83,7 @@ class TrainingLoop(ABC):
         self.stopping = EarlyStopping(self.loop.patience)
         self.best: dict[str, Any] | None = None  # the record of the best validation, where the best model is kept
         self._record = TrainingRecord()
+        self._parts: dict[str, Any] = {}  # of the loss of the update under way, where a model has several
         try:
             self._set_up()
         except BaseException:
@@ -133,7 +135,10 @@ class TrainingLoop(ABC):
             inputs: as collated.
             targets: what to divide the sum over the batch's targets by.
         """
-        loss: Tensor = self.model(**inputs, use_cache=False, num_items_in_batch=targets).loss
+        outputs = self.model(**inputs, use_cache=False, num_items_in_batch=targets)
+        for name, part in (getattr(outputs, "loss_parts", None) or {}).items():
+            self._parts[name] = self._parts.get(name, 0) + part
+        loss: Tensor = outputs.loss
         return loss
 
     @property
@@ -218,9 +223,15 @@ class TrainingLoop(ABC):
             self.sequences += sequences
             self.temperature.step(self.accelerator.unwrap_model(self.model), self.sequences)
         carried: Any = None if self.carried is None else self.carried.value.clone()
+        inner = self.accelerator.unwrap_model(self.model)
+        if isinstance(inner, MemoryPreTrainedModel):
+            inner.begin_update(self.step)
+        self._parts = {}
         loss = self.updater.update(parts, count, self.loss)
         if loss is not None:
-            self._record.add(loss, count, tokens, padded)
+            if self._parts and self.accelerator.num_processes > 1:
+                self._parts = self.accelerator.reduce(self._parts, reduction="mean")
+            self._record.add(loss, self._parts, count, tokens, padded)
             return tokens
         if self.carried is not None:  # on by the update that was skipped
             self.carried.value = carried
@@ -292,7 +303,8 @@ class TrainingLoop(ABC):
             )
         values: dict[str, Any] = {}
         if record.counts:
-            values[f"train_{self.LOSS}"] = record.mean()
+            for name, mean in record.means().items():
+                values[f"train_{self.LOSS}" if name == "main" else f"train_{name}_{self.LOSS}"] = mean
         values[f"{self.TARGETS}_per_second"] = sum(record.counts) / seconds
         if record.padded:
             values["padding_share"] = 1 - record.tokens / record.padded

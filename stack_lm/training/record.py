@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ class TrainingRecord:
 
     Attributes:
         losses: of each update.
+        parts: of those losses, by name, where a model has several.
         counts: targets of each.
         tokens, padded: of all updates.
         skipped: updates that were skipped.
@@ -23,15 +25,18 @@ class TrainingRecord:
     """
 
     losses: list[Tensor] = field(default_factory=list)
+    parts: dict[str, list[Tensor]] = field(default_factory=dict)
     counts: list[int] = field(default_factory=list)
     tokens: int = 0
     padded: int = 0
     skipped: int = 0
     in_a_row: int = 0
 
-    def add(self, loss: Tensor, count: int, tokens: int, padded: int) -> None:
+    def add(self, loss: Tensor, parts: Mapping[str, Tensor], count: int, tokens: int, padded: int) -> None:
         """An update that was made."""
         self.losses.append(loss)
+        for name, part in parts.items():
+            self.parts.setdefault(name, []).append(part)
         self.counts.append(count)
         self.tokens += tokens
         self.padded += padded
@@ -48,24 +53,32 @@ class TrainingRecord:
         Args:
             step: of the last update.
         """
-        losses = self._values()
+        losses = _values(self.losses)
         found = (i for i, loss in enumerate(losses) if not math.isfinite(loss))
         first = next(found, None)
         return None if first is None else f"the loss is {losses[first]} at step {step - len(losses) + first + 1}"
 
-    def mean(self) -> float:
-        """Of the losses, over all targets."""
+    def means(self) -> dict[str, float]:
+        """Of the parts of the losses by name, over all targets; where there are none, of the losses, as "main"."""
         weights = torch.tensor(self.counts, dtype=torch.float64)
-        return float((torch.stack(self.losses).cpu().double() * weights).sum() / weights.sum())
+        parts = self.parts or {"main": self.losses}
+        return {
+            name: float((torch.stack(part).cpu().double() * weights).sum() / weights.sum())
+            for name, part in parts.items()
+        }
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return vars(self) | {"losses": self._values()}
+        parts = {name: _values(part) for name, part in self.parts.items()}
+        return vars(self) | {"losses": _values(self.losses), "parts": parts}
 
     @classmethod
     def load(cls, state: dict[str, Any], device: torch.device) -> TrainingRecord:
         """From a checkpoint."""
-        return cls(**state | {"losses": list(torch.tensor(state["losses"], device=device))})
+        losses = list(torch.tensor(state["losses"], device=device))
+        parts = {name: list(torch.tensor(part, device=device)) for name, part in state.get("parts", {}).items()}
+        return cls(**state | {"losses": losses, "parts": parts})
 
-    def _values(self) -> list[float]:
-        return torch.stack(self.losses).tolist() if self.losses else []
+
+def _values(losses: list[Tensor]) -> list[float]:
+    return torch.stack(losses).tolist() if losses else []

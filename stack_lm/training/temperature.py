@@ -15,15 +15,19 @@ from ..errors import InputError
 
 def temperatures(model: nn.Module) -> list[Tensor]:
     """The temperatures of a model's controls, which are buffers: changing them in place changes the model."""
-    choices = (module for module in model.modules() if isinstance(module, OperationChoice))
-    return [choice.temperature for choice in choices if choice.temperature is not None]
+    return [choice.temperature for choice in _choices(model) if choice.temperature is not None]
+
+
+def _choices(model: nn.Module) -> list[OperationChoice]:
+    return [module for module in model.modules() if isinstance(module, OperationChoice)]
 
 
 class TemperatureSchedule(TrainerCallback):
     """T = max(T_0 exp(-decay n), minimum) while the model reads the n-th training sequence, from T_0.
 
-    T_0 is `config.temperature`. Schedule and defaults are those of the code released with Suzgun et al. (2019), whose
-    section 3.4 has the controls. The temperature is saved with the weights, so evaluation goes on with the last.
+    T_0 is the temperature that a control was made with. Schedule and defaults are those of the code released with
+    Suzgun et al. (2019), whose section 3.4 has the controls. The temperature is saved with the weights, so evaluation
+    goes on with the last.
 
     Give it to transformers' Trainer in `callbacks`, or call `step` in a loop of your own.
     `stack_lm.training.language_model` has it as `training.temperature_decay`.
@@ -58,17 +62,18 @@ class TemperatureSchedule(TrainerCallback):
             )
 
     @torch.no_grad()
-    def step(self, model: Any, sequences: int) -> None:
+    def step(self, model: nn.Module, sequences: int) -> None:
         """Set the model's temperatures, in place. Call it before the forward pass of an update.
 
         Args:
-            model: one of this package; its `config.temperature` is where the schedule begins.
+            model: one of this package.
             sequences: n, how many sequences training has read so far, those of the coming update included.
         """
         # Of the count and not of the temperature before: steps this small would be lost to rounding.
-        value = max(model.config.temperature * math.exp(-self.decay * sequences), self.minimum)
-        for temperature in temperatures(model):
-            temperature.fill_(value)
+        for choice in _choices(model):
+            if choice.temperature is not None:
+                lowered = choice.first_temperature * math.exp(-self.decay * sequences)
+                choice.temperature.fill_(max(lowered, self.minimum))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """transformers' Trainer calls it; see `check`."""

@@ -1,0 +1,337 @@
+"""DeepStackRNNConfig: recurrent layers, some with a memory, that read each other, some with a loss of their own."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from dataclasses import fields as fields_of
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal, NamedTuple
+
+from .checks import Check, Count, CountOrZero, ListOf, NotNegative, Probability, build
+from .configuration_stack_rnn import MemoryConfig, Tokens
+from .errors import InputError
+from .memory import make_memory, memory_class
+from .memory.fields import Size
+from .memory.settings import MemoryName, layer_settings, setting_names
+
+EMBEDDING, BELOW, READING = "embedding", "below", ".reading"
+
+
+class Source(NamedTuple):
+    """What a layer reads.
+
+    Attributes:
+        layer: number of the layer whose output it is; None: the embedding.
+        reading: whether it is the reading of that layer's memory instead of the output.
+    """
+
+    layer: int | None
+    reading: bool = False
+
+
+class SourceName(Check):
+    """The names of sources: "embedding", "below", a layer's number, or such as "0.reading"."""
+
+    def accepts(self, value: Any) -> bool:
+        if isinstance(value, int):
+            return not isinstance(value, bool) and value >= 0
+        number = str(value).removesuffix(READING)
+        return isinstance(value, str) and (value in (EMBEDDING, BELOW) or (number != value and number.isdecimal()))
+
+    def allowed(self, value: Any) -> str:
+        return f"{EMBEDDING!r}, {BELOW!r}, the number of a layer, or its reading, such as '0{READING}'"
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """One layer: a controller of one layer with a memory; the settings of the memory come beside these fields.
+
+    Attributes:
+        memory: "none" (a plain recurrent layer) or the name of a registered memory.
+        controller: as of `StackRNNConfig`.
+        hidden_size: size of its output.
+        bias: whether controller and controls have biases.
+        inputs: its sources, side by side; see `DeepStackRNNConfig`.
+        detach: pass no gradient on to the layers that it reads; the embedding gets one even so.
+    """
+
+    memory: MemoryName = "stack"
+    controller: Literal["linear", "sigmoid", "rnn", "rnn_sigmoid", "gru", "lstm"] = "lstm"
+    hidden_size: Size = 100
+    bias: bool = True
+    inputs: Annotated[list[Any], ListOf(SourceName())] = field(default_factory=lambda: [BELOW])
+    detach: bool = False
+
+
+@dataclass(frozen=True)
+class Decay:
+    """A weight that falls, or rises, along a line.
+
+    Attributes:
+        start: at the first update.
+        end: after `steps` updates, and from then on.
+        steps: their number.
+    """
+
+    steps: Count
+    start: NotNegative = 1.0
+    end: NotNegative = 0.0
+
+    def at(self, step: int) -> float:
+        """The weight after `step` updates."""
+        return self.start + (self.end - self.start) * min(1.0, step / self.steps)
+
+
+@dataclass(frozen=True)
+class AuxiliaryLoss:
+    """A language model's loss on the output of one layer.
+
+    Attributes:
+        layer: its number.
+        weight: in the sum of losses: a number, or a `Decay`.
+        head: "own" (an output layer of its own) or "shared" (the model's, through a linear map where sizes differ).
+        output_size: of a layer `tanh(W o_t + b)` before an own output layer; None for no such layer.
+    """
+
+    layer: CountOrZero
+    weight: NotNegative | Decay = 1.0
+    head: Literal["own", "shared"] = "own"
+    output_size: Size | None = None
+
+    def weight_at(self, step: int) -> float:
+        """The weight after `step` updates."""
+        return self.weight.at(step) if isinstance(self.weight, Decay) else self.weight
+
+
+class PlannedLayer(NamedTuple):
+    """A layer as a model makes it.
+
+    Attributes:
+        fields: its own.
+        sources: what it reads, side by side.
+        cell: of which its `StackRNNCell` is made.
+        reading_size: of its memory; 0 without one.
+    """
+
+    fields: LayerConfig
+    sources: list[Source]
+    cell: SimpleNamespace
+    reading_size: int
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        """The settings of its memory, decided."""
+        return {name: getattr(self.cell, name) for name in memory_class(self.fields.memory).settings}
+
+    def size(self, reading: bool) -> int:
+        """The size of its output, or of its reading."""
+        return self.reading_size if reading else self.fields.hidden_size
+
+
+# The defaults of the lists: a small stack with a loss of its own under a larger network.
+_LAYERS: tuple[dict[str, Any], ...] = (
+    {"memory": "stack", "hidden_size": 100},
+    {"memory": "none", "hidden_size": 400, "inputs": [0, EMBEDDING], "detach": True},
+)
+_LOSSES: tuple[dict[str, Any], ...] = ({"layer": 0},)
+_UNDECIDED: Any = None
+
+
+class DeepStackRNNConfig(MemoryConfig):
+    """Configuration of recurrent layers that read each other, each with a memory or none.
+
+    By default it is a stack RNN of 100 units, and on its output and the embedding an LSTM of 400; the stack learns from
+    a loss of its own, since the LSTM passes no gradient on to it.
+
+    Args:
+        vocab_size: number of token ids.
+        embedding_size: size of a token embedding.
+        layers: a mapping for each layer, of the fields of `LayerConfig` and the settings of its memory (see
+            `StackRNNConfig`). `inputs` is a list of sources: "embedding"; "below", the output of the layer before, of
+            the first layer the embedding (the default); the number of a layer before, from 0; or the reading of its
+            memory after the same token, such as "0.reading".
+        auxiliary_losses: a mapping for each, of the fields of `AuxiliaryLoss`. In training the loss is that of the
+            model's head and the sum of weight times loss of these; in evaluation it is that of the head alone.
+            `weight` may be {start: 1.0, end: 0.0, steps: N}, a line over the first N updates.
+        output_size: size of a layer `tanh(W_o o_t + b_o)` between the last layer's output and the head; None for no
+            such layer.
+        bias: whether heads have biases.
+        initialization: of weights: "torch" or "xavier"; see `StackRNNConfig`.
+        embedding_dropout: on token embeddings.
+        hidden_dropout: on what a layer reads of other layers.
+        output_dropout: on the hidden states that heads are given.
+        tie_word_embeddings: share input and output embeddings; they must be of one size.
+        use_cache: return the recurrent states in `past_key_values`.
+        pad_token_id: the token that pads sequences.
+        bos_token_id: the token that begins them.
+        eos_token_id: the token, or tokens, that end them.
+
+    Raises:
+        ValueError: for a value outside what its field allows, values that do not go together, or an unknown keyword
+            argument.
+
+    Example:
+        >>> config = DeepStackRNNConfig(
+        ...     layers=[{"hidden_size": 50}, {"memory": "none", "hidden_size": 200, "inputs": ["below", "embedding"]}],
+        ...     auxiliary_losses=[{"layer": 0, "weight": 0.5}],
+        ... )
+    """
+
+    model_type = "deep_stack_rnn"
+    input_encoding = "embedding"  # what stack RNN models ask for; there is no other here
+
+    vocab_size: Tokens = 10_000
+    embedding_size: Size = 50
+    layers: list[dict[str, Any]] = _UNDECIDED
+    auxiliary_losses: list[dict[str, Any]] = _UNDECIDED
+    output_size: Size | None = None
+    bias: bool = True
+    initialization: Literal["torch", "xavier"] = "torch"
+    embedding_dropout: Probability = 0.0
+    hidden_dropout: Probability = 0.0
+    output_dropout: Probability = 0.0
+    tie_word_embeddings: bool = False
+    use_cache: bool = True
+    pad_token_id: CountOrZero | None = None
+    bos_token_id: CountOrZero | None = None
+    eos_token_id: CountOrZero | list[CountOrZero] | None = None
+
+    @property
+    def memory_names(self) -> list[str]:
+        return [layer.get("memory", "stack") for layer in self.layers or ()]
+
+    @property
+    def hidden_size(self) -> int:
+        """Size of the last layer's output."""
+        size: int = self.layers[-1]["hidden_size"]
+        return size
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    @property
+    def head_input_size(self) -> int:
+        """Size of the vectors that the model's head is given."""
+        return self.hidden_size if self.output_size is None else self.output_size
+
+    def plan(self) -> list[PlannedLayer]:
+        """The layers, with all that a model needs to make them.
+
+        Raises:
+            InputError: for a field or a source that is not allowed, with its key.
+        """
+        planned: list[PlannedLayer] = []
+        for entry in self.layers:
+            planned.append(_plan(entry, planned, self.embedding_size))
+        return planned
+
+    def losses(self) -> list[AuxiliaryLoss]:
+        """The auxiliary losses.
+
+        Raises:
+            InputError: for a field that is not allowed, with its key.
+        """
+        return [build(AuxiliaryLoss, entry, f"auxiliary_losses[{i}].") for i, entry in enumerate(self.auxiliary_losses)]
+
+    def complete(self) -> None:
+        if self.auxiliary_losses is None:
+            self.auxiliary_losses = [dict(entry) for entry in _LOSSES] if self.layers is None else []
+        if self.layers is None:
+            self.layers = [dict(entry) for entry in _LAYERS]
+        if not self.layers:
+            raise InputError("layers must have at least one layer; got []")
+        planned, losses = self.plan(), self.losses()
+        _check_losses(losses, len(planned))
+        _check_training(planned, losses)
+        self.layers = [asdict(layer.fields) | layer.own_settings for layer in planned]
+        self.auxiliary_losses = [asdict(loss) for loss in losses]
+        if self.tie_word_embeddings and self.embedding_size != self.head_input_size:
+            last = "hidden_size of the last layer, or output_size," if self.output_size is None else "output_size"
+            raise InputError(
+                f"tie_word_embeddings needs embedding_size == {last}; got {self.embedding_size} and "
+                f"{self.head_input_size}".replace(",;", ";")
+            )
+
+
+def _plan(entry: dict[str, Any], before: list[PlannedLayer], embedding_size: int) -> PlannedLayer:
+    """A layer, after those before it."""
+    number = len(before)
+    where = f"layers[{number}]"
+    names = [each.name for each in fields_of(LayerConfig)]
+    settings = {name: value for name, value in entry.items() if name not in names}
+    fields = build(LayerConfig, {name: value for name, value in entry.items() if name in names}, f"{where}.")
+    known = memory_class(fields.memory).settings
+    unknown = next((name for name in settings if name not in {**known, **_spare(fields.memory)}), None)
+    if unknown is not None:
+        raise InputError(f"unknown key {f'{where}.{unknown}'!r}; the keys here are {', '.join((*names, *known))}")
+    if not fields.inputs:
+        raise InputError(f"{where}.inputs must name at least one source; got []")
+    sources = [_source(name, f"{where}.inputs[{i}]", before) for i, name in enumerate(fields.inputs)]
+    sizes = [
+        embedding_size if source.layer is None else before[source.layer].size(source.reading) for source in sources
+    ]
+    try:
+        cell = layer_settings(
+            fields.memory,
+            {name: value for name, value in settings.items() if name in known},
+            controller=fields.controller,
+            input_size=sum(sizes),
+            hidden_size=fields.hidden_size,
+            bias=fields.bias,
+        )
+        return PlannedLayer(fields, sources, cell, make_memory(cell).reading_size)
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def _spare(memory: str) -> dict[str, None]:
+    """Settings of other memories, which "none" has no use for and refuses none of: a baseline may keep them."""
+    return setting_names() if memory == "none" else {}
+
+
+def _source(name: str | int, where: str, before: list[PlannedLayer]) -> Source:
+    """A source by its name.
+
+    Raises:
+        InputError: for a layer that is not before the one that reads it, or has no reading.
+    """
+    number = len(before)
+    if name == EMBEDDING or (name == BELOW and not number):
+        return Source(None)
+    reading = str(name).endswith(READING)
+    layer = number - 1 if name == BELOW else int(str(name).removesuffix(READING))
+    if layer >= number:
+        there = f"below {number}" if number else "and the first layer reads the embedding alone"
+        raise InputError(f"{where} must be the number of a layer before this one, {there}; got {name!r}")
+    if reading and not before[layer].reading_size:
+        raise InputError(f"{where} must be of a layer with a reading; layer {layer} has memory='none'; got {name!r}")
+    return Source(layer, reading)
+
+
+def _check_losses(losses: list[AuxiliaryLoss], layers: int) -> None:
+    """Refuse losses on layers that there are not, and settings that do not go together."""
+    for i, loss in enumerate(losses):
+        where = f"auxiliary_losses[{i}]"
+        if loss.layer >= layers:
+            raise InputError(f"{where}.layer must be the number of a layer, below {layers}; got {loss.layer}")
+        if any(other.layer == loss.layer for other in losses[:i]):
+            raise InputError(f"{where}.layer must not have another loss; got {loss.layer} again")
+        if loss.head == "shared" and loss.output_size is not None:
+            raise InputError(f"{where}.output_size is of an own head; got {loss.output_size} with head='shared'")
+        if loss.head == "shared" and loss.layer == layers - 1:
+            raise InputError(f"{where}.head must be 'own' on the last layer, whose shared head has a loss already")
+
+
+def _check_training(planned: list[PlannedLayer], losses: list[AuxiliaryLoss]) -> None:
+    """Refuse a layer that no loss trains."""
+    trained = {loss.layer for loss in losses} | {len(planned) - 1}
+    for number in reversed(range(len(planned))):
+        if number not in trained:
+            raise InputError(
+                f"layers[{number}] learns from no loss: no layer that learns reads it without detach, and it has no "
+                "auxiliary loss (one of weight 0 leaves it as it is)"
+            )
+        if not planned[number].fields.detach:
+            trained |= {source.layer for source in planned[number].sources if source.layer is not None}
