@@ -20,7 +20,7 @@ from ..console import print_note, progress
 from ..data import Corpus, Sentence, hold_out, open_corpus
 from ..errors import InputError
 from ..labels import IGNORED
-from ..tokenization import Frame, reopen_tokenizer, sentence_frame, train_word_tokenizer
+from ..tokenization import Frame, reopen_tokenizer, sentence_frame, train_subword_tokenizer, train_word_tokenizer
 from .batches import Batches, SentenceBatches
 from .checkpoints import read_state
 from .compact import SentenceStore, TokenArray
@@ -281,19 +281,23 @@ def _open_tokenizer(
     """The tokenizer, the same on all processes."""
     source = checkpoint or config.pretrained
     if source is None:
-
-        def make() -> PreTrainedTokenizerBase:
-            return train_word_tokenizer(
-                sample(),
-                config.vocab_size,
-                lowercase=config.lowercase,
-                tag_rare_words=config.tag_rare_words,
-                add_bos=config.add_bos,
-                add_eos=config.add_eos,
-            )
-
-        return on_first_process(make)  # so that a stream is counted once
+        # On one process, so that a stream is counted once.
+        return on_first_process(lambda: train_tokenizer(config, sample()))
     return _load_tokenizer(source)
+
+
+def train_tokenizer(config: TokenizerConfig, sentences: Iterable[Sentence]) -> PreTrainedTokenizerBase:
+    """Make the configured kind of tokenizer.
+
+    Raises:
+        InputError: as `train_word_tokenizer` and `train_subword_tokenizer`.
+    """
+    common: dict[str, Any] = {name: getattr(config, name) for name in ("lowercase", "add_bos", "add_eos")}
+    if config.kind == "word":
+        return train_word_tokenizer(sentences, config.vocab_size, tag_rare_words=config.tag_rare_words, **common)
+    return train_subword_tokenizer(
+        sentences, config.vocab_size, kind=config.kind, split_digits=config.split_digits, **common
+    )
 
 
 def _load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
