@@ -7,7 +7,7 @@ word's first token has the space before it ("\u0120dog"), also at the beginning 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -65,10 +65,15 @@ def train_subword_tokenizer(
     tokenizer.decoder = decoders.ByteLevel()
     if case.of_training is not None:
         tokenizer.normalizer = case.of_training
-    trainer = trainers.BpeTrainer if kind == "bpe" else trainers.UnigramTrainer
-    size = vocab_size + len(special)
-    settings = {"vocab_size": size, "special_tokens": special, "initial_alphabet": _BYTES, "show_progress": False}
-    tokenizer.train_from_iterator(texts(), trainer(**settings))
+    common: dict[str, Any] = {
+        "vocab_size": vocab_size + len(special),
+        "special_tokens": special,
+        "initial_alphabet": _BYTES,
+        "show_progress": False,
+    }
+    # More passes than by default before tokens are dropped: else "\u0120" and "." are never one.
+    trainer = trainers.BpeTrainer(**common) if kind == "bpe" else trainers.UnigramTrainer(**common, n_sub_iterations=6)
+    tokenizer.train_from_iterator(texts(), trainer)
     if not set(tokenizer.get_vocab()).difference(special, _BYTES):
         raise InputError("the corpus has no words to make a vocabulary from")
     rules = list(TREEBANK_QUOTES) if quotes["``"] > quotes['"'] else []

@@ -138,7 +138,15 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrai
         "eos_token_id": tokenizer.eos_token_id if config.tokenizer.add_eos else None,
     }
     fields = {"vocab_size": len(tokenizer), **special, **config.model}
-    return new_model(choose_class(config.model, TEXT), fields)
+    model = new_model(choose_class(config.model, TEXT), fields)
+    generation = getattr(model, "generation_config", None)
+    if generation is not None:
+        # Nobody wants to read them in a text. An end token that pads as well, as GPT-2's, has to be generated.
+        unwanted = {tokenizer.unk_token_id, tokenizer.pad_token_id}
+        wanted = {None, tokenizer.bos_token_id, tokenizer.eos_token_id}
+        generation.suppress_tokens = sorted(unwanted - wanted) or None
+        generation._from_model_config = False  # else transformers may make it anew
+    return model
 
 
 def _exp(nats: float) -> float:
