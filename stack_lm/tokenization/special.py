@@ -55,16 +55,17 @@ def finish(
     )
 
 
-def reopen_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+def reopen_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBase:
     """A tokenizer that will be saved again with a model, without what transformers notes down of opening it.
 
     Args:
         source: what `AutoTokenizer.from_pretrained` takes, whose errors are raised.
+        options: of it.
     """
     from transformers import AutoTokenizer
 
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
-    for of_opening in ("is_local", "local_files_only"):
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
+    for of_opening in ("is_local", "local_files_only", "trust_remote_code"):
         tokenizer.init_kwargs.pop(of_opening, None)
     return tokenizer
 

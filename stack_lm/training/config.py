@@ -86,7 +86,7 @@ class TokenizerConfig:
     """Where the tokenizer comes from.
 
     Attributes:
-        pretrained: an existing tokenizer, by directory or name on the hub; otherwise one is made.
+        pretrained: an existing tokenizer: a directory, a tokenizer.json, or a name on the hub; otherwise one is made.
         kind: which: "word", with the most frequent words, or of parts of words, "bpe" or "unigram".
         vocab_size: most frequent words, or most parts of words, to keep.
         lowercase: "none", "first_word" of each sentence, or "all"; see `stack_lm.tokenization.case_rule`.
@@ -114,6 +114,12 @@ class TokenizerConfig:
             InputError: that names them.
         """
         if self.pretrained is not None:
+            from ..hub.tokenizers import find_tokenizer
+
+            try:
+                find_tokenizer(self.pretrained)
+            except InputError as error:
+                raise InputError(f"cannot load a tokenizer from {self.pretrained or repr('')}: {error}") from error
             return
         if self.kind == "word":
             if self.split_digits:
