@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from functools import cache
+from itertools import count
 from string import ascii_uppercase
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import Regex, models, normalizers, pre_tokenizers
 
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Lowercase = Literal["none", "first_word", "all"]
 
@@ -108,3 +113,28 @@ def word_splitter() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(_WORD_PARTS), "isolated"), pre_tokenizers.WhitespaceSplit()]
     )
+
+
+def word_splitter_of(tokenizer: PreTrainedTokenizerBase) -> pre_tokenizers.PreTokenizer | None:
+    """The part of a tokenizer's pre-tokenizer that separates words; None where it separates them in another way.
+
+    It goes as far as the splitting at white space: what comes after is about the tokens of a word.
+    """
+    backend = tokenizer.backend_tokenizer
+    if isinstance(backend.model, models.WordLevel):
+        return backend.pre_tokenizer
+    parts = _flat(backend.pre_tokenizer)
+    kinds = [type(part).__name__ for part in parts]
+    if "WhitespaceSplit" not in kinds:
+        return None
+    return pre_tokenizers.Sequence(parts[: kinds.index("WhitespaceSplit") + 1])
+
+
+def _flat(splitter: pre_tokenizers.PreTokenizer) -> list[pre_tokenizers.PreTokenizer]:
+    if not isinstance(splitter, pre_tokenizers.Sequence):
+        return [splitter]
+    parts = []
+    with suppress(IndexError):  # it has no length
+        for i in count():
+            parts += _flat(splitter[i])
+    return parts
