@@ -1,9 +1,9 @@
-"""Perplexity, per token and per word."""
+"""Perplexity, per token and per word, and bits per byte."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,10 @@ class Perplexity:
             of sentences, which are not counted as words.
         nats_per_word, bits_per_word: mean loss per word.
         n_words: predicted words.
+        bits_per_byte: mean loss per byte of the predicted text, comparable between tokenizers if no word is unknown: an
+            unknown word counts with all its bytes, but only the probability of being unknown.
+        n_bytes: of that text in UTF-8: the predicted words, the spaces before them, and one for the end of a line
+            for each predicted end of a sentence.
         inner_perplexity: exp of the mean loss per token of the words that have a word before them, without the ends
             of sentences. It compares models with and without beginning and end tokens.
         nats_per_inner_token: that loss.
@@ -42,6 +46,8 @@ class Perplexity:
     nats_per_word: float
     bits_per_word: float
     n_words: int
+    bits_per_byte: float
+    n_bytes: int
     inner_perplexity: float
     nats_per_inner_token: float
     n_inner_tokens: int
@@ -56,7 +62,7 @@ def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
     Raises:
         InputError: if no token was predicted, every word is unknown, or a log-probability is NaN or +inf.
     """
-    n_sentences = n_tokens = n_words = n_inner = n_unknown = n_all = 0
+    n_sentences = n_tokens = n_words = n_inner = n_unknown = n_all = n_bytes = 0
     nats = inner_nats = 0.0
     first: tuple[str, ...] = ()
     for trace in traces:
@@ -70,6 +76,7 @@ def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
         nats -= float(trace.logprobs[scored].sum())
         n_tokens += int(trace.n_tokens.sum())
         n_words += int(scored.sum())
+        n_bytes += _bytes(trace.words, scored)
         inner_nats -= float(trace.logprobs[1:][scored[1:]].sum())
         n_inner += int(trace.n_tokens[1:].sum())
         n_unknown += int(trace.unknown.sum())
@@ -77,6 +84,7 @@ def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
         if not math.isnan(trace.end_logprob):
             nats -= trace.end_logprob
             n_tokens += 1
+            n_bytes += 1
     if not n_words:
         raise InputError("no word was predicted: every sentence has one word only, and the model needs one before it")
     if n_unknown == n_all:
@@ -92,6 +100,8 @@ def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
         nats_per_word=per_word,
         bits_per_word=per_word / math.log(2),
         n_words=n_words,
+        bits_per_byte=nats / math.log(2) / n_bytes,
+        n_bytes=n_bytes,
         inner_perplexity=_exp(inner_nats / n_inner) if n_inner else math.nan,
         nats_per_inner_token=inner_nats / n_inner if n_inner else math.nan,
         n_inner_tokens=n_inner,
@@ -99,6 +109,11 @@ def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
         n_unknown=n_unknown,
         n_all_words=n_all,
     )
+
+
+def _bytes(words: Sequence[str], scored: np.ndarray) -> int:
+    """Of the scored words in UTF-8, with the space before each but the sentence's first."""
+    return sum(len(words[i].encode()) + int(i > 0) for i in np.flatnonzero(scored))
 
 
 def _exp(nats: float) -> float:

@@ -166,7 +166,11 @@ def main(arguments: list[str] | None = None) -> int:
         with atomic_directory(options.output) as directory:
             for path in options.models:
                 scorer = ModelScorer.from_pretrained(
-                    path, device=options.device, batch_tokens=options.batch_tokens, layer=options.layer
+                    path,
+                    device=options.device,
+                    batch_tokens=options.batch_tokens,
+                    layer=options.layer,
+                    word_strength=options.word_strength,
                 )
                 model, scores_of_model, attachments_of_model = analyse(path, scorer, trees, gold)
                 models.append(model)

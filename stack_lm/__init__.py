@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModel
     from .scoring.sentences import ModelScorer
-    from .tokenization import train_word_tokenizer
+    from .tokenization import train_subword_tokenizer, train_word_tokenizer
     from .trace import SentenceModel, Trace
     from .training.temperature import TemperatureSchedule
 
@@ -103,6 +103,7 @@ _HOMES = {
     "Trace": "trace",
     "explain_backend": "layers.controlled",
     "set_scan_backend": "layers.controlled",
+    "train_subword_tokenizer": "tokenization",
     "train_word_tokenizer": "tokenization",
 }
 
@@ -142,5 +143,6 @@ __all__ = [
     "memories",
     "register_model",
     "set_scan_backend",
+    "train_subword_tokenizer",
     "train_word_tokenizer",
 ]

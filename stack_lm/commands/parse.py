@@ -81,12 +81,19 @@ def add_parsing_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_layer_option(parser: argparse.ArgumentParser) -> None:
-    """Which memory of a model."""
+    """Which strengths of a model: those of which memory, and of a word with several tokens."""
     parser.add_argument(
         "--layer",
         type=int,
         metavar="N",
         help="the memory layer, from 0, of a model with several; by default the only one that can be parsed with",
+    )
+    parser.add_argument(
+        "--word-strength",
+        choices=("first", "last", "sum", "max"),
+        default="last",
+        help="the strength of a word with several tokens: that of its first or last token, their sum, or the largest "
+        "(default: last)",
     )
 
 
@@ -105,7 +112,11 @@ def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Seq
     from ..scoring.sentences import ModelScorer
 
     scorer = ModelScorer.from_pretrained(
-        model, device=options.device, batch_tokens=options.batch_tokens, layer=options.layer
+        model,
+        device=options.device,
+        batch_tokens=options.batch_tokens,
+        layer=options.layer,
+        word_strength=options.word_strength,
     )
     if sum(map(len, sentences)) <= FEW_WORDS and VARIABLE not in os.environ:
         set_scan_backend(scorer.model, "reference")

@@ -77,6 +77,7 @@ def run(options: argparse.Namespace) -> None:
         print_json({"model": options.model, "data": options.data} | result)
         problems.finish()
         return
+    bits = result["bits_per_byte"]
     rows = [
         ("token", result["perplexity"], result["nats_per_token"], result["bits_per_token"], result["n_tokens"]),
         ("word", result["word_perplexity"], result["nats_per_word"], result["bits_per_word"], result["n_words"]),
@@ -87,13 +88,16 @@ def run(options: argparse.Namespace) -> None:
             result["nats_per_inner_token"] / math.log(2),
             result["n_inner_tokens"],
         ),
+        ("byte", None, f"{bits * math.log(2):.4f}", f"{bits:.4f}", result["n_bytes"]),
     ]
-    unknown = 100 * result["n_unknown"] / result["n_all_words"]
+    unknown = result["n_unknown"] / result["n_all_words"]
+    compares = ", so bits per byte do not compare" if unknown else ""
     print_table(
         f"perplexity, {options.data}",
         ["per", "perplexity", "nats", "bits", "predicted"],
         rows,
-        caption=f"{result['n_sentences']:,} sentences, {result['n_all_words']:,} words, {unknown:.1f}% of them unknown",
+        caption=f"{result['n_sentences']:,} sentences, {result['n_all_words']:,} words, "
+        f"{unknown:.1%} of them unknown{compares}",
     )
     problems.finish()
 

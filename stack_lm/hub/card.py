@@ -242,7 +242,9 @@ def _data(training: Mapping[str, Any], source: str) -> str:
     if not source:
         return ""
     tokenizer = training.get("tokenizer", {})
-    kept = tokenizer.get("pretrained") or f"the {tokenizer.get('vocab_size', 0):,} most frequent words"
+    kind, size = tokenizer.get("kind", "word"), f"{tokenizer.get('vocab_size', 0):,}"
+    of_kind = f"the {size} most frequent words" if kind == "word" else f"{size} {kind} tokens"
+    kept = tokenizer.get("pretrained") or of_kind
     frame = [token for token, key in (("`<s>`", "add_bos"), ("`</s>`", "add_eos")) if tokenizer.get(key)]
     return (
         f"## Data\n\nTrained on {source}, sentence by sentence; validated on {_held_out(training)}. "

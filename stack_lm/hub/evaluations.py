@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from huggingface_hub import EvalResult
 
@@ -15,9 +15,35 @@ from ..errors import InputError
 
 # Of an absolute path: all but its last part.
 _DIRECTORIES = re.compile(r"(?<![^\s=:'\"])~?/(?:[^\s/:'\"]+/)*(?=[^\s/:'\"])")
+
+
+class _Measure(NamedTuple):
+    """One of the numbers of a perplexity, by its name in records.
+
+    Attributes:
+        kind: of metric.
+        counted: what it is per, in the plural; records count them.
+        convention: what counts.
+    """
+
+    kind: str
+    counted: str
+    convention: str
+
+
 _PERPLEXITY = {
-    "perplexity": "per predicted token, first words and ends of sentences included where the model predicts them",
-    "inner_perplexity": "per token of words with a word before them, without ends of sentences",
+    "perplexity": _Measure(
+        "perplexity",
+        "tokens",
+        "per predicted token, first words and ends of sentences included where the model predicts them",
+    ),
+    "word_perplexity": _Measure("perplexity", "words", "per predicted word; ends of sentences add loss, and no words"),
+    "bits_per_byte": _Measure(
+        "bits_per_byte", "bytes", "per byte of UTF-8, spaces and ends of lines included; unknown words flatter it"
+    ),
+    "inner_perplexity": _Measure(
+        "perplexity", "inner_tokens", "per token of words with a word before them, without ends of sentences"
+    ),
 }
 
 
@@ -61,10 +87,9 @@ def of_training(record: Mapping[str, Any], data: str, command: str) -> list[Eval
         command: that trains.
     """
     found = []
-    for key, convention in _PERPLEXITY.items():
+    for key in _PERPLEXITY:
         if record.get(f"eval_{key}") is not None:  # no inner perplexity of sentences of one word
-            tokens = record.get("eval_inner_tokens" if key.startswith("inner") else "eval_tokens")
-            found.append(_perplexity(key, record[f"eval_{key}"], convention, data, tokens, command))
+            found.append(_perplexity(key, record, "eval_", data, command))
     if "eval_accuracy" in record:
         task = {"task_type": "text-classification", "task_name": "Number prediction"}
         found.append(_result(task, data, "accuracy", record["eval_accuracy"], "accuracy, %", {"command": command}))
@@ -112,20 +137,20 @@ def _result(
     }
 
 
-def _perplexity(
-    key: str, value: float | None, convention: str, data: str, tokens: int | None, command: str
-) -> dict[str, Any]:
+def _perplexity(key: str, record: Mapping[str, Any], prefix: str, data: str, command: str) -> dict[str, Any]:
     task = {"task_type": "text-generation", "task_name": "Language modelling"}
-    arguments = {"convention": convention, "tokens": tokens, "command": command}
-    return _result(task, data, "perplexity", value, key.replace("_", " "), arguments)
+    kind, counted, convention = _PERPLEXITY[key]
+    count = {counted.rpartition("_")[2]: record.get(f"{prefix}{counted}")}
+    arguments = {"convention": convention, **count, "command": command}
+    return _result(task, data, kind, record[f"{prefix}{key}"], key.replace("_", " "), arguments)
 
 
 def _of_perplexity(record: dict[str, Any]) -> list[dict[str, Any]]:
-    count = {"perplexity": "n_tokens", "inner_perplexity": "n_inner_tokens"}
+    counts = {counted: record.get(f"n_{counted}") for _, counted, _ in _PERPLEXITY.values()}
     return [
-        _perplexity(key, record[key], convention, record["data"], record[count[key]], record["command"])
-        | {"model": record["model"]}
-        for key, convention in _PERPLEXITY.items()
+        _perplexity(key, record | counts, "", record["data"], record["command"]) | {"model": record["model"]}
+        for key in _PERPLEXITY
+        if key in record  # earlier versions had fewer
     ]
 
 

@@ -18,7 +18,7 @@ from ..model_kinds import kind_of
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 # A tokenizer is in one of these; the last are vocabularies from which transformers makes one.
-_TOKENIZERS = ("tokenizer.json", "*.model", "vocab*", "*.tiktoken", "tekken.json")
+TOKENIZERS = ("tokenizer.json", "*.model", "vocab*", "*.tiktoken", "tekken.json")
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _MOST_LAYERS = 10_000
 # Never code from elsewhere, and no question whether to run any: our own models have theirs here, whatever `auto_map`
@@ -101,12 +101,12 @@ def _locate(path: str) -> dict[str, Any]:
         raise InputError("it is a file; a model is a directory with config.json and model.safetensors")
     if os.path.islink(path):
         raise InputError("it is a symbolic link that leads nowhere")
-    if _looks_like_a_path(path):
+    if looks_like_a_path(path):
         raise InputError("the directory does not exist")
-    return _ask_hub(path)
+    return ask_hub(path, "config.json")
 
 
-def _looks_like_a_path(name: str) -> bool:
+def looks_like_a_path(name: str) -> bool:
     """Whether a name means a directory: models on the hub are called NAME or ORGANISATION/NAME."""
     return (
         name.startswith((".", "/", "~"))
@@ -117,8 +117,19 @@ def _looks_like_a_path(name: str) -> bool:
     )
 
 
-def _ask_hub(name: str) -> dict[str, Any]:
-    """One short question, as `from_pretrained` asks many and repeats each for a minute if nobody answers."""
+def ask_hub(name: str, file: str) -> dict[str, Any]:
+    """Ask for a name once and shortly: `from_pretrained` asks often, each time for a minute if nobody answers.
+
+    Args:
+        name: on the hub.
+        file: that shows in the cache whether it has been loaded before.
+
+    Returns:
+        What `from_pretrained` needs to find it too.
+
+    Raises:
+        InputError: if there is no such name, or the hub cannot be reached and the cache does not have it.
+    """
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
@@ -129,7 +140,7 @@ def _ask_hub(name: str) -> dict[str, Any]:
     except RepositoryNotFoundError as error:
         raise InputError("there is no such directory, and no such model on the hub") from error
     except Exception as error:  # the network has many kinds
-        if not isinstance(try_to_load_from_cache(name, "config.json"), str):
+        if not isinstance(try_to_load_from_cache(name, file), str):
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise InputError(f"there is no such directory, and the hub cannot be reached ({reason})") from error
         print_note(f"the hub cannot be reached: {name} comes from its cache")
@@ -147,7 +158,7 @@ def _check_directory(directory: Path) -> None:
     kind_of(str(content.get("model_type")))  # which an installed plug-in may have
     if not any(any(directory.glob(pattern)) for pattern in _WEIGHTS):
         raise InputError("it has no weights (model.safetensors)")
-    if not any(any(directory.glob(pattern)) for pattern in _TOKENIZERS):
+    if not any(any(directory.glob(pattern)) for pattern in TOKENIZERS):
         raise InputError("it has no tokenizer (tokenizer.json)")
 
 
@@ -180,8 +191,10 @@ def _check_values(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
         if weights.dtype in _FLOATS and weights.numel() and not all(map(torch.isfinite, weights.aminmax())):
             raise InputError(f"its weights are broken: {name} has values that are not finite")
     tokenizer("a")  # settings of other kinds show when it runs, but for those of padding
-    if not all(isinstance(name, str) for name in tokenizer.model_input_names):
-        raise InputError(f"its tokenizer's model_input_names must be names; got {tokenizer.model_input_names}")
+    names = tokenizer.model_input_names
+    # transformers pads what the first one names.
+    if not isinstance(names, list) or names[:1] != ["input_ids"] or not all(isinstance(name, str) for name in names):
+        raise InputError(f"its tokenizer's model_input_names must be names, input_ids the first; got {names}")
     size = getattr(model.config.get_text_config(), "vocab_size", None)
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if size is not None and largest >= size:

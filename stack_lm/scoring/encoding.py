@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
-from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import InputError
-from ..tokenization import RareWordTags, added_tokens, sentence_frame
+from ..tokenization import RareWordTags, added_tokens, sentence_frame, word_splitter_of
 
 # Texts in one call of a tokenizer: a balance of call overhead and memory.
 _BLOCK = 1000
@@ -24,6 +23,10 @@ class Encoding(NamedTuple):
     ids: list[int]
     word_of: np.ndarray
     n_end: int
+
+
+WordStrength = Literal["first", "last", "sum", "max"]
+"""How the strengths of a word's tokens become the word's: that of one of them, their sum, or the largest."""
 
 
 class SentenceEncoder:
@@ -73,11 +76,11 @@ class SentenceEncoder:
         ]
 
     def split(self, text: str) -> list[str]:
-        """The words of a text: where white space or a word-level tokenizer separates them."""
-        backend = self.tokenizer.backend_tokenizer
-        if not isinstance(backend.model, WordLevel):
+        """The words of a text: what a tokenizer made here separates, or else white space."""
+        splitter = word_splitter_of(self.tokenizer)
+        if splitter is None:
             return text.split()
-        return [text[slice(*place)] for _, place in backend.pre_tokenizer.pre_tokenize_str(text)]
+        return [text[slice(*place)] for _, place in splitter.pre_tokenize_str(text)]
 
     def encode(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None) -> Iterator[Encoding]:
         """Whole sentences, with their tokens aligned to their words.
@@ -128,3 +131,31 @@ def words_of_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) ->
     places = [max(stop - 1, start) for start, stop in offsets]
     places = [place + 1 if place in spaces else place for place in places]
     return np.searchsorted(starts, places, side="right") - 1
+
+
+def strengths_of_words(
+    actions: Mapping[str, np.ndarray], word_of: np.ndarray, how: WordStrength
+) -> dict[str, np.ndarray]:
+    """Actions of words, from those of their tokens.
+
+    Args:
+        actions: by name, [T, ...].
+        word_of: the word of each token, from 0 in order; -1 for none, [T].
+        how: of strengths. A total strength is a state, always that after the last token, and so are distributions and
+            weights of operations, but for "first".
+
+    Returns:
+        By name, [n, ...].
+    """
+    (inside,) = np.nonzero(word_of >= 0)
+    _, starts = np.unique(word_of[inside], return_index=True)
+    first, last = inside[starts], inside[np.append(starts[1:], len(inside)) - 1]
+    of_words = {}
+    for name, values in actions.items():
+        if name == "total_strength" or how == "last" or (how != "first" and values.ndim > 1):
+            of_words[name] = values[last]
+        elif how == "first":
+            of_words[name] = values[first]
+        else:
+            of_words[name] = (np.add if how == "sum" else np.maximum).reduceat(values[inside], starts)
+    return of_words

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from ..hub.loading import load_pretrained
 from ..layers import actions_by_layer
 from ..model_kinds import body_and_head, kind_of
 from ..trace import Trace
-from .encoding import LONGEST, Encoding, SentenceEncoder
+from .encoding import LONGEST, Encoding, SentenceEncoder, WordStrength, strengths_of_words
 from .memory_layers import MemoryLayers
 
 Progress = Callable[[int], None]
@@ -48,8 +48,8 @@ class _Tail(NamedTuple):
 class ModelScorer(MemoryLayers):
     """Scores sentences with a language model (a `SentenceModel`).
 
-    A word's log-probability is the sum over its tokens; a strength is that after the word's last token. Sentences are
-    padded on the right and no mask is needed, since a causal model does not look ahead.
+    A word's log-probability is the sum over its tokens; its strengths come from theirs by `word_strength`. Sentences
+    are padded on the right and no mask is needed, since a causal model does not look ahead.
 
     A sentence begins with the tokenizer's beginning token if tokenizer and model have one, whether or not the tokenizer
     adds it by itself; nothing is reported for it. The end token is scored where the tokenizer adds it, and in traces of
@@ -61,9 +61,10 @@ class ModelScorer(MemoryLayers):
         batch_tokens: tokens in a batch, padding included; bounds the memory for the logits.
         layer: the memory layer to parse with and to show, from 0, where the model has several; None takes the only one,
             or the only one that has strengths to parse with.
+        word_strength: how the strengths of a word's tokens become the word's; see `strengths_of_words`.
 
     Raises:
-        InputError: if there is no such layer.
+        InputError: if there is no such layer, or `word_strength` is another word.
     """
 
     def __init__(
@@ -73,8 +74,12 @@ class ModelScorer(MemoryLayers):
         *,
         batch_tokens: int = 2048,
         layer: int | None = None,
+        word_strength: WordStrength = "last",
     ) -> None:
         super().__init__(model.eval(), layer)
+        if word_strength not in get_args(WordStrength):
+            raise InputError(f"word_strength must be one of {', '.join(get_args(WordStrength))}; got {word_strength!r}")
+        self.word_strength = word_strength
         self.tokenizer = tokenizer
         self.batch_tokens = batch_tokens
         self._body, self._head = body_and_head(model)
@@ -87,7 +92,13 @@ class ModelScorer(MemoryLayers):
 
     @classmethod
     def from_pretrained(
-        cls, path: str, *, device: str | None = None, batch_tokens: int = 2048, layer: int | None = None
+        cls,
+        path: str,
+        *,
+        device: str | None = None,
+        batch_tokens: int = 2048,
+        layer: int | None = None,
+        word_strength: WordStrength = "last",
     ) -> ModelScorer:
         """Load a model and its tokenizer from a directory or the hub.
 
@@ -96,12 +107,13 @@ class ModelScorer(MemoryLayers):
             device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
             batch_tokens: see the class.
             layer: see the class.
+            word_strength: see the class.
 
         Raises:
             InputError: if it cannot be loaded, or has no such layer.
         """
         model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device)
-        return cls(model, tokenizer, batch_tokens=batch_tokens, layer=layer)
+        return cls(model, tokenizer, batch_tokens=batch_tokens, layer=layer, word_strength=word_strength)
 
     @property
     def predicts_first_word(self) -> bool:
@@ -114,7 +126,7 @@ class ModelScorer(MemoryLayers):
         return self._encoder.is_word_level
 
     def split(self, text: str) -> list[str]:
-        """The words of a text: where white space or a word-level tokenizer separates them."""
+        """The words of a text: what a tokenizer made here separates, or else white space."""
         return self._encoder.split(text)
 
     def knows(self, text: str) -> bool:
@@ -375,7 +387,7 @@ class ModelScorer(MemoryLayers):
         scores: np.ndarray | None,
         actions: Sequence[Mapping[str, np.ndarray]],
     ) -> Trace:
-        """Sum scores over each word's tokens, and take the actions at its last."""
+        """Sum scores over each word's tokens, and find the word's actions."""
         n, ids, word_of = len(words), np.array(encoding.ids), encoding.word_of
         inside = word_of >= 0
         logprobs, n_tokens, end = np.full(n, np.nan), np.zeros(n, dtype=np.int64), float("nan")
@@ -391,9 +403,7 @@ class ModelScorer(MemoryLayers):
         unknown = np.zeros(n, dtype=bool)
         if self.tokenizer.unk_token_id is not None:
             unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
-        last = np.zeros(n, dtype=np.int64)
-        last[word_of[inside]] = np.flatnonzero(inside)  # of several tokens, the last stays
-        of_words = tuple({name: values[last] for name, values in of_layer.items()} for of_layer in actions)
+        of_words = tuple(strengths_of_words(of_layer, word_of, self.word_strength) for of_layer in actions)
         return Trace(tuple(words), logprobs, n_tokens, unknown, end, of_words, self._layer)
 
 

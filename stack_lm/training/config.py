@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ..checks import Count, CountOrZero, Integer, NotNegative, Positive, check_fields
 from ..errors import InputError
-from ..tokenization import Lowercase
+from ..tokenization import Lowercase, SubwordKind, check_subwords
 
 # Of fields of which a resumed run may have another value.
 MAY_CHANGE = {"may_change": True}
@@ -94,22 +94,48 @@ class TokenizerConfig:
     """Where the tokenizer comes from.
 
     Attributes:
-        pretrained: an existing tokenizer, by directory or name on the hub; otherwise a word-level one is made.
-        vocab_size: most frequent words to keep.
+        pretrained: an existing tokenizer: a directory, a tokenizer.json, or a name on the hub; otherwise one is made.
+        kind: which: "word", with the most frequent words, or of parts of words, "bpe" or "unigram".
+        vocab_size: most frequent words, or most parts of words, to keep.
         lowercase: "none", "first_word" of each sentence, or "all"; see `stack_lm.tokenization.case_rule`.
-        tag_rare_words: put part-of-speech tags in the place of words outside the vocabulary.
-        add_bos: begin sentences with the tokenizer's beginning token; a word-level tokenizer has one (`<s>`).
+        split_digits: of parts of words: a token for each digit.
+        tag_rare_words: of words: put part-of-speech tags in the place of those outside the vocabulary.
+        add_bos: begin sentences with the tokenizer's beginning token; one made here has one (`<s>`).
         add_eos: likewise end them with its end token (`</s>`).
-        sentences: of a stream, how many sentences to count words in.
+        sentences: of a stream, how many sentences to make the tokenizer of.
     """
 
     pretrained: str | None = None
+    kind: Literal["word", SubwordKind] = "word"
     vocab_size: Count = 10_000
     lowercase: Lowercase = "first_word"
+    split_digits: bool = False
     tag_rare_words: bool = False
     add_bos: bool = True
     add_eos: bool = True
     sentences: Count = 1_000_000
+
+    def check(self) -> None:
+        """Find settings that do not go together.
+
+        Raises:
+            InputError: that names them.
+        """
+        if self.pretrained is not None:
+            from ..hub.tokenizers import find_tokenizer
+
+            try:
+                find_tokenizer(self.pretrained)
+            except InputError as error:
+                raise InputError(f"cannot load a tokenizer from {self.pretrained or repr('')}: {error}") from error
+            return
+        if self.kind == "word":
+            if self.split_digits:
+                raise InputError("tokenizer.split_digits needs tokenizer.kind bpe or unigram; got word")
+            return
+        if self.tag_rare_words:
+            raise InputError(f"tokenizer.tag_rare_words needs tokenizer.kind word; got {self.kind}, with no rare words")
+        check_subwords(self.kind, self.vocab_size)
 
 
 @dataclass(frozen=True)
@@ -250,6 +276,7 @@ class RunConfig(BaseConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
+        self.tokenizer.check()
         self.training.check()
         if self.data.streaming and self.training.max_steps is None:
             raise InputError("data.streaming needs training.max_steps: the length of a stream is not known")

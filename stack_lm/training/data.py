@@ -19,8 +19,9 @@ from transformers import PreTrainedTokenizerBase
 from ..console import print_note, progress
 from ..data import Corpus, Sentence, hold_out, open_corpus
 from ..errors import InputError
+from ..hub.tokenizers import open_tokenizer
 from ..labels import IGNORED
-from ..tokenization import Frame, reopen_tokenizer, sentence_frame, train_word_tokenizer
+from ..tokenization import Frame, sentence_frame, train_subword_tokenizer, train_word_tokenizer
 from .batches import Batches, SentenceBatches
 from .checkpoints import read_state
 from .compact import SentenceStore, TokenArray
@@ -29,6 +30,7 @@ from .continuous import ContinuousBatches, Segments
 from .encoding import TextEncoder, encode_documents, encode_sentences
 from .pools import Pools, StreamPools, WholePools
 from .run_directory import on_first_process
+from .text_size import TextSize
 from .token_cache import Tokenised, cache_key, read_entry, size_digest, text_digest, write_entry
 
 
@@ -36,12 +38,13 @@ class Data(NamedTuple):
     """What a run trains on: the batches of this process, all validation text, the tokenizer, and the special tokens
     around each sentence.
 
-    Validation text is sentences, or documents where text is continuous. `texts` has a digest of the text files of
-    "data.source" and "data.validation", where they are files.
+    Validation text is sentences, or documents where text is continuous; `size` is how much of it is predicted. `texts`
+    has a digest of the text files of "data.source" and "data.validation", where they are files.
     """
 
     batches: Batches
     validation: TokenArray
+    size: TextSize
     tokenizer: PreTrainedTokenizerBase
     frame: Frame
     texts: dict[str, str]
@@ -70,12 +73,12 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
     check_same_texts(config, checkpoint, texts)
     if config.data.streaming:
         return _open_stream(config, corpus, other, checkpoint, texts)
-    train, validation, tokenizer = _tokenise(config, corpus, other, checkpoint, texts, quiet)
+    train, validation, size, tokenizer = _tokenise(config, corpus, other, checkpoint, texts, quiet)
     if not len(train):
         kind = "documents" if config.data.mode == "continuous" else "training sentences"
         raise InputError(f"{config.data.source} has no {kind} of two tokens or more")
     frame = frame_of(config.tokenizer, tokenizer)
-    return Data(_make_batches(config, WholePools(train)), validation, tokenizer, frame, texts)
+    return Data(_make_batches(config, WholePools(train)), validation, size, tokenizer, frame, texts)
 
 
 def _digests(config: RunConfig, corpus: Corpus, other: Corpus | None) -> dict[str, str]:
@@ -150,14 +153,15 @@ def _open_stream(
     continuous = data.mode == "continuous"
     # Of a stream that is held out, the rest would have to be read in search of more.
     limit = data.validation_limit or (None if data.validation is not None else 200 if continuous else 5_000)
+    size = TextSize()
     if continuous:
-        tokens = encode_documents(tokenizer, islice(_documents(other), limit), frame)
+        tokens = encode_documents(tokenizer, islice(_documents(other), limit), frame, size=size)
     else:
-        tokens = encode_sentences(tokenizer, islice(other, limit), data.max_length, frame)
+        tokens = encode_sentences(tokenizer, islice(other, limit), data.max_length, frame, size=size)
     encoder = TextEncoder(tokenizer, stream.segmenter, data.max_length, frame, whole=continuous)
     state = PartialState()
     pools = StreamPools(stream, encoder, data.pool, data.workers, state.process_index, state.num_processes)
-    return Data(_make_batches(config, pools), _not_empty(tokens), tokenizer, frame, texts)
+    return Data(_make_batches(config, pools), _not_empty(tokens), size, tokenizer, frame, texts)
 
 
 def _tokenise(
@@ -197,7 +201,7 @@ def _tokenise(
 
 
 def _is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -> bool:
-    one, other = (part.backend_tokenizer.to_str() for part in (tokenizer, _load_tokenizer(checkpoint)))
+    one, other = (part.backend_tokenizer.to_str() for part in (tokenizer, open_tokenizer(checkpoint)))
     return bool(one == other)
 
 
@@ -214,10 +218,11 @@ def _tokenise_sentences(
         validation = islice(other, data.validation_limit)
     tokenizer = _open_tokenizer(config.tokenizer, lambda: sentences.at(numbers), checkpoint)
     frame = frame_of(config.tokenizer, tokenizer)
-    validation_tokens = _not_empty(encode_sentences(tokenizer, validation, data.max_length, frame))
+    size = TextSize()
+    validation_tokens = _not_empty(encode_sentences(tokenizer, validation, data.max_length, frame, size=size))
     with progress("tokenizing", len(numbers), quiet=quiet) as advance:
         train = encode_sentences(tokenizer, sentences.at(numbers), data.max_length, frame, advance)
-    return Tokenised(train, validation_tokens, tokenizer)
+    return Tokenised(train, validation_tokens, size, tokenizer)
 
 
 def _tokenise_documents(
@@ -252,10 +257,11 @@ def _tokenise_documents(
 
     tokenizer = _open_tokenizer(config.tokenizer, sample, checkpoint)
     frame = frame_of(config.tokenizer, tokenizer)
-    validation_tokens = _not_empty(encode_documents(tokenizer, validation, frame))
+    size = TextSize()
+    validation_tokens = _not_empty(encode_documents(tokenizer, validation, frame, size=size))
     with progress("tokenizing", sum(counts[i] for i in numbers), quiet=quiet) as advance:
         train = encode_documents(tokenizer, (store.at(range(*bounds[i])) for i in numbers), frame, advance)
-    return Tokenised(train, validation_tokens, tokenizer)
+    return Tokenised(train, validation_tokens, size, tokenizer)
 
 
 def _documents(corpus: Corpus) -> Iterable[Iterable[Sentence]]:
@@ -281,27 +287,23 @@ def _open_tokenizer(
     """The tokenizer, the same on all processes."""
     source = checkpoint or config.pretrained
     if source is None:
-
-        def make() -> PreTrainedTokenizerBase:
-            return train_word_tokenizer(
-                sample(),
-                config.vocab_size,
-                lowercase=config.lowercase,
-                tag_rare_words=config.tag_rare_words,
-                add_bos=config.add_bos,
-                add_eos=config.add_eos,
-            )
-
-        return on_first_process(make)  # so that a stream is counted once
-    return _load_tokenizer(source)
+        # On one process, so that a stream is counted once.
+        return on_first_process(lambda: train_tokenizer(config, sample()))
+    return open_tokenizer(source)
 
 
-def _load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
-    try:
-        return reopen_tokenizer(source)
-    except Exception as error:  # many kinds: of the hub, of files, of formats
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"cannot load a tokenizer from {source}: {reason[:200]}") from error
+def train_tokenizer(config: TokenizerConfig, sentences: Iterable[Sentence]) -> PreTrainedTokenizerBase:
+    """Make the configured kind of tokenizer.
+
+    Raises:
+        InputError: as `train_word_tokenizer` and `train_subword_tokenizer`.
+    """
+    common: dict[str, Any] = {name: getattr(config, name) for name in ("lowercase", "add_bos", "add_eos")}
+    if config.kind == "word":
+        return train_word_tokenizer(sentences, config.vocab_size, tag_rare_words=config.tag_rare_words, **common)
+    return train_subword_tokenizer(
+        sentences, config.vocab_size, kind=config.kind, split_digits=config.split_digits, **common
+    )
 
 
 def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,7 @@ from ..errors import InputError
 from ..plugins import Imports
 from ..tokenization import Frame, RareWordTags
 from .compact import TokenArray
+from .text_size import TextSize
 
 
 def encode_sentences(
@@ -33,18 +34,20 @@ def encode_sentences(
     progress: Callable[[int], None] = lambda n: None,
     *,
     min_length: int = 2,
+    size: TextSize | None = None,
 ) -> TokenArray:
     """Sentences as token ids; those of one token are left out, as there is nothing to predict.
 
     The tokenizer takes them a thousand at a time, on all cores.
 
     Args:
-        tokenizer: any; a fast one is faster.
+        tokenizer: any fast one.
         sentences: what to encode.
         max_length: what of a sentence comes after this number of tokens is cut off, its end token too; None: nothing.
         frame: the special tokens around each sentence.
         progress: called with the number of sentences done.
         min_length: sentences of fewer tokens are left out.
+        size: counts what a model of these sentences predicts.
     """
     replace_rare = RareWordTags(tokenizer)
     begin, end = frame
@@ -53,23 +56,30 @@ def encode_sentences(
         waiting = iter(sentences)
         while batch := list(islice(waiting, 1000)):
             texts = [" ".join(replace_rare(words, tags)) for words, tags in batch]
-            framed = (begin + ids + end if ids else [] for ids in tokenize(texts))
+            framed = [begin + ids + end if ids else [] for ids in tokenize(texts)]
+            if size is not None:
+                for (words, _), text, ids in zip(batch, texts, framed, strict=True):
+                    if len(ids) >= min_length:
+                        count(size, words, text, len(ids))
             yield [ids[:max_length] for ids in framed if len(ids) >= min_length]
             progress(len(batch))
 
+    def count(size: TextSize, words: Sequence[str], text: str, length: int) -> None:
+        whole = max_length is None or length <= max_length
+        if not whole:  # of a word that is cut too, all counts
+            kept = max_length - len(begin)
+            offsets = backend.encode(text, add_special_tokens=False).offsets[:kept]
+            words = words[: len(text[: offsets[-1][1]].split()) if offsets else 0]
+        if words:
+            size.add(words, first=bool(begin), end=whole and bool(end))
+
     def tokenize(texts: list[str]) -> list[list[int]]:
-        if not tokenizer.is_fast:
-            return tokenizer(
-                texts, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False
-            ).input_ids
         with _on_all_cores():
             encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    backend: Any = None
-    if tokenizer.is_fast:
-        tokenizer("")  # turns padding and truncation off, which its file may have on
-        backend = tokenizer.backend_tokenizer
+    tokenizer("")  # turns padding and truncation off, which its file may have on
+    backend: Any = tokenizer.backend_tokenizer
     return TokenArray.pack(parts(), len(tokenizer))
 
 
@@ -78,8 +88,12 @@ def encode_documents(
     documents: Iterable[Iterable[Sentence]],
     frame: Frame,
     progress: Callable[[int], None] = lambda n: None,
+    size: TextSize | None = None,
 ) -> TokenArray:
-    """Documents as token ids: those of their sentences, end to end; documents of one token are left out."""
+    """Documents as token ids: those of their sentences, end to end; documents of one token are left out.
+
+    Args: as `encode_sentences`.
+    """
     counts: list[int] = []
 
     def sentences() -> Iterator[Sentence]:
@@ -88,6 +102,9 @@ def encode_documents(
             for sentence in document:
                 if sentence.words:
                     counts[-1] += 1
+                    if size is not None:
+                        later = counts[-1] > 1
+                        size.add(sentence.words, first=later or bool(frame.begin), end=later or bool(frame.end))
                     yield sentence
 
     tokens = encode_sentences(tokenizer, sentences(), None, frame, progress, min_length=0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import Tensor
@@ -19,7 +20,7 @@ from .batches import Batches, Collated
 from .carried import CarriedState
 from .config import RunConfig
 from .continuous import Segments
-from .data import collate, collate_segments, prepare_data
+from .data import Data, collate, collate_segments, prepare_data
 from .loop import TrainingLoop
 from .new_model import new_model
 from .strength_statistics import StrengthStatistics
@@ -78,9 +79,13 @@ class Trainer(TrainingLoop):
         return super().loss(inputs | {"past_key_values": self.carried.next(inputs.pop("fresh"))}, targets)
 
     def evaluate(self) -> tuple[dict[str, Any], str]:
-        """See `TrainingLoop.evaluate`: of all predicted tokens eval_nats_per_token, eval_perplexity and eval_tokens; of
-        inner tokens (see `Losses`) eval_inner_perplexity, None if there are none, and eval_inner_tokens; and the
-        strengths."""
+        """See `TrainingLoop.evaluate`.
+
+        Of all predicted tokens it has eval_nats_per_token, eval_perplexity and eval_tokens; of their text (`TextSize`)
+        eval_word_perplexity and eval_bits_per_byte, None where nothing of it is predicted, eval_words, eval_bytes and
+        eval_unknown, the share of unknown words (of tokens, if words have several); of inner tokens (see `Losses`)
+        eval_inner_perplexity, None if there are none, and eval_inner_tokens; and the strengths.
+        """
         strengths = StrengthStatistics(self.accelerator.unwrap_model(self.model))
         arguments = self.model, self.data.validation, self.accelerator, self.data.frame, strengths.add
         if self.config.data.mode == "continuous":
@@ -90,16 +95,26 @@ class Trainer(TrainingLoop):
         strengths.reduce(self.accelerator)
         perplexity = _exp(losses.nats / losses.tokens)
         inner = _exp(losses.inner_nats / losses.inner_tokens) if losses.inner_tokens else None
+        size, bits = self.data.size, losses.nats / math.log(2)
         record = {
             "eval_nats_per_token": losses.nats / losses.tokens,
             "eval_perplexity": perplexity,
             "eval_tokens": losses.tokens,
+            "eval_word_perplexity": _exp(losses.nats / size.words) if size.words else None,
+            "eval_words": size.words,
+            "eval_bits_per_byte": bits / size.bytes if size.bytes else None,
+            "eval_bytes": size.bytes,
+            "eval_unknown": _share_unknown(self.data),
             "eval_inner_perplexity": inner,
             "eval_inner_tokens": losses.inner_tokens,
         }
         summary = f"validation perplexity {perplexity:.2f}"
         if inner is not None:
             summary += f" ({inner:.2f} without first words and ends)"
+        if record["eval_bits_per_byte"] is not None:
+            summary += f", {record['eval_bits_per_byte']:.3f} bits per byte"
+            if record["eval_unknown"]:
+                summary += f" with {record['eval_unknown']:.1%} of words unknown"
         lines = [summary, strengths.summary(), *(f"warning: {warning}" for warning in strengths.warnings())]
         return record | strengths.record(), "\n".join(line for line in lines if line)
 
@@ -138,7 +153,23 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrai
         "eos_token_id": tokenizer.eos_token_id if config.tokenizer.add_eos else None,
     }
     fields = {"vocab_size": len(tokenizer), **special, **config.model}
-    return new_model(choose_class(config.model, TEXT), fields)
+    model = new_model(choose_class(config.model, TEXT), fields)
+    generation = getattr(model, "generation_config", None)
+    if generation is not None:
+        # Nobody wants to read them in a text. An end token that pads as well, as GPT-2's, has to be generated.
+        unwanted = {tokenizer.unk_token_id, tokenizer.pad_token_id}
+        wanted = {None, tokenizer.bos_token_id, tokenizer.eos_token_id}
+        generation.suppress_tokens = sorted(unwanted - wanted) or None
+        generation._from_model_config = False  # else transformers may make it anew
+    return model
+
+
+def _share_unknown(data: Data) -> float:
+    special = [*data.frame.begin, *data.frame.end]
+    unknown, ids = data.tokenizer.unk_token_id, data.validation.ids
+    if unknown is None or unknown in special:  # GPT-2 has one token for everything
+        return 0.0
+    return float((ids == unknown).sum() / max(1, len(ids) - np.isin(ids, special).sum()))
 
 
 def _exp(nats: float) -> float:

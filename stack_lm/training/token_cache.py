@@ -7,6 +7,7 @@ arrays that are mapped into memory, not read. `stack-lm cache` lists the entries
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterable
@@ -22,12 +23,13 @@ from ..data.cache_folder import token_cache
 from ..errors import InputError
 from ..tokenization import reopen_tokenizer
 from .compact import TokenArray
+from .text_size import TextSize
 
 # Part of every key: another number leaves all earlier entries aside.
-_FORMAT = 2
+_FORMAT = 3
 # Smaller texts are tokenised in a second.
 MIN_BYTES = 2**20
-_TRAIN, _VALIDATION, _TOKENIZER = "train", "validation", "tokenizer"
+_TRAIN, _VALIDATION, _SIZE, _TOKENIZER = "train", "validation", "size.json", "tokenizer"
 
 
 class Tokenised(NamedTuple):
@@ -35,6 +37,7 @@ class Tokenised(NamedTuple):
 
     train: TokenArray
     validation: TokenArray
+    size: TextSize
     tokenizer: PreTrainedTokenizerBase
 
 
@@ -80,7 +83,9 @@ def read_entry(key: str) -> Tokenised | None:
     with suppress(OSError):
         os.utime(folder)  # used now
     try:
-        return Tokenised(_read(folder, _TRAIN), _read(folder, _VALIDATION), reopen_tokenizer(folder / _TOKENIZER))
+        size = TextSize(**json.loads((folder / _SIZE).read_text()))
+        tokenizer = reopen_tokenizer(folder / _TOKENIZER)
+        return Tokenised(_read(folder, _TRAIN), _read(folder, _VALIDATION), size, tokenizer)
     except Exception:  # many kinds: of numpy and of the tokenizer, for files that are gone, cut off or changed
         return None
 
@@ -104,6 +109,7 @@ def write_entry(key: str, content: Tokenised) -> None:
             for name, tokens in ((_TRAIN, content.train), (_VALIDATION, content.validation)):
                 np.save(directory / f"{name}_ids.npy", tokens.ids)
                 np.save(directory / f"{name}_ends.npy", tokens.ends)
+            (directory / _SIZE).write_text(json.dumps(vars(content.size)))
             content.tokenizer.save_pretrained(directory / _TOKENIZER)
     except Exception:  # many kinds: the tokenizer's own files are written in Rust
         return

@@ -53,7 +53,8 @@ def test_training_writes_a_card(trained):
     assert data.tags == ["stack-lm", "stack-rnn", "stack"]
     found = by_name(card)
     held_out = "generated:200: 40 sentences held out, seed 0"
-    assert set(found) == {(held_out, "perplexity"), (held_out, "inner perplexity")}
+    measures = ("perplexity", "word perplexity", "bits per byte", "inner perplexity")
+    assert set(found) == {(held_out, measure) for measure in measures}
     assert found[held_out, "perplexity"].metric_value == pytest.approx(result["eval_perplexity"], abs=1e-4)
     inner = found[held_out, "inner perplexity"]
     assert inner.metric_value == pytest.approx(result["eval_inner_perplexity"], abs=1e-4)

@@ -1,0 +1,89 @@
+"""Open tokenizers to train with: of a directory, a tokenizer.json or the hub, which is never asked for a path."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..tokenization import reopen_tokenizer
+from .loading import TOKENIZERS, ask_hub, looks_like_a_path
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
+# What a tokenizer.json without a configuration calls its special tokens.
+_NAMES = {
+    "bos_token": ("<s>", "<bos>", "[BOS]", "<|endoftext|>"),
+    "eos_token": ("</s>", "<eos>", "[EOS]", "<|endoftext|>"),
+    "unk_token": ("<unk>", "[UNK]"),
+    "pad_token": ("<pad>", "[PAD]"),
+}
+
+
+def open_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+    """A tokenizer to train a model with and to save with it.
+
+    It pads on the left, as generation needs it, and without a token of its own with its end token.
+
+    Args:
+        source: a directory, a tokenizer.json, or a name on the hub.
+
+    Raises:
+        InputError: if it cannot be opened, or is not a fast tokenizer.
+    """
+    try:
+        path = find_tokenizer(source)
+        if path is not None and path.is_file():
+            tokenizer = _open_file(path)
+        else:
+            tokenizer = reopen_tokenizer(path or source, **({} if path else ask_hub(str(source), _FILE)))
+        if not tokenizer.is_fast:
+            raise InputError(f"{type(tokenizer).__name__} is not a fast tokenizer: it cannot align tokens to words")
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        tokenizer.padding_side = "left"
+        tokenizer("a")  # settings of other kinds show when it runs
+    except Exception as error:  # many kinds: of the hub, of files, of formats
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"cannot load a tokenizer from {source or repr(source)}: {reason[:200]}") from error
+    return tokenizer
+
+
+def find_tokenizer(source: str | Path) -> Path | None:
+    """Where a tokenizer is on disk; None for a name of the hub. Nothing is loaded.
+
+    Raises:
+        InputError: if it looks like a path and is not there, or there is no tokenizer in a directory.
+    """
+    name = str(source)
+    if not name:
+        raise InputError("its name is empty")
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not any(any(path.glob(pattern)) for pattern in TOKENIZERS):
+            raise InputError(f"the directory has no tokenizer ({_FILE})")
+        bare = (path / _FILE).is_file() and not any((path / name).is_file() for name in (_CONFIG, "config.json"))
+        return path / _FILE if bare else path
+    if path.is_file():
+        whole = path.name == _FILE and (path.parent / _CONFIG).is_file()  # which knows the special tokens
+        return path.parent if whole else path
+    if path.suffix == ".json" or looks_like_a_path(name):
+        raise InputError("there is no such file or directory")
+    return None
+
+
+def _open_file(path: Path) -> PreTrainedTokenizerBase:
+    from transformers import PreTrainedTokenizerFast
+
+    if not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
+        raise InputError(f"it is not a {_FILE}: it is no JSON object")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), clean_up_tokenization_spaces=False)
+    vocabulary: Any = tokenizer.get_vocab()
+    for role, names in _NAMES.items():
+        found = next((name for name in names if name in vocabulary), None)
+        if found is not None:
+            setattr(tokenizer, role, found)
+    return tokenizer

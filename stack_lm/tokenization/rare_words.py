@@ -1,0 +1,51 @@
+"""The replacement of rare words by their part-of-speech tags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+# The name under which the tokenizer's configuration file keeps that rare words are replaced by tags.
+TAG_KEY = "tag_rare_words"
+
+
+class RareWordTags:
+    """Replaces a sentence's rare words by their part-of-speech tags, if the tokenizer was trained so.
+
+    Args:
+        tokenizer: any tokenizer; one that does not come from `train_word_tokenizer` leaves words unchanged.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.active: bool = tokenizer.init_kwargs.get(TAG_KEY, False)
+        self._vocabulary = frozenset(tokenizer.get_vocab()) if self.active else frozenset()
+        self._normalizer = tokenizer.backend_tokenizer.normalizer if self.active else None
+
+    def __call__(self, words: Sequence[str], tags: Sequence[str] | None = None) -> Sequence[str]:
+        """The sentence, with the tags of words outside the vocabulary in their place.
+
+        Args:
+            words: the sentence.
+            tags: part-of-speech tags.
+
+        Raises:
+            InputError: if the numbers of words and tags differ.
+        """
+        if tags is None or not self.active or not words:
+            return words
+        if len(tags) != len(words):
+            raise InputError(f"a sentence has {len(words)} words but {len(tags)} tags: {' '.join(words)!r}")
+        known = self._vocabulary
+        found = words
+        if self._normalizer is not None:
+            normalized = self._normalizer.normalize_str(" ".join(words)).split(" ")
+            found = normalized if len(normalized) == len(words) else words
+        return [
+            word if looked_up in known or tag not in known else tag
+            for word, looked_up, tag in zip(words, found, tags, strict=True)
+        ]

@@ -1,0 +1,108 @@
+"""Subword tokenizers: byte-pair encoding (BPE) and the unigram language model, of bytes, so that nothing is unknown.
+
+Text is split into words as by a word-level tokenizer, and each word by itself into tokens: no token is of two words. A
+word's first token has the space before it ("\u0120dog"), also at the beginning of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from ..errors import InputError
+from .special import BEGIN, END, PADDING, begin_with, finish
+from .words import TREEBANK_QUOTES, CaseRules, Lowercase, word_splitter
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+SubwordKind = Literal["bpe", "unigram"]
+# Each byte has a token, so that every text has tokens.
+_BYTES = pre_tokenizers.ByteLevel.alphabet()
+
+
+def train_subword_tokenizer(
+    sentences: Iterable[tuple[Sequence[str], Sequence[str] | None]],
+    vocab_size: int = 10_000,
+    *,
+    kind: SubwordKind = "bpe",
+    lowercase: Lowercase = "none",
+    split_digits: bool = False,
+    add_bos: bool = True,
+    add_eos: bool = True,
+) -> PreTrainedTokenizerFast:
+    """Make a tokenizer whose vocabulary is parts of the words of a corpus.
+
+    Args:
+        sentences: pairs of a sentence's words and their part-of-speech tags, which are not used.
+        vocab_size: most tokens to make, the 256 bytes among them; special tokens are added to them. A small corpus
+            gives fewer.
+        kind: "bpe" or "unigram".
+        lowercase: as `train_word_tokenizer`.
+        split_digits: have a token for each of the digits 0-9 in a number, "1995" being four.
+        add_bos: have a token `<s>` that begins sentences; texts begin with it.
+        add_eos: have a token `</s>` that ends sentences.
+
+    Raises:
+        InputError: if there are no words, or as `check_subwords`.
+    """
+    check_subwords(kind, vocab_size)
+    case = CaseRules(lowercase)
+    quotes = {"``": 0, '"': 0}
+
+    def texts() -> Iterator[str]:
+        for words, _ in sentences:
+            text = case.first_word(" ".join(words))
+            for mark in quotes:
+                quotes[mark] += mark in text
+            yield text
+
+    special = [PADDING] + [BEGIN] * add_bos + [END] * add_eos
+    tokenizer = Tokenizer(models.BPE() if kind == "bpe" else models.Unigram())
+    tokenizer.pre_tokenizer = _word_parts(split_digits)
+    tokenizer.decoder = decoders.ByteLevel()
+    if case.of_training is not None:
+        tokenizer.normalizer = case.of_training
+    common: dict[str, Any] = {
+        "vocab_size": vocab_size + len(special),
+        "special_tokens": special,
+        "initial_alphabet": _BYTES,
+        "show_progress": False,
+    }
+    # More passes than by default before tokens are dropped: else "\u0120" and "." are never one.
+    trainer = trainers.BpeTrainer(**common) if kind == "bpe" else trainers.UnigramTrainer(**common, n_sub_iterations=6)
+    tokenizer.train_from_iterator(texts(), trainer)
+    if not set(tokenizer.get_vocab()).difference(special, _BYTES):
+        raise InputError("the corpus has no words to make a vocabulary from")
+    rules = list(TREEBANK_QUOTES) if quotes["``"] > quotes['"'] else []
+    rules += case.normalizers()
+    if rules:
+        tokenizer.normalizer = normalizers.Sequence(rules)
+    if add_bos:
+        tokenizer.post_processor = begin_with(BEGIN, tokenizer.token_to_id(BEGIN))
+    return finish(tokenizer, unk_token=None, add_bos=add_bos, add_eos=add_eos)
+
+
+def check_subwords(kind: str, vocab_size: int) -> None:
+    """Check settings that can be checked before a corpus is read.
+
+    Raises:
+        InputError: for a kind that is not there, or too small a vocabulary.
+    """
+    if kind not in get_args(SubwordKind):
+        raise InputError(f"kind must be one of {', '.join(get_args(SubwordKind))}; got {kind!r}")
+    if vocab_size <= len(_BYTES):
+        raise InputError(
+            f"vocab_size must be more than {len(_BYTES)} with kind {kind}, which has a token for each byte; "
+            f"got {vocab_size}"
+        )
+
+
+def _word_parts(split_digits: bool) -> pre_tokenizers.PreTokenizer:
+    """Split text into words, write each as its bytes with a space before it, and take digits apart."""
+    parts = [word_splitter(), pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)]
+    if split_digits:
+        parts.append(pre_tokenizers.Split(Regex("\u0120?[0-9]"), "isolated"))
+    return pre_tokenizers.Sequence(parts)

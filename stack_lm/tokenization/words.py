@@ -1,0 +1,140 @@
+"""What every tokenizer made here shares: how text is split into words, and the case rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from functools import cache
+from itertools import count
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Literal, get_args
+
+from tokenizers import Regex, models, normalizers, pre_tokenizers
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Lowercase = Literal["none", "first_word", "all"]
+
+# What is a token of its own where it touches a word. In text of the Penn Treebank's form nothing touches a word, so
+# such text stays as it is. Each alternative begins with one character and a test that refuses most others: the matcher
+# tries all of them at each character that may begin one.
+_CLOSED = r"(?=[\"'”\u2019)\],;:.?!]*(?:\s|\z))"
+_AFTER_WORD = "|".join(
+    (
+        r"(?<=[\"”»)\]}])",
+        # One token of several marks ("?!"), before white space, the end, or what closes a quotation.
+        rf"(?<=[,;:?!])(?<![?!]{{2}})[?!]*{_CLOSED}",
+        # The text's last period, but not that of an initial or an acronym (Plan B., the U.S.).
+        r"(?<=\.)(?<=[\p{L}\p{N}%\"'”\u2019)\]].)(?=[\"'”\u2019)\]]*\s*\z)(?<![^\p{L}]\p{L}.)(?<!\A\p{L}.)",
+        r"(?<=\.)\.\.(?!\.)(?<!\....)",
+        r"(?<=['\u2019])(?<=[\p{L}\p{N}].)(?:[smdSMD]|[rR][eE]|[vV][eE]|[lL][lL])(?![\p{L}\p{N}])",
+        r"(?<=')'(?!')(?<=[^\s'`]..)",
+        rf"(?<=%)(?<=\d.){_CLOSED}",
+    )
+)
+_BEFORE_WORD = "|".join(
+    (r"(?<=[\"“„«(\[{$£€])", r"(?<=`)`(?=\S)", r"(?<=\.)\.\.(?=[\p{L}\p{N}])(?<!\....)", r"(?<=-)-++(?=\S|(?<=\S--))")
+)
+_WORD_PARTS = "|".join(
+    (
+        rf"[\"'\u2019”»)\]}},;:?!.%](?<=\S.)(?:{_AFTER_WORD})",
+        rf"[\"“„«(\[{{$£€`.\-](?=\S)(?:{_BEFORE_WORD})",
+        r"[nN]['\u2019][tT](?<=\p{L}...)(?!\p{L})",
+        r"[cC]an(?=not(?!\p{L}))(?<!\p{L}...)",
+    )
+)
+# For a corpus that has the Penn Treebank's quotation marks: text has others.
+TREEBANK_QUOTES = (normalizers.Replace(Regex(r'(?<![^\s(\[{])"(?=\S)'), "``"), normalizers.Replace('"', "''"))
+
+
+class CaseRules:
+    """The case rule of a tokenizer that is being made: what it does to a corpus, and then its normalizers.
+
+    Args:
+        lowercase: "none", "first_word" (of each text, see `case_rule`) or "all".
+
+    Raises:
+        InputError: for another value.
+    """
+
+    def __init__(self, lowercase: Lowercase) -> None:
+        if lowercase not in get_args(Lowercase):
+            raise InputError(f"lowercase must be one of {', '.join(get_args(Lowercase))}; got {lowercase!r}")
+        self._lowercase = lowercase
+        self._capitals = set(ascii_uppercase)
+
+    @property
+    def of_training(self) -> normalizers.Normalizer | None:
+        """What the tokenizer itself does to the texts that `first_word` returns."""
+        return normalizers.Lowercase() if self._lowercase == "all" else None
+
+    def first_word(self, text: str) -> str:
+        """A text of the corpus, its first word in lower case if the rule is about it."""
+        if self._lowercase == "first_word" and text[:1].isupper():
+            self._capitals.add(text[0])
+            return case_rule(text[0]).normalize_str(text)
+        return text
+
+    def normalizers(self, initials: Collection[str] | None = None) -> list[normalizers.Normalizer]:
+        """The rule as normalizers, one for each capital that the corpus begins a text with.
+
+        Args:
+            initials: first letters of the vocabulary's words. Where no word begins with the small letter, the rule
+                could only make words unknown. None: every word is known.
+        """
+        if self._lowercase == "all":
+            return [normalizers.Lowercase()]
+        if self._lowercase == "none":
+            return []
+        useful = [letter for letter in sorted(self._capitals) if initials is None or letter.lower()[0] in initials]
+        # Other programs put a space before a continuation.
+        return [normalizers.Strip(right=False), *map(case_rule, useful)]
+
+
+@cache
+def case_rule(capital: str) -> normalizers.Normalizer:
+    """Lower-case one capital letter where it begins a text's first word.
+
+    The word must go on with small letters alone ("The", not "NASA", "McDonald" or "U.S."), or be "A". "I" stays.
+    Only the first letter of the text counts, so that nothing changes after a quotation mark.
+
+    NOTE: Merrill et al. (2019) lower-case all of the first word, whatever it is.
+    """
+    word = r"\p{Ll}[^\s\p{Lu}]*(?:\s|\z)"
+    alone = r"|\s+[\p{L}\p{N}]" if capital == "A" else ""
+    return normalizers.Replace(Regex(rf"\A{capital}(?={word}{alone})"), capital.lower())
+
+
+def word_splitter() -> pre_tokenizers.PreTokenizer:
+    """Split text into words as the Penn Treebank does; text in its form stays as it is, word for word."""
+    return pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(_WORD_PARTS), "isolated"), pre_tokenizers.WhitespaceSplit()]
+    )
+
+
+def word_splitter_of(tokenizer: PreTrainedTokenizerBase) -> pre_tokenizers.PreTokenizer | None:
+    """The part of a tokenizer's pre-tokenizer that separates words; None where it separates them in another way.
+
+    It goes as far as the splitting at white space: what comes after is about the tokens of a word.
+    """
+    backend = tokenizer.backend_tokenizer
+    if isinstance(backend.model, models.WordLevel):
+        return backend.pre_tokenizer
+    parts = _flat(backend.pre_tokenizer)
+    kinds = [type(part).__name__ for part in parts]
+    if "WhitespaceSplit" not in kinds:
+        return None
+    return pre_tokenizers.Sequence(parts[: kinds.index("WhitespaceSplit") + 1])
+
+
+def _flat(splitter: pre_tokenizers.PreTokenizer) -> list[pre_tokenizers.PreTokenizer]:
+    if not isinstance(splitter, pre_tokenizers.Sequence):
+        return [splitter]
+    parts = []
+    with suppress(IndexError):  # it has no length
+        for i in count():
+            parts += _flat(splitter[i])
+    return parts

@@ -1,0 +1,30 @@
+"""How much text a model predicts, whatever its tokens are: the words and bytes of validation text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass
+class TextSize:
+    """Predicted text; `docs/evaluation.md` defines it, and `stack_lm.eval.perplexity` counts the same.
+
+    Attributes:
+        words: of the corpus.
+        bytes: of its text in UTF-8: words, a space between two, and the end of a line for each end of a sentence.
+    """
+
+    words: int = 0
+    bytes: int = 0
+
+    def add(self, words: Sequence[str], *, first: bool, end: bool) -> None:
+        """Count a sentence.
+
+        Args:
+            words: of it.
+            first: whether the first word is predicted.
+            end: whether its end is.
+        """
+        self.words += len(words) - (not first)
+        self.bytes += len(" ".join(words).encode()) - (0 if first else len(words[0].encode())) + end
