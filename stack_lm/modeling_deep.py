@@ -126,7 +126,8 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
         """The scans of all layers, each of which updates its state in the cache."""
         batch_size, length = embedded.shape[:2]
         scans: list[Scan] = []
-        for number, (cell, layer) in enumerate(zip(self.layers, self._plan, strict=True)):
+        cells: Any = self.layers
+        for number, (cell, layer) in enumerate(zip(cells, self._plan, strict=True)):
             scan = self._scan(
                 cell,
                 self._gather(layer, embedded, scans),
@@ -211,6 +212,10 @@ class DeepStackRNNForCausalLM(StackRNNForCausalLM):
         self.updates = 0
         self.post_init()
 
+    @property
+    def _heads(self) -> list[AuxiliaryHead]:
+        return list(self.auxiliary_heads)  # type: ignore[arg-type]
+
     def begin_update(self, step: int) -> None:
         """Say which update of the weights comes next: `step` of them have been made."""
         self.updates = step
@@ -220,7 +225,7 @@ class DeepStackRNNForCausalLM(StackRNNForCausalLM):
         before = self.config.vocab_size
         embeddings = super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
         if self.config.vocab_size != before:
-            for head in self.auxiliary_heads:
+            for head in self._heads:
                 if head.lm_head is not None:
                     head.lm_head = self._get_resized_lm_head(head.lm_head, self.config.vocab_size, mean_resizing=False)
         return embeddings
@@ -232,7 +237,9 @@ class DeepStackRNNForCausalLM(StackRNNForCausalLM):
         if loss is None or not self.training:
             return answer
         parts = {"main": loss.detach()}
-        for head in self.auxiliary_heads:
+        assert isinstance(outputs, DeepStackRNNModelOutput)
+        assert outputs.layer_outputs is not None
+        for head in self._heads:
             part = self._auxiliary_loss(head, outputs.layer_outputs[head.loss.layer], **of_loss)
             parts[f"auxiliary_{head.loss.layer}"] = part.detach()
             loss = loss + head.loss.weight_at(self.updates) * part

@@ -15,7 +15,7 @@ from transformers.utils.generic import merge_with_config_defaults
 
 from .arguments import refuse_unknown
 from .cache import MemoryCache, MemoryGenerationMixin
-from .configuration_stack_rnn import StackRNNConfig
+from .configuration_stack_rnn import MemoryConfig, StackRNNConfig
 from .controllers import OneHot
 from .initialization import draw_weights
 from .kernels.plain import hung_on
@@ -44,7 +44,7 @@ class StackRNNModelOutput(ModelOutput):
     last_hidden_state: Tensor | None = None
     past_key_values: MemoryCache | None = None
     hidden_states: tuple[Tensor, ...] | None = None
-    actions: Actions | None = None
+    actions: Actions | tuple[Actions, ...] | None = None
 
     def answered(self, kind: type[Output], loss: Tensor | None, logits: Tensor | None) -> Output:
         """The outputs of a model with a head, which has made logits and perhaps a loss of these."""
@@ -56,7 +56,7 @@ class StackRNNModelOutput(ModelOutput):
 class StackRNNCausalLMOutput(CausalLMOutputWithPast):
     """transformers' `CausalLMOutputWithPast` with the memory's `actions` (see `stack_lm.layers.controlled.Actions`)."""
 
-    actions: Actions | None = None
+    actions: Actions | tuple[Actions, ...] | None = None
 
 
 class ModelArguments(TypedDict, total=False):
@@ -87,7 +87,7 @@ class HeadArguments(ModelArguments, total=False):
 class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     """Loading, saving and initialising, shared by all stack RNN models."""
 
-    config_class = StackRNNConfig
+    config_class: type[MemoryConfig] = StackRNNConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     loss_arguments: ClassVar[tuple[str, ...]] = ("num_items_in_batch", "ignore_index")
@@ -102,7 +102,8 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)
+            tokens: Any = self.embed_tokens
+            inputs_embeds = tokens(input_ids)
         if inputs_embeds.shape[1] == 0:
             raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
         return inputs_embeds
@@ -318,7 +319,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
     body_class: ClassVar[type[StackRNNPreTrainedModel]] = StackRNNModel
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}  # noqa: RUF012
 
-    def __init__(self, config: StackRNNConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.model: StackRNNPreTrainedModel = self.body_class(config)
         self.dropout = nn.Dropout(config.output_dropout)
