@@ -50,14 +50,15 @@ def train_subword_tokenizer(
     """
     check_subwords(kind, vocab_size)
     case = CaseRules(lowercase)
-    quotes = {"``": 0, '"': 0}
+    texts_with = {"": 0, "``": 0, '"': 0}
 
     def texts() -> Iterator[str]:
         for words, _ in sentences:
-            text = case.first_word(" ".join(words))
-            for mark in quotes:
-                quotes[mark] += mark in text
-            yield text
+            if words:
+                text = case.first_word(" ".join(words))
+                for mark in texts_with:
+                    texts_with[mark] += mark in text
+                yield text
 
     special = [PADDING] + [BEGIN] * add_bos + [END] * add_eos
     tokenizer = Tokenizer(models.BPE() if kind == "bpe" else models.Unigram())
@@ -74,9 +75,9 @@ def train_subword_tokenizer(
     # More passes than by default before tokens are dropped: else "\u0120" and "." are never one.
     trainer = trainers.BpeTrainer(**common) if kind == "bpe" else trainers.UnigramTrainer(**common, n_sub_iterations=6)
     tokenizer.train_from_iterator(texts(), trainer)
-    if not set(tokenizer.get_vocab()).difference(special, _BYTES):
+    if not texts_with[""]:
         raise InputError("the corpus has no words to make a vocabulary from")
-    rules = list(TREEBANK_QUOTES) if quotes["``"] > quotes['"'] else []
+    rules = list(TREEBANK_QUOTES) if texts_with["``"] > texts_with['"'] else []
     rules += case.normalizers()
     if rules:
         tokenizer.normalizer = normalizers.Sequence(rules)

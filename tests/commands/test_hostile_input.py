@@ -433,7 +433,7 @@ BROKEN = {
     "no tokenizer": (remove("tokenizer.json", "tokenizer_config.json"), "it has no tokenizer (tokenizer.json)"),
     "inputs that are no names": (
         name_no_inputs,
-        "its tokenizer's model_input_names must be names; got [['input_ids']]",
+        "its tokenizer's model_input_names must be names, input_ids the first; got [['input_ids']]",
     ),
     "other sizes": (lambda d: edit_config(d, hidden_size=8), "its weights do not fit its config.json: "),
     "a missing layer": (lambda d: edit_config(d, num_layers=2), "it is no complete language model: its weights lack"),

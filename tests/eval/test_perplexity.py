@@ -35,6 +35,17 @@ def test_words_of_several_tokens_and_ends_of_sentences():
     assert result.n_unknown == 1
 
 
+def test_bits_per_byte_are_of_the_predicted_text():
+    """Words in UTF-8, the space before each but the first, and the end of the line where it is predicted."""
+    bits = math.log(2)
+    words = ("w0", "Grüße", "🐶")
+    text = Trace(words, np.array([NAN, -bits, -2 * bits]), np.array([0, 1, 2]), np.zeros(3, bool), -3 * bits)
+    whole = Trace(words, np.array([-bits, -bits, -bits]), np.array([1, 1, 1]), np.zeros(3, bool))
+    result = evaluate_perplexity([text, whole])
+    assert result.n_bytes == len(" Grüße 🐶\n".encode()) + len("w0 Grüße 🐶".encode())
+    assert result.bits_per_byte == pytest.approx((6 + 3) / result.n_bytes)
+
+
 def test_a_hopeless_model_has_an_infinite_perplexity():
     assert evaluate_perplexity([trace([NAN, -1e4])]).perplexity == math.inf
 
