@@ -150,7 +150,7 @@ def _of_perplexity(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         _perplexity(key, record | counts, "", record["data"], record["command"]) | {"model": record["model"]}
         for key in _PERPLEXITY
-        if key in record  # earlier versions had fewer
+        if key in record or key != "bits_per_byte"  # which earlier versions did not have
     ]
 
 
