@@ -88,10 +88,10 @@ def test_results_of_commands(capsys, model, treebank):
         paths.append(model / f"{name}.json")
         paths[-1].write_text(json.dumps(run_json(capsys, name, model, *arguments)))
     written = run_json(capsys, "card", model, "--results", *paths, "--license", "cc-by-4.0")
-    assert (written["n_results"], written["card"]) == (4, str(model / "README.md"))
+    assert (written["n_results"], written["card"]) == (6, str(model / "README.md"))
     card = of(model)
     found = by_name(card)
-    assert len(found) == 6
+    assert len(found) == 10
     assert card.data.license == "cc-by-4.0"
     agreement = json.loads(paths[1].read_text())
     entry = found["generated: 1", "accuracy, %"]

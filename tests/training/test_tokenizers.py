@@ -1,0 +1,112 @@
+"""Runs with tokenizers of each kind: their settings, and validation that compares between them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from conftest import run_json
+
+from stack_lm import ModelScorer
+from stack_lm.data import Sentence
+from stack_lm.errors import InputError
+from stack_lm.eval import evaluate_perplexity
+from stack_lm.tokenization import Frame, train_subword_tokenizer
+from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
+from stack_lm.training.encoding import encode_documents, encode_sentences
+from stack_lm.training.language_model import Trainer
+from stack_lm.training.text_size import TextSize
+
+TEXT = ["the dog barks .", "Grüße aus Köln !", "a 🐶 in 1995 .", "the old dog sees the cat near the bridge ."] * 6
+MODEL = {"embedding_size": 8, "hidden_size": 8, "memory_size": 4}
+
+
+def run_config(tmp_path, **fields):
+    (tmp_path / "text.txt").write_text("\n".join(TEXT))
+    config = RunConfig(
+        output_dir=str(tmp_path / "run"),
+        model=MODEL,
+        data=DataConfig(source=str(tmp_path / "text.txt"), validation=str(tmp_path / "text.txt")),
+        training=LoopConfig(max_steps=2),
+    )
+    return replace(config, **fields)
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        TokenizerConfig(kind="bpe", vocab_size=300, lowercase="none"),
+        TokenizerConfig(kind="unigram", vocab_size=300, split_digits=True),
+        TokenizerConfig(vocab_size=8),
+        TokenizerConfig(kind="word", add_bos=False, add_eos=False),
+    ],
+    ids=["bpe", "unigram", "word", "no special tokens"],
+)
+def test_validation_is_what_the_command_computes(tmp_path, capsys, tokenizer):
+    result = Trainer(run_config(tmp_path, tokenizer=tokenizer), quiet=True).train()
+    command = run_json(capsys, "perplexity", tmp_path / "run", "--data", tmp_path / "text.txt")
+    for name in ("perplexity", "word_perplexity", "bits_per_byte"):
+        assert result[f"eval_{name}"] == pytest.approx(command[name], rel=1e-5)
+    assert (result["eval_words"], result["eval_bytes"]) == (command["n_words"], command["n_bytes"])
+    assert result["eval_unknown"] == pytest.approx(command["n_unknown"] / command["n_all_words"])
+    assert (result["eval_unknown"] > 0) == (tokenizer.vocab_size == 8)
+    if tokenizer.add_bos:
+        assert result["eval_bytes"] == len("".join(f"{line}\n" for line in TEXT).encode())
+    suppressed = json.loads((tmp_path / "run" / "generation_config.json").read_text())["suppress_tokens"]
+    assert suppressed == ([0, 1] if tokenizer.kind == "word" else [0])
+
+
+def test_a_model_of_gpt2s_tokens(tmp_path):
+    """One token is unknown, begins, ends and pads: it must be generated, and nothing is unknown."""
+    from conftest import byte_level_tokenizer
+
+    byte_level_tokenizer(bos_token="<|end|>", unk_token="<|end|>").save_pretrained(tmp_path / "gpt2")
+    config = run_config(tmp_path, tokenizer=TokenizerConfig(pretrained=str(tmp_path / "gpt2")))
+    result = Trainer(config, quiet=True).train()
+    assert result["eval_unknown"] == 0
+    assert "suppress_tokens" not in json.loads((tmp_path / "run" / "generation_config.json").read_text())
+    scorer = ModelScorer.from_pretrained(str(tmp_path / "run"))
+    measured = evaluate_perplexity(scorer.trace([line.split() for line in TEXT]))
+    assert measured.bits_per_byte == pytest.approx(result["eval_bits_per_byte"], rel=1e-5)
+
+
+def test_the_size_of_text():
+    tokenizer = train_subword_tokenizer([(line.split(), None) for line in TEXT], 300)
+    sentence = Sentence("the Grüße 🐶 barks".split())
+    tokens = [len(tokenizer(word, add_special_tokens=False).input_ids) for word in sentence.words]
+    frame = Frame([1], [2])
+    two_words = 1 + sum(tokens[:2])
+    for length, words, end in ((None, 4, "\n"), (two_words, 2, ""), (two_words - 1, 2, ""), (2, 1, "")):
+        size = TextSize()
+        encode_sentences(tokenizer, [sentence], length, frame, size=size)
+        assert (size.words, size.bytes) == (words, len((" ".join(sentence.words[:words]) + end).encode()))
+
+
+@pytest.mark.parametrize(
+    ("frame", "predicted"),
+    [
+        (Frame([1], [2]), "the Bär barks\nthe Bär barks\nthe Bär barks\n"),
+        (Frame([], []), " Bär barks\nthe Bär barks Bär barks"),
+    ],
+)
+def test_the_size_of_documents(frame, predicted):
+    tokenizer = train_subword_tokenizer([(line.split(), None) for line in TEXT], 300)
+    sentence, size = Sentence("the Bär barks".split()), TextSize()
+    encode_documents(tokenizer, [[sentence, sentence], [], [sentence]], frame, size=size)
+    assert (size.words, size.bytes) == (len(predicted.split()), len(predicted.encode()))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "sentencepiece"}, "tokenizer.kind must be one of 'word', 'bpe', 'unigram'; got 'sentencepiece'"),
+        ({"kind": "bpe", "vocab_size": 200}, "vocab_size must be more than 256 with kind bpe"),
+        ({"kind": "bpe", "tag_rare_words": True}, "tokenizer.tag_rare_words needs tokenizer.kind word; got bpe"),
+        ({"split_digits": True}, "tokenizer.split_digits needs tokenizer.kind bpe or unigram; got word"),
+        ({"pretrained": "nope/tokenizer.json"}, "cannot load a tokenizer from nope/tokenizer.json: there is no such"),
+        ({"pretrained": ""}, "cannot load a tokenizer from '': its name is empty"),
+    ],
+)
+def test_bad_settings_are_found_before_any_text_is_read(tmp_path, fields, message):
+    config = replace(run_config(tmp_path), data=DataConfig(source="nope.txt"), tokenizer=TokenizerConfig(**fields))
+    with pytest.raises(InputError, match=message):
+        Trainer(config, quiet=True)
