@@ -82,7 +82,7 @@ def train_subword_tokenizer(
     if rules:
         tokenizer.normalizer = normalizers.Sequence(rules)
     if add_bos:
-        tokenizer.post_processor = begin_with(BEGIN, tokenizer.token_to_id(BEGIN))
+        tokenizer.post_processor = begin_with(BEGIN, special.index(BEGIN))
     return finish(tokenizer, unk_token=None, add_bos=add_bos, add_eos=add_eos)
 
 

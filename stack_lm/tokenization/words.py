@@ -47,7 +47,10 @@ _WORD_PARTS = "|".join(
     )
 )
 # For a corpus that has the Penn Treebank's quotation marks: text has others.
-TREEBANK_QUOTES = (normalizers.Replace(Regex(r'(?<![^\s(\[{])"(?=\S)'), "``"), normalizers.Replace('"', "''"))
+TREEBANK_QUOTES: tuple[normalizers.Normalizer, ...] = (
+    normalizers.Replace(Regex(r'(?<![^\s(\[{])"(?=\S)'), "``"),
+    normalizers.Replace('"', "''"),
+)
 
 
 class CaseRules:

@@ -66,9 +66,8 @@ def encode_sentences(
 
     def count(size: TextSize, words: Sequence[str], text: str, length: int) -> None:
         whole = max_length is None or length <= max_length
-        if not whole:  # of a word that is cut too, all counts
-            kept = max_length - len(begin)
-            offsets = backend.encode(text, add_special_tokens=False).offsets[:kept]
+        if max_length is not None and not whole:  # of a word that is cut too, all counts
+            offsets = backend.encode(text, add_special_tokens=False).offsets[: max_length - len(begin)]
             words = words[: len(text[: offsets[-1][1]].split()) if offsets else 0]
         if words:
             size.add(words, first=bool(begin), end=whole and bool(end))

@@ -111,7 +111,7 @@ def test_results_of_commands(capsys, model, treebank):
     status, out, _ = run(capsys, "card", model, "--results", paths[1])
     assert (status, out.strip()) == (0, str(model / "README.md"))
     again = of(model)
-    assert len(by_name(again)) == 6
+    assert len(by_name(again)) == 10
     assert by_name(again)["generated: 1", "accuracy, %"].metric_value == 12.5
     assert again.data.license == "cc-by-4.0"
 
