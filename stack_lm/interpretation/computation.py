@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import InputError
+from ..parsing.page import html_page
 from ..trace import Trace
 from .figures import new_figure, with_plain_text
 
@@ -181,14 +182,11 @@ def computation_page(computation: Computation, about: Mapping[str, str], title: 
             cells = "".join(_cell(float(value), low, high) for value in numbers)
             rows.append(f"<tr>{of_panel}<th>{escape(label)}</th>{cells}</tr>")
     said = "; ".join(f"{escape(key)}: {escape(value)}" for key, value in about.items())
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n"
-        f"<p>{said}</p>\n<p>Darker cells are greater numbers. A wrong answer where one is scored is red.</p>\n"
-        f'<div class="wide"><table>{"".join(rows)}</table></div>\n</body>\n</html>\n'
+    body = (
+        f"<h1>{escape(title)}</h1>\n<p>{said}</p>\n<p>Darker cells are greater numbers. A wrong answer where one is "
+        f'scored is red.</p>\n<div class="wide"><table>{"".join(rows)}</table></div>'
     )
+    return html_page(title, _STYLE, body)
 
 
 _STYLE = (
