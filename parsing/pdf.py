@@ -57,7 +57,7 @@ def write_pdf(path: Path, pictures: Iterable[Picture], header: str = "") -> None
 
     Args:
         path: of the file.
-        pictures: one or more.
+        pictures: of no one the page is empty.
         header: at the top of each page.
 
     Raises:
@@ -68,7 +68,7 @@ def write_pdf(path: Path, pictures: Iterable[Picture], header: str = "") -> None
     from matplotlib.backends.backend_pdf import PdfPages
 
     # No formulas in words; texts stay texts, which can be searched.
-    settings = {"text.parse_math": False, "pdf.fonttype": 42, "font.family": _installed_fonts()}
+    settings: Any = {"text.parse_math": False, "pdf.fonttype": 42, "font.family": _installed_fonts()}
     with warnings.catch_warnings(), rc_context(settings), PdfPages(path) as pdf:
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # drawn as a box
         for page in _pages(pictures):
@@ -94,8 +94,7 @@ def _pages(pictures: Iterable[Picture]) -> Iterator[_Page]:
         width, height = max(page.width, picture.width + 2 * MARGIN), max(page.height, bottom)
         page = _Page([*page.pictures, (used, picture)], width, height)
         used = bottom
-    if page.pictures:
-        yield page
+    yield page
 
 
 def _draw(page: _Page, header: str) -> Any:
@@ -115,7 +114,7 @@ def _draw(page: _Page, header: str) -> Any:
         for kind, color in COLORS.items():
             strokes = [s for line in shown.lines if line.kind == kind for s in line.strokes]
             segments = [((x1, y1), (x2, y2)) for x1, y1, x2, y2 in strokes]
-            how = {"colors": color, "linewidths": 1.35 * shrink, "linestyles": _STYLES[kind]}
+            how: dict[str, Any] = {"colors": color, "linewidths": 1.35 * shrink, "linestyles": _STYLES[kind]}
             axes.add_collection(LineCollection(segments, **how))
         for text in shown.texts:
             axes.text(

@@ -134,8 +134,8 @@ def _prepare(scorer: ModelScorer, sentences: Sequence[Sequence[str]]) -> None:
 
 def signal_of(scorer: ModelScorer, options: argparse.Namespace) -> str:
     """The name of the signal to parse with: the one that was asked for, or the layer's own."""
-    if options.signal and len(scorer.memories) > 1:
-        _ = scorer.layer  # an error where it is not known which layer's
+    if options.signal and len(scorer.memories) != 1:
+        _ = scorer.layer  # an error where there is none, or it is not known which
     return options.signal or scorer.parsing_signal
 
 

@@ -222,7 +222,7 @@ class Parser:
         voted: list[Parse | None] = [None] * len(given)
         if whole:
             # All vote: a few sentences cannot show that a run has failed.
-            names = [parser.scorer.model.name_or_path for parser in (self, *self.ensemble)]
+            names = [str(parser.scorer.model.name_or_path) for parser in (self, *self.ensemble)]
             chosen = combine_runs(trees, names=names, outlier_share=0).trees
             for i, tree, *own in zip(whole, chosen, *trees, strict=True):
                 voted[i] = Parse(tree, runs=tuple(own))
