@@ -11,11 +11,10 @@ from __future__ import annotations
 import sys
 from html import escape
 
-from stack_lm import ModelScorer
+from stack_lm import Parser
 from stack_lm.console import add_model, run_command, script_parser
 from stack_lm.errors import InputError
 from stack_lm.interpretation import render_page
-from stack_lm.parsing import distances_from_trace, tree_from_distances
 
 SENTENCES = ["The dog that the cats fear sleeps.", "A teacher near the old house is happy."]
 LONGEST = 100  # words
@@ -23,11 +22,11 @@ STYLE = "width: 100%; height: 88vh; min-height: 760px; border: 0; border-radius:
 FRAME = f'<iframe title="The stack" sandbox="allow-scripts" style="{STYLE}" srcdoc="{{}}"></iframe>'
 
 
-def analyse(scorer: ModelScorer, name: str, sentence: str) -> tuple[str, list[list[str | float]], str]:
+def analyse(parser: Parser, name: str, sentence: str) -> tuple[str, list[list[str | float]], str]:
     """What the page shows of a sentence.
 
     Args:
-        scorer: of a model with a stack.
+        parser: of a model with a stack.
         name: of the model.
         sentence: as typed.
 
@@ -37,26 +36,23 @@ def analyse(scorer: ModelScorer, name: str, sentence: str) -> tuple[str, list[li
     Raises:
         InputError: for no words, too many, or none that the model knows.
     """
-    words = scorer.split(sentence.replace("\0", ""))
+    words = parser.split(sentence.replace("\0", ""))
     if not 1 <= len(words) <= LONGEST:
         raise InputError(f"type a sentence of 1 to {LONGEST} words; this one has {len(words)}")
-    signal = scorer.parsing_signal
-    (trace,) = scorer.trace([words])
-    if trace.unknown.all():
+    (parse,) = parser.parse_batch([words], logprobs=True)
+    if parse is None:
         raise InputError("the model knows none of these words")
-    distances = distances_from_trace(trace, signal)
-    tree = tree_from_distances(trace.words, distances)
     page = render_page(
-        trace,
-        tree,
-        scorer.memory_contents(words),
-        distances,
-        memory=scorer.model.config.memory,
-        about={"model": name, "tree": signal.replace("_", " ")},
+        parse.trace,
+        parse.tree,
+        parser.scorer.memory_contents(words),
+        parse.distances,
+        memory=parser.scorer.model.config.memory,
+        about={"model": name, "tree": parser.signal.replace("_", " ")},
     )
-    names = [f"{word} (unknown)" if new else word for word, new in zip(words, trace.unknown, strict=True)]
-    strengths = [trace.signals[column].round(3).tolist() for column in trace.signals]
-    return str(tree), [list(row) for row in zip(names, *strengths, strict=True)], FRAME.format(escape(page))
+    names = [f"{word} (unknown)" if new else word for word, new in zip(words, parse.trace.unknown, strict=True)]
+    strengths = [values.round(3).tolist() for values in parse.strengths.values()]
+    return str(parse), [list(row) for row in zip(names, *strengths, strict=True)], FRAME.format(escape(page))
 
 
 def make_app(name: str, device: str | None = None):
@@ -69,13 +65,13 @@ def make_app(name: str, device: str | None = None):
         import gradio as gr
     except ImportError as error:
         raise InputError('this page needs Gradio: pip install "stack-lm[clients]"') from error
-    scorer = ModelScorer.from_pretrained(name, device=device)
-    signal = scorer.parsing_signal.replace("_", " ")
-    columns = [column.replace("_", " ") for column in scorer.trace([["a"]], logprobs=False)[0].signals]
+    parser = Parser.from_pretrained(name, device=device)
+    signal = parser.signal.replace("_", " ")
+    columns = [column.replace("_", " ") for column in parser.scorer.trace([["a"]], logprobs=False)[0].signals]
 
     def show(sentence: str) -> tuple[str, list[list[str | float]], str]:
         try:
-            return analyse(scorer, name, sentence)
+            return analyse(parser, name, sentence)
         except InputError as error:
             raise gr.Error(str(error), print_exception=False) from error
 

@@ -106,6 +106,12 @@ def mutual_f1(runs: Sequence[Sequence[ConstituencyTree]]) -> np.ndarray:
     return result
 
 
+def mean_agreement(mutual: np.ndarray) -> np.ndarray:
+    """Mean F1 of each run with the others, in percent [R], from `mutual_f1` [R, R]."""
+    agreement: np.ndarray = (mutual.sum(axis=1) - 100) / (len(mutual) - 1)
+    return agreement
+
+
 def find_outliers(agreement: np.ndarray, share: float = OUTLIER_SHARE) -> np.ndarray:
     """Runs whose trees are far from all others', which most often have failed [R], bool.
 
@@ -147,7 +153,7 @@ def combine_runs(
     labels = list(names) if names is not None else [f"run {i + 1}" for i in range(len(runs))]
     _check_runs(runs, labels)
     mutual = mutual_f1(runs)
-    agreement = (mutual.sum(axis=1) - 100) / (len(runs) - 1)
+    agreement = mean_agreement(mutual)
     voted = ~find_outliers(agreement, outlier_share)
     voters = [run for run, votes in zip(runs, voted, strict=True) if votes]
     trees = []

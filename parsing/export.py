@@ -1,22 +1,23 @@
-"""Trees out: brackets, JSON lines, LaTeX (forest), and pictures (SVG) beside the gold trees."""
+"""Trees into files: brackets, JSON lines, LaTeX (forest), pictures (SVG, PDF), and pages to look through (HTML)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stack_lm.atomic import atomic_file
 from stack_lm.errors import InputError
 
-from .layout import place_phrases
+from .drawing import draw_each, draw_legend, draw_trees, printable
+from .page import trees_page
+from .pdf import check_pdf, write_pdf
 from .trees import ConstituencyTree
 
-ENDINGS = (".mrg", ".tree", ".ptb", ".txt", "", ".jsonl", ".tex", ".svg")
+ENDINGS = (".mrg", ".tree", ".ptb", ".txt", "", ".jsonl", ".tex", ".svg", ".pdf", ".html", ".htm")
 """Endings of the names of files with trees; those up to "", no ending, are for brackets."""
 
 _LATEX = {
@@ -33,23 +34,28 @@ def write_trees(
     *,
     distances: Sequence[np.ndarray | None] | None = None,
     gold: Sequence[ConstituencyTree] | None = None,
+    source: str = "",
 ) -> None:
-    """Write trees to a file, as its ending says: .jsonl, .tex (forest), .svg, or brackets, one tree a line.
+    """Write trees to a file, as its ending says: .jsonl, .tex (forest), .svg, .pdf, .html, or brackets, a tree a line.
 
     Args:
         path: of the file; its name has one of the `ENDINGS`.
-        trees: over all words of a sentence, or over those that count. None is an empty sentence: an empty line among
-            brackets, an empty record among JSON lines, and no tree elsewhere.
+        trees: over all words of a sentence, or over those that count. None is a sentence without a tree: an empty line
+            among brackets, an empty record among JSON lines, and elsewhere no tree, but its number is left out too.
         distances: that they were made of; for JSON lines.
-        gold: of the same words; for JSON lines and SVG.
+        gold: of the same words; for JSON lines, SVG, PDF and HTML.
+        source: what made the trees, such as a model's name; for PDF and HTML.
 
     Raises:
-        InputError: if the file cannot be written, or its name has another ending.
+        InputError: if the file cannot be written, its name has another ending, or a PDF needs matplotlib.
     """
+    check_tree_file(path)
     ending = Path(path).suffix.lower()
-    there = [tree for tree in trees if tree is not None]
-    if ending not in ENDINGS:
-        raise InputError(f"trees are written to {', '.join(filter(None, ENDINGS))}; got {path!r}")
+    if ending == ".pdf":
+        pictures = [draw_legend()] if gold is not None else []
+        with atomic_file(path) as temporary:
+            write_pdf(temporary, [*pictures, *draw_each(trees, gold)], source)
+        return
     if ending == ".jsonl":
         records = []
         for i, tree in enumerate(trees):
@@ -57,13 +63,28 @@ def write_trees(
             records.append(record | ({"gold": gold[i].brackets()} if gold is not None else {}))
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     elif ending == ".tex":
-        text = forest_document(there)
+        text = forest_document([tree for tree in trees if tree is not None])
     elif ending == ".svg":
-        text = draw_trees(there, gold)
+        text = draw_trees(trees, gold)
+    elif ending in (".html", ".htm"):
+        text = trees_page(trees, gold, source=source)
     else:
         text = "".join(("" if tree is None else tree.brackets()) + "\n" for tree in trees)
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def check_tree_file(path: str) -> None:
+    """Refuse a name for a file of trees that could not be written, before there are any.
+
+    Raises:
+        InputError: for another ending, or a PDF without matplotlib.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(f"trees are written to {', '.join(filter(None, ENDINGS))}; got {path!r}")
+    if ending == ".pdf":
+        check_pdf()
 
 
 def tree_record(tree: ConstituencyTree | None, distances: np.ndarray | None = None) -> dict[str, Any]:
@@ -96,127 +117,35 @@ def to_forest(tree: ConstituencyTree) -> str:
 
 
 def forest_document(trees: Sequence[ConstituencyTree]) -> str:
-    """A LaTeX document of trees, ready for pdflatex."""
-    body = "\n\\bigskip\n\n".join(f"\\noindent\n{to_forest(tree)}" for tree in trees)
-    return (
-        "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage[T1]{fontenc}\n"
-        "\\usepackage[landscape,margin=1cm]{geometry}\n\\usepackage[linguistics]{forest}\n"
-        f"\\begin{{document}}\n\n{body}\n\\end{{document}}\n"
-    )
+    """A LaTeX document of trees, for pdflatex, and for xelatex and lualatex, which know more characters.
+
+    A tree that is larger than the page is made smaller.
+    """
+    body = "\n\\bigskip\n\n".join(f"\\begin{{fitted}}\n{to_forest(tree)}\\end{{fitted}}\n" for tree in trees)
+    return f"{_PREAMBLE}\\begin{{document}}\n\n{body}\n\\end{{document}}\n"
 
 
-def escape_latex(text: str) -> str:
-    """A text that LaTeX prints as it is."""
-    return "".join(_LATEX.get(character, character) for character in text)
-
-
-# --- pictures
-
-_CHARACTER, _GAP, _LEVEL, _LINE = 7.6, 14.0, 26.0, 18.0
-_MARGIN, _WIDEST = 24.0, 1400.0
-# Told apart by colour (Okabe and Ito) and by dashes, so in grey as well.
-_STYLE = """
-  text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1a1a1a; text-anchor: middle }
-  .title { font-weight: 600; text-anchor: start } .legend { text-anchor: start }
-  .label { font-size: 11px; text-anchor: start; paint-order: stroke; stroke: #fff; stroke-width: 4px }
-  path { fill: none; stroke-width: 1.8 }
-  .right { stroke: #0072B2 } .wrong { stroke: #D55E00; stroke-dasharray: 5 3 } .plain { stroke: #555 }
-  text.right, text.wrong, text.plain { stroke: #fff } text.right { fill: #0072B2 } text.wrong { fill: #B34A00 }
+# Other engines than pdflatex read UTF-8 as it is; for Chinese, Japanese and Korean the document names a font.
+_PREAMBLE = r"""\documentclass{article}
+\usepackage{iftex}
+\iftutex
+  \usepackage{fontspec} % characters of other scripts: \setmainfont{Noto Serif CJK SC}, or one that is installed
+\else
+  \usepackage[utf8]{inputenc}
+  \usepackage[T1]{fontenc}
+\fi
+\usepackage[landscape,margin=1cm]{geometry}
+\usepackage{graphicx}
+\usepackage[linguistics]{forest}
+\newsavebox{\treebox}
+\newenvironment{fitted}{\noindent\begin{lrbox}{\treebox}}{\end{lrbox}%
+  \ifdim\wd\treebox>\linewidth \sbox{\treebox}{\resizebox{\linewidth}{!}{\usebox{\treebox}}}\fi
+  \ifdim\dimexpr\ht\treebox+\dp\treebox>.95\textheight
+    \sbox{\treebox}{\resizebox*{!}{.95\textheight}{\usebox{\treebox}}}\fi
+  \usebox{\treebox}\par}
 """
 
 
-class _Picture(NamedTuple):
-    """SVG elements, and the room that they take."""
-
-    elements: list[str]
-    width: float
-    height: float
-
-
-def draw_trees(trees: Sequence[ConstituencyTree], gold: Sequence[ConstituencyTree] | None = None) -> str:
-    """Trees as one SVG picture, one sentence under the other (Merrill et al. 2019, figure 5).
-
-    With gold trees, a predicted span that the gold tree has is a solid blue line and one that it has not a dashed
-    orange one; in the gold tree, beside it or below if that is too wide, the dashed ones are those not found. Labels
-    are not compared.
-
-    Args:
-        trees: one or more.
-        gold: of the same words, as many.
-    """
-    blocks = []
-    for number, tree in enumerate(trees):
-        name = tree.origin if gold is None else gold[number].origin
-        if gold is None:
-            blocks.append(_draw(tree, None, name or f"{number + 1}"))
-            continue
-        found, wanted = _phrases(tree), _phrases(gold[number])
-        hits = len(found & wanted)
-        title = f"{name or number + 1}: {hits} of {len(found)} predicted spans are right"
-        other = f"gold: {hits} of {len(wanted)} spans are found"
-        blocks.append(_beside(_draw(tree, wanted, title), _draw(gold[number], found, other)))
-    height = _MARGIN
-    width = max(block.width for block in blocks) + 2 * _MARGIN
-    body = []
-    if gold is not None:
-        body.append(
-            f'<path class="right" d="M{_MARGIN} {height}h28"/><text class="legend" x="{_MARGIN + 36}" y="{height + 4}">'
-            f'in both trees</text><path class="wrong" d="M{_MARGIN + 140} {height}h28"/>'
-            f'<text class="legend" x="{_MARGIN + 176}" y="{height + 4}">in this tree only</text>'
-        )
-        width = max(width, 2 * _MARGIN + 300)
-        height += _MARGIN
-    for block in blocks:
-        body.append(f'<g transform="translate({_MARGIN} {height:.0f})">{"".join(block.elements)}</g>')
-        height += block.height + _MARGIN
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" role="img">\n<style>{_STYLE}</style>\n<rect width="100%" height="100%" fill="#fff"/>\n'
-        + "\n".join(body)
-        + "\n</svg>\n"
-    )
-
-
-def _phrases(tree: ConstituencyTree) -> set[tuple[int, int]]:
-    return {(start, stop) for start, stop, _ in tree.spans if stop - start > 1}
-
-
-def _beside(left: _Picture, right: _Picture) -> _Picture:
-    """Two pictures beside each other, or, if that is too wide, below each other."""
-    if left.width + right.width + 2 * _MARGIN <= _WIDEST:
-        moved = f'<g transform="translate({left.width + 2 * _MARGIN:.0f} 0)">{"".join(right.elements)}</g>'
-        width, height = left.width + 2 * _MARGIN + right.width, max(left.height, right.height)
-    else:
-        moved = f'<g transform="translate(0 {left.height + _MARGIN:.0f})">{"".join(right.elements)}</g>'
-        width, height = max(left.width, right.width), left.height + _MARGIN + right.height
-    return _Picture([*left.elements, moved], width, height)
-
-
-def _draw(tree: ConstituencyTree, other: set[tuple[int, int]] | None, title: str) -> _Picture:
-    """One tree, its words in a row at the bottom; `other` has the spans that count as right."""
-    widths = [len(word) * _CHARACTER + _GAP for word in tree.words]
-    edges = np.concatenate(([0.0], np.cumsum(widths)))
-    centers = (edges[:-1] + edges[1:]) / 2
-    phrases = place_phrases(tree, centers.tolist())
-    top = 2 * _LINE
-    bottom = top + _LEVEL * max((phrase.level for phrase in phrases), default=0) + _LINE
-    elements = [f'<text class="title" x="0" y="{_LINE - 4}">{escape(title)}</text>']
-    labels = []
-    for (start, stop, label), phrase in zip(tree.spans, phrases, strict=True):
-        kind = "plain" if other is None or stop - start < 2 else "right" if (start, stop) in other else "wrong"
-        height = bottom - _LINE - phrase.level * _LEVEL
-        # Elbows, as straight lines would cross other phrases.
-        lines = [f"M{phrase.children[0][0]:.1f} {height:.1f}H{phrase.children[-1][0]:.1f}"]
-        lines += [f"M{x:.1f} {height:.1f}V{bottom - _LINE - level * _LEVEL:.1f}" for x, level in phrase.children]
-        elements.append(f'<path class="{kind}" d="{"".join(lines)}"/>')
-        if label != "X":
-            labels.append(
-                f'<text class="label {kind}" x="{phrase.middle + 4:.1f}" y="{height - 4:.1f}">{escape(label)}</text>'
-            )
-    elements += labels  # above all lines
-    elements += [
-        f'<text x="{center:.1f}" y="{bottom:.1f}">{escape(word)}</text>'
-        for center, word in zip(centers.tolist(), tree.words, strict=True)
-    ]
-    width = max(float(edges[-1]), len(title) * _CHARACTER)
-    return _Picture(elements, width, bottom + _LINE / 2)
+def escape_latex(text: str) -> str:
+    """A text that LaTeX prints as it is; control characters, which it refuses, are replaced by a question mark."""
+    return "".join(_LATEX.get(character, character) for character in printable(text).replace("\ufffd", "?"))

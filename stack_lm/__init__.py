@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         StackRNNForTokenClassification,
     )
     from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModel
+    from .scoring.parser import Parse, Parser
     from .scoring.sentences import ModelScorer
     from .tokenization import train_subword_tokenizer, train_word_tokenizer
     from .trace import SentenceModel, Trace
@@ -98,6 +99,8 @@ _HOMES = {
     "StackRNNForTokenClassification": "modeling_heads",
     "StackRNNModel": "modeling_stack_rnn",
     "ModelScorer": "scoring.sentences",
+    "Parse": "scoring.parser",
+    "Parser": "scoring.parser",
     "SentenceModel": "trace",
     "TemperatureSchedule": "training.temperature",
     "Trace": "trace",
@@ -127,6 +130,8 @@ __all__ = [
     "ModelClass",
     "ModelKind",
     "ModelScorer",
+    "Parse",
+    "Parser",
     "SentenceModel",
     "StackRNN",
     "StackRNNCell",

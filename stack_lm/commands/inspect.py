@@ -73,7 +73,9 @@ def run(options: argparse.Namespace) -> None:
     if gold is None:
         words = scorer.split(" ".join(words))  # text, whose punctuation may not have been split off
     tags = None if gold is None else gold.word_tags
-    if not (options.signal or scorer.makes_trees):
+    # Without a memory there are the words' probabilities; a signal or a layer that was asked for is an error below.
+    alone = not scorer.memories and options.layer is None
+    if not options.signal and (alone or not scorer.makes_trees):
         _inspect_actions(options, scorer, words, tags)
         return
     signal = signal_of(scorer, options)
@@ -109,17 +111,22 @@ def run(options: argparse.Namespace) -> None:
 def _inspect_actions(
     options: argparse.Namespace, scorer: ModelScorer, words: Sequence[str], tags: Sequence[str] | None
 ) -> None:
-    """A memory that makes no trees, as one in superposition: all actions on it, word by word."""
+    """No memory, or one that makes no trees, as one in superposition: surprisal and all actions, word by word."""
     from ..interpretation.computation import computation_of_trace, computation_page, plot_computation
     from ..layers import operation_labels
 
     if options.distributions:
         raise InputError("--distributions is for a memory with one push and pop strength; --figure draws all actions")
     (trace,) = scorer.trace([words], None if tags is None else [tags])
-    labels = operation_labels(scorer.memories[scorer.layer])
+    about: dict[str, str] = {"model": options.model, "memory": "none"}
+    labels: dict[str, list[str]] = {}
+    actions: dict[str, Any] = {}
+    if scorer.memories:
+        layer = scorer.memories[scorer.layer]
+        labels = operation_labels(layer)
+        about |= {"memory": layer.memory.name} | _controls(scorer)
+        actions = {name: values.tolist() for name, values in trace.actions[scorer.layer].items()}
     computation = computation_of_trace(trace, labels)
-    memory = scorer.memories[scorer.layer].memory.name
-    about = {"model": options.model, "memory": memory} | _controls(scorer)
     with atomic_file(options.output) as temporary:
         temporary.write_text(computation_page(computation, about, " ".join(words)), encoding="utf-8")
     if options.figure:
@@ -127,13 +134,14 @@ def _inspect_actions(
     written = [path for path in (options.output, options.figure) if path]
     if options.json:
         told = {"words": list(words), "unknown": trace.unknown.tolist(), "logprobs": trace.logprobs.tolist()}
-        actions = {name: values.tolist() for name, values in trace.actions[scorer.layer].items()}
+        told["surprisal"] = computation.panels["surprisal"].numbers[0].tolist()
         print_json(about | told | actions | {"labels": labels, "written": written})
         return
-    panels = [computation.panels[name] for name in (*trace.signals, *trace.operations)]
+    panels = [computation.panels[name] for name in ("surprisal", *trace.signals, *trace.operations)]
     columns = [f"{panel.name} {label}".strip() for panel in panels for label in panel.labels]
     numbers = np.concatenate([panel.numbers for panel in panels]).T.tolist()
-    print_table("", ["word", *columns], [(word, *row) for word, row in zip(words, numbers, strict=True)])
+    shown = [f"{word} (unknown)" if new else word for word, new in zip(words, trace.unknown, strict=True)]
+    print_table("", ["word", *columns], [(word, *row) for word, row in zip(shown, numbers, strict=True)])
     print("written: " + ", ".join(written))
 
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..console import Problems, add_model, add_model_options, print_json, print_table, progress
 from ..data.records import Record
 from ..errors import InputError
-from ..parsing.distances import DECODERS, SHIFTS, distances_from_trace, tree_from_distances
-from ..parsing.ensemble import combine_runs
-from ..parsing.export import ENDINGS, tree_record, write_trees
-from ..parsing.trees import ConstituencyTree
+from ..parsing.distances import DECODERS, SHIFTS
+from ..parsing.ensemble import mean_agreement, mutual_f1
+from ..parsing.export import ENDINGS, check_tree_file, tree_record, write_trees
 from ..trace import Trace
 from .files import check_ending, check_outputs
 from .texts import add_column, add_keep_going, note_without_result, read_texts
 
 if TYPE_CHECKING:
+    from ..scoring.parser import Parse, Parser
     from ..scoring.sentences import ModelScorer
 
 # So few are traced by the reference scan before the compiled one would be loaded, which takes half a second.
@@ -29,7 +29,10 @@ FEW_WORDS = 500
 Records = Sequence[Record | None]
 _EMPTY: dict[str, Any] = tree_record(None) | {"tree": ""}
 
-EXAMPLE = 'stack-lm parse runs/brown-u1 "the dog that the cats fear barks loudly"'
+EXAMPLE = (
+    'stack-lm parse runs/brown-u1 "the dog that the cats fear barks loudly"\n'
+    "  stack-lm parse runs/brown-u1 --file sentences.txt --output trees.html"
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -49,8 +52,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="F",
-        help="also write the trees to this file, by its ending: .jsonl with distances, .tex for LaTeX (forest), .svg; "
-        ".mrg, .tree, .ptb, .txt or no ending for one (X (X the) ...) a line",
+        help="also write the trees to this file, by its ending: .html, a page to look through; .svg; .pdf (needs "
+        "stack-lm[plots]); .tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt or no ending for "
+        "one (X (X the) ...) a line",
     )
     parser.add_argument(
         "--ensemble",
@@ -107,8 +111,6 @@ def check_parsing_options(options: argparse.Namespace) -> None:
 
 def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]]) -> ModelScorer:
     """The model at a path, ready to trace some sentences."""
-    from ..kernels.dispatch import VARIABLE
-    from ..layers.controlled import set_scan_backend
     from ..scoring.sentences import ModelScorer
 
     scorer = ModelScorer.from_pretrained(
@@ -118,15 +120,22 @@ def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Seq
         layer=options.layer,
         word_strength=options.word_strength,
     )
+    _prepare(scorer, sentences)
+    return scorer
+
+
+def _prepare(scorer: ModelScorer, sentences: Sequence[Sequence[str]]) -> None:
+    from ..kernels.dispatch import VARIABLE
+    from ..layers.controlled import set_scan_backend
+
     if sum(map(len, sentences)) <= FEW_WORDS and VARIABLE not in os.environ:
         set_scan_backend(scorer.model, "reference")
-    return scorer
 
 
 def signal_of(scorer: ModelScorer, options: argparse.Namespace) -> str:
     """The name of the signal to parse with: the one that was asked for, or the layer's own."""
-    if options.signal and len(scorer.memories) > 1:
-        _ = scorer.layer  # an error where it is not known which layer's
+    if options.signal and len(scorer.memories) != 1:
+        _ = scorer.layer  # an error where there is none, or it is not known which
     return options.signal or scorer.parsing_signal
 
 
@@ -148,73 +157,66 @@ def run(options: argparse.Namespace) -> None:
     """Parse the sentences and print their trees."""
     check_parsing_options(options)
     check_ending("--output", options.output, ENDINGS)
+    if options.output is not None:
+        check_tree_file(options.output)
     check_outputs({"--output": options.output}, [options.file, options.model, *options.ensemble])
     problems = Problems(options.keep_going)
     records = _records_to_parse(options, problems)
-    if options.ensemble:
-        _parse_together(options, records)
-    else:
-        _parse_alone(options, records)
+    texts = ["" if record is None else record.text for record in records]
+    models = [options.model, *options.ensemble]
+    parser = _open_parser(options, texts)
+    with progress("parsing", len(models) * sum(map(bool, texts))) as advance:
+        parses = parser.parse_batch(texts, progress=advance)
+    _check_parses(options, records, [i for i, parse in enumerate(parses) if parse is None])
+    if options.output:
+        trees = [None if parse is None else parse.tree for parse in parses]
+        distances = None if options.ensemble else [None if parse is None else parse.distances for parse in parses]
+        write_trees(options.output, trees, distances=distances, source=", ".join(models))
+    _print(options, parser, parses)
     problems.finish()
 
 
-def _parse_alone(options: argparse.Namespace, records: Records) -> None:
-    """Print the trees of one model."""
-    parses, signal = _parse_with(options.model, options, records)
-    _check_parses(options, records, [i for i, parse in enumerate(parses) if parse is None])
-    trees = [None if parse is None else parse.tree for parse in parses]
-    if options.output:
-        write_trees(options.output, trees, distances=[None if parse is None else parse.distances for parse in parses])
+def _open_parser(options: argparse.Namespace, texts: Sequence[str]) -> Parser:
+    from ..scoring.parser import Parser
+
+    parser = Parser.from_pretrained(
+        options.model,
+        signal=options.signal,
+        decoder=options.decoder,
+        layer=options.layer,
+        word_strength=options.word_strength,
+        device=options.device,
+        batch_tokens=options.batch_tokens,
+        ensemble=options.ensemble,
+    )
+    for each in (parser, *parser.ensemble):
+        _prepare(each.scorer, [text.split() for text in texts])
+    return parser
+
+
+def _print(options: argparse.Namespace, parser: Parser, parses: Sequence[Parse | None]) -> None:
+    models = [options.model, *options.ensemble]
+    agreement = _agreement(parses) if options.ensemble else {}
     if options.json:
-        how = {"model": options.model, "signal": signal, "decoder": options.decoder}
-        print_json(how | {"parses": [_EMPTY if parse is None else parse.record() for parse in parses]})
-    elif len(records) > 3:
-        _print_trees(trees)
+        how = {"models": models} if options.ensemble else {"model": options.model, "signal": parser.signal}
+        found = [_EMPTY if parse is None else parse.record() for parse in parses]
+        print_json({**how, "decoder": options.decoder, **agreement, "parses": found})
+        return
+    if options.ensemble or len(parses) > 3:
+        for parse in parses:
+            print("" if parse is None else parse)
     else:
         for parse in filter(None, parses):
             _print_parse(parse)
+    if options.ensemble:
+        rows = list(zip(models, agreement["agreement"], strict=True))
+        print_table("", ["model", "mean F1 with the other models"], rows)
 
 
-class _Parse(NamedTuple):
-    """A sentence's trace, its distances and the tree they make."""
-
-    trace: Trace
-    distances: np.ndarray
-    tree: ConstituencyTree
-
-    def record(self) -> dict[str, Any]:
-        trace = self.trace
-        return {
-            **tree_record(self.tree, self.distances),
-            "tree": str(self.tree),
-            "unknown": [word for word, unknown in zip(trace.words, trace.unknown, strict=True) if unknown],
-            **{name: values.tolist() for name, values in trace.signals.items()},
-        }
-
-
-def _print_trees(trees: Sequence[ConstituencyTree | None]) -> None:
-    for tree in trees:
-        print("" if tree is None else tree)
-
-
-def _parse_with(model: str, options: argparse.Namespace, records: Records) -> tuple[list[_Parse | None], str]:
-    """A model's parses of all records, and its signal. A record without a word that the model knows has no parse."""
-    say = f"parsing with {model}" if options.ensemble else "parsing"
-    words = [[] if record is None else record.text.split() for record in records]
-    scorer = open_scorer(model, options, words)
-    # Text, not words: punctuation may not have been split off.
-    sentences = [scorer.split(" ".join(own)) for own in words if own]
-    traces, signal = trace_sentences(scorer, options, sentences, None, say)
-    rest = iter(traces)
-    parses: list[_Parse | None] = []
-    for own in words:
-        trace = next(rest) if own else None
-        if trace is None or trace.unknown.all():
-            parses.append(None)
-            continue
-        distances = distances_from_trace(trace, signal)
-        parses.append(_Parse(trace, distances, tree_from_distances(trace.words, distances, options.decoder)))
-    return parses, signal
+def _agreement(parses: Sequence[Parse | None]) -> dict[str, list[Any]]:
+    """F1 of each model's trees against the others'."""
+    mutual = mutual_f1(list(zip(*(parse.runs for parse in parses if parse is not None), strict=True)))
+    return {"mutual_f1": mutual.tolist(), "agreement": mean_agreement(mutual).tolist()}
 
 
 def _check_parses(options: argparse.Namespace, records: Records, failed: Sequence[int]) -> None:
@@ -225,32 +227,6 @@ def _check_parses(options: argparse.Namespace, records: Records, failed: Sequenc
         record = unknown[0][1]
         raise InputError(f"{record.unit} {record.number} has no word that {knows}: {record.text!r}")
     note_without_result(records, [i for i, _ in unknown], knows)
-
-
-def _parse_together(options: argparse.Namespace, records: Records) -> None:
-    """Print the trees that several models vote for. All vote: a few sentences cannot show that a run has failed."""
-    models = [options.model, *options.ensemble]
-    by_model = [_parse_with(model, options, records)[0] for model in models]
-    there = [i for i, parses in enumerate(zip(*by_model, strict=True)) if None not in parses]
-    _check_parses(options, records, sorted(set(range(len(records))) - set(there)))
-    runs = [[parse.tree for i in there if (parse := parses[i]) is not None] for parses in by_model]
-    ensemble = combine_runs(runs, names=models, outlier_share=0)
-    trees: list[ConstituencyTree | None] = [None] * len(records)
-    for place, tree in zip(there, ensemble.trees, strict=True):
-        trees[place] = tree
-    if options.output:
-        write_trees(options.output, trees)
-    if options.json:
-        found = [_EMPTY] * len(records)
-        for i, place in enumerate(there):
-            tree = ensemble.trees[i]
-            found[place] = {**tree_record(tree), "tree": str(tree), "runs": [str(run[i]) for run in runs]}
-        agreement = {"mutual_f1": ensemble.mutual_f1.tolist(), "agreement": ensemble.agreement.tolist()}
-        print_json({"models": models, "decoder": options.decoder, **agreement, "parses": found})
-        return
-    _print_trees(trees)
-    rows = list(zip(models, ensemble.agreement.tolist(), strict=True))
-    print_table("", ["model", "mean F1 with the other models"], rows)
 
 
 def _source(options: argparse.Namespace) -> str | None:
@@ -291,12 +267,11 @@ def words_of(text: str, name: str) -> list[str]:
     return text.split()
 
 
-def _print_parse(parse: _Parse) -> None:
-    print(parse.tree)
-    trace = parse.trace
-    names = list(trace.signals)
+def _print_parse(parse: Parse) -> None:
+    print(parse)
+    unknown = parse.trace.unknown if parse.trace is not None else np.zeros(len(parse.words), dtype=bool)
     rows = [
-        (f"{word} (unknown)" if unknown else word, *(float(trace.signals[name][i]) for name in names))
-        for i, (word, unknown) in enumerate(zip(trace.words, trace.unknown, strict=True))
+        (f"{word} (unknown)" if unknown[i] else word, *(float(values[i]) for values in parse.strengths.values()))
+        for i, word in enumerate(parse.words)
     ]
-    print_table("", ["word", *(name.replace("_", " ") for name in names)], rows)
+    print_table("", ["word", *(name.replace("_", " ") for name in parse.strengths)], rows)

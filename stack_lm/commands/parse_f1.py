@@ -18,7 +18,7 @@ from ..parsing.conventions import CONVENTIONS, Convention, GoldForm, Removed, Wh
 from ..parsing.distances import distances_from_trace, tree_from_distances
 from ..parsing.ensemble import OUTLIER_SHARE
 from ..parsing.evalb import read_parameters
-from ..parsing.export import ENDINGS, write_trees
+from ..parsing.export import ENDINGS, check_tree_file, write_trees
 from ..parsing.f1 import F1Score, GoldTree, prepare_gold, score_trees
 from ..parsing.heads import last_child
 from ..parsing.significance import compare_f1, f1_interval
@@ -143,6 +143,8 @@ def run(options: argparse.Namespace) -> None:
     systems = [*options.models, *options.predictions]
     check_parsing_options(options)
     check_ending("--trees", options.trees, ENDINGS)
+    if options.trees is not None:
+        check_tree_file(options.trees)
     check_ending("--items", options.items, TABLES)
     check_outputs(
         {"--trees": options.trees, "--items": options.items}, [*systems, options.treebank, options.parameters]
@@ -206,7 +208,7 @@ def run(options: argparse.Namespace) -> None:
             for i in score.numbers.tolist()
             if only is None or any(first <= wanted[i] + 1 <= last for first, last in only)
         ]
-        _write_trees(options.trees, [(chosen[i], shown[i]) for i in numbers])
+        _write_trees(options.trees, [(chosen[i], shown[i]) for i in numbers], ", ".join(systems))
     if options.items:
         write_items(options.items, chosen, score)
     if options.compare and len(scores) > 1:
@@ -328,10 +330,10 @@ def _numbers(text: str) -> list[tuple[int, int]]:
     return ranges
 
 
-def _write_trees(path: str, pairs: Sequence[tuple[GoldTree, ConstituencyTree | None]]) -> None:
+def _write_trees(path: str, pairs: Sequence[tuple[GoldTree, ConstituencyTree | None]], source: str) -> None:
     """Write predicted trees over the words that count, with the gold trees."""
     shown = [(item.align(tree), item.tree) for item, tree in pairs if tree is not None]
     both = [(tree.collapse_unaries(), golden) for tree, golden in shown if tree is not None and golden is not None]
     if not both:
         raise InputError("no sentence that was scored is among those that --only names")
-    write_trees(path, [tree for tree, _ in both], gold=[golden for _, golden in both])
+    write_trees(path, [tree for tree, _ in both], gold=[golden for _, golden in both], source=source)

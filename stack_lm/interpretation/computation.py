@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import InputError
+from ..parsing.page import html_page
 from ..trace import Trace
 from .figures import new_figure, with_plain_text
 
@@ -76,14 +77,21 @@ class Computation:
 
 
 def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> Computation:
-    """All actions on one memory of a language model over a sentence.
+    """A language model over a sentence: the probability of each word, and all actions on one memory, if it has one.
 
     Args:
         trace: of n words.
         labels: of the numbers of an action that has several, by the action's name.
     """
-    panels = {"probability": Panel("probability of the word", [""], np.exp(trace.logprobs)[None])}
-    for name, values in trace.actions[trace.layer or 0].items():
+    known = trace.logprobs[np.isfinite(trace.logprobs)]
+    surprisal = Panel(
+        "surprisal (bits)", [""], -trace.logprobs[None] / np.log(2), (0.0, float(-known.min(initial=0.0) / np.log(2)))
+    )
+    panels = {
+        "surprisal": surprisal,
+        "probability": Panel("probability of the word", [""], np.exp(trace.logprobs)[None]),
+    }
+    for name, values in (trace.actions[trace.layer or 0] if trace.actions else {}).items():
         numbers = values.reshape(len(trace.words), -1).T
         several = list(labels.get(name, [str(k) for k in range(len(numbers))])) if values.ndim > 1 else [""]
         limits = (0.0, 1.0) if numbers.min() >= 0 and numbers.max() <= 1 else None
@@ -181,14 +189,12 @@ def computation_page(computation: Computation, about: Mapping[str, str], title: 
             cells = "".join(_cell(float(value), low, high) for value in numbers)
             rows.append(f"<tr>{of_panel}<th>{escape(label)}</th>{cells}</tr>")
     said = "; ".join(f"{escape(key)}: {escape(value)}" for key, value in about.items())
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n"
-        f"<p>{said}</p>\n<p>Darker cells are greater numbers. A wrong answer where one is scored is red.</p>\n"
-        f'<div class="wide"><table>{"".join(rows)}</table></div>\n</body>\n</html>\n'
+    wrong = " A wrong answer where one is scored is red." if any(computation.targets) else ""
+    body = (
+        f"<h1>{escape(title)}</h1>\n<p>{said}</p>\n<p>Darker cells are greater numbers.{wrong}</p>\n"
+        f'<div class="wide"><table>{"".join(rows)}</table></div>'
     )
+    return html_page(title, _STYLE, body)
 
 
 _STYLE = (

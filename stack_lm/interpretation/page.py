@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -13,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..parsing.export import draw_trees
+from ..parsing.drawing import draw_trees
 from ..parsing.layout import place_phrases
+from ..parsing.page import html_page
 from ..parsing.trees import ConstituencyTree
 from ..trace import Trace
 
@@ -48,8 +48,6 @@ def render_page(
         about: what else to say of the model, by name.
         gold: a tree over the same words, to compare with.
     """
-    script, style = _asset("page.js"), _asset("page.css")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     names = [name for name in STRENGTHS if name in trace.signals]
     parts = [
         f"<h1>{escape(' '.join(trace.words))}</h1>",
@@ -72,18 +70,9 @@ def render_page(
         parts.append("<h2>Distributions over 0, 1, 2 ... elements</h2>")
         parts.append(f'<div class="panels">{"".join(_distributions(trace))}</div>')
     parts += ["<h2>All numbers</h2>", f'<div class="wide">{_table(trace, names)}</div>']
-    body = "\n".join(parts)
-    data = {"memory": memory, "words": _numbers(trace, names, contents)}
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        # Nothing from elsewhere, and of scripts this one alone, whatever the sentence holds.
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-        f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'\">\n"
-        f"<title>{escape(' '.join(trace.words))}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n"
-        f'</main>\n<script type="application/json" id="data">{_json(data)}</script>\n'
-        f"<script>{script}</script>\n</body>\n</html>\n"
-    )
+    body = "<main>\n" + "\n".join(parts) + "\n</main>"
+    data = _json({"memory": memory, "words": _numbers(trace, names, contents)})
+    return html_page(" ".join(trace.words), _asset("page.css"), body, _asset("page.js"), data)
 
 
 def _asset(name: str) -> str:

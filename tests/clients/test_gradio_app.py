@@ -12,7 +12,7 @@ import pytest
 from conftest import tiny_config
 from transformers import AutoTokenizer
 
-from stack_lm import ModelScorer, StackRNNForCausalLM
+from stack_lm import Parser, StackRNNForCausalLM
 from stack_lm.errors import InputError
 
 pytestmark = pytest.mark.slow  # training is
@@ -29,16 +29,16 @@ def app():
 
 
 @pytest.fixture(scope="module")
-def scorer(small_run):
-    return ModelScorer.from_pretrained(small_run, device="cpu")
+def parser(small_run):
+    return Parser.from_pretrained(small_run, device="cpu")
 
 
-def test_what_is_shown(app, scorer):
-    tree, rows, frame = app.analyse(scorer, "small", SENTENCE)
-    words = scorer.split(SENTENCE)
+def test_what_is_shown(app, parser):
+    tree, rows, frame = app.analyse(parser, "small", SENTENCE)
+    words = parser.split(SENTENCE)
     assert tree.replace("(", " ").replace(")", " ").split() == words
     assert [row[0] for row in rows] == words
-    (trace,) = scorer.trace([words])
+    (trace,) = parser.scorer.trace([words])
     np.testing.assert_allclose([row[1] for row in rows], trace.signals["push_strength"], atol=6e-4)
     assert frame.startswith('<iframe title="The stack" sandbox="allow-scripts" ')
     page = unescape(frame.partition('srcdoc="')[2])
@@ -46,8 +46,8 @@ def test_what_is_shown(app, scorer):
     assert "model: small; tree: push strength" in page
 
 
-def test_words_are_no_markup(app, scorer):
-    _, rows, frame = app.analyse(scorer, "small", 'The boy </script><img src=x> "is kind.\0')
+def test_words_are_no_markup(app, parser):
+    _, rows, frame = app.analyse(parser, "small", 'The boy </script><img src=x> "is kind.\0')
     assert frame.count("<") == 2  # the frame's own
     assert frame.count('"') == 8
     assert any(row[0].endswith("(unknown)") for row in rows)
@@ -61,9 +61,9 @@ def test_words_are_no_markup(app, scorer):
         ("xyzzy plugh", "the model knows none of these words"),
     ],
 )
-def test_what_cannot_be_shown(app, scorer, sentence, message):
+def test_what_cannot_be_shown(app, parser, sentence, message):
     with pytest.raises(InputError, match=message):
-        app.analyse(scorer, "small", sentence)
+        app.analyse(parser, "small", sentence)
 
 
 def test_errors_of_the_command_are_one_line(app, capsys, tmp_path, small_run):
@@ -99,12 +99,12 @@ print(json.dumps([tree, table["headers"], table["data"], frame, refusal]))
 """
 
 
-def test_the_server(app, scorer, small_run):
+def test_the_server(app, parser, small_run):
     pytest.importorskip("gradio", reason="needs Gradio: pip install 'stack-lm[clients]'")
     command = [sys.executable, "-c", SERVER, str(PATH.parent), small_run, SENTENCE]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     tree, headers, rows, frame, refusal = json.loads(done.stdout.splitlines()[-1])
-    assert (tree, rows, frame) == app.analyse(scorer, small_run, SENTENCE)
+    assert (tree, rows, frame) == app.analyse(parser, small_run, SENTENCE)
     assert headers[:2] == ["word", "push strength"]
     assert "this one has 0" in refusal

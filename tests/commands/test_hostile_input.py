@@ -118,9 +118,9 @@ def test_no_output_is_also_an_input(capsys, model, treebank, tmp_path):
 
 def test_an_ending_that_promises_something_else(capsys, model, treebank, tmp_path):
     f1 = ("parse-f1", model, "--treebank", treebank, "--convention", "prpn")
-    trees = "must end in one of .mrg, .tree, .ptb, .txt, no ending, .jsonl, .tex, .svg; got"
+    trees = "must end in one of .mrg, .tree, .ptb, .txt, no ending, .jsonl, .tex, .svg, .pdf, .html, .htm; got"
     for command, message in [
-        (("parse", model, "the dog", "--output", tmp_path / "t.pdf"), f"--output {trees}"),
+        (("parse", model, "the dog", "--output", tmp_path / "t.png"), f"--output {trees}"),
         ((*f1, "--trees", tmp_path / "t.png"), f"--trees {trees}"),
         ((*f1, "--items", tmp_path / "t.csv"), "--items must end in one of .tsv, .txt, no ending; got"),
         (("strengths", model, "--data", treebank, "--items", tmp_path / "t.json"), "--items must end in one of .tsv"),
@@ -129,7 +129,7 @@ def test_an_ending_that_promises_something_else(capsys, model, treebank, tmp_pat
         assert message in fails(capsys, *command)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="trees are written to .mrg"):
-        write_trees(str(tmp_path / "t.pdf"), [])
+        write_trees(str(tmp_path / "t.png"), [])
 
 
 def test_links_and_devices_as_outputs(capsys, model, tmp_path):
@@ -161,13 +161,13 @@ def test_a_full_disk_is_one_line(capsys, monkeypatch, model):
 
 
 def test_no_memory_is_one_line(capsys, monkeypatch, model):
-    def refuse(*arguments):
+    def refuse(*arguments, **settings):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: 99 bytes")
 
+    from stack_lm import ModelScorer
     from stack_lm.cli import main
-    from stack_lm.commands import parse
 
-    monkeypatch.setattr(parse, "trace_sentences", refuse)
+    monkeypatch.setattr(ModelScorer, "trace", refuse)
     assert main(["parse", str(model), "the dog"]) == 1
     assert capsys.readouterr().err.startswith("stack-lm: error: out of memory: ")
 

@@ -86,6 +86,23 @@ def test_inspect_shows_memories_that_make_no_trees_action_by_action(capsys, mode
     assert (status, "--distributions is for a memory with one push and pop strength" in err) == (2, True)
 
 
+def test_inspect_shows_the_surprisal_of_a_model_without_a_memory(capsys, models, tmp_path):
+    page, figure = tmp_path / "p.html", tmp_path / "f.png"
+    arguments = ("inspect", models / "lstm", f"{SENTENCE} qwx", "--output", page)
+    found = run_json(capsys, *arguments, "--figure", figure)
+    (trace,) = ModelScorer.from_pretrained(str(models / "lstm"), device="cpu").trace([[*SENTENCE.split(), "qwx"]])
+    np.testing.assert_allclose(found["surprisal"], -trace.logprobs / np.log(2), atol=1e-5)
+    assert (found["memory"], found["unknown"]) == ("none", [False] * 10 + [True])
+    for value in found["surprisal"]:
+        assert f">{value:.2f}</td>" in page.read_text()
+    assert "surprisal (bits)" in page.read_text()
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    status, out, _ = run(capsys, *arguments)
+    assert status == 0
+    assert "surprisal (bits)" in out
+    assert "qwx (unknown)" in out
+
+
 def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):
     found = run_json(capsys, "inspect", models / "sigmoid", SENTENCE, "--output", tmp_path / "p.html")
     assert "push_distribution" not in found
@@ -112,11 +129,9 @@ def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):
         (["stack", SENTENCE, "--signal", "volume"], "--signal must be one of push_strength"),
         (["stack", SENTENCE, "--figure", "x.xyz"], "a figure's name must end in one of .png, .pdf, .svg; got 'x.xyz'"),
         (["stack", SENTENCE, "--figure", "x.png", "--distributions", "x.png"], "must be different files"),
-        (["lstm", SENTENCE], "the model has no memory"),
-        (
-            ["lstm", SENTENCE, "--signal", "push_strength"],
-            "memory='none' cannot be shown: it does not keep one strength",
-        ),
+        (["lstm", SENTENCE, "--signal", "push_strength"], "the model has no memory"),
+        (["lstm", SENTENCE, "--layer", "0"], "layer must be the number of a memory layer, below 0; got 0"),
+        (["lstm", SENTENCE, "--distributions", "d.png"], "--distributions is for a memory with one push and pop"),
         (["nonesuch", SENTENCE], "nonesuch"),
     ],
 )
@@ -202,7 +217,7 @@ def test_chunks_do_not_tell_frames(capsys, models, tmp_path):
         ("stack", ["--data", "generated:20", "--signal", "volume"], "--signal must be one of"),
         ("stack", ["--data", "UNKNOWN"], "knows no word of"),
         ("lstm", ["--data", "generated:20"], "the model has no memory"),
-        ("lstm", ["--data", "generated:20", "--signal", "push_strength"], "no signal 'push_strength'"),
+        ("lstm", ["--data", "generated:20", "--signal", "push_strength"], "the model has no memory"),
     ],
 )
 def test_bad_input_of_strengths(capsys, models, tmp_path, model, arguments, message):

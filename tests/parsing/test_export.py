@@ -1,5 +1,8 @@
-"""Trees as LaTeX, JSON lines and pictures."""
+"""Trees as LaTeX, JSON lines, pictures and pages."""
 
+import base64
+import hashlib
+import importlib.util
 import json
 import re
 import shutil
@@ -12,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stack_lm.errors import InputError
-from stack_lm.parsing import ConstituencyTree, read_treebank, right_branching
-from stack_lm.parsing.export import draw_trees, forest_document, to_forest, write_trees
+from stack_lm.parsing import ConstituencyTree, balanced, read_treebank, right_branching
+from stack_lm.parsing.drawing import draw_trees, text_width
+from stack_lm.parsing.export import forest_document, to_forest, write_trees
+from stack_lm.parsing.page import trees_page
 
 GOLD = ConstituencyTree.from_brackets("(S (NP (DT the) (JJ old) (NN cat)) (VP (VBD sat) (ADVP (RB down))))", "gold")
 FOUND = right_branching(GOLD.words)
@@ -47,8 +52,9 @@ def test_forest_is_a_document():
 def test_latex_sets_it(tmp_path):
     if not shutil.which("pdflatex") or not subprocess.run(["kpsewhich", "forest.sty"], capture_output=True).stdout:
         pytest.skip("pdflatex, or its package forest, is not installed")
-    words = ["50%_of\\x", "{sat}", ",", "[a]", "$#&~^", "=", "é"]
-    (tmp_path / "trees.tex").write_text(forest_document([GOLD, right_branching(words)]), encoding="utf-8")
+    words = ["50%_of\\x", "{sat}", ",", "[a]", "$#&~^", "=", "é", "\x01", "<b>"]
+    trees = [GOLD, right_branching(words), balanced(words * 5)]
+    (tmp_path / "trees.tex").write_text(forest_document(trees), encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "trees.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-1000:]
@@ -97,6 +103,7 @@ def test_words_are_escaped():
 def test_files_by_their_endings(tmp_path):
     distances = [np.arange(5.0)]
     for ending, start in (
+        ("html", "<!DOCTYPE html>"),
         ("jsonl", '{"words": ["the"'),
         ("tex", "\\documentclass"),
         ("svg", "<svg"),
@@ -113,3 +120,112 @@ def test_files_by_their_endings(tmp_path):
     assert record["spans"][1] == [1, 5, "X"]
     with pytest.raises(InputError, match="is a directory"):
         write_trees(str(tmp_path), [FOUND])
+
+
+HOSTILE = [
+    "<b>",
+    "&amp;",
+    '"q"',
+    "'",
+    "</script>",
+    "$x$",
+    "a\x01b",
+    "\ufffe",
+    "漢字",
+    "Straße",
+    "😀",
+    "שלום",
+    "e\u0301",
+]
+
+
+@given(st.lists(st.sampled_from(HOSTILE), min_size=1, max_size=8))
+def test_any_text_is_well_formed_and_shown(words):
+    svg = draw_trees([right_branching(words)])
+    shown = [text.text for text in parts(svg, "text")]
+    assert shown == [re.sub("[\x01\ufffe]", "\ufffd", word) for word in words]
+
+
+def test_words_never_touch():
+    """By the widths of DejaVu Sans, which are greater than those of most fonts."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    words = ["WWWWW", "MMMM", "iiii", ",", "Straße", "incomprehensibly", "1,583,000", "@@%%", "ÀÉÎ"]
+    font = FontProperties(family="DejaVu Sans")
+    for word in words:
+        measured = TextPath((0, 0), word, size=13, prop=font).get_extents().width
+        assert measured < text_width(word) + 14 - 3, word
+    assert text_width("漢字") == 2 * text_width("漢") == 26
+    assert text_width("e\u0301") == text_width("e")
+
+
+def test_a_page_of_trees():
+    page = trees_page([FOUND, None, right_branching(["<b>", "&"])], source="<models>/m")
+    # A page is HTML; these are the parts of it that XML has too.
+    body = re.search("<body>(.*)<script>", page, re.DOTALL)[1]
+    body = re.sub("<(input[^>]*)>", r"<\1/>", body).replace(" hidden>", ">")
+    tree = ElementTree.fromstring(f"<body>{body}</body>")
+    assert [article.get("id") for article in tree.iter("article")] == ["t1", "t3"]
+    links = [link.get("href") for link in tree.find("nav").iter("a")]
+    assert links == ["#t1", "#t3"]
+    titles = ["".join(title.itertext()) for title in tree.iter("h2")]
+    assert titles == ["1 the old cat sat down", "3 <b> &"]
+    assert tree.find("header/h1").text == "2 trees: <models>/m"
+    assert len(list(tree.iter(NAMESPACE + "svg"))) == 2
+    assert not re.search("https?://(?!www.w3.org/2000/svg)", page)
+
+
+def test_the_script_of_the_page_is_allowed():
+    page = trees_page([FOUND, GOLD], [GOLD, GOLD])
+    (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page
+    assert "2 of 4 predicted spans are right" in page
+    assert "Dashed orange" in page
+
+
+def n_pages(path):
+    data = path.read_bytes()
+    assert data.startswith(b"%PDF-")
+    return len(re.findall(rb"/Type /Page\b", data))
+
+
+def test_pages_of_a_pdf(tmp_path):
+    """Small trees share a page; one that is wider than the page, or too high for the rest of it, has its own."""
+    path = tmp_path / "t.pdf"
+    wide = right_branching([f"incomprehensibly{i}" for i in range(40)])
+    for trees, expected in (
+        ([FOUND], 1),
+        ([FOUND, None, GOLD], 1),
+        ([FOUND] * 12, 4),
+        ([FOUND, wide, FOUND], 3),
+        ([right_branching(HOSTILE)], 1),
+        ([], 1),
+    ):
+        write_trees(str(path), trees, source="runs/$m$")
+        assert n_pages(path) == expected, len(trees)
+    write_trees(str(path), [FOUND] * 3, gold=[GOLD] * 3)
+    assert n_pages(path) == 1
+
+
+def test_a_pdf_needs_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"need matplotlib: pip install 'stack-lm\[plots\]'"):
+        write_trees(str(tmp_path / "t.pdf"), [FOUND])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
+    (tmp_path / "folder.pdf").mkdir()
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "file").write_text("x")
+    for name, message in (
+        ("folder.pdf", "is a directory"),
+        ("folder.html", "is a directory"),
+        ("file/t.pdf", "cannot make the directory"),
+        ("t.png", "trees are written to"),
+    ):
+        with pytest.raises(InputError, match=message):
+            write_trees(str(tmp_path / name), [FOUND])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.html", "folder.pdf"]

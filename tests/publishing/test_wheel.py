@@ -63,7 +63,12 @@ def test_contents(wheel):
     }
     packaged = {name for name in names if ".dist-info/" not in name}
     assert packaged == expected
-    assert {"stack_lm/py.typed", "stack_lm/cli.py", "stack_lm/interpretation/page.css"} <= packaged
+    assert {
+        "stack_lm/py.typed",
+        "stack_lm/cli.py",
+        "stack_lm/interpretation/page.css",
+        "stack_lm/parsing/page.js",
+    } <= packaged
     assert {f"stack_lm/configs/{name}.yaml" for name in preset_names()} <= packaged
     (licence,) = (name for name in names if name.endswith(".dist-info/licenses/LICENSE"))
     assert zipfile.ZipFile(wheel).read(licence) == (ROOT / "LICENSE").read_bytes()

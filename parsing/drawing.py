@@ -1,0 +1,216 @@
+"""Pictures of trees, beside their gold trees or alone: lines and texts in pixels, and the same as SVG."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import NamedTuple
+
+import numpy as np
+
+from .layout import place_phrases
+from .trees import ConstituencyTree
+
+# Pixels, as all sizes here.
+TEXT_SIZE, LABEL_SIZE = 13.0, 11.0
+MARGIN = 24.0
+_GAP, _LINE = 14.0, 18.0
+# A level is lower where there are many, down to the room that a label needs, or lines alone.
+_LEVEL, _LABELLED, _BARE, _TALL = 26.0, 14.0, 8.0, 520.0
+_WIDEST = 1400.0
+_DASH = 28.0
+
+# Told apart by colour (Okabe and Ito) and by dashes, so in grey as well.
+COLORS = {"right": "#0072B2", "wrong": "#D55E00", "plain": "#555555"}
+TEXT_COLORS = {"right": "#0072B2", "wrong": "#B34A00", "plain": "#1a1a1a"}
+# Every rule names the picture's class: in a page, the styles of an inline SVG count for the whole page.
+STYLE = (
+    f'.trees text{{font:{TEXT_SIZE:g}px system-ui,-apple-system,"Segoe UI",sans-serif;fill:{TEXT_COLORS["plain"]};'
+    "text-anchor:middle}.trees .title{font-weight:600;text-anchor:start}.trees .legend{text-anchor:start}"
+    f".trees .label{{font-size:{LABEL_SIZE:g}px;text-anchor:start;paint-order:stroke;stroke:#fff;stroke-width:4px}}"
+    ".trees path{fill:none;stroke-width:1.8}"
+    + "".join(f".trees path.{kind}{{stroke:{color}}}" for kind, color in COLORS.items())
+    + "".join(f".trees text.{kind}{{fill:{color}}}" for kind, color in TEXT_COLORS.items())
+    + ".trees path.wrong{stroke-dasharray:5 3}"
+)
+
+# In the widths of DejaVu Sans, which are greater than those of most others: parts of the text's size.
+_NARROW, _BROAD = frozenset("iljtfrI.,;:'!|()[]/\\ `"), frozenset("mwMWOQ@%—…")
+# Characters that XML has no way to write.
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Line(NamedTuple):
+    """Strokes (x1, y1, x2, y2), each level or upright, of one kind: plain, right or wrong."""
+
+    kind: str
+    strokes: tuple[tuple[float, float, float, float], ...]
+
+
+class Text(NamedTuple):
+    """A text on the baseline y: a word, around x, or from x on a title, a legend, or the label of a kind of phrase."""
+
+    role: str
+    kind: str
+    x: float
+    y: float
+    text: str
+
+
+class Picture(NamedTuple):
+    """Lines, texts above them, and the room that they take."""
+
+    lines: tuple[Line, ...]
+    texts: tuple[Text, ...]
+    width: float
+    height: float
+
+    def moved(self, right: float, down: float) -> Picture:
+        """The same elsewhere: its room begins at the origin still."""
+        lines = tuple(
+            Line(kind, tuple((a + right, b + down, c + right, d + down) for a, b, c, d in strokes))
+            for kind, strokes in self.lines
+        )
+        texts = tuple(text._replace(x=text.x + right, y=text.y + down) for text in self.texts)
+        return Picture(lines, texts, self.width + right, self.height + down)
+
+    def joined(self, other: Picture) -> Picture:
+        """Two pictures in one."""
+        width, height = max(self.width, other.width), max(self.height, other.height)
+        return Picture(self.lines + other.lines, self.texts + other.texts, width, height)
+
+
+def printable(text: str) -> str:
+    """A text without characters that no XML, HTML or PDF can have, such as control characters."""
+    return _NOT_XML.sub("\ufffd", text)
+
+
+def escape_markup(text: str) -> str:
+    """A text for XML and HTML."""
+    return escape(printable(text))
+
+
+def text_width(text: str, size: float = TEXT_SIZE) -> float:
+    """About how wide a text is in a common font without serifs, in pixels."""
+    return size * sum(map(_em, text))
+
+
+def _em(character: str) -> float:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0.0
+    if character in _BROAD or unicodedata.east_asian_width(character) in "WF":
+        return 1.0
+    return 0.38 if character in _NARROW else 0.76 if character.isupper() else 0.63
+
+
+def draw_tree(tree: ConstituencyTree, gold: ConstituencyTree | None = None, title: str = "") -> Picture:
+    """One tree, its words in a row at the bottom; with a gold tree, both, and the spans that they share.
+
+    Args:
+        tree: to draw.
+        gold: of the same words; labels are not compared.
+        title: above the picture; with a gold tree the number of right spans follows.
+    """
+    if gold is None:
+        return _draw(tree, None, title)
+    found, wanted = _phrases(tree), _phrases(gold)
+    hits = len(found & wanted)
+    said = f"{hits} of {len(found)} predicted spans are right"
+    left = _draw(tree, wanted, f"{title}: {said}" if title else said)
+    right = _draw(gold, found, f"gold: {hits} of {len(wanted)} spans are found")
+    if left.width + right.width + 2 * MARGIN <= _WIDEST:
+        return left.joined(right.moved(left.width + 2 * MARGIN, 0))
+    return left.joined(right.moved(0, left.height + MARGIN))
+
+
+def draw_each(
+    trees: Sequence[ConstituencyTree | None], gold: Sequence[ConstituencyTree] | None = None
+) -> Iterator[Picture]:
+    """A picture of each tree that is there; its title is the tree's origin, or its number among several."""
+    for i, tree in enumerate(trees):
+        if tree is not None:
+            other = gold[i] if gold is not None else None
+            number = str(i + 1) if len(trees) > 1 or other is not None else ""
+            yield draw_tree(tree, other, (tree if other is None else other).origin or number)
+
+
+def draw_trees(trees: Sequence[ConstituencyTree | None], gold: Sequence[ConstituencyTree] | None = None) -> str:
+    """Trees as one SVG picture, one sentence under the other (Merrill et al. 2019, figure 5).
+
+    With gold trees, a predicted span that the gold tree has is a solid blue line and one that it has not a dashed
+    orange one; in the gold tree, beside it or below if that is too wide, the dashed ones are those not found. Labels
+    are not compared.
+
+    Args:
+        trees: None, for a sentence without a tree, is left out.
+        gold: of the same words, as many.
+    """
+    whole = draw_legend() if gold is not None else Picture((), (), 0.0, 0.0)
+    for picture in draw_each(trees, gold):
+        whole = whole.joined(picture.moved(0, whole.height + (MARGIN if whole.height else 0)))
+    return to_svg(whole)
+
+
+def draw_legend() -> Picture:
+    """What the two kinds of lines mean beside a gold tree."""
+    y, second = _LINE - 4, 140.0
+    lines = (Line("right", ((0, y - 4, _DASH, y - 4),)), Line("wrong", ((second, y - 4, second + _DASH, y - 4),)))
+    texts = (
+        Text("legend", "plain", _DASH + 8, y, "in both trees"),
+        Text("legend", "plain", second + _DASH + 8, y, "in this tree only"),
+    )
+    return Picture(lines, texts, 300.0, _LINE)
+
+
+def to_svg(picture: Picture) -> str:
+    """A picture as SVG, with a margin and its own styles, for a file or inside a page."""
+    shown = picture.moved(MARGIN, MARGIN)
+    width, height = shown.width + MARGIN, shown.height + MARGIN
+    body = [f'<path class="{line.kind}" d="{_path(line)}"/>' for line in shown.lines]
+    for text in shown.texts:
+        classes = f' class="{text.role} {text.kind}"' if text.role != "word" else ""
+        body.append(f'<text{classes} x="{text.x:.1f}" y="{text.y:.1f}">{escape_markup(text.text)}</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="trees" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="img">\n<style>{STYLE}</style>\n'
+        '<rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(body) + "\n</svg>\n"
+    )
+
+
+def _path(line: Line) -> str:
+    return "".join(
+        f"M{x1:.1f} {y1:.1f}" + (f"H{x2:.1f}" if y1 == y2 else f"V{y2:.1f}") for x1, y1, x2, y2 in line.strokes
+    )
+
+
+def _phrases(tree: ConstituencyTree) -> set[tuple[int, int]]:
+    return {(start, stop) for start, stop, _ in tree.spans if stop - start > 1}
+
+
+def _draw(tree: ConstituencyTree, other: set[tuple[int, int]] | None, title: str) -> Picture:
+    """One tree; `other` has the spans that count as right."""
+    edges = np.concatenate(([0.0], np.cumsum([text_width(word) + _GAP for word in tree.words])))
+    centers = ((edges[:-1] + edges[1:]) / 2).tolist()
+    phrases = place_phrases(tree, centers)
+    levels = max((phrase.level for phrase in phrases), default=0)
+    least = _BARE if all(label == "X" for _, _, label in tree.spans) else _LABELLED
+    pitch = max(least, min(_LEVEL, _TALL / max(1, levels)))
+    top = _LINE + 8 if title else 0.0
+    # A label is above its phrase's line.
+    bottom = top + _LINE + pitch * levels + (_LINE if levels else 0)
+    lines, labels = [], []
+    for (start, stop, label), phrase in zip(tree.spans, phrases, strict=True):
+        kind = "plain" if other is None or stop - start < 2 else "right" if (start, stop) in other else "wrong"
+        y = bottom - _LINE - phrase.level * pitch
+        # Elbows, as straight lines would cross other phrases.
+        strokes = [(phrase.children[0][0], y, phrase.children[-1][0], y)]
+        strokes += [(x, y, x, bottom - _LINE - level * pitch) for x, level in phrase.children]
+        lines.append(Line(kind, tuple(strokes)))
+        if label != "X":
+            labels.append(Text("label", kind, phrase.middle + 4, y - 4, label))
+    words = [Text("word", "plain", center, bottom, word) for center, word in zip(centers, tree.words, strict=True)]
+    titles = [Text("title", "plain", 0.0, _LINE - 4, title)] if title else []
+    width = max([float(edges[-1]), 1.1 * text_width(title), *(t.x + text_width(t.text, LABEL_SIZE) for t in labels)])
+    return Picture(tuple(lines), (*titles, *labels, *words), width, bottom + _LINE / 2)

@@ -1,0 +1,312 @@
+"""A parser object: text or words in, trees out, with a language model's strengths in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..errors import InputError
+from ..parsing.distances import DECODERS, SHIFTS, distances_from_trace, tree_from_distances
+from ..parsing.drawing import draw_trees
+from ..parsing.ensemble import combine_runs
+from ..parsing.export import tree_record
+from ..parsing.trees import ConstituencyTree
+from ..trace import Trace
+from .encoding import WordStrength
+from .sentences import ModelScorer
+
+if TYPE_CHECKING:  # slow to load
+    from nltk.tree import Tree
+
+_BLOCK = 1000  # sentences of an iterable that are parsed at once
+
+
+@dataclass(frozen=True, eq=False)
+class Parse:
+    """A sentence's parse. A notebook shows its tree.
+
+    Attributes:
+        tree: over the sentence's words.
+        distances: that the tree was made of [n]; None for a tree that several models voted for.
+        trace: of the model over the sentence; None likewise.
+        runs: the tree of each model, where several voted.
+    """
+
+    tree: ConstituencyTree
+    distances: np.ndarray | None = None
+    trace: Trace | None = None
+    runs: tuple[ConstituencyTree, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The sentence's words, n of them."""
+        return self.tree.words
+
+    @property
+    def strengths(self) -> dict[str, np.ndarray]:
+        """Push, pop, read and total strength at each word, by name, each [n], in elements; of a vote none."""
+        return {} if self.trace is None else self.trace.signals
+
+    def to_nltk(self) -> Tree:
+        """The tree as an `nltk.Tree`."""
+        return self.tree.nltk_tree()
+
+    def record(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        record = {**tree_record(self.tree, self.distances), "tree": str(self.tree)}
+        if self.trace is not None:
+            record["unknown"] = [w for w, new in zip(self.words, self.trace.unknown, strict=True) if new]
+            record |= {name: values.tolist() for name, values in self.strengths.items()}
+        if self.runs:
+            record["runs"] = [str(tree) for tree in self.runs]
+        return record
+
+    def __str__(self) -> str:
+        """The tree on one line: `((the cat) sat)`."""
+        return str(self.tree)
+
+    def __repr__(self) -> str:
+        return f"Parse({str(self.tree)!r})"
+
+    def _repr_svg_(self) -> str:
+        return draw_trees([self.tree])
+
+    def _repr_html_(self) -> str:
+        return f'<div style="overflow-x: auto">{draw_trees([self.tree])}</div>'
+
+
+class Parser:
+    """Parses sentences with a language model's push or pop strengths (Merrill et al. 2019).
+
+    Call it on a sentence for a `Parse`, or on several for a list of them. It has the methods of NLTK's `ParserI`, which
+    give an `nltk.Tree`.
+
+    Args:
+        model: a language model with a memory that has push and pop strengths.
+        tokenizer: its fast tokenizer.
+        signal: what distances come from, such as "pop_strength"; None takes the push strength, or the pop strength
+            where the push is fixed.
+        decoder: "algorithm1" or "gap"; see `stack_lm.parsing.tree_from_distances`.
+        layer: the memory layer to parse with, from 0, where the model has several.
+        word_strength: of a word with several tokens: that of its "first" or "last" token, their "sum" or "max".
+        batch_tokens: tokens in a batch, padding included.
+        ensemble: more parsers; all vote for the spans of each tree (`stack_lm.parsing.combine_runs`).
+
+    Raises:
+        InputError: for a model without strengths to parse with, or a value that is not allowed.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        signal: str | None = None,
+        decoder: str = "algorithm1",
+        layer: int | None = None,
+        word_strength: WordStrength = "last",
+        batch_tokens: int = 2048,
+        ensemble: Sequence[Parser] = (),
+    ) -> None:
+        if decoder not in DECODERS:
+            raise InputError(f"decoder must be one of {', '.join(DECODERS)}; got {decoder!r}")
+        if signal is not None and signal not in SHIFTS:
+            raise InputError(f"signal must be one of {', '.join(SHIFTS)}; got {signal!r}")
+        self.scorer = ModelScorer(model, tokenizer, batch_tokens=batch_tokens, layer=layer, word_strength=word_strength)
+        if signal is not None:
+            _ = self.scorer.layer  # an error where the model has no memory, or it is not known which
+        self.signal = signal or self.scorer.parsing_signal
+        self.decoder = decoder
+        self.ensemble = tuple(ensemble)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path: str,
+        *,
+        signal: str | None = None,
+        decoder: str = "algorithm1",
+        layer: int | None = None,
+        word_strength: WordStrength = "last",
+        device: str | None = None,
+        batch_tokens: int = 2048,
+        ensemble: Sequence[str] = (),
+    ) -> Parser:
+        """Load a model and its tokenizer from a directory or the hub.
+
+        Args:
+            path: what `AutoModelForCausalLM.from_pretrained` takes.
+            signal: see the class.
+            decoder: see the class.
+            layer: see the class.
+            word_strength: see the class.
+            device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
+            batch_tokens: see the class.
+            ensemble: paths of more models, which are loaded in the same way.
+
+        Raises:
+            InputError: if one cannot be loaded, and as the class.
+        """
+        if isinstance(ensemble, str):
+            raise InputError(f"ensemble must be a list of models; got {ensemble!r}")
+        how: dict[str, Any] = {"signal": signal, "decoder": decoder, "layer": layer, "word_strength": word_strength}
+        how["batch_tokens"] = batch_tokens
+        others = [cls.from_pretrained(other, device=device, **how) for other in ensemble]
+        scorer = ModelScorer.from_pretrained(path, device=device, batch_tokens=batch_tokens, layer=layer)
+        return cls(scorer.model, scorer.tokenizer, ensemble=others, **how)
+
+    def __call__(self, sentences: Any, *, is_split_into_words: bool | None = None) -> Parse | list[Parse | None]:
+        """Parse one sentence or several.
+
+        Args:
+            sentences: a text, or a list of words; or several: a list of texts, or a list of lists of words. Texts are
+                split as by the model's tokenizer.
+            is_split_into_words: what a list of strings is: True the words of one sentence, False several texts. None
+                takes it for texts if there is white space in one of them, and else for words.
+
+        Returns:
+            The parse of one sentence; of several a list with None for each that has no word, or none that the model
+            knows.
+
+        Raises:
+            InputError: if the one sentence has no word that the model knows; for texts among lists of words; for what
+                is neither.
+        """
+        if isinstance(sentences, str):
+            if is_split_into_words:
+                raise InputError(f"a sentence that is split into words is a list of them; got {sentences!r}")
+            return self._parse_one(sentences)
+        items = _items(sentences)
+        texts = sum(isinstance(item, str) for item in items)
+        if items and texts == len(items):
+            words = is_split_into_words
+            if words is None:
+                words = not any(character.isspace() for item in items for character in item)
+            return self._parse_one(items) if words else self.parse_batch(items)
+        if texts:
+            raise InputError(f"sentences are all texts, or all lists of words; {texts} of {len(items)} are texts")
+        return self.parse_batch(items)
+
+    def parse_batch(
+        self,
+        sentences: Iterable[str | Sequence[str]],
+        *,
+        logprobs: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Parse | None]:
+        """Parse several sentences: each a text, which the tokenizer splits, or its words.
+
+        Args:
+            sentences: N of them.
+            logprobs: also compute the words' log-probabilities, for `Parse.trace`.
+            progress: called with the number of sentences done, batch by batch and model by model.
+
+        Returns:
+            N parses; None for a sentence that has no word, or none that the model, or one of several, knows.
+
+        Raises:
+            InputError: for what is no sentence, or a word that the tokenizer makes no token of.
+        """
+        given = list(sentences)
+        parses = self._parse_alone(given, logprobs, progress)
+        if not self.ensemble:
+            return parses
+        runs = [parses, *(other._parse_alone(given, False, progress) for other in self.ensemble)]
+        whole = [i for i in range(len(given)) if all(run[i] is not None for run in runs)]
+        trees = [[parse.tree for i in whole if (parse := run[i]) is not None] for run in runs]
+        voted: list[Parse | None] = [None] * len(given)
+        if whole:
+            # All vote: a few sentences cannot show that a run has failed.
+            names = [str(parser.scorer.model.name_or_path) for parser in (self, *self.ensemble)]
+            chosen = combine_runs(trees, names=names, outlier_share=0).trees
+            for i, tree, *own in zip(whole, chosen, *trees, strict=True):
+                voted[i] = Parse(tree, runs=tuple(own))
+        return voted
+
+    def _parse_alone(
+        self, sentences: Sequence[str | Sequence[str]], logprobs: bool, progress: Callable[[int], None] | None
+    ) -> list[Parse | None]:
+        """The parses of this model, whatever others there are."""
+        words = [self.split(s) if isinstance(s, str) else _check_words(s, i + 1) for i, s in enumerate(sentences)]
+        there = [i for i, of_sentence in enumerate(words) if of_sentence]
+        parses: list[Parse | None] = [None] * len(words)
+        traces = self.scorer.trace([words[i] for i in there], logprobs=logprobs, progress=progress)
+        for i, trace in zip(there, traces, strict=True):
+            if not trace.unknown.all():
+                distances = distances_from_trace(trace, self.signal)
+                parses[i] = Parse(tree_from_distances(trace.words, distances, self.decoder), distances, trace)
+        return parses
+
+    def split(self, text: str) -> list[str]:
+        """The words of a text, as the model's tokenizer splits it: punctuation too, where its words do without.
+
+        Raises:
+            InputError: for a text that UTF-8 cannot have.
+        """
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:  # lone surrogates, such as bytes that were no text
+            raise InputError(f"a sentence is not UTF-8 text (character {error.start + 1})") from error
+        return self.scorer.split(" ".join(text.split()))
+
+    def _parse_one(self, sentence: str | Sequence[str]) -> Parse:
+        (parse,) = self.parse_batch([sentence])
+        if parse is None:
+            words = self.split(sentence) if isinstance(sentence, str) else sentence
+            if not words:
+                raise InputError("the sentence has no words")
+            who = "every one of the models knows" if self.ensemble else "the model knows"
+            raise InputError(f"the sentence has no word that {who}: {' '.join(words)!r}")
+        return parse
+
+    # --- the interface of nltk.parse.api.ParserI, which loads all of NLTK if it is imported
+
+    def grammar(self) -> NoReturn:
+        """NLTK asks parsers for their grammar; a language model has none.
+
+        Raises:
+            NotImplementedError: always, as that of NLTK's parsers without a grammar.
+        """
+        raise NotImplementedError("a language model has no grammar")
+
+    def parse(self, sent: str | Sequence[str]) -> Iterator[Tree]:
+        """The tree of a sentence, as NLTK's parsers give it; none if it has no word that the model knows.
+
+        Args:
+            sent: its words, or a text.
+        """
+        return next(self.parse_sents([sent]))
+
+    def parse_sents(self, sents: Iterable[str | Sequence[str]]) -> Iterator[Iterator[Tree]]:
+        """For each sentence what `parse` gives; many are parsed at once."""
+        rest = iter(sents)
+        while block := list(islice(rest, _BLOCK)):
+            for parse in self.parse_batch(block):
+                yield iter(() if parse is None else (parse.to_nltk(),))
+
+    def parse_all(self, sent: str | Sequence[str]) -> list[Tree]:
+        """The trees of a sentence: one, or none."""
+        return list(self.parse(sent))
+
+    def parse_one(self, sent: str | Sequence[str]) -> Tree | None:
+        """The tree of a sentence, or None."""
+        return next(self.parse(sent), None)
+
+
+def _items(sentences: Any) -> list[Any]:
+    if isinstance(sentences, (bytes, Mapping)) or not isinstance(sentences, Iterable):
+        raise InputError(f"a sentence is a text or a list of words; got {sentences!r:.80}")
+    return list(sentences)
+
+
+def _check_words(sentence: Any, number: int) -> list[str]:
+    words = _items(sentence)
+    for word in words:
+        if not isinstance(word, str):
+            raise InputError(f"sentence {number}: words must be texts; got {word!r:.80}")
+    return words

@@ -1,0 +1,195 @@
+"""The parser object: every kind of input, several models, NLTK's interface, and what it refuses."""
+
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from conftest import run, run_json, tiny_config
+from nltk.parse.api import ParserI
+from nltk.tree import Tree
+
+import stack_lm
+from stack_lm import ModelScorer, Parser, StackRNNForCausalLM, train_word_tokenizer
+from stack_lm.data.generated import generate_corpus
+from stack_lm.errors import InputError
+from stack_lm.parsing import combine_runs, distances_from_trace, read_treebank, tree_from_distances
+
+TEXTS = ["the dog that the cats fear chases a rabbit.", "a cat sleeps .", "the teacher near the old house is happy ."]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Three untrained models that know the words of the generated English, one of them without a memory."""
+    directory = tmp_path_factory.mktemp("models")
+    tokenizer = train_word_tokenizer([(s.words, None) for s in generate_corpus(2000)])
+    for name, memory in (("one", "stack"), ("two", "stack"), ("lstm", "none")):
+        model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), memory=memory))
+        for parameter in model.parameters():
+            parameter.data *= 4
+        model.save_pretrained(directory / name)
+        tokenizer.save_pretrained(directory / name)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def parser(models):
+    return Parser.from_pretrained(str(models / "one"), device="cpu")
+
+
+def test_a_parse_is_what_the_definitions_give(parser, models):
+    scorer = ModelScorer.from_pretrained(str(models / "one"), device="cpu")
+    parse = parser(TEXTS[0])
+    words = scorer.split(TEXTS[0])
+    (trace,) = scorer.trace([words])
+    distances = distances_from_trace(trace, "push_strength")
+    assert parse.words == tuple(words)
+    assert parse.words[-2:] == ("rabbit", ".")
+    assert parse.tree == tree_from_distances(words, distances)
+    np.testing.assert_allclose(parse.distances, distances, atol=1e-6)
+    np.testing.assert_allclose(parse.strengths["total_strength"], trace.signals["total_strength"], atol=1e-6)
+    assert parse.to_nltk() == parse.tree.nltk_tree()
+    assert str(parse) == str(parse.tree)
+    assert json.loads(json.dumps(parse.record()))["tree"] == str(parse)
+
+
+def test_every_kind_of_input_is_the_same(parser, models, capsys, tmp_path):
+    singles = [parser(text) for text in TEXTS]
+    words = [list(parse.words) for parse in singles]
+    file = tmp_path / "s.txt"
+    file.write_text("\n".join(TEXTS) + "\n")
+    printed = run_json(capsys, "parse", models / "one", "--file", file)["parses"]
+    assert [parse["tree"] for parse in printed] == [str(parse) for parse in singles]
+    wrapped = Parser(parser.scorer.model, parser.scorer.tokenizer)
+    for batch in (TEXTS, tuple(TEXTS), words, iter(words), np.array(TEXTS)):
+        for one, parse in zip(singles, wrapped(batch), strict=True):
+            assert parse.tree == one.tree
+            np.testing.assert_allclose(parse.distances, one.distances, atol=1e-5)
+    assert parser(words[1]).tree == parser(tuple(words[1])).tree == singles[1].tree
+
+
+def test_strings_in_a_list_are_words_or_texts(parser):
+    assert parser(["the", "dog", "sleeps"]).words == ("the", "dog", "sleeps")
+    assert [p.words for p in parser(["the dog", "sleeps"])] == [("the", "dog"), ("sleeps",)]
+    assert [p.words for p in parser(["the", "dog"], is_split_into_words=False)] == [("the",), ("dog",)]
+    assert parser(["the dog", "sleeps"], is_split_into_words=True).words == ("the dog", "sleeps")
+
+
+def test_sentences_without_a_tree(parser):
+    good, *rest = parser(["the dog sleeps", "", "qwx zzk", " \n"])
+    assert good is not None
+    assert rest == [None, None, None]
+    assert parser([["the"], []])[1] is None
+    assert parser([[], []]) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("", "the sentence has no words"),
+        (" \t", "the sentence has no words"),
+        ("qwx zzk", "the sentence has no word that the model knows: 'qwx zzk'"),
+        (["qwx", "zzk"], "the sentence has no word that the model knows: 'qwx zzk'"),
+        (["the dog", ["a", "cat"]], "sentences are all texts, or all lists of words; 1 of 2 are texts"),
+        (None, "a sentence is a text or a list of words; got None"),
+        (b"the dog", "a sentence is a text or a list of words; got b'the dog'"),
+        ({"text": "a"}, "a sentence is a text or a list of words; got {'text': 'a'}"),
+        ([["the", 3]], "sentence 1: words must be texts; got 3"),
+        ([1, 2], "a sentence is a text or a list of words; got 1"),
+        ("the \udcff", "a sentence is not UTF-8 text (character 5)"),
+        (["the", ""], "the tokenizer makes no token of the word ''"),
+    ],
+)
+def test_what_is_refused(parser, given, message):
+    with pytest.raises(InputError) as caught:
+        parser(given)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_settings(models):
+    one, lstm = str(models / "one"), str(models / "lstm")
+    for path, settings, message in (
+        (one, {"decoder": "best"}, "decoder must be one of algorithm1, gap; got 'best'"),
+        (one, {"signal": "peep"}, "signal must be one of push_strength"),
+        (one, {"layer": 1}, "layer must be the number of a memory layer"),
+        (one, {"ensemble": one}, "ensemble must be a list of models"),
+        (lstm, {}, "the model has no memory"),
+        (lstm, {"signal": "push_strength"}, "the model has no memory"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Parser.from_pretrained(path, device="cpu", **settings)
+
+
+def test_settings_change_the_tree(parser):
+    model, tokenizer = parser.scorer.model, parser.scorer.tokenizer
+    (trace,) = parser.scorer.trace([parser.split(TEXTS[0])])
+    for signal, decoder in (("pop_strength", "gap"), ("read_strength", "algorithm1")):
+        parse = Parser(model, tokenizer, signal=signal, decoder=decoder)(TEXTS[0])
+        assert parse.tree == tree_from_distances(trace.words, distances_from_trace(trace, signal), decoder)
+
+
+def test_several_models_vote(parser, models, capsys):
+    paths = [str(models / name) for name in ("one", "two")]
+    both = Parser.from_pretrained(paths[0], ensemble=paths[1:], device="cpu")
+    runs = [Parser.from_pretrained(path, device="cpu")(TEXTS) for path in paths]
+    expected = combine_runs([[parse.tree for parse in run] for run in runs], outlier_share=0)
+    voted = both([*TEXTS, "qwx zzk"])
+    assert voted.pop() is None
+    assert [parse.tree for parse in voted] == list(expected.trees)
+    assert [parse.runs for parse in voted] == list(zip(*([p.tree for p in run] for run in runs), strict=True))
+    assert (voted[0].distances, voted[0].strengths) == (None, {})
+    printed = run_json(capsys, "parse", paths[0], *TEXTS, "--ensemble", paths[1])
+    assert printed["parses"] == [parse.record() for parse in voted]
+    np.testing.assert_allclose(printed["agreement"], expected.agreement)
+    with pytest.raises(InputError, match="no word that every one of the models knows: 'qwx'"):
+        both("qwx")
+
+
+def test_the_interface_of_nltk(parser):
+    assert {name for name in vars(ParserI) if not name.startswith("_")} <= set(dir(parser))
+    sentences = [parser.split(text) for text in TEXTS]
+    tree = parser.parse_one(sentences[0])
+    assert isinstance(tree, Tree)
+    assert tree == parser(TEXTS[0]).to_nltk()
+    assert list(parser.parse(sentences[0])) == parser.parse_all(sentences[0]) == [tree]
+    each = parser.parse_sents([*sentences, [], ["qwx"]])
+    found = [list(trees) for trees in each]
+    assert [len(trees) for trees in found] == [1, 1, 1, 0, 0]
+    assert found[0] == [tree]
+    assert parser.parse_one([]) is None
+    with pytest.raises(NotImplementedError):
+        parser.grammar()
+
+
+def test_a_notebook_shows_the_tree(parser):
+    parse = parser(["the", "<b>", "cat"])
+    svg = ElementTree.fromstring(parse._repr_svg_())
+    assert {"the", "<b>", "cat"} <= {element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")}
+    assert ElementTree.fromstring(parse._repr_html_()).tag == "div"
+    assert repr(parse).startswith("Parse('(")
+
+
+def test_it_loads_when_it_is_used():
+    assert stack_lm.Parser is Parser
+    assert "Parser" in stack_lm.__all__
+
+
+def test_the_command_goes_on_behind_a_sentence_without_a_tree(models, capsys, tmp_path):
+    file, page, trees = tmp_path / "s.txt", tmp_path / "t.html", tmp_path / "t.mrg"
+    file.write_text("the dog sleeps .\nqwx zzk\n\na cat waits .\n")
+    for output in (page, trees):
+        status, out, err = run(capsys, "parse", models / "one", "--file", file, "--output", output)
+        assert status == 0
+        assert [bool(line) for line in out.splitlines()] == [True, False, False, True]
+        assert err == "1 line is empty (3); 1 line has no word that the model knows (2)\n"
+    assert [bool(line) for line in trees.read_text().splitlines()] == [True, False, False, True]
+    assert len(read_treebank(str(trees))) == 2
+    text = page.read_text()
+    assert 'id="t4"' in text
+    assert 'id="t2"' not in text
+    assert f"2 trees: {models / 'one'}" in text
+    file.write_text("qwx zzk\n")
+    status, out, err = run(capsys, "parse", models / "one", "--file", file, "--output", tmp_path / "none.html")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert not (tmp_path / "none.html").exists()
