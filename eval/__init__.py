@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stack_lm.errors import InputError
+from stack_lm.messages import unknown_name
 
 from .agreement import AgreementItem, evaluate_agreement
 from .agreement_formats import AGREEMENT_FORMATS, read_agreement
@@ -51,5 +51,5 @@ def metric_path(name: str) -> str:
     folder = Path(__file__).parent / "metrics"
     names = sorted(path.name for path in folder.iterdir() if (path / f"{path.name}.py").is_file())
     if name not in names:
-        raise InputError(f"metric must be one of {', '.join(names)}; got {name!r}")
+        raise unknown_name("metric", name, names)
     return str(folder / name)

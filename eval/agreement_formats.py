@@ -10,6 +10,7 @@ from stack_lm.data.inflection import other_form
 from stack_lm.data.records import read_records
 from stack_lm.data.text import read_lines
 from stack_lm.errors import InputError
+from stack_lm.messages import shortened, unknown_name
 
 from .agreement import AgreementItem
 
@@ -61,7 +62,8 @@ def _read_numpred(source: str) -> list[AgreementItem]:
         label, _, prefix = line.partition("\t")
         if label not in _NUMBERS or not prefix.strip():
             raise InputError(
-                f"{source}, line {number}: a line is VBZ or VBP, a tab and the words before the verb; got {line[:50]!r}"
+                f"{source}, line {number}: a line is VBZ or VBP, a tab and the words before the verb; "
+                f"got {shortened(line, 50)!r}"
             )
         other = "VBP" if label == "VBZ" else "VBZ"
         items.append(AgreementItem(tuple(prefix.split()), label, other, attractors, _NUMBERS[label]))
@@ -198,7 +200,7 @@ def read_agreement(source: str, format_name: str) -> list[AgreementItem]:
         InputError: for an unknown format, and for a missing, empty or malformed file, by line.
     """
     if format_name not in AGREEMENT_FORMATS:
-        raise InputError(f"format must be one of {', '.join(AGREEMENT_FORMATS)}; got {format_name!r}")
+        raise unknown_name("format", format_name, AGREEMENT_FORMATS)
     items = AGREEMENT_FORMATS[format_name](source)
     if not items:
         raise InputError(f"{source} has no agreement items")

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from stack_lm.errors import InputError
+from stack_lm.messages import unknown_name
 
 from .significance import binomial_interval
 
@@ -122,7 +123,7 @@ def correct_codes(outcomes: Sequence[str], oov: OutOfVocabulary) -> np.ndarray:
     codes = {"correct": 1, "wrong": 0, "tie": 0, "oov": 0 if oov == "wrong" else -1, "identical": -1, "unpredicted": -1}
     for outcome in outcomes:
         if outcome not in codes:
-            raise InputError(f"an outcome must be one of {', '.join(codes)}; got {outcome!r}")
+            raise unknown_name("an outcome", outcome, codes)
     return np.array([codes[outcome] for outcome in outcomes], dtype=np.int64)
 
 
@@ -148,7 +149,7 @@ def score_choices(
         InputError: if no item is left to score, or a property does not have one value for each item.
     """
     if oov not in get_args(OutOfVocabulary):
-        raise InputError(f"oov must be one of {', '.join(get_args(OutOfVocabulary))}; got {oov!r}")
+        raise unknown_name("oov", oov, get_args(OutOfVocabulary))
     logprobs = np.asarray(logprobs, dtype=np.float64).reshape(-1, 2)
     n = len(logprobs)
     for name, values in groups.items():

@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn, get_args
 from stack_lm.data.files import check_file
 from stack_lm.data.text import json_record, read_lines
 from stack_lm.errors import InputError
+from stack_lm.messages import similar_path, unknown_name
 
 from .minimal_pairs import MinimalPair
 
@@ -147,10 +148,10 @@ def pair_files(source: str, format_name: str) -> list[str]:
         InputError: for an unknown format, or if there is no such file.
     """
     if format_name not in PAIR_FORMATS:
-        raise InputError(f"format must be one of {', '.join(PAIR_FORMATS)}; got {format_name!r}")
+        raise unknown_name("format", format_name, PAIR_FORMATS)
     path, ending = Path(source), PAIR_FORMATS[format_name][1]
     if not path.exists():
-        raise InputError(f"{path} does not exist")
+        raise InputError(f"{path} does not exist{similar_path(path)}")
     if not path.is_dir():
         return [source]
     files = sorted(str(file) for file in path.glob(f"*{ending}"))
@@ -180,7 +181,7 @@ def read_minimal_pairs(
     """
     for name, value, allowed in (("method", method, get_args(Method)), ("words", words, get_args(Words))):
         if value not in allowed:
-            raise InputError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+            raise unknown_name(name, value, allowed)
     to_words = split_words if words == "split" else _given_words
     pairs = []
     for file in pair_files(source, format_name):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stack_lm.errors import InputError
+from stack_lm.messages import shortened, unknown_name
 from stack_lm.trace import Trace
 
 from .trees import ConstituencyTree
@@ -114,7 +115,7 @@ def tree_from_distances(
         InputError: if the lengths do not fit, there are no words, a distance is not a number, or no such decoder.
     """
     if decoder not in DECODERS:
-        raise InputError(f"decoder must be one of {', '.join(DECODERS)}; got {decoder!r}")
+        raise unknown_name("decoder", decoder, DECODERS)
     n = len(words)
     if not n or len(distances) not in (n, n - 1):
         raise InputError(
@@ -124,9 +125,9 @@ def tree_from_distances(
     try:
         values = [float(distance) for distance in distances]
     except OverflowError as error:  # a whole number of hundreds of digits
-        raise InputError(f"a distance of {' '.join(words)[:80]!r} is out of range") from error
+        raise InputError(f"a distance of {shortened(' '.join(words), 80)!r} is out of range") from error
     if any(map(math.isnan, values)):
-        raise InputError(f"a distance of {' '.join(words)[:80]!r} is not a number")
+        raise InputError(f"a distance of {shortened(' '.join(words), 80)!r} is not a number")
     if len(values) < n:
         values.insert(0, -math.inf)
     return ConstituencyTree.unlabelled(words, DECODERS[decoder](values))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stack_lm.errors import InputError
+from stack_lm.messages import shortened
 
 from .distances import spans_by_splitting
 from .trees import ConstituencyTree
@@ -182,5 +183,5 @@ def _check_runs(runs: Sequence[Sequence[ConstituencyTree]], names: Sequence[str]
             if [word.casefold() for word in tree.words] != [word.casefold() for word in first.words]:
                 raise InputError(
                     f"tree {number} of {name} is of other words than that of {names[0]}: "
-                    f"{' '.join(tree.words)[:40]!r}, {' '.join(first.words)[:40]!r}"
+                    f"{shortened(' '.join(tree.words), 40)!r}, {shortened(' '.join(first.words), 40)!r}"
                 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from stack_lm.data.text import json_record, read_lines, read_text
 from stack_lm.errors import InputError
+from stack_lm.messages import shortened
 
 from .distances import tree_from_distances
 from .trees import ConstituencyTree, Span, read_binary_parse, read_brackets
@@ -175,14 +176,14 @@ def _from_distances(words: Any, distances: Any, where: str, decoder: str) -> Con
     if isinstance(words, str):
         words = words.split()
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InputError(f"{where}: the words must be a string or a list of strings; got {str(words)[:40]!r}")
+        raise InputError(f"{where}: the words must be a string or a list of strings; got {shortened(words, 40)!r}")
     broken = [word for word in words if word.split() != [word]]
     if broken:
         raise InputError(f"{where}: a word must have no spaces; got {broken[0]!r}")
     if not isinstance(distances, list) or not all(
         isinstance(value, (int, float)) and not isinstance(value, bool) for value in distances
     ):
-        raise InputError(f"{where}: `{DISTANCES_KEY}` must be a list of numbers; got {str(distances)[:40]!r}")
+        raise InputError(f"{where}: `{DISTANCES_KEY}` must be a list of numbers; got {shortened(distances, 40)!r}")
     try:
         return tree_from_distances(words, distances, decoder)
     except InputError as error:

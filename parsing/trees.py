@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from stack_lm.errors import InputError
+from stack_lm.messages import shortened
 
 if TYPE_CHECKING:  # slow to load
     from nltk.tree import Tree
@@ -107,7 +108,7 @@ class ConstituencyTree:
                 pending += reversed(list(node))
         made = builder.finish("")
         if made is None:
-            raise InputError(f"the tree has no words: {' '.join(str(tree).split())[:80]}")
+            raise InputError(f"the tree has no words: {shortened(tree, 80)}")
         return made
 
     @classmethod

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from .errors import InputError
+from .messages import did_you_mean, unknown_key
 
 Config = TypeVar("Config")
 
@@ -32,6 +33,10 @@ class Check:
         """What is allowed in place of a value, to follow "must be"."""
         raise NotImplementedError
 
+    def hint(self, value: Any) -> str:
+        """What a value may have meant, to follow it in a message."""
+        return ""
+
     def __call__(self, key: str, value: Any) -> Any:
         """Check a value.
 
@@ -39,7 +44,7 @@ class Check:
             InputError: in one line, with the key, what is allowed and the value.
         """
         if not self.accepts(value):
-            raise InputError(f"{key} must be {self.allowed(value)}; got {shown(value)}")
+            raise InputError(f"{key} must be {self.allowed(value)}; got {shown(value)}{self.hint(value)}")
         return value
 
 
@@ -111,6 +116,9 @@ class OneOf(Check):
     def allowed(self, value: Any) -> str:
         return "one of " + ", ".join(map(repr, self._now()))
 
+    def hint(self, value: Any) -> str:
+        return did_you_mean(value, (name for name in self._now() if isinstance(name, str)))
+
     def _now(self) -> Collection[Any]:
         return self.options() if callable(self.options) else self.options
 
@@ -143,6 +151,9 @@ class AnyOf(Check):
 
     def allowed(self, value: Any) -> str:
         return " or ".join(filter(None, (option.allowed(value) for option in self.options)))
+
+    def hint(self, value: Any) -> str:
+        return next(filter(None, (option.hint(value) for option in self.options)), "")
 
     def __call__(self, key: str, value: Any) -> Any:
         super().__call__(key, value)
@@ -259,7 +270,7 @@ def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
     for key, value in values.items():
         name = aliases.get(key, key)
         if not (name in names or (more and isinstance(name, str))):
-            raise InputError(f"unknown key {where + str(key)!r}; the keys here are {', '.join(names)}")
+            raise unknown_key(where, key, names)
         made[name] = checks[name](where + key, value) if name in checks else value
     for field in fields:
         if field.name not in made and field.default is field.default_factory is dataclasses.MISSING:

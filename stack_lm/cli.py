@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import atexit
 import gc
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from . import __version__
-from .console import Parser, add_command, add_import, run_command
+
+if TYPE_CHECKING:
+    from .console import Parser
 
 # The summaries of all commands, whose modules in `commands` have their names. A module is only loaded if its command is
 # run, since what it needs can take seconds to load.
@@ -42,6 +46,8 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
         arguments: what it will parse, so that the options of the subcommand named there are enough; None for those of
             all subcommands.
     """
+    from .console import Parser, add_command, add_import
+
     parser = Parser(
         prog="stack-lm",
         description="Stack RNN language models: parse with their push strengths, and score them.",
@@ -62,19 +68,32 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
+    Args:
+        arguments: of the command; None takes those of the process, which ends with it.
+
     Returns:
         The exit status: see `run_command`.
     """
     # Loading makes a million objects and no garbage: the collector need not look at them time and again, nor at exit.
     gc.set_threshold(100_000, 20, 100)
     atexit.register(gc.freeze)
+    own_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
 
     def run() -> int | None:
         options = make_parser(arguments).parse_args(arguments)
         return options.run(options)
 
-    return run_command("stack-lm", run, arguments)
+    try:
+        from .console import run_command
+
+        return run_command("stack-lm", run, arguments)
+    except KeyboardInterrupt:  # while the console loads; `run_command` sees to all else
+        print("stack-lm: interrupted", file=sys.stderr)
+        return 130
+    finally:
+        if own_process:  # what is left is the end of the libraries
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

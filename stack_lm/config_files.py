@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import yaml
 
 from .checks import check_of, shown
 from .errors import InputError
+from .messages import did_you_mean, similar_path
 from .plugins import remember
 
 _LONGEST = 1_000_000  # characters of a file
@@ -38,12 +39,12 @@ class PresetNote:
 
 def preset_names() -> list[str]:
     """The names of the presets, such as "merrill2019/brown_u1"."""
-    return sorted(_name(path) for path in _presets().glob("*/*.yaml") if not _is_table(path))
+    return [name for name, is_table in _listed().items() if not is_table]
 
 
 def table_names() -> list[str]:
     """The names of the tables of presets, such as "hao2018/table1"."""
-    return sorted(_name(path) for path in _presets().glob("*/*.yaml") if _is_table(path))
+    return [name for name, is_table in _listed().items() if is_table]
 
 
 def preset_path(name: str, *, tables: bool = False) -> Path:
@@ -59,19 +60,18 @@ def preset_path(name: str, *, tables: bool = False) -> Path:
     names = preset_names() + (table_names() if tables else [])
     if name in names:
         return _presets() / f"{name}.yaml"
-    similar = [known for known in names if name and name in known]
-    similar = (similar or difflib.get_close_matches(name, names, n=3))[:5]
-    hint = f"similar names: {', '.join(similar)}; " if similar else ""
-    raise InputError(f"no preset {name!r}; {hint}`stack-lm presets` lists all")
+    containing = [known for known in names if name and name in known]
+    hint = f"; did you mean {' or '.join(map(repr, containing[:3]))}?" if containing else did_you_mean(name, names)
+    raise InputError(f"no preset {name!r}{hint or ';'} `stack-lm presets` lists all")
 
 
-def _name(path: Path) -> str:
-    return f"{path.parent.name}/{path.stem}"
-
-
-def _is_table(path: Path) -> bool:
-    """Whether a configuration is a table of presets: these have rows."""
-    return re.search(r"^rows:", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+@cache
+def _listed() -> dict[str, bool]:
+    """The names of presets and tables, and whether each is a table: these have rows."""
+    texts = {
+        f"{path.parent.name}/{path.stem}": path.read_text(encoding="utf-8") for path in _presets().glob("*/*.yaml")
+    }
+    return {name: re.search(r"^rows:", text, re.MULTILINE) is not None for name, text in sorted(texts.items())}
 
 
 def _presets() -> Path:
@@ -126,7 +126,7 @@ def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Pa
         InputError: see `read_yaml`.
     """
     if not path.is_file():
-        raise InputError(f"no such configuration file: {path}")
+        raise InputError(f"no such configuration file: {path}{similar_path(path)}")
     if any(path.samefile(child) for child in extended_by):
         raise InputError(f"a configuration cannot extend itself: {' -> '.join(map(str, (*extended_by, path)))}")
     try:

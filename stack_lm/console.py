@@ -23,10 +23,12 @@ from rich.table import Table
 from .atomic import atomic_file
 from .errors import InputError
 from .import_hooks import after_import
+from .messages import did_you_mean
 from .plugins import import_plugin
 
 Subparsers = Any  # argparse's own class for them is private
-_LONGEST_MESSAGE = 600  # characters: a file may be the value that a message shows
+# Characters of a message, and of what has no spaces in it: a file may be the value that a message shows.
+_LONGEST_MESSAGE, _LONGEST_WORD = 900, 200
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,14 +37,21 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter} | settings)
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; a command with overrides, such as model.hidden_size=8, takes what is no option of its own as one."""
-        options, others = self.parse_known_args(args, namespace)
+        options, others = super().parse_known_args(args, namespace)
         if hasattr(options, "overrides"):
             options.overrides = [*options.overrides, *others]
         elif others:
-            self.error(f"unrecognized arguments: {' '.join(others)}")
-        return options
+            near = did_you_mean(others[0].partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(others)}{near}")
+        return options, []
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            allowed = list(map(str, action.choices))
+            message = f"must be one of {', '.join(allowed)}; got {value!r}{did_you_mean(value, allowed)}"
+            raise argparse.ArgumentError(action, message)
 
     def error(self, message: str) -> NoReturn:
         """End the process, with status 2 and one line on standard error."""
@@ -363,10 +372,16 @@ def _print_error(name: str, message: str, kind: str = "error: ") -> None:
 
 
 def _one_line(message: str) -> str:
-    """A message without line breaks and control characters, and of a long one its beginning and its end."""
+    """A message without line breaks and control characters.
+
+    Values that are too long are shortened. Of a message that still is, the beginning and the end are left, whole words.
+    """
     if len(message) > 100 * _LONGEST_MESSAGE:  # such as a file's content
         message = message[: 50 * _LONGEST_MESSAGE] + message[-50 * _LONGEST_MESSAGE :]
-    text = " ".join("".join(c if c.isprintable() or c.isspace() else repr(c)[1:-1] for c in message).split())
+    words = "".join(c if c.isprintable() or c.isspace() else repr(c)[1:-1] for c in message).split()
+    words = [w if len(w) <= _LONGEST_WORD else f"{w[: _LONGEST_WORD // 2]}...{w[-_LONGEST_WORD // 4 :]}" for w in words]
+    text = " ".join(words)
     if len(text) <= _LONGEST_MESSAGE:
         return text
-    return f"{text[: _LONGEST_MESSAGE * 3 // 4]} ... {text[-_LONGEST_MESSAGE // 4 :]}"
+    beginning = text[: _LONGEST_MESSAGE * 3 // 4].rpartition(" ")[0]
+    return f"{beginning} ... {text[-_LONGEST_MESSAGE // 4 :].partition(' ')[2]}"

@@ -11,6 +11,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from .errors import InputError
+from .messages import did_you_mean, unknown_name
 from .plugins import Registry
 
 TEXT = "text"
@@ -111,13 +112,13 @@ def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedMo
         kinds = [kind for kind in _KINDS.values() if set(kind.models) & set(there.values())]
         own = next((kind for kind in kinds if kind.name == name), None)
         if own is None:
-            missing = _KINDS.origin_note(str(name))
-            raise InputError(
-                missing or f"model.model_type must be one of {', '.join(k.name for k in kinds)}; got {name!r}"
-            )
+            if missing := _KINDS.origin_note(str(name)):
+                raise InputError(missing)
+            raise unknown_name("model.model_type", name, (kind.name for kind in kinds))
         there = {key: each for key, each in there.items() if each in own.models}
     if names and names not in [[key] for key in there]:
-        raise InputError(f"model.architectures must be one of {', '.join(there)}; got {names}")
+        near = did_you_mean(names[0], there) if isinstance(names, list) else ""
+        raise InputError(f"model.architectures must be one of {', '.join(there)}; got {names}{near}")
     return there[names[0]] if names else next(iter(there.values()))
 
 

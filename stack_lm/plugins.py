@@ -14,11 +14,11 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .errors import InputError
+from .messages import did_you_mean
 
 Item = TypeVar("Item")
 _registries: dict[str, Registry[Any]] = {}
@@ -115,12 +115,10 @@ class Registry(Mapping[str, Item]):
 
     def _allowed(self, name: Any) -> str:
         if not self._listed_by:
-            return f"{self.kind} must be one of {', '.join(map(repr, self))}; got {name!r}"
-        near = get_close_matches(str(name), self, n=3, cutoff=0.3) or list(self)[:3]
-        return (
-            f"{self.kind} must be one of the {len(self)} that {self._listed_by} lists, such as "
-            f"{', '.join(map(repr, near))}; got {name!r}"
-        )
+            return f"{self.kind} must be one of {', '.join(map(repr, self))}; got {name!r}{did_you_mean(name, self)}"
+        near = did_you_mean(name, self)
+        example = "" if near else f", such as {next(iter(self), None)!r}"
+        return f"{self.kind} must be one of the {len(self)} that {self._listed_by} lists{example}; got {name!r}{near}"
 
     def _import_entry_points(self) -> None:
         """Import the plug-ins of installed distributions, once; one that fails is a warning."""

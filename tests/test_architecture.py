@@ -34,6 +34,7 @@ LAYERS = [
     ["memory"],
     ["emission"],
     ["hub.publishing"],
+    ["hub.locating"],
     ["hub.card"],
     ["hub.evaluations"],
     ["interpretation", "eval.metrics"],
@@ -41,6 +42,7 @@ LAYERS = [
     ["parsing"],
     ["data", "tasks", "tokenization", "config_files", "console"],
     ["checks", "trace", "atomic", "plugins"],
+    ["messages"],
     ["errors", "labels", "arguments", "import_hooks", "hub.bundle"],
 ]
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
@@ -50,7 +52,7 @@ MODEL_FREE = {
     "parsing": {"trace", "errors", "plugins", "atomic", "data.text"},
     "eval": {"trace", "errors", "data.text", "data.files", "data.records", "data.inflection", "data.generated"},
     "eval.metrics": {"errors", "eval", "parsing"},
-    "interpretation": {"trace", "errors", "atomic", "parsing"},
+    "interpretation": {"trace", "errors", "messages", "atomic", "parsing"},
 }
 
 

@@ -6,9 +6,9 @@ import argparse
 from typing import Any
 
 from ..console import Problems
-from ..errors import InputError
 from ..eval.agreement import AgreementItem, agreement_properties, evaluate_agreement
 from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
+from ..messages import unknown_name
 from .choices import ChoiceTask, add_choice_options, check_choice_options, load_language_model, score_task
 
 EXAMPLE = """stack-lm agreement runs/brown-u1 --data linzen_sentences/ --format linzen-gulordava --items items.tsv
@@ -28,10 +28,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Score agreement and print it."""
-    check_choice_options(options)
+    classifiers = options.format == "linzen-numpred"
+    check_choice_options(options, "number classifier" if classifiers else "language model")
     problems = Problems(options.keep_going)
     if options.format not in AGREEMENT_FORMATS:
-        raise InputError(f"format must be one of {', '.join(AGREEMENT_FORMATS)}; got {options.format!r}")
+        raise unknown_name("format", options.format, AGREEMENT_FORMATS)
     items: list[AgreementItem] = []
     files: list[str] = []
     for source in options.data:
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
             files += [source] * len(some)
 
     def load(path: str) -> Any:
-        if options.format == "linzen-numpred":
+        if classifiers:
             from ..scoring.number_classifier import NumberClassifier
 
             return NumberClassifier.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)

@@ -16,6 +16,8 @@ from ..data.records import read_records
 from ..errors import InputError
 from ..eval.choices import Accuracy, ChoiceResult, OutOfVocabulary, correct_codes, score_choices
 from ..eval.significance import mcnemar
+from ..hub.locating import find_models
+from ..messages import did_you_mean
 from .choice_runs import SHOWN_VALUES, report_runs, shown_properties
 from .files import TABLES, check_ending, check_outputs
 
@@ -64,11 +66,13 @@ def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], 
     add_model_options(parser)
 
 
-def check_choice_options(options: argparse.Namespace) -> None:
-    """Find mistakes before a model is loaded."""
+def check_choice_options(options: argparse.Namespace, what: str = "language model") -> None:
+    """Find mistakes before a model, which messages call `what`, is loaded."""
     _check_different(options.data)
     check_ending("--items", options.items, TABLES)
-    check_outputs({"--items": options.items}, [*options.models, *(options.against or []), *options.data])
+    models = [*options.models, *(options.against or [])]
+    check_outputs({"--items": options.items}, [*models, *options.data])
+    find_models(*(path for path in models if not Path(path).is_file()), what=what)
 
 
 def load_language_model(path: str, options: argparse.Namespace) -> Any:
@@ -112,7 +116,7 @@ def _check_names(names: Sequence[str], properties: dict[str, Sequence[str | int 
     for name in names:
         if name not in there:
             allowed = f"one of {', '.join(there)}" if there else "no property, as these items have none"
-            raise InputError(f"--by must name {allowed}; got {name!r}")
+            raise InputError(f"--by must name {allowed}; got {name!r}{did_you_mean(name, there)}")
 
 
 def _check_different(arguments: Sequence[str]) -> None:

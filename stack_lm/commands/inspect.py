@@ -12,6 +12,7 @@ from ..atomic import atomic_file
 from ..console import add_model, positive_int, print_json, print_table
 from ..errors import InputError
 from ..experiments.config import is_task_model
+from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, plot_distributions, plot_strengths, save_figure
 from ..parsing.distances import distances_from_trace, tree_from_distances
 from ..parsing.export import tree_record
@@ -60,6 +61,7 @@ def run(options: argparse.Namespace) -> None:
     check_ending("--output", options.output, PAGES)
     outputs = {"--output": options.output, "--figure": options.figure, "--distributions": options.distributions}
     check_outputs(outputs, [options.model, options.treebank])
+    find_models(options.model)
     targets = [path for path in outputs.values() if path is not None]
     gold = _gold_tree(options)
     words = words_of(options.words or "", "the sentence") if gold is None else gold.words

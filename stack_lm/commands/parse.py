@@ -104,9 +104,9 @@ def add_layer_option(parser: argparse.ArgumentParser) -> None:
 def check_parsing_options(options: argparse.Namespace) -> None:
     """Find mistakes before a model is loaded."""
     if options.decoder not in DECODERS:
-        raise InputError(f"--decoder must be one of {', '.join(DECODERS)}; got {options.decoder!r}")
+        raise unknown_name("--decoder", options.decoder, DECODERS)
     if options.signal is not None and options.signal not in SHIFTS:
-        raise InputError(f"--signal must be one of {', '.join(SHIFTS)}; got {options.signal!r}")
+        raise unknown_name("--signal", options.signal, SHIFTS)
 
 
 def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]]) -> ModelScorer:

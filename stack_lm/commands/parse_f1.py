@@ -13,6 +13,8 @@ import numpy as np
 
 from ..console import Problems, positive_int, print_json, progress
 from ..errors import InputError
+from ..hub.locating import find_models
+from ..messages import shortened
 from ..parsing.baselines import FIXED_BASELINES, RANDOM_BASELINES, random_distances
 from ..parsing.conventions import CONVENTIONS, Convention, GoldForm, Removed, WholeSentence, WordRule, get_convention
 from ..parsing.distances import distances_from_trace, tree_from_distances
@@ -163,6 +165,8 @@ def run(options: argparse.Namespace) -> None:
     if len(systems) > 1 and not options.ensemble and (options.trees or options.items):
         raise InputError(f"--trees and --items write the trees of one system; got {len(systems)}: {', '.join(systems)}")
     problems = Problems(options.keep_going)
+    if not options.keep_going:
+        find_models(*options.models)
     trees = read_treebank(options.treebank, decoder=options.decoder, on_error=problems.on_error)
     gold = [prepare_gold(tree, convention) for tree in trees]
     wanted = [i for i, item in enumerate(gold) if options.max_length is None or item.length <= options.max_length]
@@ -270,7 +274,7 @@ def _parse_gold_sentences(
     except InputError as error:
         raise InputError(str(error) if model in str(error) else f"{model}: {error}") from error
     if all(trace.unknown.all() for trace in traces):
-        raise InputError(f"{model} knows no word of {options.treebank}: {' '.join(traces[0].words)[:80]!r} ...")
+        raise InputError(f"{model} knows no word of {options.treebank}: {shortened(' '.join(traces[0].words), 80)!r}")
     trees = [tree_from_distances(trace.words, distances_from_trace(trace, signal), options.decoder) for trace in traces]
     described = {
         "signal": signal,

@@ -94,6 +94,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
+    from ..experiments.config import check_task_models
+
+    check_task_models(options.sources[0])
     from ..experiments.computation import choose_example, compute, load_task_model
     from ..interpretation.computation import plot_computation
 

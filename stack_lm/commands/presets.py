@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ EXAMPLE = (
     "stack-lm presets\n"
     "  stack-lm presets show merrill2019/brown_u1\n"
     "  stack-lm presets copy merrill2019/brown_u1 mine.yaml\n"
-    "  python recipes/train_lm.py merrill2019/brown_u1 training.epochs=2"
+    "  stack-lm train lm merrill2019/brown_u1 training.epochs=2"
 )
 
 
@@ -52,7 +54,8 @@ class Preset:
         config = read_yaml(preset_path(name))
         note = build(PresetNote, config["preset"], "preset.")
         (architecture,) = config["model"]["architectures"]
-        return cls(name, note, architecture, _count_parameters(architecture, config["model"] | note.sizes), config)
+        parameters = _known_counts().get(name) or count_parameters(config)
+        return cls(name, note, architecture, parameters, config)
 
     def record(self) -> dict[str, Any]:
         """The description for JSON."""
@@ -120,7 +123,7 @@ def run(options: argparse.Namespace) -> None:
         rows = [(preset.name, preset.note.table, preset.model_class, preset.parameters) for preset in group]
         print_table(paper, ["preset", "table", "class", "parameters"], rows, text_columns=3)
     contents = [(name, table["title"], len(table["rows"])) for name, table in tables.items()]
-    print_table("Tables of presets, for recipes/train_task.py", ["table", "content", "rows"], contents, text_columns=2)
+    print_table("Tables of presets, for `stack-lm train task`", ["table", "content", "rows"], contents, text_columns=2)
     print("Parameters are counted with the vocabulary sizes that `stack-lm presets show NAME` prints.")
 
 
@@ -146,14 +149,21 @@ def copy_preset(options: argparse.Namespace) -> None:
         print(f"{options.file}: {preset.name}, {preset.note.paper}, {preset.note.table}")
 
 
-def _count_parameters(architecture: str, fields: dict[str, Any]) -> int:
-    """Number of parameters of a model, which is built without memory for them."""
+def count_parameters(config: dict[str, Any]) -> int:
+    """Number of parameters of a preset's model with the data's sizes; it is built without memory for them."""
     import torch
 
     import stack_lm
 
+    (architecture,) = config["model"]["architectures"]
     model_class = getattr(stack_lm, architecture)
-    config = model_class.config_class(**fields)
+    model_config = model_class.config_class(**config["model"] | config["preset"]["sizes"])
     with torch.device("meta"):
-        model = model_class(config)
+        model = model_class(model_config)
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+@cache
+def _known_counts() -> dict[str, int]:
+    """The numbers of parameters by preset, as loading torch to count them takes seconds."""
+    return read_yaml(Path(str(files("stack_lm.configs"))) / "parameters.yaml")

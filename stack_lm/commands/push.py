@@ -11,6 +11,7 @@ from ..data.text import json_record, read_text
 from ..errors import InputError
 from ..hub.card import CARD, write_card
 from ..hub.publishing import copy_model, staging, upload
+from ..messages import shortened
 
 EXAMPLE = "stack-lm push runs/brown-u1 someone/stack-lm-brown --dry-run upload/"
 
@@ -58,7 +59,7 @@ def _add_code(directory: Path) -> None:
         if not has_code(AutoConfig.for_model(**config)):
             return
     except Exception as error:  # transformers and huggingface_hub have many kinds for fields of other types
-        raise InputError(f"{path} is of no model: {' '.join(str(error).split())[:300]}") from error
+        raise InputError(f"{path} is of no model: {shortened(error, 300)}") from error
     text = json.dumps(config | {"auto_map": write_code(kind, directory)}, indent=2, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
 
@@ -68,4 +69,4 @@ def _upload(directory: Path, options: argparse.Namespace) -> str:
         return upload(directory, options.repository, private=options.private, commit_message=options.message)
     except Exception as error:  # the hub and the network have many kinds
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"cannot upload to {options.repository}: {reason[:300]}") from error
+        raise InputError(f"cannot upload to {options.repository}: {shortened(reason, 300)}") from error

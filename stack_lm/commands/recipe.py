@@ -12,6 +12,7 @@ from ..checks import build
 from ..config_files import merge, parse_overrides, read_config
 from ..console import print_json
 from ..errors import InputError
+from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals
 
 
 class TrainingRun(Protocol):
@@ -42,15 +43,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run_recipe(
     options: argparse.Namespace,
-    load: Callable[[], tuple[type[Any], Callable[..., TrainingRun]]],
+    config_class: type[Any],
+    load: Callable[[], Callable[..., TrainingRun]],
     show: Callable[[str, dict[str, Any]], None],
 ) -> int:
     """Run a recipe.
 
     Args:
         options: of the command line; see `add_options`.
-        load: imports and returns the dataclass of the configuration, and the trainer, which takes a configuration,
-            `resume` and `overwrite`.
+        config_class: the dataclass of the configuration.
+        load: imports and returns the trainer, which takes a configuration, `resume` and `overwrite`.
         show: prints the results for people, given output_dir and what the trainer returned. With --json they are one
             JSON object instead, for which each value with a method `record` is replaced by what that returns.
 
@@ -60,15 +62,12 @@ def run_recipe(
     configs, pairs = split_arguments(options.overrides)
     if len(configs) > 1:
         raise InputError(f"give one configuration; got {', '.join(configs)}. An override is written key.key=value")
-    overrides = parse_overrides(pairs)
-    config_class, trainer = load()
     values = read_config(configs[0]) if configs else {}
-    merge(values, overrides)
+    merge(values, parse_overrides(pairs))
     config = build(config_class, values)
-    from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals
-
     try:
         with StopSignals(at_once=True):
+            trainer = load()
             result = trainer(config, resume=options.resume, overwrite=options.overwrite).train()
     except Stopped as stopped:
         if os.environ.get("RANK", "0") == "0":

@@ -19,9 +19,11 @@ from ..console import (
     write_table,
 )
 from ..errors import InputError
+from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, plot_groups, save_figure
 from ..interpretation.strengths import ALL_WORDS, Occurrences, Summary, contrast
 from ..interpretation.verbs import VERB_FRAMES, verb_frames
+from ..messages import shortened, unknown_name
 from ..parsing.distances import SHIFTS, distances_from_trace
 from ..parsing.treebank import read_treebank
 from .files import TABLES, check_ending, check_outputs
@@ -64,13 +66,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Trace the corpus and print the groups' strengths."""
     if options.signal is not None and options.signal not in SHIFTS:
-        raise InputError(f"--signal must be one of {', '.join(SHIFTS)}; got {options.signal!r}")
+        raise unknown_name("--signal", options.signal, SHIFTS)
     check_figure_names(options.figure)
     check_ending("--items", options.items, TABLES)
     check_outputs({"--figure": options.figure, "--items": options.items}, [options.model, options.data])
     listed = {name: _verbs(name, getattr(options, name)) for name in ("transitive", "intransitive")}
     if (listed["transitive"] is None) != (listed["intransitive"] is None):
         raise InputError("--transitive and --intransitive are compared with each other; give both")
+    find_models(options.model)
     sentences, tags, frames = _read_tagged(options)
     scorer = open_scorer(options.model, options, sentences)
     traces, signal = trace_sentences(scorer, options, sentences, tags, "tracing")
@@ -78,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
         distances_from_trace(traces[0], signal)  # raises an error that lists the signals
     words = Occurrences.of_traces(traces, signal, tags, frames)
     if not words.words:
-        raise InputError(f"{options.model} knows no word of {options.data}: {' '.join(sentences[0])[:80]!r} ...")
+        raise InputError(f"{options.model} knows no word of {options.data}: {shortened(' '.join(sentences[0]), 80)!r}")
     classes = words.classes()
     verbs: dict[str, np.ndarray] = {}
     if listed["transitive"] is not None:

@@ -155,6 +155,9 @@ def check_file(options: argparse.Namespace) -> None:
 
 def score_file(options: argparse.Namespace) -> None:
     """Score models on the strings of a file."""
+    from ..experiments.config import check_task_models
+
+    check_task_models(*options.models)
     from ..experiments.computation import load_task_model
     from ..experiments.scores import score
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..console import print_table
+from ..training.config import NumberPredictionConfig
 from .recipe import add_options, run_recipe
 
 SUMMARY = "train a number prediction classifier, and test it by attractors"
@@ -25,14 +26,13 @@ __all__ = ["EXAMPLE", "SUMMARY", "add_options", "run"]
 
 def run(options: argparse.Namespace) -> int:
     """Train and test; returns the exit status."""
-    return run_recipe(options, _load, _show)
+    return run_recipe(options, NumberPredictionConfig, _load, _show)
 
 
-def _load() -> tuple[type[Any], Callable[..., Any]]:
-    from ..training.config import NumberPredictionConfig
+def _load() -> Callable[..., Any]:
     from ..training.number_prediction import NumberPredictionTrainer
 
-    return NumberPredictionConfig, NumberPredictionTrainer
+    return NumberPredictionTrainer
 
 
 def _show(output_dir: str, result: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from ..training.config import RunConfig
 from .recipe import add_options, run_recipe
 
 SUMMARY = "train a language model, from a YAML configuration and overrides"
@@ -23,14 +24,13 @@ __all__ = ["EXAMPLE", "SUMMARY", "add_options", "run"]
 
 def run(options: argparse.Namespace) -> int:
     """Train; returns the exit status."""
-    return run_recipe(options, _load, _show)
+    return run_recipe(options, RunConfig, _load, _show)
 
 
-def _load() -> tuple[type[Any], Callable[..., Any]]:
-    from ..training.config import RunConfig
+def _load() -> Callable[..., Any]:
     from ..training.language_model import Trainer
 
-    return RunConfig, Trainer
+    return Trainer
 
 
 def _show(output_dir: str, result: dict[str, Any]) -> None:

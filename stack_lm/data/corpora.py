@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError
+from ..messages import shortened
 from ..plugins import Registry
 from .files import OnError
 from .text import Segmenter
@@ -116,7 +117,7 @@ class DocumentStream:
                 raise
             except Exception as error:  # of many kinds: a file is gone or damaged, the network is down
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                raise InputError(f"cannot read on in {self.name}: {reason[:300]}") from error
+                raise InputError(f"cannot read on in {self.name}: {shortened(reason, 300)}") from error
             text = document[self._column]
             if text and self._keep(text):
                 yield text

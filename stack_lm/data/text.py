@@ -105,7 +105,7 @@ def json_record(line: str, where: str) -> dict[str, Any]:
     """
     record = json_value(line, where)
     if not isinstance(record, dict):
-        raise InputError(f"{where}: a JSON object is needed; got {line.strip()[:60]!r}")
+        raise InputError(f"{where}: a JSON object is needed; got {shortened(line, 60)!r}")
     return record
 
 
@@ -148,7 +148,7 @@ class Segmenter:
 
     def __init__(self, mode: str, documents: Iterable[str] = ()) -> None:
         if mode not in self.MODES:
-            raise InputError(f"segmentation must be one of {', '.join(self.MODES)}; got {mode!r}")
+            raise unknown_name("segmentation", mode, self.MODES)
         self.mode = mode
         if mode == "lines":
             return

@@ -25,7 +25,7 @@ from ..model_kinds import classes_for
 from ..plugins import remember
 from ..tasks import Example, Task, make_task
 from ..tasks.kinds import KINDS
-from .config import TASK_FILE, is_task_model
+from .config import TASK_FILE, check_task_models
 from .encoding import Encoding
 from .scores import run
 
@@ -56,8 +56,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
         InputError: if the directory has none.
     """
     path = Path(directory)
-    if not is_task_model(path):
-        raise InputError(f"{path} has no model of a task: there is no {TASK_FILE} in it")
+    check_task_models(path)
     try:
         about = remember(json.loads((path / TASK_FILE).read_text(encoding="utf-8")))
         task = make_task(about["task"], **about["options"])

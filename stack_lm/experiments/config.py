@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ..checks import Count, CountOrZero, NotNegative, Positive, build
 from ..config_files import merge, read_config
 from ..errors import InputError
+from ..messages import similar_path
 from ..training.config import BaseConfig
 
 # Beside a model that was trained on a task.
@@ -225,6 +226,19 @@ class Table:
 def is_task_model(directory: str | Path) -> bool:
     """Whether a directory has a model that was trained on a task."""
     return (Path(directory) / TASK_FILE).is_file()
+
+
+def check_task_models(*directories: str | Path) -> None:
+    """Find models of tasks before anything that takes long.
+
+    Raises:
+        InputError: if a directory has none.
+    """
+    for directory in directories:
+        if not is_task_model(directory):
+            raise InputError(
+                f"{directory} has no model of a task: there is no {TASK_FILE} in it{similar_path(directory)}"
+            )
 
 
 def parse_measure(name: str) -> tuple[str, str, str]:

@@ -24,6 +24,7 @@ import yaml
 from ..atomic import atomic_file
 from ..config_files import read_yaml
 from ..errors import InputError
+from ..messages import similar_path
 from ..plugins import used
 from .config import Row, Table, parse_measure
 
@@ -99,7 +100,7 @@ class Results:
         """
         file = self.path / TABLE_FILE
         if not file.is_file():
-            raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it")
+            raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it{similar_path(self.path)}")
         return Table.build(read_yaml(file))
 
     def of_row(self, row: Row) -> list[Record]:

@@ -259,9 +259,9 @@ def comparable(config: TaskConfig) -> dict[str, Any]:
 
 
 def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, seeds: int | None) -> Table:
-    unknown = [key for key in overrides if key not in ("model", "training", "options")]
-    if unknown:
-        raise InputError(f"unknown key {unknown[0]!r}; the keys here are model, training, options, output_dir")
+    for key in overrides:
+        if key not in ("model", "training", "options"):
+            raise unknown_key("", key, ("model", "training", "options", "output_dir"))
     if not output_dir:
         raise InputError("output_dir must name a directory; it is empty")
     for over in overrides.values():

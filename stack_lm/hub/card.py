@@ -18,6 +18,7 @@ from ..atomic import atomic_file
 from ..config_files import read_yaml
 from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
+from ..messages import shortened
 from .evaluations import merged, of_training, without_directories
 
 CARD = "README.md"
@@ -94,7 +95,7 @@ def _earlier(path: Path) -> tuple[ModelCardData | None, str]:
             notes = text.partition(_NOTES)[2].rpartition(_END_OF_NOTES)[0]
             return ModelCardData(**ModelCard(text).data.to_dict()), notes.strip()
     except (OSError, ValueError, yaml.YAMLError, *_OF_YAML) as error:
-        raise InputError(f"cannot read {path}: {' '.join(str(error).split())[:300]}") from error
+        raise InputError(f"cannot read {path}: {shortened(error, 300)}") from error
     raise InputError(f"{path} was not written by stack-lm, so it is not replaced; move it away first")
 
 

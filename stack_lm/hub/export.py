@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from ..atomic import atomic_directory
 from ..errors import InputError
 from .card import CARD, is_card, write_card
+from .locating import check_model_directory
 from .publishing import copy_model
 
 Storage = Literal["float16", "bfloat16", "float32"]
@@ -53,9 +54,7 @@ def export_model(source: str | Path, target: str | Path, dtype: Storage = "float
         InputError: if the source is no such directory, or a weight is too large for the precision.
     """
     source = Path(source)
-    missing = [name for name in (CONFIG, WEIGHTS) if not (source / name).is_file()]
-    if missing:
-        raise InputError(f"{source} is not a model directory: it has no {missing[0]}")
+    check_model_directory(source, WEIGHTS)
     try:
         weights = load_file(source / WEIGHTS)
         config = json.loads((source / CONFIG).read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,9 +11,9 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..console import print_note
 from ..errors import InputError
 from ..model_kinds import kind_of
+from .locating import WEIGHTS, cannot_load, locate, read_config
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 # A tokenizer is in one of these; the last are vocabularies from which transformers makes one.
@@ -43,7 +42,9 @@ def load_pretrained(
     """
     target = find_device(device)
     try:
-        options = _OPTIONS | _locate(path)
+        options = _OPTIONS | locate(path)
+        if Path(path).is_dir():
+            kind_of(str(read_config(Path(path)).get("model_type")))  # which an installed plug-in may have
         _check_config(auto_class, path, options)
         with _output_as_errors():
             tokenizer = AutoTokenizer.from_pretrained(path, **options)
@@ -55,7 +56,7 @@ def load_pretrained(
         if tokenizer.init_kwargs.get("lowercase", "none") != "none":
             raise InputError("its tokenizer is of an earlier version, which keeps its case rule outside tokenizer.json")
     except Exception as error:  # many kinds: of the hub, of safetensors, of json, ValueErrors of configurations
-        raise InputError(f"cannot load a {what} from {path or repr(path)}: {_reason(error)}") from error
+        raise cannot_load(what, path, error) from error
     return model.to(target), tokenizer
 
 
@@ -173,7 +174,7 @@ def _check_config(auto_class: Any, path: str, options: dict[str, Any]) -> None:
     with torch.device("meta"):  # without memory for its weights
         model = auto_class.from_config(config, **_OPTIONS)
     described = sum(parameter.numel() for parameter in model.parameters())
-    there = sum(file.stat().st_size for pattern in _WEIGHTS for file in Path(path).glob(pattern))
+    there = sum(file.stat().st_size for pattern in WEIGHTS for file in Path(path).glob(pattern))
     if described > 8 * there:  # no type has less than a bit
         raise InputError(f"its config.json is of {described:,} weights, but its files of weights have {there:,} bytes")
 
@@ -199,17 +200,3 @@ def _check_values(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if size is not None and largest >= size:
         raise InputError(f"its tokenizer has token ids up to {largest:,}, but the model only {size:,} tokens")
-
-
-def _reason(error: Exception) -> str:
-    """An error of the libraries below in one line, without advice that nobody should follow."""
-    text = str(error).strip() or type(error).__name__
-    if isinstance(error, InputError):
-        return text
-    if "trust_remote_code" in text:
-        return "it needs code of its own (auto_map), which is never run"
-    if "weights_only" in text:
-        return "its weights are a pickle with more in it than tensors, which is refused"
-    if isinstance(error, RecursionError):
-        return "its JSON is nested too deep"
-    return text.splitlines()[0][:300]

@@ -13,8 +13,8 @@ from typing import Any
 from huggingface_hub import HfApi
 
 from ..atomic import atomic_directory
-from ..errors import InputError
 from .card import CARD
+from .locating import check_model_directory
 
 # The files of a model in a directory that may have others, such as a run's checkpoints and its configuration, whose
 # paths are of one machine; the card has its settings.
@@ -45,8 +45,7 @@ def copy_model(source: Path, target: Path, patterns: Sequence[str] = PUBLISHED) 
     Raises:
         InputError: if there is no model.
     """
-    if not (source / "config.json").is_file():
-        raise InputError(f"{source} is not a model directory: it has no config.json")
+    check_model_directory(source)
     for path in sorted(source.iterdir()):
         if path.is_file() and any(fnmatch(path.name, pattern) for pattern in patterns):
             shutil.copyfile(path, target / path.name)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..messages import shortened
 
 
 def load_state_dict(path: Path) -> dict[str, Tensor]:
@@ -27,7 +28,7 @@ def load_state_dict(path: Path) -> dict[str, Tensor]:
             raise InputError(f"{path} is refused: it is a pickle with more in it than tensors") from error
         reason = text.splitlines()[0]
         raise InputError(
-            f"{path} is no readable checkpoint (truncated, or not a state_dict of tensors): {reason[:150]}"
+            f"{path} is no readable checkpoint (truncated, or not a state_dict of tensors): {shortened(reason, 150)}"
         ) from error
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise InputError(f"{path} holds a {type(state).__name__}, not a state_dict of named tensors")

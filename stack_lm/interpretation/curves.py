@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError
+from ..messages import shortened, similar_path
 from .figures import new_figure, with_plain_text
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
     """
     file = Path(run) / METRICS
     if not file.is_file():
-        raise InputError(f"{run} is no training run: it has no {METRICS}")
+        raise InputError(f"{run} is no training run: it has no {METRICS}{similar_path(run)}")
     records = []
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):
@@ -53,7 +54,7 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
         if not _is_record(record):
             if number == len(lines):
                 break
-            raise InputError(f"{file}, line {number}: not a record of a run: {line[:60]!r}")
+            raise InputError(f"{file}, line {number}: not a record of a run: {shortened(line, 60)!r}")
         records.append(record)
     if not records:
         raise InputError(f"{file} has no records yet")

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 from ..checks import Check, check_of, undecided
+from ..messages import did_you_mean
 from .base import MEMORIES, Memory, memory_class
 from .fields import Setting, check_fields
 
@@ -54,7 +55,9 @@ def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleName
     own = memory_class(check_of(MemoryName)("memory", memory)).settings
     unknown = sorted(given.keys() - own.keys())
     if unknown:
-        raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {', '.join(own) or 'none'}")
+        known = ", ".join(own) or "none"
+        near = did_you_mean(unknown[0], own)
+        raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {known}{near}")
     return SimpleNamespace(memory=memory, **fields, **(dict.fromkeys(setting_names()) | given))
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from ..errors import InputError
+from ..messages import did_you_mean
 from ..plugins import Registry
 
 if TYPE_CHECKING:
@@ -360,7 +361,8 @@ def make_task(name: str, **options: Any) -> Task:
     allowed = list(inspect.signature(factory).parameters)
     for option in options:
         if option not in allowed:
-            raise InputError(f"{name} has the options {', '.join(allowed) or 'none'}; got {option!r}")
+            known = ", ".join(allowed) or "none"
+            raise InputError(f"{name} has the options {known}; got {option!r}{did_you_mean(option, allowed)}")
     task = factory(**options)
     task.name = name
     return task

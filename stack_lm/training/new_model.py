@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from ..checks import build
 from ..errors import InputError
+from ..messages import shortened
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Weights, gradients and the two averages of Adam, in float32.
@@ -55,7 +56,7 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
     except ValueError as error:
         raise InputError(f"model: {error}") from error
     except (RuntimeError, OverflowError, TypeError) as error:
-        raise InputError(f"model: too large to be made ({str(error).splitlines()[0][:200]})") from error
+        raise InputError(f"model: too large to be made ({shortened(str(error).splitlines()[0], 200)})") from error
     needed, there = _BYTES * parameters, _memory()
     if there is not None and needed > there:
         raise InputError(

@@ -14,7 +14,7 @@ from conftest import run, run_json, tiny_config
 from stack_lm import StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.data import Sentence
 from stack_lm.errors import InputError
-from stack_lm.hub import loading
+from stack_lm.hub import locating
 from stack_lm.parsing import read_predictions
 from stack_lm.parsing.export import write_trees
 
@@ -78,7 +78,7 @@ def test_a_dollar_in_a_figure_is_no_formula(capsys, model, tmp_path):
 def test_messages_have_no_control_characters_and_an_end(capsys, model):
     assert "\\x1b[31m" in fails(capsys, "parse", model, "a", "--decoder", "\x1b[31m\nx")
     assert "..." in fails(capsys, "parse", model, "a", "--decoder", "x" * 10_000)
-    assert "invalid choice: 'frobnicate'" in fails(capsys, "frobnicate")
+    assert "got 'frobnicate'" in fails(capsys, "frobnicate")
     assert "at most 15 digits" in fails(capsys, "parse", model, "a", "--batch-tokens", "9" * 5000)
 
 

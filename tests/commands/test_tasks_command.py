@@ -136,7 +136,7 @@ def test_a_deep_derivation(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "hao2018/xr"], "that `stack-lm tasks` lists, such as 'hao2018/xor'.*; got 'hao2018/xr'"),
+        (["show", "hao2018/xr"], "that `stack-lm tasks` lists; got 'hao2018/xr'; did you mean 'hao2018/xor'"),
         (["show", "hao2018/xor", "words=3"], "hao2018/xor has the options splits; got 'words'"),
         (["show", "hao2018/xor", "words"], "an override is written key.key=value; got 'words'"),
         (["show", "hao2018/xor", "--split", "dev"], "hao2018/xor has no split 'dev'; it has train, validation, test"),

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ...errors import InputError
+from ...messages import did_you_mean, similar_path
 from ..corpora import SOURCE_NAME, SOURCES, Corpus, Request
 from ..files import OnError
 from ..records import is_pattern

@@ -1,0 +1,154 @@
+"""Where a model is: in a directory or on the hub. Nothing is loaded, so that a mistyped name is found at once."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..console import print_note
+from ..errors import InputError
+from ..messages import shortened, similar_path
+
+WEIGHTS = ("*.safetensors", "*.bin")
+# A tokenizer is in one of these; the last are vocabularies from which transformers makes one.
+_TOKENIZERS = ("tokenizer.json", "*.model", "vocab*", "*.tiktoken", "tekken.json")
+
+
+def find_models(*paths: str, what: str = "language model") -> None:
+    """Find models before anything that takes long.
+
+    Args:
+        paths: see `locate`.
+        what: each is, for messages.
+
+    Raises:
+        InputError: if one is not there, or its directory lacks a file.
+    """
+    for path in paths:
+        try:
+            locate(path)
+        except Exception as error:  # of files, and of the hub
+            raise cannot_load(what, path, error) from error
+
+
+def check_model_directory(directory: Path, *files: str) -> None:
+    """Refuse what is no model directory.
+
+    Args:
+        directory: of the model.
+        files: that it needs besides config.json.
+
+    Raises:
+        InputError: if it lacks one.
+    """
+    for name in ("config.json", *files):
+        if not (directory / name).is_file():
+            raise InputError(f"{directory} is not a model directory: it has no {name}{similar_path(directory)}")
+
+
+def cannot_load(what: str, path: str, error: Exception) -> InputError:
+    """The error for a model that cannot be loaded, with the reason in one line."""
+    return InputError(f"cannot load a {what} from {path or repr(path)}: {_reason(error)}")
+
+
+def locate(path: str) -> dict[str, Any]:
+    """Find a model without loading it, or the libraries that load it.
+
+    Args:
+        path: a directory, or a name on the hub. A name that looks like a path is not looked for there.
+
+    Returns:
+        What `from_pretrained` needs to find it too.
+
+    Raises:
+        InputError: if there is no such model.
+    """
+    if not path:
+        raise InputError("its name is empty")
+    if Path(path).is_dir():
+        _check_directory(Path(path))
+        return {}
+    if Path(path).exists():
+        raise InputError("it is a file; a model is a directory with config.json and model.safetensors")
+    if os.path.islink(path):
+        raise InputError("it is a symbolic link that leads nowhere")
+    if _looks_like_a_path(path):
+        raise InputError(f"the directory does not exist{similar_path(path)}")
+    return dict(_ask_hub(path))
+
+
+def _looks_like_a_path(name: str) -> bool:
+    """Whether a name means a directory: models on the hub are called NAME or ORGANISATION/NAME."""
+    return (
+        name.startswith((".", "/", "~"))
+        or name.endswith("/")
+        or name.count("/") > 1
+        or "\\" in name
+        or ("/" in name and Path(name).parent.is_dir())
+    )
+
+
+@cache
+def _ask_hub(name: str) -> dict[str, Any]:
+    """One short question, as `from_pretrained` asks many and repeats each for a minute if nobody answers."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+    try:
+        HfApi().model_info(name, timeout=10)
+    except HFValidationError as error:
+        raise InputError("there is no such directory, and models on the hub have no such names") from error
+    except RepositoryNotFoundError as error:
+        raise InputError(f"there is no such directory, and no such model on the hub{similar_path(name)}") from error
+    except Exception as error:  # the network has many kinds
+        if not isinstance(try_to_load_from_cache(name, "config.json"), str):
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            if isinstance(error, OfflineModeIsEnabled):
+                reason = "HF_HUB_OFFLINE is set"
+            raise InputError(
+                f"there is no such directory, and the hub cannot be reached ({reason}){similar_path(name)}"
+            ) from error
+        print_note(f"the hub cannot be reached: {name} comes from its cache")
+        return {"local_files_only": True}
+    return {}
+
+
+def _check_directory(directory: Path) -> None:
+    """Whether a directory has the files of a model."""
+    read_config(directory)
+    if not any(any(directory.glob(pattern)) for pattern in WEIGHTS):
+        raise InputError("it has no weights (model.safetensors)")
+    if not any(any(directory.glob(pattern)) for pattern in _TOKENIZERS):
+        raise InputError("it has no tokenizer (tokenizer.json)")
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """The content of a model directory's config.json.
+
+    Raises:
+        InputError: if there is none, or it is no JSON object.
+        ValueError: if it is no JSON.
+    """
+    if not (directory / "config.json").is_file():
+        raise InputError("it is not a model directory: it has no config.json")
+    content = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise InputError(f"its config.json must be a JSON object; it is a {type(content).__name__}")
+    return content
+
+
+def _reason(error: Exception) -> str:
+    """An error of the libraries below in one line, without advice that nobody should follow."""
+    text = str(error).strip() or type(error).__name__
+    if isinstance(error, InputError):
+        return text
+    if "trust_remote_code" in text:
+        return "it needs code of its own (auto_map), which is never run"
+    if "weights_only" in text:
+        return "its weights are a pickle with more in it than tensors, which is refused"
+    if isinstance(error, RecursionError):
+        return "its JSON is nested too deep"
+    return shortened(text.splitlines()[0], 300)

@@ -1,0 +1,80 @@
+"""Parts of messages: what a mistyped name or path may have meant, and texts that are too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .errors import InputError
+
+
+def did_you_mean(name: Any, names: Iterable[Any]) -> str:
+    """The end of a message about a name that is not allowed: "; did you mean 'stack'?", or "" where none is similar."""
+    near = nearest(str(name), (str(known) for known in names))
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def unknown_name(what: str, name: Any, names: Iterable[Any]) -> InputError:
+    """The error for a name that is none of those allowed, all of which it lists.
+
+    Args:
+        what: that has the name, such as an option.
+        name: that was given.
+        names: that are allowed.
+    """
+    allowed = list(map(str, names))
+    return InputError(f"{what} must be one of {', '.join(allowed)}; got {name!r}{did_you_mean(name, allowed)}")
+
+
+def unknown_key(where: str, key: Any, keys: Iterable[Any]) -> InputError:
+    """The error for a key that a configuration has not.
+
+    Args:
+        where: the keys above it, such as "training.".
+        key: that was given.
+        keys: that are allowed there.
+    """
+    allowed = list(map(str, keys))
+    return InputError(
+        f"unknown key {where + str(key)!r}; the keys here are {', '.join(allowed)}{did_you_mean(key, allowed)}"
+    )
+
+
+def similar_path(path: str | Path) -> str:
+    """The end of a message about a missing path: the nearest name in the place of its first part that is missing."""
+    try:
+        whole = Path(path).expanduser()
+        missing = whole
+        while not missing.parent.is_dir():
+            missing = missing.parent
+        if whole.exists():
+            return ""
+        hidden = missing.name.startswith(".")
+        near = nearest(missing.name, (e.name for e in missing.parent.iterdir() if e.name.startswith(".") == hidden))
+        if near is None:
+            return ""
+        found = missing.with_name(near)
+        intended = found / whole.relative_to(missing)
+        return f"; did you mean {intended if intended.exists() else found}?"
+    except (OSError, RuntimeError, ValueError):  # no home of that user, a name that is too long or has a NUL
+        return ""
+
+
+def shortened(text: Any, length: int) -> str:
+    """A text on one line, and of a long one the beginning, up to the end of a word, with "..."."""
+    line = " ".join(str(text)[: 10 * length].split())
+    if len(line) <= length:
+        return line
+    beginning = line[: length - 4]
+    words = beginning.rpartition(" ")[0]
+    return f"{words if len(words) > length // 2 else beginning} ..."
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The most similar of some names, upper case or not; None if none is similar."""
+    from difflib import get_close_matches  # where a message needs it
+
+    by_lower = {known.casefold(): known for known in names}
+    found = get_close_matches(name[:200].casefold(), by_lower, n=1)
+    return by_lower[found[0]] if found else None
