@@ -60,7 +60,7 @@ def preset_path(name: str, *, tables: bool = False) -> Path:
     names = preset_names() + (table_names() if tables else [])
     if name in names:
         return _presets() / f"{name}.yaml"
-    containing = [known for known in names if name and name in known]
+    containing = [known for known in names if len(name) > 2 and name in known]
     hint = f"; did you mean {' or '.join(map(repr, containing[:3]))}?" if containing else did_you_mean(name, names)
     raise InputError(f"no preset {name!r}{hint or ';'} `stack-lm presets` lists all")
 

@@ -17,6 +17,7 @@ from typing import Any
 from ..atomic import atomic_directory
 from ..errors import InputError
 from ..plugins import Imports
+from ..training.preemption import without_interrupts
 from .config import TaskConfig
 
 # A worker begins with an import of the script, as multiprocessing has it.
@@ -81,7 +82,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
     started: set[Connection] = set()
     processes = []
     try:
-        with _environment(OMP_NUM_THREADS="1"):
+        with _environment(OMP_NUM_THREADS="1"), without_interrupts():
             for _ in range(min(workers, len(jobs))):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_work, args=(Imports(), theirs), daemon=True)

@@ -180,7 +180,8 @@ class EncodingWorkers:
         if self._pool is None:
             return lambda: [self._encoder(chunk) for chunk in chunks]
         try:
-            waiting = [self._pool.submit(_encode, chunk) for chunk in chunks]
+            with without_interrupts():  # the first ones start the processes
+                waiting = [self._pool.submit(_encode, chunk) for chunk in chunks]
         except BrokenProcessPool as error:
             raise _worker_is_gone() from error
         return lambda: [_result(future) for future in waiting]

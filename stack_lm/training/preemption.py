@@ -1,9 +1,15 @@
-"""Ending a run early when a queue asks for it, by SIGTERM or SIGUSR1: a checkpoint, and an exit status of its own."""
+"""Ending a run early when a queue asks for it, by SIGTERM or SIGUSR1: a checkpoint, and an exit status of its own.
+
+And Ctrl-C, which the process that started others decides about.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
@@ -59,3 +65,17 @@ class StopSignals:
         self.received = self.received or signal.Signals(number).name
         if self._at_once:
             raise Stopped(f"stopped by {self.received} outside of training; nothing is lost")
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Start processes that Ctrl-C never reaches, not while they load either; one that comes meanwhile is not lost."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # the start of which lets the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which processes inherit
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
