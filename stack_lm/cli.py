@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -46,6 +47,7 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
         arguments: what it will parse, so that the options of the subcommand named there are enough; None for those of
             all subcommands.
     """
+    from .completion import SHELLS, PrintCompletion
     from .console import Parser, add_command, add_import
 
     parser = Parser(
@@ -55,6 +57,13 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
     )
     add_import(parser)
     parser.add_argument("--version", action="version", version=f"stack-lm {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=PrintCompletion,
+        choices=SHELLS,
+        metavar="SHELL",
+        help='print what lets Tab complete commands, options and names: eval "$(stack-lm --print-completion bash)"',
+    )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         if arguments is None or name in arguments:
@@ -85,6 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.run(options)
 
     try:
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks, for a Tab
+            from .completion import answer
+
+            answer(make_parser)
         from .console import run_command
 
         return run_command("stack-lm", run, arguments)

@@ -14,6 +14,7 @@ from stack_lm.data import Sentence
 LAYERS = [
     ["__main__"],
     ["cli"],
+    ["completion"],
     ["commands"],
     ["experiments"],
     ["stack_lm"],  # the names that the package offers, each loaded when it is first used
