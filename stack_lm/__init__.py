@@ -7,6 +7,7 @@ models with the first configuration made.
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,8 @@ def _hand_over_hub() -> None:
     MemoryPreTrainedModel.load_hub = staticmethod(lambda: import_module(f"{__name__}.hub.code"))
 
 
+# From tqdm.auto, which transformers imports, in notebooks without ipywidgets: its bars then are plain text.
+warnings.filterwarnings("ignore", message="IProgress not found")
 after_import(f"{__name__}.configuration_stack_rnn", _hand_over_models)
 after_import(f"{__name__}.modeling_base", _hand_over_hub)
 after_import(f"{__name__}.model_kinds", register_models)

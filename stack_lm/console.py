@@ -151,7 +151,10 @@ def positive_int(text: str) -> int:
 
 
 def print_json(result: dict[str, Any]) -> None:
-    """Print one JSON object, with the command that made it. What JSON has no number for becomes null."""
+    """Print one JSON object, with the command that made it.
+
+    What JSON has no number for becomes null; numbers have the digits that `rounded` leaves.
+    """
     if _running:
         result = {"command": _running[-1]} | result
     # Where the terminal lacks characters, each has its JSON escape.
@@ -163,9 +166,17 @@ def _finite(value: Any) -> Any:
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    if isinstance(value, float):
+        return rounded(value) if math.isfinite(value) else None
     return value
+
+
+def rounded(number: float) -> float:
+    """A number as results have it: nine significant digits, which tell all float32 numbers apart.
+
+    More would be noise, as models compute in float32. What a run goes on from, such as a checkpoint, is not rounded.
+    """
+    return float(f"{number:.9g}")
 
 
 def print_table(
@@ -202,7 +213,7 @@ def format_cell(value: Any) -> str:
 
 
 def write_table(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write a table to a file: tab-separated columns, full precision, missing values empty.
+    """Write a table to a file: tab-separated columns, numbers as `rounded` leaves them, missing values empty.
 
     Raises:
         InputError: if it cannot be written.
@@ -210,7 +221,13 @@ def write_table(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(["" if value is None or value != value else value for value in row] for row in rows)
+        writer.writerows([_in_file(value) for value in row] for row in rows)
+
+
+def _in_file(value: Any) -> Any:
+    if value is None or value != value:
+        return ""
+    return rounded(value) if isinstance(value, float) else value
 
 
 class Problems:
@@ -287,6 +304,20 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     logging.getLogger("transformers").setLevel(logging.ERROR)
     after_import("transformers.utils.logging", _quiet_transformers)
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Keep transformers' progress bars away while small things are read or written, as in notebooks."""
+    from transformers.utils import logging as transformers_logging
+
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()
 
 
 def _quiet_transformers() -> None:

@@ -1,5 +1,6 @@
 """The notebooks of examples/ are valid, are committed without outputs, and run."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,11 @@ def execute(name, folder):
     command = [sys.executable, "-c", RUN, str(EXAMPLES / name)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=3600)
     assert done.returncode == 0, done.stderr[-3000:]
-    return nbformat.read(folder / "run.ipynb", as_version=4)
+    notebook = nbformat.read(folder / "run.ipynb", as_version=4)
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
+        if output.get("name") == "stderr":  # no bars, and no warning about them
+            assert not re.search(r"IProgress|\d+%\|", output.text), output.text
+    return notebook
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from typing import Any
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
+from ..console import without_progress_bars
 from ..model_kinds import ModelKind, kind_of
 from ..modeling_base import MemoryPreTrainedModel
 from ..models import BUFFERED, DEEP, STACK_RNN
@@ -106,7 +107,8 @@ def save_model(model: PreTrainedModel, directory: Path, *, code: bool | None = N
         options["code"] = code
     elif code:
         add_code(model.config, directory)
-    model.save_pretrained(directory, **options)
+    with without_progress_bars():
+        model.save_pretrained(directory, **options)
 
 
 def add_code(config: PreTrainedConfig, directory: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from ..console import without_progress_bars
 from ..errors import InputError
 from ..model_kinds import kind_of
 from .locating import WEIGHTS, cannot_load, locate, read_config
@@ -48,9 +49,10 @@ def load_pretrained(
         _check_config(auto_class, path, options)
         with _output_as_errors():
             tokenizer = AutoTokenizer.from_pretrained(path, **options)
-        model, report = auto_class.from_pretrained(
-            path, output_loading_info=True, ignore_mismatched_sizes=True, **options
-        )
+        with without_progress_bars():
+            model, report = auto_class.from_pretrained(
+                path, output_loading_info=True, ignore_mismatched_sizes=True, **options
+            )
         _check_complete(report, what)
         _check_values(model, tokenizer)
         if tokenizer.init_kwargs.get("lowercase", "none") != "none":
