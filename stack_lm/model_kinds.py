@@ -23,8 +23,8 @@ class ModelClass(NamedTuple):
     Attributes:
         model: the class.
         auto: the name of transformers' Auto class that makes it of a configuration; "" for none.
-        trains_on: what the trainers train it on: "text" (a language model, by recipes/train_lm.py), or kinds of formal
-            tasks (by recipes/train_task.py; see `stack_lm.tasks.Task.kind`).
+        trains_on: what the trainers train it on: "text" (a language model, by `stack-lm train lm`), or kinds of formal
+            tasks (by `stack-lm train task`; see `stack_lm.tasks.Task.kind`).
     """
 
     model: type[PreTrainedModel]

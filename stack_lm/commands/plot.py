@@ -56,8 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "sources",
         metavar="DIR",
         nargs="+",
-        help="computation, memory: a model that recipes/train_task.py saved; convergence, lengths: its output_dir; "
-        "training: one or more runs of recipes/train_lm.py",
+        help="computation, memory: a model that `stack-lm train task` saved; convergence, lengths: its output_dir; "
+        "training: one or more runs of `stack-lm train lm`",
     )
     parser.add_argument("--output", metavar="F", required=True, help="the figure: .png, .pdf or .svg")
     parser.add_argument("--input", metavar="STRING", help="symbols separated by spaces; by default a string is drawn")

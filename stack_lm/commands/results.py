@@ -24,7 +24,7 @@ _SHORT = {"minimum": "min", "median": "med", "maximum": "max", "mean": "mean", "
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm results`."""
-    parser.add_argument("directory", metavar="DIR", help="the output_dir of recipes/train_task.py")
+    parser.add_argument("directory", metavar="DIR", help="the output_dir of `stack-lm train task`")
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the table (default: text)")
 
 

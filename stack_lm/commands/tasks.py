@@ -74,10 +74,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "overrides",
             nargs="*",
             metavar="KEY=VALUE",
-            help="options of the task, such as symbols=16; the options.* of recipes/train_task.py",
+            help="options of the task, such as symbols=16; the options.* of `stack-lm train task`",
         )
     score.add_argument(
-        "models", metavar="MODEL", nargs="+", help="directories of models of one task that recipes/train_task.py saved"
+        "models", metavar="MODEL", nargs="+", help="directories of models of one task that `stack-lm train task` saved"
     )
 
 

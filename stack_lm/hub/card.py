@@ -299,8 +299,8 @@ def _held_out(training: Mapping[str, Any]) -> str:
 
 
 def _training_command(kind: str, training: Mapping[str, Any]) -> str:
-    recipe = "train_task" if "task" in training else "train_classifier" if "classifier" in kind else "train_lm"
-    return f"python recipes/{recipe}.py training_config.yaml" if training else ""
+    recipe = "task" if "task" in training else "classifier" if "classifier" in kind else "lm"
+    return f"stack-lm train {recipe} training_config.yaml" if training else ""
 
 
 def _validation(run: Path, training: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -68,7 +68,7 @@ def test_training_writes_a_card(trained):
         "Trained on generated:200, sentence by sentence",
         "sentence tokens: `<s>` and `</s>`",
         "source: generated:200",
-        "python recipes/train_lm.py training_config.yaml",
+        "stack-lm train lm training_config.yaml",
         "stack-lm 0.",
         "None has been chosen",
         "trust_remote_code=True",
