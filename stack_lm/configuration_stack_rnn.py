@@ -11,7 +11,6 @@ from .checks import Check, CountOrZero, Integer, Probability, checks_of
 from .memory import memory_class
 from .memory.fields import Parts, Size
 from .memory.settings import MemoryName, complete_settings, setting_check
-from .messages import did_you_mean
 from .plugins import remember, used
 
 Tokens = Annotated[int, Integer(1, 2**27)]  # more cannot be made, only waited for

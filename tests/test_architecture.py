@@ -49,9 +49,18 @@ LAYERS = [
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.
 MODEL_FREE = {
-    "tasks": {"errors", "labels", "plugins"},
-    "parsing": {"trace", "errors", "plugins", "atomic", "data.text"},
-    "eval": {"trace", "errors", "data.text", "data.files", "data.records", "data.inflection", "data.generated"},
+    "tasks": {"errors", "messages", "labels", "plugins"},
+    "parsing": {"trace", "errors", "messages", "plugins", "atomic", "data.text"},
+    "eval": {
+        "trace",
+        "errors",
+        "messages",
+        "data.text",
+        "data.files",
+        "data.records",
+        "data.inflection",
+        "data.generated",
+    },
     "eval.metrics": {"errors", "eval", "parsing"},
     "interpretation": {"trace", "errors", "messages", "atomic", "parsing"},
 }

@@ -12,6 +12,8 @@ import numpy as np
 from ..console import Problems, add_model, add_model_options, print_json, print_table, progress
 from ..data.records import Record
 from ..errors import InputError
+from ..hub.locating import find_models
+from ..messages import unknown_name
 from ..parsing.distances import DECODERS, SHIFTS
 from ..parsing.ensemble import mean_agreement, mutual_f1
 from ..parsing.export import ENDINGS, check_tree_file, tree_record, write_trees
@@ -160,6 +162,7 @@ def run(options: argparse.Namespace) -> None:
     if options.output is not None:
         check_tree_file(options.output)
     check_outputs({"--output": options.output}, [options.file, options.model, *options.ensemble])
+    find_models(options.model, *options.ensemble)
     problems = Problems(options.keep_going)
     records = _records_to_parse(options, problems)
     texts = ["" if record is None else record.text for record in records]

@@ -13,6 +13,7 @@ from ..console import Problems, add_model, add_model_options, positive_int, prin
 from ..data import Sentence, hold_out, open_corpus
 from ..data.text import Segmenter
 from ..eval.perplexity import evaluate_perplexity
+from ..hub.locating import find_models
 from .texts import add_column, add_keep_going
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measure perplexity and print it."""
+    find_models(options.model)
     problems = Problems(options.keep_going)
     corpus = open_corpus(
         options.data,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..messages import shortened, unknown_name
 from .files import LONGEST_LINE, check_length, decode, line_blocks, open_file
 
 # Enough text for Punkt to learn its abbreviations, and still only seconds of work.

@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..config_files import merge, preset_names, preset_path, read_yaml
 from ..console import print_note
 from ..errors import InputError
+from ..messages import unknown_key
 from ..plugins import check_for_workers, used
 from ..tasks import Task, make_task, task_names
 from ..tasks.checks import check_examples

@@ -16,9 +16,6 @@ from ..errors import InputError
 from ..model_kinds import kind_of
 from .locating import WEIGHTS, cannot_load, locate, read_config
 
-_WEIGHTS = ("*.safetensors", "*.bin")
-# A tokenizer is in one of these; the last are vocabularies from which transformers makes one.
-TOKENIZERS = ("tokenizer.json", "*.model", "vocab*", "*.tiktoken", "tekken.json")
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _MOST_LAYERS = 10_000
 # Never code from elsewhere, and no question whether to run any: our own models have theirs here, whatever `auto_map`
@@ -91,78 +88,6 @@ def find_device(name: str | None = None) -> str:
     except Exception as error:  # torch has many kinds for a device that is not there, or that only has shapes
         raise InputError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from error
     return device
-
-
-def _locate(path: str) -> dict[str, Any]:
-    """Find a model without loading it; returns what `from_pretrained` needs to find it too."""
-    if not path:
-        raise InputError("its name is empty")
-    if Path(path).is_dir():
-        _check_directory(Path(path))
-        return {}
-    if Path(path).exists():
-        raise InputError("it is a file; a model is a directory with config.json and model.safetensors")
-    if os.path.islink(path):
-        raise InputError("it is a symbolic link that leads nowhere")
-    if looks_like_a_path(path):
-        raise InputError("the directory does not exist")
-    return ask_hub(path, "config.json")
-
-
-def looks_like_a_path(name: str) -> bool:
-    """Whether a name means a directory: models on the hub are called NAME or ORGANISATION/NAME."""
-    return (
-        name.startswith((".", "/", "~"))
-        or name.endswith("/")
-        or name.count("/") > 1
-        or "\\" in name
-        or ("/" in name and Path(name).parent.is_dir())
-    )
-
-
-def ask_hub(name: str, file: str) -> dict[str, Any]:
-    """Ask for a name once and shortly: `from_pretrained` asks often, each time for a minute if nobody answers.
-
-    Args:
-        name: on the hub.
-        file: that shows in the cache whether it has been loaded before.
-
-    Returns:
-        What `from_pretrained` needs to find it too.
-
-    Raises:
-        InputError: if there is no such name, or the hub cannot be reached and the cache does not have it.
-    """
-    from huggingface_hub import HfApi, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
-
-    try:
-        HfApi().model_info(name, timeout=10)
-    except HFValidationError as error:
-        raise InputError("there is no such directory, and models on the hub have no such names") from error
-    except RepositoryNotFoundError as error:
-        raise InputError("there is no such directory, and no such model on the hub") from error
-    except Exception as error:  # the network has many kinds
-        if not isinstance(try_to_load_from_cache(name, file), str):
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise InputError(f"there is no such directory, and the hub cannot be reached ({reason})") from error
-        print_note(f"the hub cannot be reached: {name} comes from its cache")
-        return {"local_files_only": True}
-    return {}
-
-
-def _check_directory(directory: Path) -> None:
-    """Whether a directory has the files of a model."""
-    if not (directory / "config.json").is_file():
-        raise InputError("it is not a model directory: it has no config.json")
-    content = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    if not isinstance(content, dict):
-        raise InputError(f"its config.json must be a JSON object; it is a {type(content).__name__}")
-    kind_of(str(content.get("model_type")))  # which an installed plug-in may have
-    if not any(any(directory.glob(pattern)) for pattern in _WEIGHTS):
-        raise InputError("it has no weights (model.safetensors)")
-    if not any(any(directory.glob(pattern)) for pattern in TOKENIZERS):
-        raise InputError("it has no tokenizer (tokenizer.json)")
 
 
 def _check_config(auto_class: Any, path: str, options: dict[str, Any]) -> None:

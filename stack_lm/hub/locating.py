@@ -14,7 +14,7 @@ from ..messages import shortened, similar_path
 
 WEIGHTS = ("*.safetensors", "*.bin")
 # A tokenizer is in one of these; the last are vocabularies from which transformers makes one.
-_TOKENIZERS = ("tokenizer.json", "*.model", "vocab*", "*.tiktoken", "tekken.json")
+TOKENIZERS = ("tokenizer.json", "*.model", "vocab*", "*.tiktoken", "tekken.json")
 
 
 def find_models(*paths: str, what: str = "language model") -> None:
@@ -75,12 +75,12 @@ def locate(path: str) -> dict[str, Any]:
         raise InputError("it is a file; a model is a directory with config.json and model.safetensors")
     if os.path.islink(path):
         raise InputError("it is a symbolic link that leads nowhere")
-    if _looks_like_a_path(path):
+    if looks_like_a_path(path):
         raise InputError(f"the directory does not exist{similar_path(path)}")
-    return dict(_ask_hub(path))
+    return dict(ask_hub(path, "config.json"))
 
 
-def _looks_like_a_path(name: str) -> bool:
+def looks_like_a_path(name: str) -> bool:
     """Whether a name means a directory: models on the hub are called NAME or ORGANISATION/NAME."""
     return (
         name.startswith((".", "/", "~"))
@@ -92,8 +92,19 @@ def _looks_like_a_path(name: str) -> bool:
 
 
 @cache
-def _ask_hub(name: str) -> dict[str, Any]:
-    """One short question, as `from_pretrained` asks many and repeats each for a minute if nobody answers."""
+def ask_hub(name: str, file: str) -> dict[str, Any]:
+    """Ask for a name once and shortly: `from_pretrained` asks often, each time for a minute if nobody answers.
+
+    Args:
+        name: on the hub.
+        file: that shows in the cache whether it has been loaded before.
+
+    Returns:
+        What `from_pretrained` needs to find it too.
+
+    Raises:
+        InputError: if there is no such name, or the hub cannot be reached and the cache does not have it.
+    """
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
 
@@ -104,7 +115,7 @@ def _ask_hub(name: str) -> dict[str, Any]:
     except RepositoryNotFoundError as error:
         raise InputError(f"there is no such directory, and no such model on the hub{similar_path(name)}") from error
     except Exception as error:  # the network has many kinds
-        if not isinstance(try_to_load_from_cache(name, "config.json"), str):
+        if not isinstance(try_to_load_from_cache(name, file), str):
             reason = (str(error) or type(error).__name__).splitlines()[0]
             if isinstance(error, OfflineModeIsEnabled):
                 reason = "HF_HUB_OFFLINE is set"
@@ -121,7 +132,7 @@ def _check_directory(directory: Path) -> None:
     read_config(directory)
     if not any(any(directory.glob(pattern)) for pattern in WEIGHTS):
         raise InputError("it has no weights (model.safetensors)")
-    if not any(any(directory.glob(pattern)) for pattern in _TOKENIZERS):
+    if not any(any(directory.glob(pattern)) for pattern in TOKENIZERS):
         raise InputError("it has no tokenizer (tokenizer.json)")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..tokenization import reopen_tokenizer
-from .loading import TOKENIZERS, ask_hub, looks_like_a_path
+from .locating import TOKENIZERS, ask_hub, looks_like_a_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

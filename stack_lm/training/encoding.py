@@ -23,6 +23,7 @@ from ..errors import InputError
 from ..plugins import Imports
 from ..tokenization import Frame, RareWordTags
 from .compact import TokenArray
+from .preemption import without_interrupts
 from .text_size import TextSize
 
 

@@ -349,7 +349,7 @@ def test_what_looks_like_a_path_is_not_asked_for(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "loop").symlink_to("loop")
-    monkeypatch.setattr(loading, "ask_hub", lambda name, file: pytest.fail(f"the hub was asked for {name}"))
+    monkeypatch.setattr(locating, "ask_hub", lambda name, file: pytest.fail(f"the hub was asked for {name}"))
     for name in ("runs/nope", "./nope", "../nope", "/nope/nope", "a/b/c", "nope/", "~/nope"):
         assert fails(capsys, "parse", name, "a") == (
             f"cannot load a language model from {name}: the directory does not exist"

@@ -69,6 +69,7 @@ def open_corpus(
     if SOURCE_NAME.fullmatch(name) and name in SOURCES:  # no plug-in is looked for where it must be a path
         return SOURCES[name].open(request)
     if not Path(source).exists() and not is_pattern(source):
-        missing = f"{source} does not exist; a corpus must be one of: {source_usages()}"
+        near = similar_path(source) or did_you_mean(name, SOURCES)
+        missing = f"{source} does not exist; a corpus must be one of: {source_usages()}{near}"
         raise InputError(SOURCES.origin_note(name) or missing)
     return open_files(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...errors import InputError
-from ...messages import shortened
 from ..corpora import Corpus, DocumentStream, Request, register_source
 from ..records import choose_column, open_dataset
 from ..text import Segmenter

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import InputError
-from ...messages import shortened
 from ..corpora import Corpus, Request, Sentence, register_source
 from ..files import OnError, fail
 from ..records import read_records
