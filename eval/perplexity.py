@@ -113,7 +113,7 @@ def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
 
 def _bytes(words: Sequence[str], scored: np.ndarray) -> int:
     """Of the scored words in UTF-8, with the space before each but the sentence's first."""
-    return sum(len(words[i].encode()) + int(i > 0) for i in np.flatnonzero(scored))
+    return sum(len(word.encode()) + (i > 0) for i, word in enumerate(words) if scored[i])
 
 
 def _exp(nats: float) -> float:
