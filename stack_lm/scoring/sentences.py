@@ -124,8 +124,7 @@ class ModelScorer(MemoryLayers):
     @property
     def end_tokens(self) -> list[str]:
         """The tokens after a whole sentence that traces score; none for a model that does not end sentences."""
-        tokens: list[str] = self.tokenizer.convert_ids_to_tokens(self._encoder.end)
-        return tokens
+        return list(self.tokenizer.convert_ids_to_tokens(self._encoder.end))
 
     @property
     def is_word_level(self) -> bool:

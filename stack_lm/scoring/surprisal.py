@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -71,8 +71,8 @@ def surprisal(
         - `surprisal` (float64): NaN for the first word where the model has no token that begins sentences;
         - `log_frequency` (float64): the logarithm, in the same base, of the word's share of all counts. A word that is
           not counted is looked up without the punctuation at its ends; NaN if neither is;
-        - of a model with a memory its strengths after the word, in elements (float64), such as `push_strength`; with
-          several memory layers `push_strength_0`, `push_strength_1`, ...
+        - of a model with a memory its strengths, in elements (float64), such as `push_strength`: those of the word's
+          last token, or as a scorer's `word_strength` says; with several memory layers `push_strength_0`, ...
 
     Raises:
         InputError: if the model cannot be loaded, or a text is no string or longer than the model can read, or an
@@ -89,20 +89,9 @@ def surprisal(
     scorer = _as_scorer(model, tokenizer, device, batch_tokens)
     if end and not scorer.end_tokens:
         raise InputError("end: the model has no token that ends sentences, so their end has no surprisal")
-    words = [text.split() for text in texts]
-    numbers = [i for i, of_sentence in enumerate(words, start=1) if of_sentence]
-    blocks = []
-    for start in range(0, max(1, len(numbers)), _BLOCK):
-        block = numbers[start : start + _BLOCK]
-        given = [words[number - 1] for number in block]
-        traces = scorer.trace(given, punctuation=punctuation, numbers=block, progress=progress)
-        if end:
-            last, n_last = "".join(scorer.end_tokens), len(scorer.end_tokens)
-            traces = [_with_end(trace, last, n_last) for trace in traces]
-            given = [[*of_sentence, last] for of_sentence in given]
-        blocks.append(_rows(traces, given, block))
+    blocks = list(_scored(scorer, [text.split() for text in texts], punctuation, end, progress))
     table = pd.DataFrame({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
-    table["word"] = table["word"].astype("string")
+    table["word"] = table["word"].astype(pd.StringDtype(na_value=np.nan))  # lengths of words are int64
     table["surprisal"] /= NATS[str(base)]
     if punctuation == "attach":
         del table["punctuation"]
@@ -199,6 +188,26 @@ def _as_scorer(model: Any, tokenizer: Any, device: str | None, batch_tokens: int
     return ModelScorer(model, tokenizer, batch_tokens=batch_tokens)
 
 
+def _scored(
+    scorer: ModelScorer,
+    sentences: Sequence[Sequence[str]],
+    punctuation: Punctuation,
+    end: bool,
+    progress: Progress | None,
+) -> Iterator[dict[str, np.ndarray]]:
+    """The columns of the rows, a block of sentences with words at a time; at least one block."""
+    numbers = [number for number, words in enumerate(sentences, start=1) if words]
+    last = "".join(scorer.end_tokens)
+    for start in range(0, max(1, len(numbers)), _BLOCK):
+        block = numbers[start : start + _BLOCK]
+        given = [sentences[number - 1] for number in block]
+        traces = scorer.trace(given, punctuation=punctuation, numbers=block, progress=progress)
+        if end:
+            traces = [_with_end(trace, last, len(scorer.end_tokens)) for trace in traces]
+            given = [[*words, last] for words in given]
+        yield _rows(traces, given, block)
+
+
 def _with_end(trace: Trace, end: str, n_tokens: int) -> Trace:
     """A trace in which the end of the sentence is one more word, without strengths."""
     return Trace(
@@ -226,7 +235,7 @@ def _rows(traces: Sequence[Trace], sentences: Sequence[Sequence[str]], numbers: 
         "n_tokens": join((trace.n_tokens for trace in traces), np.int64),
         "unknown": join((trace.unknown for trace in traces), np.bool_),
         "punctuation": np.fromiter(map(is_punctuation, words), np.bool_, len(words)),
-        "surprisal": join((-trace.logprobs for trace in traces), np.float64),
+        "surprisal": join((0.0 - trace.logprobs for trace in traces), np.float64),
     }
     layers = traces[0].actions if traces else ()
     for i, of_layer in enumerate(layers):

@@ -151,7 +151,7 @@ def test_types_and_columns():
     model, tokenizer = word_model()
     table = surprisal(model, frame, tokenizer, column="text", frequencies={"the": 3}, punctuation="split")
     kinds = {"word_input": "str", "item": "int64", "rt": "float64", "sentence": "int64", "position": "int64"}
-    kinds |= {"word": "string", "n_tokens": "int64", "unknown": "bool", "punctuation": "bool", "surprisal": "float64"}
+    kinds |= {"word": "str", "n_tokens": "int64", "unknown": "bool", "punctuation": "bool", "surprisal": "float64"}
     kinds |= {"log_frequency": "float64"} | dict.fromkeys(STRENGTHS, "float64")
     assert {name: str(kind) for name, kind in table.dtypes.items()} == kinds
     assert list(table) == list(kinds)
@@ -160,7 +160,7 @@ def test_types_and_columns():
     nothing = surprisal(model, ["", "  \n"], tokenizer)
     assert len(nothing) == 0
     assert [str(nothing[name].dtype) for name in ("sentence", "word", "unknown", "surprisal")] == [
-        "int64", "string", "bool", "float64",
+        "int64", "str", "bool", "float64",
     ]  # fmt: skip
 
 
