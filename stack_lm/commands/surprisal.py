@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ..atomic import atomic_file
 from ..console import add_model_options, positive_int, print_json, print_note, print_table, progress
 from ..data.files import check_file
-from ..data.records import HUB, choose_column, read_records
+from ..data.records import HUB, Record, choose_column, read_records
 from ..errors import InputError
 from ..interpretation.figures import check_figure_names, save_figure
 from .files import check_different, check_ending, check_outputs, short_names
 from .parse import add_word_strength_option, open_scorer
+from .texts import add_column, note_without_result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,9 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a sentence a row: .csv, .tsv, .jsonl, .json, .parquet, text (a sentence a line), hub:DATASET, or - for "
         "standard input",
     )
-    parser.add_argument(
-        "--column", metavar="NAME", help="with the sentences; by default text, or sentence, or the only one of text"
-    )
+    add_column(parser)
     parser.add_argument("--split", default="train", help="split of a dataset of the hub (default: train)")
     parser.add_argument(
         "--output",
@@ -81,13 +80,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Compute the table, write it, and print some of it."""
     _check_options(options)
-    frame, column = _read(options)
+    records = list(read_records(options.data, column=options.column, split=options.split))
+    frame, column = _frame(records, options)
     counts = None if options.frequencies is None else _read_frequencies(options.frequencies)
-    empty = [number for number, text in enumerate(frame[column], start=1) if not text.strip()]
+    empty = [number for number, record in enumerate(records, start=1) if not record.text]
     chosen = _sentence_to_plot(options, len(frame), empty)
     tables = {model: _table(model, frame, column, counts, options) for model in options.models}
     figure = None if chosen is None else _figure(options, tables, chosen)
-    _print_notes(options, frame.columns.drop(column), empty, tables)
+    _print_notes(records, frame.columns.drop(column), tables, options.end)
     everything = _joined(tables)
     if options.output == "-":
         everything.to_csv(sys.stdout, index=False, lineterminator="\n")
@@ -125,11 +125,10 @@ def _check_options(options: argparse.Namespace) -> None:
             check_file(name)  # not a directory: the rows of one file have numbers
 
 
-def _read(options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
-    """The rows of the data, and the name of the column with the sentences."""
+def _frame(records: Sequence[Record], options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
+    """The columns of the data, and the name of the one with the sentences."""
     import pandas as pd
 
-    records = list(read_records(options.data, column=options.column, split=options.split))
     fields = next((record.fields for record in records if record.fields), {})
     column = choose_column(fields, options.column, options.data) if fields else "text"
     frame = pd.DataFrame([record.fields | {column: record.text} for record in records]).convert_dtypes()
@@ -199,19 +198,17 @@ def _table(
 
 
 def _print_notes(
-    options: argparse.Namespace, columns: pd.Index, empty: Sequence[int], tables: dict[str, pd.DataFrame]
+    records: Sequence[Record | None], columns: pd.Index, tables: dict[str, pd.DataFrame], end: bool
 ) -> None:
     """Say what a reader of the table could miss."""
     from ..scoring.surprisal import name_clashes
 
     for name, new in name_clashes(columns).items():
         print_note(f"the input's column {name!r} is called {new!r} in the result, which has a {name!r} of its own")
-    if empty:
-        print_note(f"{_these(empty, 'row')} empty: no words to score")
     for model, table in tables.items():
-        unknown = _words(table, options.end).groupby("sentence")["unknown"].all()
-        if unknown.any():
-            print_note(f"{_these(unknown.index[unknown].tolist(), 'row')} without a word that {model} knows")
+        unknown = _words(table, end).groupby("sentence")["unknown"].all()
+        note_without_result(records, [number - 1 for number in unknown.index[unknown]], f"{model} knows")
+        records = [record if record is not None and record.text else None for record in records]  # told once
 
 
 def _words(table: pd.DataFrame, end: bool) -> pd.DataFrame:
@@ -294,9 +291,3 @@ def _print(options: argparse.Namespace, tables: dict[str, pd.DataFrame], everyth
     summaries = [(model, *_summary(table, options.end).values()) for model, table in tables.items()]
     names = ["words", "mean surprisal", "without surprisal", "unknown", "without frequency"]
     print_table(f"surprisal, {options.data}", ["model", *names[: len(summaries[0]) - 1]], summaries)
-
-
-def _these(numbers: Sequence[int], what: str) -> str:
-    """How many things there are, and the first ten of their numbers, with the verb."""
-    first = ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
-    return f"{len(numbers):,} {what}{'s' * (len(numbers) != 1)} ({first}) {'is' if len(numbers) == 1 else 'are'}"
