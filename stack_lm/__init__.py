@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModel
     from .scoring.parser import Parse, Parser
     from .scoring.sentences import ModelScorer
+    from .scoring.surprisal import surprisal
     from .tokenization import train_subword_tokenizer, train_word_tokenizer
     from .trace import SentenceModel, Trace
     from .training.temperature import TemperatureSchedule
@@ -109,6 +110,7 @@ _HOMES = {
     "Trace": "trace",
     "explain_backend": "layers.controlled",
     "set_scan_backend": "layers.controlled",
+    "surprisal": "scoring.surprisal",
     "train_subword_tokenizer": "tokenization",
     "train_word_tokenizer": "tokenization",
 }
@@ -151,6 +153,7 @@ __all__ = [
     "memories",
     "register_model",
     "set_scan_backend",
+    "surprisal",
     "train_subword_tokenizer",
     "train_word_tokenizer",
 ]

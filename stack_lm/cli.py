@@ -25,6 +25,7 @@ COMMANDS = {
     "agreement": "score subject-verb agreement, by attractors, number, construction and distance",
     "minimal-pairs": "compare acceptable with unacceptable sentences, by construction",
     "perplexity": "measure perplexity on a text",
+    "surprisal": "compute the surprisal of each word of sentences, and a memory's strengths, for reading-time studies",
     "warmup": "compile the fast scan now, once for this machine, and not when a model first runs",
     "inspect": "show how a model uses its stack over one sentence, as an HTML page",
     "strengths": "summarise a model's strengths by part of speech, and of verbs with and without an object",

@@ -22,7 +22,8 @@ def examples(name):
 def run(*codes):
     """What the examples print, each in a namespace of its own and in one process, which loads torch once."""
     program = "\n".join(f"exec(compile({code!r}, 'example', 'exec'), {{'__name__': 'example'}})" for code in codes)
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=500)
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=DOCS.parent)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -58,6 +59,21 @@ def test_the_examples_of_networks_print_what_the_page_says():
     printed = dict(line.split() for line in run(tagger).splitlines())
     assert list(printed) == ["LSTM", "StackRNN"]
     assert all(float(accuracy) > 0.95 for accuracy in printed.values())
+
+
+@pytest.mark.slow
+def test_the_page_of_surprisal_is_reproduced(tmp_path):
+    page = (DOCS / "surprisal.md").read_text()
+    (commands,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (expected,) = re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "models").symlink_to(DOCS.parent / "models")
+    commands = commands.replace("stack-lm ", f"{sys.executable} -m stack_lm.cli ")
+    subprocess.run(["sh", "-ec", commands], cwd=tmp_path, check=True, capture_output=True, timeout=500)
+    lines = (tmp_path / "words.csv").read_text().splitlines()
+    assert len(lines) == 2 * 42 + 1
+    assert lines[0].startswith("model,item,condition,sentence,position,word,n_tokens,unknown,surprisal,push_strength,")
+    assert (tmp_path / "sentence.png").stat().st_size > 10_000
+    assert run(*examples("surprisal.md")) == expected
 
 
 @pytest.mark.slow

@@ -213,6 +213,16 @@ def test_a_layer_is_named_where_there_is_a_choice(own, trained):
     assert trace.operations["operation"].ndim == 3
 
 
+def test_words_have_the_strengths_of_each_layer(own):
+    tokenizer = stack_lm.train_word_tokenizer([(SENTENCE.split(), None)], 20)
+    model = make(own, memories=["stack", "queue"])
+    table = stack_lm.surprisal(model, [SENTENCE], tokenizer)
+    actions = model(**tokenizer(SENTENCE, return_tensors="pt"), output_actions=True).actions
+    for layer in (0, 1):
+        values = actions[layer]["push_strength"][0, 1:].detach()  # <s> is no word
+        np.testing.assert_allclose(table[f"push_strength_{layer}"], values, atol=1e-6)
+
+
 def test_it_is_scored_for_agreement(trained, capsys):
     found = run_json(capsys, "agreement", trained, "--data", "1", "--format", "generated", "--device", "cpu")
     assert 0 <= found["accuracy"] <= 100

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -19,7 +18,7 @@ from ..eval.significance import mcnemar
 from ..hub.locating import find_models
 from ..messages import did_you_mean
 from .choice_runs import SHOWN_VALUES, report_runs, shown_properties
-from .files import TABLES, check_ending, check_outputs
+from .files import TABLES, check_different, check_ending, check_outputs
 
 
 class ChoiceTask(NamedTuple):
@@ -68,7 +67,7 @@ def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], 
 
 def check_choice_options(options: argparse.Namespace, what: str = "language model") -> None:
     """Find mistakes before a model, which messages call `what`, is loaded."""
-    _check_different(options.data)
+    check_different(options.data)
     check_ending("--items", options.items, TABLES)
     models = [*options.models, *(options.against or [])]
     check_outputs({"--items": options.items}, [*models, *options.data])
@@ -119,16 +118,9 @@ def _check_names(names: Sequence[str], properties: dict[str, Sequence[str | int 
             raise InputError(f"--by must name {allowed}; got {name!r}{did_you_mean(name, there)}")
 
 
-def _check_different(arguments: Sequence[str]) -> None:
-    """Refuse data or models that would count twice."""
-    twice = [argument for argument, n in Counter(argument.rstrip("/") for argument in arguments).items() if n > 1]
-    if twice:
-        raise InputError(f"{twice[0]} is given twice")
-
-
 def _check_runs(models: Sequence[str], against: Sequence[str], items: str | None) -> None:
     """Refuse sets of models that cannot be compared, before any is scored."""
-    _check_different([*models, *against])
+    check_different([*models, *against])
     if items is not None and len(models) > 1:
         raise InputError(f"--items takes the items of one model; got {len(models)} models")
     if against and len(models) != len(against) and 1 in (len(models), len(against)):

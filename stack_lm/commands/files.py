@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -52,6 +53,17 @@ def check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) 
     for (option, path), (other, second) in combinations(written.items(), 2):
         if os.path.realpath(path) == os.path.realpath(second):
             raise InputError(f"{other} and {option} must be different files; got {path} for both")
+
+
+def check_different(arguments: Sequence[str]) -> None:
+    """Refuse data or models that would count twice.
+
+    Raises:
+        InputError: that names the first of them.
+    """
+    twice = [argument for argument, n in Counter(argument.rstrip("/") for argument in arguments).items() if n > 1]
+    if twice:
+        raise InputError(f"{twice[0]} is given twice")
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

@@ -94,6 +94,11 @@ def add_layer_option(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the memory layer, from 0, of a model with several; by default the only one that can be parsed with",
     )
+    add_word_strength_option(parser)
+
+
+def add_word_strength_option(parser: argparse.ArgumentParser) -> None:
+    """Which strength of a word with several tokens."""
     parser.add_argument(
         "--word-strength",
         choices=("first", "last", "sum", "max"),

@@ -4,6 +4,7 @@ from .curves import ParsedModel, plot_f1_by_spread, plot_learning_curves, read_m
 from .figures import plot_distributions, plot_groups, plot_strengths, save_figure
 from .page import render_page
 from .strengths import Contrast, Occurrences, Summary, contrast, word_class
+from .surprisal import SurprisalCurve, plot_surprisal
 from .verbs import VERB_FRAMES, verb_frames
 
 __all__ = [
@@ -12,12 +13,14 @@ __all__ = [
     "Occurrences",
     "ParsedModel",
     "Summary",
+    "SurprisalCurve",
     "contrast",
     "plot_distributions",
     "plot_f1_by_spread",
     "plot_groups",
     "plot_learning_curves",
     "plot_strengths",
+    "plot_surprisal",
     "read_metrics",
     "render_page",
     "save_figure",

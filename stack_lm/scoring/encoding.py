@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..errors import InputError
 from ..tokenization import RareWordTags, added_tokens, sentence_frame, word_splitter_of
+from .punctuation import Punctuation, split_points
 
 # Texts in one call of a tokenizer: a balance of call overhead and memory.
 _BLOCK = 1000
@@ -18,11 +19,12 @@ LONGEST = 2**18
 
 
 class Encoding(NamedTuple):
-    """A text's token ids; which word each belongs to (-1: none); and how many special tokens are at the end."""
+    """A text's token ids; which word each belongs to (-1: none); how many special tokens are at the end; its words."""
 
     ids: list[int]
     word_of: np.ndarray
     n_end: int
+    words: Sequence[str]
 
 
 WordStrength = Literal["first", "last", "sum", "max"]
@@ -82,26 +84,36 @@ class SentenceEncoder:
             return text.split()
         return [text[slice(*place)] for _, place in splitter.pre_tokenize_str(text)]
 
-    def encode(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None) -> Iterator[Encoding]:
+    def encode(
+        self,
+        sentences: Sequence[Sequence[str]],
+        tags: Sequence[Sequence[str]] | None,
+        *,
+        punctuation: Punctuation = "attach",
+        numbers: Sequence[int] | None = None,
+    ) -> Iterator[Encoding]:
         """Whole sentences, with their tokens aligned to their words.
 
         Args:
             sentences: each a sequence of words.
             tags: their part-of-speech tags, for tokenizers that replace rare words by tags.
+            punctuation: "split" makes the punctuation at the ends of a word words of its own, where no token has both.
+            numbers: of the sentences, for messages; None counts from 1.
 
         Raises:
             InputError: for a sentence without words or with more than 262,144, or a word that the tokenizer makes no
                 token of.
         """
-        for i, words in enumerate(sentences, start=1):
+        numbers = range(1, len(sentences) + 1) if numbers is None else numbers
+        for number, words in zip(numbers, sentences, strict=True):
             if not words:
-                raise InputError(f"sentence {i} has no words")
+                raise InputError(f"sentence {number} has no words")
             if len(words) > LONGEST:
-                raise InputError(f"sentence {i} has {len(words):,} words; {LONGEST:,} can be read at most")
+                raise InputError(f"sentence {number} has {len(words):,} words; {LONGEST:,} can be read at most")
         every_tags = tags if tags is not None else [None] * len(sentences)
         prepared = [self._replace_rare(*pair) for pair in zip(sentences, every_tags, strict=True)]
         for start in range(0, len(prepared), _BLOCK):
-            block = prepared[start : start + _BLOCK]
+            block, given = prepared[start : start + _BLOCK], sentences[start : start + _BLOCK]
             encoded = self.tokenizer(
                 [" ".join(words) for words in block],
                 add_special_tokens=False,
@@ -109,28 +121,55 @@ class SentenceEncoder:
                 return_attention_mask=False,
                 return_token_type_ids=False,
             )
-            for words, text_ids, offsets in zip(block, encoded.input_ids, encoded.offset_mapping, strict=True):
+            for i, (text_ids, offsets) in enumerate(zip(encoded.input_ids, encoded.offset_mapping, strict=True)):
+                words = given[i]
+                if punctuation == "split":
+                    words, of_text = _split(block[i], offsets)
+                else:
+                    of_text = words_of_tokens(block[i], offsets)
                 ids = self.begin + text_ids + self.end
                 word_of = np.full(len(ids), -1)
-                word_of[len(self.begin) : len(ids) - len(self.end)] = words_of_tokens(words, offsets)
+                word_of[len(self.begin) : len(ids) - len(self.end)] = of_text
                 missing = sorted(set(range(len(words))) - set(word_of.tolist()))
                 if missing:
                     raise InputError(
-                        f"the tokenizer makes no token of the word {words[missing[0]]!r} in {' '.join(words)!r}"
+                        f"sentence {numbers[start + i]}: the tokenizer makes no token of the word "
+                        f"{words[missing[0]]!r} in {' '.join(words)!r}"
                     )
-                yield Encoding(ids, word_of, len(self.end))
+                yield Encoding(ids, word_of, len(self.end), words)
 
 
 def words_of_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.ndarray:
     """The word that each token comes from, by its place in the words joined by spaces."""
+    starts = _starts(words)
+    return np.searchsorted(starts, _places(starts, offsets), side="right") - 1
+
+
+def _split(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> tuple[list[str], np.ndarray]:
+    """The words and the punctuation split off them, and which of these each token comes from."""
+    parts, points = [], []
+    for word, of_word in zip(words, split_points(words, offsets), strict=True):
+        stops = [point - of_word[0] for point in of_word[1:]]
+        parts += [word[start:stop] for start, stop in zip([0, *stops], [*stops, len(word)], strict=True)]
+        points += of_word
+    return parts, np.searchsorted(points, _places(_starts(words), offsets), side="right") - 1
+
+
+def _starts(words: Sequence[str]) -> np.ndarray:
+    """Where each word begins in the words joined by spaces."""
     lengths = np.array([len(word) + 1 for word in words])
-    starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+    return np.concatenate(([0], np.cumsum(lengths)[:-1]))
+
+
+def _places(starts: np.ndarray, offsets: Sequence[tuple[int, int]]) -> list[int]:
+    """A character of each token that is of its word.
+
+    The last one: in some tokenizers the space before a word is part of its first token. A token that is a space alone
+    belongs to the next word.
+    """
     spaces = set((starts[1:] - 1).tolist())
-    # By its last character: in some tokenizers the space before a word is part of its first token. A token that is a
-    # space alone belongs to the next word.
     places = [max(stop - 1, start) for start, stop in offsets]
-    places = [place + 1 if place in spaces else place for place in places]
-    return np.searchsorted(starts, places, side="right") - 1
+    return [place + 1 if place in spaces else place for place in places]
 
 
 def strengths_of_words(

@@ -6,7 +6,7 @@ Any `AutoModelForCausalLM` with a fast tokenizer works; one with memory layers a
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, get_args
 
@@ -23,10 +23,12 @@ from ..model_kinds import body_and_head, kind_of
 from ..trace import Trace
 from .encoding import LONGEST, Encoding, SentenceEncoder, WordStrength, strengths_of_words
 from .memory_layers import MemoryLayers
+from .punctuation import Punctuation
 
 Progress = Callable[[int], None]
-# Of logits: what a head computes at a time (128 MB), and what a model without one apart may make for a sentence (4 GB).
-_LOGITS, _MOST_LOGITS = 2**25, 2**30
+# Of logits: what a head computes at a time, and what a model without one apart may make for a sentence (4 GB). On a CPU
+# 8 MB at a time stay in its cache, and score a third faster than 128 MB.
+_LOGITS, _LOGITS_ON_GPU, _MOST_LOGITS = 2**21, 2**25, 2**30
 
 
 class _Scored(NamedTuple):
@@ -121,6 +123,11 @@ class ModelScorer(MemoryLayers):
         return bool(self._encoder.begin)
 
     @property
+    def end_tokens(self) -> list[str]:
+        """The tokens after a whole sentence that traces score; none for a model that does not end sentences."""
+        return list(self.tokenizer.convert_ids_to_tokens(self._encoder.end))
+
+    @property
     def is_word_level(self) -> bool:
         """Whether words are what white space separates, so that text must come with its punctuation split off."""
         return self._encoder.is_word_level
@@ -141,6 +148,8 @@ class ModelScorer(MemoryLayers):
         *,
         logprobs: bool = True,
         progress: Progress | None = None,
+        punctuation: Punctuation = "attach",
+        numbers: Sequence[int] | None = None,
     ) -> list[Trace]:
         """Trace sentences.
 
@@ -149,12 +158,18 @@ class ModelScorer(MemoryLayers):
             tags: their part-of-speech tags, for tokenizers that replace rare words by tags.
             logprobs: compute the log-probabilities; False skips a head that is apart, and they are NaN.
             progress: called with the number of sentences done, batch by batch.
+            punctuation: "split" makes the punctuation at the ends of a word words of its own, where no token has both.
+            numbers: of the sentences, for messages; None counts from 1.
 
         Raises:
-            InputError: for a sentence without words, or a word that the tokenizer makes no token of.
+            InputError: for a sentence without words or with more tokens than the model has positions for, or a word
+                that the tokenizer makes no token of.
         """
-        encodings = list(self._encoder.encode(sentences, tags))
-        self._check_lengths(len(encoding.ids) for encoding in encodings)
+        numbers = range(1, len(sentences) + 1) if numbers is None else numbers
+        encodings = list(self._encoder.encode(sentences, tags, punctuation=punctuation, numbers=numbers))
+        if encodings:
+            longest = max(range(len(encodings)), key=lambda i: len(encodings[i].ids))
+            self._check_length(len(encodings[longest].ids), f"sentence {numbers[longest]}")
         traces: list[Trace | None] = [None] * len(sentences)
         for batch, ids in self._batches([encoding.ids for encoding in encodings]):
             outputs = self._run(ids)
@@ -166,7 +181,7 @@ class ModelScorer(MemoryLayers):
             for row, i in enumerate(batch):
                 score = None if scores is None else scores[row]
                 of_row = [{name: values[row] for name, values in of_layer.items()} for of_layer in actions]
-                traces[i] = self._align(sentences[i], encodings[i], score, of_row)
+                traces[i] = self._align(encodings[i], score, of_row)
             if progress is not None:
                 progress(len(batch))
         return [trace for trace in traces if trace is not None]
@@ -259,7 +274,7 @@ class ModelScorer(MemoryLayers):
         Each distinct prefix that a group has in common runs through the model once, for all groups that have it; what
         follows it continues from its state.
         """
-        self._check_lengths(len(scored.ids) - 1 for group in groups for scored in group)
+        self._check_length(max((len(scored.ids) - 1 for group in groups for scored in group), default=0), "a sentence")
         results = [np.full(len(group), np.nan) for group in groups]
         tails: dict[tuple[int, ...], list[_Tail]] = {}
         for g, group in enumerate(groups):
@@ -320,17 +335,17 @@ class ModelScorer(MemoryLayers):
         # Others with a state, such as Mamba, take a token at a time after the first call.
         return isinstance(cache, MemoryCache) or (not self.model._is_stateful and hasattr(cache, "reorder_cache"))
 
-    def _check_lengths(self, lengths: Iterable[int]) -> None:
-        """Refuse sequences of more tokens than the model has positions, or memory would have room for."""
-        longest, most = max(lengths, default=0), getattr(self.model.config, "max_position_embeddings", None)
-        if most is not None and longest > most:
-            raise InputError(f"a sentence has {longest} tokens to read, but the model has positions for {most} only")
-        if longest > LONGEST:
-            raise InputError(f"a sentence has {longest:,} tokens to read; {LONGEST:,} can be read at most")
+    def _check_length(self, length: int, name: str) -> None:
+        """Refuse a sequence of more tokens than the model has positions, or memory would have room for."""
+        most = getattr(self.model.config, "max_position_embeddings", None)
+        if most is not None and length > most:
+            raise InputError(f"{name} has {length} tokens to read, but the model has positions for {most} only")
+        if length > LONGEST:
+            raise InputError(f"{name} has {length:,} tokens to read; {LONGEST:,} can be read at most")
         size = getattr(self.model.config.get_text_config(), "vocab_size", 1)
-        if longest * size > _MOST_LOGITS and self._head is None:
+        if length * size > _MOST_LOGITS and self._head is None:
             raise InputError(
-                f"a sentence has {longest:,} tokens to read; a {type(self.model.config).__name__} with {size:,} tokens "
+                f"{name} has {length:,} tokens to read; a {type(self.model.config).__name__} with {size:,} tokens "
                 f"can be scored on {_MOST_LOGITS // size:,} at most"
             )
 
@@ -348,7 +363,8 @@ class ModelScorer(MemoryLayers):
         """
         n_rows, n = ids.shape
         scores = np.full((n_rows, n), np.nan)
-        size = max(1, _LOGITS // (n_rows * self.model.config.get_text_config().vocab_size))
+        at_once = _LOGITS if ids.device.type == "cpu" else _LOGITS_ON_GPU
+        size = max(1, at_once // (n_rows * self.model.config.get_text_config().vocab_size))
         for start in range(0, n - 1, size):
             stop = min(start + size, n - 1)
             scores[:, start + 1 : stop + 1] = _token_logprobs(
@@ -382,13 +398,12 @@ class ModelScorer(MemoryLayers):
 
     def _align(
         self,
-        words: Sequence[str],
         encoding: Encoding,
         scores: np.ndarray | None,
         actions: Sequence[Mapping[str, np.ndarray]],
     ) -> Trace:
         """Sum scores over each word's tokens, and find the word's actions."""
-        n, ids, word_of = len(words), np.array(encoding.ids), encoding.word_of
+        n, ids, word_of = len(encoding.words), np.array(encoding.ids), encoding.word_of
         inside = word_of >= 0
         logprobs, n_tokens, end = np.full(n, np.nan), np.zeros(n, dtype=np.int64), float("nan")
         if scores is not None:
@@ -404,7 +419,7 @@ class ModelScorer(MemoryLayers):
         if self.tokenizer.unk_token_id is not None:
             unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
         of_words = tuple(strengths_of_words(of_layer, word_of, self.word_strength) for of_layer in actions)
-        return Trace(tuple(words), logprobs, n_tokens, unknown, end, of_words, self._layer)
+        return Trace(tuple(encoding.words), logprobs, n_tokens, unknown, end, of_words, self._layer)
 
 
 def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

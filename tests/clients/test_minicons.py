@@ -1,9 +1,11 @@
-"""minicons: the scores of its `IncrementalLMScorer` are ours, sentence by sentence and token by token."""
+"""minicons: the scores of its `IncrementalLMScorer` are ours, by sentence, by word and by token."""
 
 import numpy as np
 import pytest
+from conftest import byte_level_tokenizer
+from transformers import GPT2Config, GPT2LMHeadModel
 
-from stack_lm import ModelScorer
+from stack_lm import ModelScorer, surprisal
 
 pytestmark = pytest.mark.slow
 scorer = pytest.importorskip("minicons.scorer", reason="needs minicons: pip install 'stack-lm[clients]'")
@@ -47,3 +49,19 @@ def test_continuations(both):
     (first,), (second,) = ours.continuation_logprobs([p.split() for p in prefixes], [[w] for w in words])
     found = theirs.conditional_score(prefixes, words, reduction=lambda scores: scores.sum(0).item())
     np.testing.assert_allclose(found, [first, second], rtol=1e-5, atol=1e-4)
+
+
+def test_surprisal_of_words(both):
+    """Of a GPT-2, whose words are several tokens, and of a stack model, from texts in the Penn Treebank's tokens."""
+    tokenizer = byte_level_tokenizer(bos_token="<|end|>", pad_token="<|end|>")
+    config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+    model = GPT2LMHeadModel(config).eval()
+    gpt2 = scorer.IncrementalLMScorer(model, "cpu", tokenizer=tokenizer)
+    treebank = [" ".join(both[1].split(text)) for text in SENTENCES]
+    for theirs, ours, texts, bos in [(gpt2, ModelScorer(model, tokenizer), SENTENCES, True), (*both, treebank, False)]:
+        table = surprisal(ours, texts)
+        found = theirs.word_score_tokenized(texts, str.split, bos_token=bos, surprisal=True, base_two=True)
+        pairs = [pair for of_text in found for pair in of_text]
+        assert table["word"].tolist() == [word for word, _ in pairs]
+        np.testing.assert_allclose(table["surprisal"], [score for _, score in pairs], rtol=1e-4, atol=1e-4)
+        assert (table["n_tokens"].max() > 1) == bos

@@ -364,7 +364,7 @@ def test_sentences_longer_than_the_model():
     scorer, words = made(gpt2_scorer), ["the"] * 64
     length = len(scorer.tokenizer(" ".join(words)).input_ids)
     assert length >= scorer.model.config.max_position_embeddings == 64
-    with pytest.raises(InputError, match=r"a sentence has \d+ tokens to read, but the model has positions for 64 only"):
+    with pytest.raises(InputError, match=r"sentence 2 has \d+ tokens to read, but the model has positions for 64 only"):
         scorer.trace([["a"], words * 2])
     with pytest.raises(InputError, match="the model has positions for 64 only"):
         scorer.sentence_logprobs([[words * 2, words]])

@@ -1,0 +1,293 @@
+"""`stack-lm surprisal`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..atomic import atomic_file
+from ..console import add_model_options, positive_int, print_json, print_note, print_table, progress
+from ..data.files import check_file
+from ..data.records import HUB, Record, choose_column, read_records
+from ..errors import InputError
+from ..interpretation.figures import check_figure_names, save_figure
+from .files import check_different, check_ending, check_outputs, short_names
+from .parse import add_word_strength_option, open_scorer
+from .texts import add_column, note_without_result
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
+BASES = {"2": "bits", "e": "nats", "10": "bans"}
+# Of the table for people.
+_SENTENCES_SHOWN, _ROWS_SHOWN = 3, 60
+
+EXAMPLE = (
+    "stack-lm surprisal models/wikipedia-u1 --data sentences.csv --column sentence --output surprisal.csv\n"
+    "  stack-lm surprisal models/wikipedia-u1 models/wikipedia-lstm --data items.txt --plot sentence.png --sentence 2\n"
+    "  echo 'The horse raced past the barn fell.' | stack-lm surprisal gpt2 --data - --output -"
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm surprisal`."""
+    parser.add_argument(
+        "models", metavar="MODEL", nargs="+", help="model directories, or models on the hub: any causal language model"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        required=True,
+        help="a sentence a row: .csv, .tsv, .jsonl, .json, .parquet, text (a sentence a line), hub:DATASET, or - for "
+        "standard input",
+    )
+    add_column(parser)
+    parser.add_argument("--split", default="train", help="split of a dataset of the hub (default: train)")
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help=f"write a row for each word: {', '.join(ENDINGS)}; - is standard output, as .csv",
+    )
+    parser.add_argument("--base", choices=BASES, default="2", help="of the logarithm (default: 2, bits)")
+    parser.add_argument(
+        "--punctuation",
+        choices=("attach", "split"),
+        default="attach",
+        help="count punctuation with the word that it touches (default), or give it rows of its own",
+    )
+    parser.add_argument("--end", action="store_true", help="also a row for the end of each sentence")
+    parser.add_argument(
+        "--frequencies",
+        metavar="FILE",
+        help="a table of words with the columns word and count: adds the logarithm of each word's share of all counts",
+    )
+    parser.add_argument("--plot", metavar="FILE", help="draw a sentence: .png, .pdf or .svg")
+    parser.add_argument(
+        "--sentence", type=positive_int, metavar="N", help="with --plot: the sentence's number (default: the first)"
+    )
+    add_word_strength_option(parser)
+    parser.set_defaults(layer=None)  # rows have the strengths of all memory layers
+    add_model_options(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Compute the table, write it, and print some of it."""
+    _check_options(options)
+    records = list(read_records(options.data, column=options.column, split=options.split))
+    frame, column = _frame(records, options)
+    counts = None if options.frequencies is None else _read_frequencies(options.frequencies)
+    empty = [number for number, record in enumerate(records, start=1) if not record.text]
+    chosen = _sentence_to_plot(options, len(frame), empty)
+    tables = {model: _table(model, frame, column, counts, options) for model in options.models}
+    figure = None if chosen is None else _figure(options, tables, chosen)
+    _print_notes(records, frame.columns.drop(column), tables, options.end)
+    everything = _joined(tables)
+    if options.output == "-":
+        everything.to_csv(sys.stdout, index=False, lineterminator="\n")
+    elif options.output:
+        _write(options.output, everything)
+    if figure is not None:
+        save_figure(options.plot, figure)
+    written = [path for path in (options.output, options.plot) if path]
+    if options.json:
+        about = {name: getattr(options, name) for name in ("data", "base", "punctuation", "end")}
+        about |= {"column": column, "unit": BASES[options.base], "sentences": len(frame), "empty": empty}
+        models = [{"model": model} | _summary(table, options.end) for model, table in tables.items()]
+        rows = {} if options.output else {"rows": json.loads(everything.to_json(orient="records", double_precision=15))}
+        print_json(about | {"models": models} | rows | {"written": written})
+    elif options.output != "-":
+        _print(options, tables, everything, len(frame))
+        if written:
+            print("written: " + ", ".join(written))
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Find mistakes before anything is read."""
+    check_different(options.models)
+    to_file = None if options.output == "-" else options.output
+    check_ending("--output", to_file, ENDINGS)
+    check_figure_names(options.plot)
+    check_outputs({"--output": to_file, "--plot": options.plot}, [*options.models, options.data, options.frequencies])
+    if options.sentence is not None and options.plot is None:
+        raise InputError("--sentence says which sentence --plot draws; give both")
+    if options.json and options.output == "-":
+        raise InputError("--json and --output - both print on standard output; leave one out")
+    for option in ("data", "frequencies"):
+        name = getattr(options, option)
+        if name is not None and name.partition(":")[0] not in HUB:
+            check_file(name)  # not a directory: the rows of one file have numbers
+
+
+def _frame(records: Sequence[Record], options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
+    """The columns of the data, and the name of the one with the sentences."""
+    import pandas as pd
+
+    fields = next((record.fields for record in records if record.fields), {})
+    column = choose_column(fields, options.column, options.data) if fields else "text"
+    frame = pd.DataFrame([record.fields | {column: record.text} for record in records]).convert_dtypes()
+    if (options.output or "").lower().endswith(".parquet"):
+        _check_for_parquet(frame)
+    return frame, column
+
+
+def _check_for_parquet(frame: pd.DataFrame) -> None:
+    import pyarrow
+
+    for name, values in frame.items():
+        try:
+            pyarrow.array(values, from_pandas=True)
+        except (pyarrow.ArrowException, TypeError, ValueError) as error:
+            raise InputError(
+                f"the column {name!r} has values of several types, which .parquet cannot hold; name an --output that "
+                "ends in .jsonl"
+            ) from error
+
+
+def _read_frequencies(path: str) -> dict[str, float]:
+    counts: Counter[str] = Counter()
+    for record in read_records(path, column="word", keep_empty=False):
+        if "count" not in record.fields:
+            raise InputError(f"{path} has no column 'count'; --frequencies needs a table with the columns word, count")
+        value = record.fields["count"]
+        try:
+            count = float(str(value).replace(",", ""))
+        except ValueError:
+            count = -1.0
+        if not 0 <= count < float("inf"):
+            raise InputError(f"{record.where}: count must be a number of at least 0; got {str(value)[:60]!r}")
+        counts[record.text] += count  # type: ignore[assignment]
+    return dict(counts)
+
+
+def _sentence_to_plot(options: argparse.Namespace, n: int, empty: Sequence[int]) -> int | None:
+    """The number of the sentence to draw: the one asked for, or the first with words; None without --plot."""
+    if options.plot is None:
+        return None
+    without = set(empty)
+    if options.sentence is None:
+        return next(number for number in range(1, n + 1) if number not in without)
+    if options.sentence > n:
+        raise InputError(f"--sentence must be at most {n}, as {options.data} has no more; got {options.sentence}")
+    if options.sentence in without:
+        raise InputError(f"--sentence {options.sentence} has no words")
+    chosen: int = options.sentence
+    return chosen
+
+
+def _table(
+    model: str, frame: pd.DataFrame, column: str, counts: dict[str, float] | None, options: argparse.Namespace
+) -> pd.DataFrame:
+    """The rows of one model."""
+    from ..scoring.surprisal import surprisal
+
+    words = [text.split() for text in frame[column]]
+    scorer = open_scorer(model, options, words)
+    if options.end and not scorer.end_tokens:
+        raise InputError(f"--end: {model} has no token that ends sentences")
+    settings = {"base": options.base, "punctuation": options.punctuation, "end": options.end, "frequencies": counts}
+    with progress(f"scoring with {model}", sum(map(bool, words))) as advance:
+        table = surprisal(scorer, frame, column=column, progress=advance, **settings)
+    return table
+
+
+def _print_notes(
+    records: Sequence[Record | None], columns: pd.Index, tables: dict[str, pd.DataFrame], end: bool
+) -> None:
+    """Say what a reader of the table could miss."""
+    from ..scoring.surprisal import name_clashes
+
+    for name, new in name_clashes(columns).items():
+        print_note(f"the input's column {name!r} is called {new!r} in the result, which has a {name!r} of its own")
+    for model, table in tables.items():
+        unknown = _words(table, end).groupby("sentence")["unknown"].all()
+        note_without_result(records, [number - 1 for number in unknown.index[unknown]], f"{model} knows")
+        records = [record if record is not None and record.text else None for record in records]  # told once
+
+
+def _words(table: pd.DataFrame, end: bool) -> pd.DataFrame:
+    """The rows but those of the ends of sentences."""
+    return table[table["sentence"].duplicated(keep="last")] if end else table
+
+
+def _joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all models; of several, each with its model's name."""
+    import pandas as pd
+
+    if len(tables) == 1:
+        return next(iter(tables.values()))
+    joined = pd.concat(tables.values(), ignore_index=True)
+    names = [name for name, table in tables.items() for _ in range(len(table))]
+    joined.insert(0, "model", pd.Series(names, dtype=joined["word"].dtype))
+    return joined
+
+
+def _write(path: str, table: pd.DataFrame) -> None:
+    """Write a table, whole or not at all, in the format that the file's name ends in."""
+    ending = Path(path).suffix.lower()
+    with atomic_file(path) as temporary:
+        if ending == ".parquet":
+            table.to_parquet(temporary, index=False)
+        elif ending == ".jsonl":
+            table.to_json(temporary, orient="records", lines=True, force_ascii=False, double_precision=15)
+        else:
+            table.to_csv(temporary, index=False, sep="\t" if ending == ".tsv" else ",", lineterminator="\n")
+
+
+def _figure(options: argparse.Namespace, tables: dict[str, pd.DataFrame], number: int) -> Figure:
+    """The figure of one sentence."""
+    from ..interpretation.surprisal import SurprisalCurve, plot_surprisal
+    from ..scoring.surprisal import strengths_in
+
+    curves, words = [], []
+    for name, table in zip(short_names(list(tables)), tables.values(), strict=True):
+        rows = table[table["sentence"] == number]
+        names = [column for column in strengths_in(rows.columns) if not column.startswith("total")]
+        strengths = {column: rows[column].to_numpy() for column in names}
+        curves.append(SurprisalCurve(name, rows["surprisal"].to_numpy(), rows["unknown"].to_numpy(), strengths))
+        words.append(rows["word"].tolist())
+    if any(of_model != words[0] for of_model in words):
+        raise InputError(f"--plot: the models' rows of sentence {number} are not the same words; plot one model")
+    return plot_surprisal(words[0], curves, BASES[options.base])
+
+
+def _summary(table: pd.DataFrame, end: bool) -> dict[str, Any]:
+    words = _words(table, end)
+    summary = {
+        "words": len(words),
+        "mean_surprisal": float(words["surprisal"].mean()),
+        "without_surprisal": int(words["surprisal"].isna().sum()),
+        "unknown": int(words["unknown"].sum()),
+    }
+    if "log_frequency" in words:
+        summary["without_frequency"] = int(words["log_frequency"].isna().sum())
+    return summary
+
+
+def _print(options: argparse.Namespace, tables: dict[str, pd.DataFrame], everything: pd.DataFrame, n: int) -> None:
+    """Print the first sentences, and a summary."""
+    from ..scoring.surprisal import strengths_in
+
+    first = everything[everything["sentence"].isin(everything["sentence"].unique()[:_SENTENCES_SHOWN])]
+    columns = [name for name in ("model", "word", "sentence", "position", "n_tokens") if name in first]
+    columns += [name for name in ("surprisal", "log_frequency") if name in first]
+    columns += [name for name in strengths_in(first.columns) if not name.startswith("total")]
+    shown = first[columns].head(_ROWS_SHOWN).astype(object)
+    text_columns, hidden = 2 if "model" in first else 1, len(everything) - len(shown)
+    shown["word"] = [f"{w} (unknown)" if u else w for w, u in zip(first["word"], first["unknown"], strict=False)]
+    print_table(
+        f"first rows of {n:,} sentence{'s' * (n != 1)}, surprisal in {BASES[options.base]}",
+        [name.replace("_", " ") for name in columns],
+        shown.to_numpy().tolist(),
+        caption="" if not hidden or options.output else f"{hidden:,} more rows; --output FILE writes all",
+        text_columns=text_columns,
+    )
+    summaries = [(model, *_summary(table, options.end).values()) for model, table in tables.items()]
+    names = ["words", "mean surprisal", "without surprisal", "unknown", "without frequency"]
+    print_table(f"surprisal, {options.data}", ["model", *names[: len(summaries[0]) - 1]], summaries)

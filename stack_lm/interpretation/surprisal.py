@@ -1,0 +1,123 @@
+"""A figure of the surprisal of a sentence's words, and of the strengths of memories below it. Needs matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import InputError
+from .figures import COLORS, new_figure, with_plain_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_WORDS = 150
+# Distinct in grey and for colour-blind readers (Okabe and Ito), and none of the strengths' own.
+_MODEL_COLORS = ("#444444", "#56B4E9", "#E69F00", "#CC79A7", "#F0E442", "#999999")
+_LONGEST_LABEL = 24  # characters
+
+
+class SurprisalCurve(NamedTuple):
+    """What one model makes of a sentence of n words.
+
+    Attributes:
+        model: its name.
+        surprisal: of each word [n]; NaN where there is none.
+        unknown: whether a word is outside the model's vocabulary [n].
+        strengths: of its memory after each word, by name, each [n], in elements; none for a model without a memory.
+    """
+
+    model: str
+    surprisal: np.ndarray
+    unknown: np.ndarray
+    strengths: Mapping[str, np.ndarray]
+
+
+@with_plain_text
+def plot_surprisal(words: Sequence[str], curves: Sequence[SurprisalCurve], unit: str = "bits") -> Figure:
+    """Bars of surprisal over the words of a sentence, and below them the strengths of each model with a memory.
+
+    The bar of a word outside the vocabulary is hollow: it is the surprisal of any such word.
+
+    Args:
+        words: n words.
+        curves: of one or more models, at most six.
+        unit: of surprisal.
+
+    Raises:
+        InputError: without matplotlib, or for too many words or models.
+    """
+    if len(words) > MOST_WORDS:
+        raise InputError(f"a figure shows at most {MOST_WORDS} words; the sentence has {len(words):,}")
+    if len(curves) > len(_MODEL_COLORS):
+        raise InputError(f"a figure shows at most {len(_MODEL_COLORS)} models; got {len(curves)}")
+    with_memory = [curve for curve in curves if curve.strengths]
+    labels = [word if len(word) <= _LONGEST_LABEL else f"{word[: _LONGEST_LABEL - 1]}…" for word in words]
+    steep = max(map(len, labels)) > 9
+    width = max(6.0, (0.42 if steep else 0.68) * len(words) + 1.2)
+    figure = new_figure(width, 3.2 + 2.0 * len(with_memory), curves[0].model if len(curves) == 1 else "")
+    panels = figure.subplots(1 + len(with_memory), 1, sharex=True, squeeze=False)[:, 0]
+    _draw_surprisal(panels[0], curves)
+    panels[0].set_ylabel(f"surprisal ({unit})")
+    for axes, curve in zip(panels[1:], with_memory, strict=True):
+        _draw_strengths(axes, curve.strengths)
+        axes.set_ylabel("strength (elements)" if len(curves) == 1 else f"strength (elements)\n{curve.model}")
+    for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xlim(-0.6, len(words) - 0.4)
+        axes.tick_params(axis="x", length=0)
+    # Under the surprisals, where readers look for them first.
+    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if steep else {}
+    panels[0].set_xticks(range(len(words)), labels, **turned)
+    panels[0].tick_params(axis="x", labelbottom=True)
+    for axes in panels[1:]:
+        axes.tick_params(axis="x", labelbottom=False)
+    return figure
+
+
+def _draw_surprisal(axes: Axes, curves: Sequence[SurprisalCurve]) -> None:
+    from matplotlib.patches import Patch
+
+    colors = dict(zip((curve.model for curve in curves), _MODEL_COLORS, strict=False))
+    _draw_bars(axes, {curve.model: curve.surprisal for curve in curves}, colors)
+    for bars, curve in zip(axes.containers, curves, strict=True):
+        for bar, unknown in zip(bars, curve.unknown, strict=True):
+            if unknown:
+                bar.set(facecolor="none", edgecolor=colors[curve.model], linewidth=1.2)
+    keys = [Patch(color=color, label=name) for name, color in colors.items()] if len(curves) > 1 else []
+    if any(curve.unknown.any() for curve in curves):
+        keys.append(Patch(facecolor="none", edgecolor="black", label="unknown word"))
+    if keys:
+        _add_legend(axes, handles=keys)
+
+
+def _draw_strengths(axes: Axes, strengths: Mapping[str, np.ndarray]) -> None:
+    """Bars of strengths; one that is the same at every word is a line."""
+    same = {name: values for name, values in strengths.items() if np.nanmax(values) == np.nanmin(values)}
+    colors = dict(zip(strengths, (*COLORS.values(), *_MODEL_COLORS), strict=False))
+    colors |= {name: color for name, color in COLORS.items() if name in strengths}
+    changing = {name.replace("_", " "): values for name, values in strengths.items() if name not in same}
+    if changing:
+        _draw_bars(axes, changing, {name.replace("_", " "): color for name, color in colors.items()})
+    for name, values in same.items():
+        label = f"{name.replace('_', ' ')}: {np.nanmax(values):.2f} at every word"
+        axes.axhline(np.nanmax(values), color=colors[name], linestyle="--", linewidth=1.2, label=label)
+    _add_legend(axes)
+
+
+def _draw_bars(axes: Axes, series: Mapping[str, np.ndarray], colors: Mapping[str, str]) -> None:
+    """Bars of several series side by side, at each word."""
+    width = 0.8 / len(series)
+    for i, (name, values) in enumerate(series.items()):
+        offset = (i - (len(series) - 1) / 2) * width
+        places = np.arange(len(values)) + offset
+        axes.bar(places, values, width, color=colors[name], label=name)
+
+
+def _add_legend(axes: Axes, **settings: Any) -> None:
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize=8, borderaxespad=0.2, **settings
+    )

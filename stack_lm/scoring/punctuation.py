@@ -1,0 +1,47 @@
+"""Punctuation at the ends of words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Literal
+from unicodedata import category
+
+Punctuation = Literal["attach", "split"]
+"""Whether punctuation belongs to the word that it touches, or is split off."""
+
+
+@cache
+def _marks() -> str:
+    """All punctuation of Unicode (categories P*), and the opening quotation mark of the Penn Treebank."""
+    return "`" + "".join(c for c in map(chr, range(sys.maxunicode + 1)) if category(c).startswith("P"))
+
+
+def inner(word: str) -> slice:
+    """A word without the punctuation at its ends; all of a word that is punctuation alone."""
+    start, stop = len(word) - len(word.lstrip(_marks())), len(word.rstrip(_marks()))
+    return slice(start, stop) if start < stop else slice(0, len(word))
+
+
+def is_punctuation(word: str) -> bool:
+    """Whether a word has no other characters."""
+    return not word.strip(_marks())
+
+
+def split_points(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Where each word begins, and where punctuation is split off it, in the words joined by spaces.
+
+    A token is never cut: punctuation that shares one with its word stays there.
+
+    Args:
+        words: of a sentence.
+        offsets: the characters of each token, as start and stop.
+    """
+    inside = {place for start, stop in offsets for place in range(start + 1, stop)}
+    begin = 0
+    for word in words:
+        part = inner(word)
+        points = (begin + part.start, begin + part.stop)
+        yield [begin, *(p for p in points if begin < p < begin + len(word) and p not in inside)]
+        begin += len(word) + 1

@@ -1,0 +1,198 @@
+"""`stack-lm surprisal`: from tables of sentences to tables of words."""
+
+import csv
+import io
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import run, run_json, tiny_config
+
+from stack_lm import StackRNNForCausalLM, surprisal, train_word_tokenizer
+
+TEXTS = ["The dogs, which bark, sleep.", "", 'the "old"\ndog', "qwx zzy"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """The directories of a stack model and of an LSTM with one tokenizer."""
+    folder = tmp_path_factory.mktemp("models")
+    tokenizer = train_word_tokenizer([('the dogs dog which bark sleep old . , "'.split(), None)])
+    for name, memory in (("stack", "stack"), ("lstm", "none")):
+        ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+        model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), memory=memory, **ids))
+        model.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    return folder / "stack", folder / "lstm"
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A table with quotation marks and line breaks inside its fields."""
+    rows = [("item", "condition", "text")]
+    rows += [(f"0{i}", 'two\nlines, "quoted"', text) for i, text in enumerate(TEXTS)]
+    with open(tmp_path / "data.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return tmp_path / "data.csv"
+
+
+def fails(capsys, *arguments):
+    """The message of a command that must fail: one line."""
+    try:
+        status, out, err = run(capsys, "surprisal", *arguments)
+    except SystemExit as end:  # of the parser of arguments
+        captured = capsys.readouterr()
+        status, out, err = end.code, captured.out, captured.err
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    return err.partition(": error: ")[2].rstrip("\n")
+
+
+READERS = {
+    ".csv": lambda path: pd.read_csv(path, dtype={"item": str}, keep_default_na=False, na_values=[""]),
+    ".tsv": lambda path: pd.read_csv(path, sep="\t", dtype={"item": str}, keep_default_na=False, na_values=[""]),
+    ".jsonl": lambda path: pd.DataFrame([json.loads(line) for line in path.read_text("utf-8").splitlines()]),
+    ".parquet": pd.read_parquet,
+}
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_every_format_has_the_table_of_the_function(capsys, models, data, tmp_path, ending):
+    output = tmp_path / f"out{ending}"
+    output.write_text("an earlier result")
+    status, out, err = run(capsys, "surprisal", models[0], "--data", data, "--end", "--output", output)
+    assert (status, out.splitlines()[-1]) == (0, f"written: {output}")
+    assert err == f"1 row is empty (2); 1 row has no word that {models[0]} knows (4)\n"
+    frame = pd.DataFrame({"item": ["00", "01", "02", "03"], "condition": 'two\nlines, "quoted"', "sentence": TEXTS})
+    expected = surprisal(str(models[0]), frame, end=True)
+    assert expected["word"].tolist()[5:9] == ["</s>", "the", '"old"', "dog"]
+    found = READERS[ending](output)
+    assert list(found) == list(expected)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["data.csv", output.name]
+
+
+def test_several_models(capsys, models, data, tmp_path):
+    result = run_json(capsys, "surprisal", *models, "--data", data, "--output", tmp_path / "o.parquet", "--base", "e")
+    table = pd.read_parquet(tmp_path / "o.parquet")
+    assert list(table)[:3] == ["model", "item", "condition"]
+    for model, of_json in zip(models, result["models"], strict=True):
+        rows = table[table["model"] == str(model)]
+        assert (of_json["model"], of_json["words"]) == (str(model), len(rows))
+        assert of_json["mean_surprisal"] == pytest.approx(rows["surprisal"].mean())
+        assert of_json["unknown"] == rows["unknown"].sum() > 0
+        assert rows["push_strength"].isna().all() == (model == models[1])
+        expected = surprisal(str(model), TEXTS, base="e")["surprisal"]
+        np.testing.assert_allclose(rows["surprisal"], expected, rtol=1e-12)
+    assert {name: result[name] for name in ("sentences", "empty", "unit", "column", "written")} == {
+        "sentences": 4, "empty": [2], "unit": "nats", "column": "text", "written": [str(tmp_path / "o.parquet")],
+    }  # fmt: skip
+    status, out, _ = run(capsys, "surprisal", *models, "--data", data)
+    assert status == 0
+    assert "mean surprisal" in out
+
+
+def test_standard_input_and_output(capsys, monkeypatch, models):
+    stream = io.TextIOWrapper(io.BytesIO(b"the dogs bark.\nold dog\n"))
+    monkeypatch.setattr(sys, "stdin", stream)
+    arguments = ("--data", "-", "--output", "-", "--punctuation", "split")
+    status, out, err = run(capsys, "surprisal", models[1], *arguments)
+    assert (status, err) == (0, "")
+    table = pd.read_csv(io.StringIO(out))
+    assert list(table) == ["sentence", "position", "word", "n_tokens", "unknown", "punctuation", "surprisal"]
+    assert table["word"].tolist() == ["the", "dogs", "bark", ".", "old", "dog"]
+
+
+def test_frequencies(capsys, models, data, tmp_path):
+    counts = tmp_path / "counts.tsv"
+    counts.write_text("word\tcount\nthe\t6\ndogs\t2\n")
+    result = run_json(capsys, "surprisal", models[0], "--data", data, "--frequencies", counts)
+    rows = {row["word"]: row["log_frequency"] for row in result["rows"]}
+    assert (rows["dogs,"], rows["the"], rows["sleep."]) == (-2, pytest.approx(np.log2(0.75)), None)
+    assert result["models"][0]["without_frequency"] == sum(row["log_frequency"] is None for row in result["rows"])
+    counts.write_text("word,count\n")
+    for text, message in [
+        ("word\tn\nthe\t6\n", f"{counts} has no column 'count'; --frequencies needs a table with the columns word"),
+        ("word\tcount\nthe\tmany\n", f"{counts}, row 1: count must be a number of at least 0; got 'many'"),
+        ("word\tcount\nthe\t-1\n", "count must be a number of at least 0; got '-1'"),
+    ]:
+        counts.write_text(text)
+        assert message in fails(capsys, models[0], "--data", data, "--frequencies", counts)
+
+
+def test_a_name_that_is_ours(capsys, models, tmp_path):
+    (tmp_path / "d.jsonl").write_text('{"sentence": "the dog", "word": 5, "push_strength": null}\n')
+    status, out, err = run(capsys, "surprisal", models[1], "--data", tmp_path / "d.jsonl", "--output", "-")
+    assert status == 0
+    assert out.startswith("word_input,push_strength_input,sentence,position,word,")
+    assert "the input's column 'word' is called 'word_input' in the result, which has a 'word' of its own" in err
+
+
+@pytest.mark.parametrize("names", [("stack",), ("stack", "lstm")])
+def test_a_figure(capsys, monkeypatch, models, data, tmp_path, names):
+    pytest.importorskip("matplotlib")
+    drawn = []
+    from stack_lm.commands import surprisal as command
+
+    monkeypatch.setattr(command, "save_figure", lambda path, figure: drawn.append(figure))
+    chosen = [model for model in models if model.name in names]
+    arguments = ("surprisal", *chosen, "--data", data, "--plot", tmp_path / "f.png", "--sentence", "3")
+    assert run(capsys, *arguments)[0] == 0
+    (figure,) = drawn
+    top, below = figure.axes
+    assert [label.get_text() for label in top.get_xticklabels()] == ["the", '"old"', "dog"]
+    for bars, model in zip(top.containers, chosen, strict=True):
+        expected = surprisal(str(model), TEXTS)
+        heights = expected["surprisal"][expected["sentence"] == 3]
+        np.testing.assert_allclose([bar.get_height() for bar in bars], heights)
+    assert len(below.containers) >= 1
+    assert top.get_ylabel() == "surprisal (bits)"
+
+
+def test_a_figure_is_written(capsys, models, data, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "f.svg"
+    assert run_json(capsys, "surprisal", models[1], "--data", data, "--plot", path)["written"] == [str(path)]
+    assert path.read_text().startswith("<?xml")
+
+
+def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_path):
+    model = models[1]
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "nul.txt").write_bytes(b"the\0dog\n")
+    (tmp_path / "mixed.jsonl").write_text('{"sentence": "the"}\n{"sentence": 5}\n')
+    (tmp_path / "kinds.jsonl").write_text('{"sentence": "the", "x": 1}\n{"sentence": "the", "x": "y"}\n')
+    out = tmp_path / "out.csv"
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    for arguments, message in [
+        (("--data", data, "--column", "txt"), f"{data} has no column 'txt'"),
+        (("--data", tmp_path / "nul.txt"), "nul.txt, line 1: not UTF-8 text (a NUL character)"),
+        (("--data", tmp_path / "mixed.jsonl"), "mixed.jsonl, line 2: the column 'sentence' must be text; got '5'"),
+        (("--data", tmp_path / "folder"), "folder is a directory, not a file"),
+        (("--data", tmp_path / "none.csv"), "none.csv does not exist"),
+        (("--data", data, "--output", data), "would overwrite a file that the command reads"),
+        (("--data", data, "--frequencies", tmp_path / "folder"), "folder is a directory, not a file"),
+        (("--data", data, "--base", "0"), "argument --base: invalid choice: '0'"),
+        (("--data", data, "--plot", tmp_path / "f.gif"), "a figure's name must end in one of .png, .pdf, .svg"),
+        (("--data", data, "--sentence", "2"), "--sentence says which sentence --plot draws; give both"),
+        (("--data", data, "--plot", tmp_path / "f.png", "--sentence", "2"), "--sentence 2 has no words"),
+        (("--data", data, "--plot", tmp_path / "f.png", "--sentence", "9"), "--sentence must be at most 4"),
+        ((model, "--data", data), f"{model} is given twice"),
+        (("--data", data, "--json", "--output", "-"), "both print on standard output; leave one out"),
+        (("--data", data, "--output", tmp_path / "x.xlsx"), "--output must end in one of .csv, .tsv, .jsonl, .parquet"),
+        (
+            ("--data", tmp_path / "kinds.jsonl", "--output", tmp_path / "out.parquet"),
+            "the column 'x' has values of several types, which .parquet cannot hold",
+        ),
+    ]:
+        extra = () if "--output" in arguments or "--sentence" in arguments else ("--output", out)
+        assert message in fails(capsys, model, *arguments, *extra), arguments
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+
+
+def test_an_end_that_no_model_says(capsys, models, data, monkeypatch):
+    from stack_lm import ModelScorer
+
+    monkeypatch.setattr(ModelScorer, "end_tokens", [])
+    assert fails(capsys, models[1], "--data", data, "--end") == f"--end: {models[1]} has no token that ends sentences"

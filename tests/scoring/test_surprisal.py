@@ -1,0 +1,232 @@
+"""stack_lm.surprisal: each number against the definition, token by token from the model's logits."""
+
+import math
+from collections import defaultdict
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import byte_level_tokenizer, tiny_config
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from stack_lm import ModelScorer, StackRNNForCausalLM, surprisal, train_word_tokenizer
+from stack_lm.errors import InputError
+from stack_lm.scoring.surprisal import log_frequencies
+
+WORDS = "the dogs that cats fear do n't bark near old bridges . , ( ) `` ''".split()
+STRENGTHS = ["push_strength", "pop_strength", "read_strength", "total_strength"]
+
+
+def word_model(begin=True, **fields):
+    """A model of this package and its Penn-Treebank tokenizer."""
+    tokenizer = train_word_tokenizer([(WORDS, None)], add_bos=begin, add_eos=begin)
+    ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **ids, **fields))
+    for parameter in model.parameters():
+        parameter.data *= 3
+    return model.eval(), tokenizer
+
+
+@lru_cache(maxsize=1)
+def transformer():
+    """A GPT-2 of random weights, with a byte-level tokenizer that has a beginning token and does not add it."""
+    torch.manual_seed(0)
+    tokenizer = byte_level_tokenizer(bos_token="<|end|>")
+    config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=128, bos_token_id=0)
+    model = GPT2LMHeadModel(config).eval()
+    for parameter in model.parameters():
+        parameter.data *= 3
+    return model, tokenizer
+
+
+def by_hand(model, tokenizer, pieces, *, base=2.0, end=False):
+    """Surprisals of pieces of text: of each the sum over its own tokens, token by token from the model's logits."""
+    ids = [tokenizer.bos_token_id]
+    sums = []
+    tokens_of = [tokenizer(piece, add_special_tokens=False).input_ids for piece in pieces]
+    for tokens in [*tokens_of, [tokenizer.eos_token_id]] if end else tokens_of:
+        total = 0.0
+        for token in tokens:
+            with torch.no_grad():
+                logits = model(torch.tensor([ids])).logits[0, -1].double().numpy()
+            total -= (logits[token] - np.log(np.exp(logits).sum())) / math.log(base)
+            ids.append(token)
+        sums.append(total)
+    return sums
+
+
+@pytest.mark.parametrize("fields", [{"memory": "none"}, {"memory": "stack"}, {"memory": "deque"}], ids=str)
+def test_a_word_is_the_sum_of_the_treebanks_tokens(fields):
+    model, tokenizer = word_model(**fields)
+    table = surprisal(model, ["The dogs, that   don't\nbark.", "cats (old) zebra"], tokenizer)
+    assert table["word"].tolist() == ["The", "dogs,", "that", "don't", "bark.", "cats", "(old)", "zebra"]
+    assert table["sentence"].tolist() == [1] * 5 + [2] * 3
+    assert table["position"].tolist() == [1, 2, 3, 4, 5, 1, 2, 3]
+    assert table["n_tokens"].tolist() == [1, 2, 1, 2, 2, 1, 3, 1]
+    assert table["unknown"].tolist() == [True] + [False] * 6 + [True]
+    expected = by_hand(model, tokenizer, ["The", "dogs ,", "that", "do n't", "bark ."])
+    expected += by_hand(model, tokenizer, ["cats", "( old )", "zebra"])
+    np.testing.assert_allclose(table["surprisal"], expected, rtol=1e-5)
+    if fields["memory"] == "stack":
+        ids = tokenizer("The dogs, that don't bark.", return_tensors="pt")
+        actions = model(**ids, output_actions=True).actions
+        for name in STRENGTHS:  # after the last token of a word; <s> comes first
+            values = actions[name][0, [1, 3, 4, 6, 8]].detach()
+            np.testing.assert_allclose(table[name][:5], values, atol=1e-6)
+    else:
+        assert ("push_strength" in table, "push_strength_top" in table) == (False, fields["memory"] == "deque")
+
+
+@pytest.mark.parametrize(("base", "number"), [(2, 2.0), ("e", math.e), (10, 10.0), ("10", 10.0)])
+def test_bases(base, number):
+    model, tokenizer = transformer()
+    table = surprisal(model, ["the naïve dog"], tokenizer, base=base)
+    np.testing.assert_allclose(
+        table["surprisal"], by_hand(model, tokenizer, ["the", " naïve", " dog"], base=number), rtol=1e-5
+    )
+
+
+GERMAN = "„Öl kostet viel“, sagte die Bäuerin (müde) …"
+
+
+def test_punctuation_and_german():
+    model, tokenizer = transformer()
+    attached = surprisal(model, [GERMAN], tokenizer)
+    words = GERMAN.split()
+    assert attached["word"].tolist() == words
+    pieces = [words[0], *(f" {word}" for word in words[1:])]
+    np.testing.assert_allclose(attached["surprisal"], by_hand(model, tokenizer, pieces), rtol=1e-5)
+    assert "punctuation" not in attached
+    split = surprisal(model, [GERMAN], tokenizer, punctuation="split")
+    pieces = ["„", "Öl", " kostet", " viel", "“,", " sagte", " die", " Bäuerin", " (", "müde", ")", " …"]
+    assert split["word"].tolist() == [piece.strip() for piece in pieces]
+    assert split["position"].tolist() == [1, 1, 2, 3, 3, 4, 5, 6, 7, 7, 7, 8]
+    assert split["word"][split["punctuation"]].tolist() == ["„", "“,", "(", ")", "…"]
+    np.testing.assert_allclose(split["surprisal"], by_hand(model, tokenizer, pieces), rtol=1e-5)
+    assert not split["unknown"].any()
+
+
+def test_punctuation_that_shares_a_token_with_its_word_stays():
+    model, tokenizer = word_model()
+    table = surprisal(model, ['"dogs," U.S. `` the 5% ...'], tokenizer, punctuation="split")
+    assert table["word"].tolist() == ['"', "dogs", ',"', "U.S.", "``", "the", "5", "%", "..."]
+    assert table["n_tokens"].tolist() == [1, 1, 2, 1, 1, 1, 1, 1, 1]
+
+
+def test_the_end_and_the_sum():
+    model, tokenizer = word_model()
+    scorer, texts = ModelScorer(model, tokenizer), ["the dogs bark.", "old bridges"]
+    table = surprisal(scorer, texts, end=True)
+    ends = table[~table["sentence"].duplicated(keep="last")]
+    assert (ends["word"].tolist(), ends["position"].tolist()) == (["</s>", "</s>"], [4, 3])
+    assert (ends["n_tokens"].tolist(), ends["unknown"].tolist()) == ([1, 1], [False, False])
+    assert ends[STRENGTHS].isna().all(axis=None)
+    np.testing.assert_allclose(table["surprisal"][:4], by_hand(model, tokenizer, texts[0].split(), end=True), rtol=1e-5)
+    traces = scorer.trace([text.split() for text in texts])
+    sums = table.groupby("sentence")["surprisal"].sum() * math.log(2)
+    np.testing.assert_allclose(sums, [-trace.logprobs.sum() - trace.end_logprob for trace in traces], rtol=1e-9)
+    without = surprisal(scorer, texts)
+    pd.testing.assert_frame_equal(without, table.drop(ends.index).reset_index(drop=True))
+    sums = -without.groupby("sentence")["surprisal"].sum() * math.log(2)
+    np.testing.assert_allclose(sums, np.concatenate(scorer.sentence_logprobs([[t.split()] for t in texts])), rtol=1e-5)
+    with pytest.raises(InputError, match="end: the model has no token that ends sentences"):
+        surprisal(*transformer()[:1], texts, transformer()[1], end=True)
+
+
+def test_the_first_word_of_a_model_without_a_beginning():
+    table = surprisal(word_model(begin=False)[0], ["the dogs bark"], word_model(begin=False)[1])
+    assert table["surprisal"].isna().tolist() == [True, False, False]
+    assert table["push_strength"].notna().all()
+
+
+def test_types_and_columns():
+    frame = pd.DataFrame(
+        {"word": ["a", "b", "c"], "text": ["the dogs", None, "zebra , old"], "item": [7, 8, 9], "rt": [0.5, 0.25, 1]},
+        index=[5, 5, 6],
+    )
+    model, tokenizer = word_model()
+    table = surprisal(model, frame, tokenizer, column="text", frequencies={"the": 3}, punctuation="split")
+    kinds = {"word_input": "str", "item": "int64", "rt": "float64", "sentence": "int64", "position": "int64"}
+    kinds |= {"word": "str", "n_tokens": "int64", "unknown": "bool", "punctuation": "bool", "surprisal": "float64"}
+    kinds |= {"log_frequency": "float64"} | dict.fromkeys(STRENGTHS, "float64")
+    assert {name: str(kind) for name, kind in table.dtypes.items()} == kinds
+    assert list(table) == list(kinds)
+    assert table["sentence"].tolist() == [1, 1, 3, 3, 3]
+    assert (table["item"].tolist(), table["word_input"].tolist()) == ([7, 7, 9, 9, 9], list("aaccc"))
+    nothing = surprisal(model, ["", "  \n"], tokenizer)
+    assert len(nothing) == 0
+    assert [str(nothing[name].dtype) for name in ("sentence", "word", "unknown", "surprisal")] == [
+        "int64", "str", "bool", "float64",
+    ]  # fmt: skip
+
+
+def test_frequencies():
+    counts = {"The": 6, "the": 2, "dogs": 1, "U.S.": 7, "never": 0}
+    found = log_frequencies(["THE", "(the)", "U.S.", "dogs,", "never", "cats", "..."], counts, 2)
+    np.testing.assert_allclose(found, [-1, -1, math.log2(7 / 16), -4, np.nan, np.nan, np.nan])
+    assert np.isnan(log_frequencies(["a"], {})).all()
+    np.testing.assert_allclose(log_frequencies(["the"], counts, 10), math.log10(0.5))
+
+
+def test_blocks_change_nothing(monkeypatch):
+    scorer = ModelScorer(*word_model())
+    texts = ["the dogs bark", "", "old bridges .", "cats", "", "do n't"]
+    whole = surprisal(scorer, texts, end=True)
+    monkeypatch.setattr("stack_lm.scoring.surprisal._BLOCK", 2)
+    done = []
+    pd.testing.assert_frame_equal(surprisal(scorer, texts, end=True, progress=done.append), whole)
+    assert sum(done) == 4
+
+
+CHARACTERS = st.sampled_from([*"ab .,'\"(-„“é\n\u00a0\u2009中🙂", "\u0301"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(CHARACTERS, max_size=25))
+def test_nothing_is_lost(text):
+    """Rows are the words of the text, and their sum is the sentence's log-probability, however it is split."""
+    model, tokenizer = transformer()
+    scorer = ModelScorer(model, tokenizer)
+    for punctuation in ("attach", "split"):
+        table = surprisal(scorer, [text], punctuation=punctuation, base="e")
+        words = defaultdict(str)
+        for position, part in zip(table["position"], table["word"], strict=True):
+            words[position] += part
+        assert list(words.values()) == text.split()
+        assert list(words) == list(range(1, len(words) + 1))
+        if words:
+            logprob = scorer.sentence_logprobs([[text.split()]])[0][0]
+            assert table["surprisal"].sum() == pytest.approx(-logprob, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"base": 0}, "base must be one of 2, e, 10; got 0"),
+        ({"punctuation": "drop"}, "punctuation must be one of attach, split; got 'drop'"),
+        ({"tokenizer": None}, "tokenizer: a model that is given as an object needs one"),
+        ({"sentences": "the dogs"}, "sentences must be a list of texts or a data frame; got one text"),
+        ({"sentences": ["the", 5]}, "sentence 2 must be a text; got 5"),
+        ({"sentences": ["the \udcff"]}, "sentence 1, character 5: no character of texts"),
+        ({"sentences": pd.DataFrame({"a": ["the"]})}, "column must be one of 'a'; got 'sentence'"),
+        ({"sentences": pd.DataFrame({"sentence": ["the", 2]})}, "sentence 2 must be a text; got 2"),
+        (
+            {"sentences": pd.DataFrame({"sentence": ["a"], "word": [1], "word_input": [2]})},
+            "the result has a column 'word' of its own, and 'word_input' is taken; rename one of them",
+        ),
+        (
+            {"sentences": ["a", "", "the " * 200]},
+            r"sentence 3 has \d+ tokens to read, but the model has positions for 128 only",
+        ),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(change, message):
+    model, tokenizer = transformer()
+    arguments = {"model": model, "sentences": ["the"], "tokenizer": tokenizer} | change
+    with pytest.raises(InputError, match=f"^{message}$"):
+        surprisal(**arguments)
