@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..model_kinds import classes_for
 from ..tasks import Example, Task
 from ..tasks.formats import padded
-from ..tasks.kinds import KINDS, NULL
+from ..tasks.kinds import KINDS, NULL, PAD
 
 
 class Encoded(NamedTuple):
@@ -57,6 +57,7 @@ class Encoding:
         kind: of the task, with its rows and scores.
         symbols, answers: those of the kind.
         fields: of the model's configuration, which follow from these.
+        padding: the token id after the end of a string.
 
     Raises:
         InputError: if the task does not fit the model.
@@ -75,6 +76,9 @@ class Encoding:
         self.symbols, self.answers = self.kind.symbols, self.kind.answers
         self._null = self.symbols.index(NULL) if NULL in self.symbols else None
         self.fields = {"vocab_size": len(self.symbols)}
+        self.padding = self._null or 0
+        if task.kind == "classification":  # its model asks the padding where a string ends
+            self.padding = self.fields["pad_token_id"] = self.symbols.index(PAD)
         if self.buffered:
             self.fields["target_vocab_size"] = len(self.answers)
         elif architecture != "StackRNNForCausalLM":
@@ -98,9 +102,7 @@ class Encoding:
         if self.kind.distribution:
             trained = torch.arange(scored.shape[1]) < steps.unsqueeze(1)
         sizes = torch.tensor([self._size(example.source) for example in examples])
-        return Encoded(
-            padded(inputs, self._null or 0), padded(labels, self.kind.no_label), trained, scored, steps, sizes
-        )
+        return Encoded(padded(inputs, self.padding), padded(labels, self.kind.no_label), trained, scored, steps, sizes)
 
     def _size(self, source: Sequence[int]) -> int:
         size = len(source)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Target = int | frozenset[int]
 SplitChanges = Mapping[str, Mapping[str, Any]]
-Kind = Literal["per_step", "next_symbols", "language", "transduction"]
+Kind = Literal["per_step", "next_symbols", "language", "transduction", "classification"]
 _Factory = TypeVar("_Factory", bound="Callable[..., Task]")
 TASKS: Registry[Callable[..., Task]] = Registry("task", "stack_lm.tasks", listed_by="`stack-lm tasks`")
 # Draws in a row that may repeat earlier examples before a request for distinct ones is given up.
@@ -30,7 +30,7 @@ class Example(NamedTuple):
     Attributes:
         source: the T symbols that a network reads.
         target: the targets: a symbol each, or the set of symbols that may come next. A transduction has any number of
-            them, every other task T.
+            them, a classification one, every other task T.
         mask: one entry for each target: whether it is scored. It is trained on too then; a language is trained on all.
     """
 
@@ -66,7 +66,8 @@ class Task(ABC):
             "next_symbols": the set of symbols that may come next, at each step; a string is right when every set is;
             "language": the source is `<s>` and a string, the target the string and `</s>`: a symbol at each step again,
                 whose distribution is to be learned;
-            "transduction": from a source to a target of any length, through one of the formats.
+            "transduction": from a source to a target of any length, through one of the formats;
+            "classification": one target, a label of the whole source.
         vocabulary: the symbols of sources; the place of a symbol is its id.
         aliases: other spellings of symbols, as in the released files of a paper.
         default_plan: the paper's splits, by name: "train", "test" and, where the paper has one, "validation".
