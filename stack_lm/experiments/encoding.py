@@ -7,15 +7,16 @@ split are equally long, with null symbols after their ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..config_files import preset_names, read_config
 from ..errors import InputError
-from ..model_kinds import classes_for
+from ..model_kinds import choose_class, classes_for, kind_of
 from ..tasks import Example, Task
 from ..tasks.formats import padded
 from ..tasks.kinds import KINDS, NULL, PAD
@@ -46,6 +47,39 @@ class Encoded(NamedTuple):
         return Encoded(*(field[numbers, :end] if field.dim() > 1 else field[numbers] for field in self))
 
 
+def fit_head(model: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """The section `model` of a configuration, with the head that a task of one's own needs.
+
+    A preset has the head of its paper's tasks. Another task takes the network alone, where its kind of model has a
+    class for the task; the papers' own tasks take presets as they are.
+
+    Args:
+        model: the section.
+        task: any.
+    """
+    if task.paper:
+        return dict(model)
+    chosen, fitting = choose_class(model, *KINDS), classes_for(task.kind)
+    kind = kind_of(chosen.config_class.model_type)
+    assert kind is not None
+    heads = [own.__name__ for own in kind.models if own.__name__ in fitting]
+    if not heads or chosen.__name__ in heads:
+        return dict(model)
+    return {**model, "architectures": heads[:1]}
+
+
+def _presets_for(task: Task) -> str:
+    """The presets of `train_task.py` whose network can do a task, for messages."""
+    names = []
+    for name in preset_names():
+        values = read_config(name)
+        if values.keys() <= {"model", "training", "output_dir"}:
+            model = fit_head(values.get("model", {}), task)
+            if choose_class(model, *KINDS).__name__ in classes_for(task.kind):
+                names.append(name)
+    return f"; presets that fit are {', '.join(names[:3])} and {len(names) - 3} more" if len(names) > 3 else ""
+
+
 class Encoding:
     """How the examples of a task meet a kind of model.
 
@@ -68,7 +102,7 @@ class Encoding:
         if architecture not in fitting:
             raise InputError(
                 f"a {architecture} does not fit the task {task.name!r}: a {task.kind} task needs a "
-                f"{' or '.join(fitting)}"
+                f"{' or '.join(fitting)}{_presets_for(task)}"
             )
         self.task, self.architecture = task, architecture
         self.buffered = architecture == "BufferedStackRNNForTransduction"

@@ -52,6 +52,8 @@ class Trial:
         config.check()
         self.config, self.loop = config, config.training
         task = make_task(config.task, **config.options)
+        if config.data and config.data != task.digest:
+            raise InputError(f"{config.task} has changed since the trials began")
         self.encoding = Encoding(task, choose_class(config.model, *KINDS).__name__)
         reduction = self.loop.loss_reduction
         if reduction == "steps" and task.step_reduction is None:

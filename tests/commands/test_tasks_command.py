@@ -163,7 +163,7 @@ def test_bad_arguments(arguments, message, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "has no lines"),
+        (b"", "is empty"),
         (b"0 1,0 1\n0 1\n", "line 2 must be `input,output`; it has 1 fields"),
         (b"0 1,0 1,0\n", "line 1 must be `input,output`; it has 3 fields"),
         (b"0 3,0 1\n", "line 1: '3' is no symbol of hao2018/xor; it has 0 1 #"),

@@ -17,8 +17,9 @@ from functools import cached_property
 from typing import ClassVar
 
 from ...errors import InputError
-from ..base import Example, SplitChanges, register_task
+from ..base import Example, SplitChanges
 from ..grammars import ByLength, Grammar
+from ..registry import register_task
 from .sequences import Transducer
 
 _LENGTHS = ("uniform", "grammar")
