@@ -29,10 +29,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _load() -> tuple[type[Any], Callable[..., Any]]:
-    from ..training.config import NumberPredictionConfig
-    from ..training.number_prediction import NumberPredictionTrainer
+    from ..training.classification import ClassificationTrainer
+    from ..training.config import ClassificationConfig
 
-    return NumberPredictionConfig, NumberPredictionTrainer
+    return ClassificationConfig, ClassificationTrainer
 
 
 def _show(output_dir: str, result: dict[str, Any]) -> None:

@@ -311,7 +311,7 @@ class VocabularyConfig:
 
 
 @dataclass(frozen=True)
-class NumberDataConfig(BaseDataConfig):
+class ClassificationDataConfig(BaseDataConfig):
     """What to train, stop and test on: files of the number prediction task (Linzen et al. 2016).
 
     Attributes:
@@ -328,7 +328,7 @@ class NumberDataConfig(BaseDataConfig):
 
 
 @dataclass(frozen=True)
-class NumberPredictionLoopConfig(BaseLoopConfig):
+class ClassificationLoopConfig(BaseLoopConfig):
     """How to train a number prediction classifier: until the validation loss stops falling, with AdamW."""
 
     epochs: Count = field(default=50, metadata=MAY_CHANGE)
@@ -337,13 +337,13 @@ class NumberPredictionLoopConfig(BaseLoopConfig):
 
 
 @dataclass(frozen=True)
-class NumberPredictionConfig(BaseConfig):
+class ClassificationConfig(BaseConfig):
     """A number prediction classifier's training run."""
 
     output_dir: str = field(default="runs/number", metadata=MAY_CHANGE)
     tokenizer: VocabularyConfig = field(default_factory=VocabularyConfig)
-    data: NumberDataConfig = field(default_factory=NumberDataConfig)
-    training: NumberPredictionLoopConfig = field(default_factory=NumberPredictionLoopConfig)
+    data: ClassificationDataConfig = field(default_factory=ClassificationDataConfig)
+    training: ClassificationLoopConfig = field(default_factory=ClassificationLoopConfig)
 
     FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "pad_token_id", "num_labels", "id2label", "label2id")
 

@@ -21,7 +21,7 @@ from ..scoring.sentences import length_batches
 from ..tokenization import added_tokens, train_word_tokenizer
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray
-from .config import NumberPredictionConfig
+from .config import ClassificationConfig
 from .data import check_same_texts, collate
 from .loop import TrainingLoop
 from .new_model import new_model
@@ -34,10 +34,10 @@ FORMAT = "linzen-numpred"
 VALIDATION_TOKENS = 2048
 
 
-class NumberPredictionTrainer(TrainingLoop):
+class ClassificationTrainer(TrainingLoop):
     """A number prediction classifier's training run; `train` runs it.
 
-    Args, Raises: as `TrainingLoop`; the configuration is a `NumberPredictionConfig`.
+    Args, Raises: as `TrainingLoop`; the configuration is a `ClassificationConfig`.
 
     Attributes:
         tokenizer: of the words of the training file.
@@ -46,7 +46,7 @@ class NumberPredictionTrainer(TrainingLoop):
 
     LOSS, TARGETS = "loss", "sentences"
 
-    config: NumberPredictionConfig
+    config: ClassificationConfig
 
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
         """See `TrainingLoop.prepare`."""
