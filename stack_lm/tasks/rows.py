@@ -77,7 +77,7 @@ class Reading:
         needed = "; ".join(",".join(columns) for columns in allowed)
         wanted = {column for columns in allowed for column in columns if column not in fields}
         near = [(name, close[0]) for name in fields if (close := get_close_matches(name.lower(), sorted(wanted), n=1))]
-        hint = f"; did you mean {near[0][1]!r} by {near[0][0]!r}?" if near else ""
+        hint = f" (did you mean {near[0][1]!r} by {near[0][0]!r}?)" if near else ""
         kind = "a task" if self.kind is None else f"kind={self.kind}"
         raise InputError(
             f"{file} has the columns {', '.join(fields)[:200]}; {kind} needs those of one of: {needed}{hint}"
@@ -85,10 +85,10 @@ class Reading:
 
     def _value(self, fields: Mapping[str, Any], column: str, types: dict[str, type], where: str) -> tuple[str, ...]:
         """The symbols in a column of a row; the label is one."""
-        value = fields.get(column)
+        value: Any = fields.get(column)
         if value is None:
             raise InputError(f"{where} has no {column}")
-        allowed = {"label": (str, int)}.get(column, (str, list))
+        allowed: tuple[type, ...] = (str, int) if column == "label" else (str, list)
         if type(value) not in allowed:
             said = "a string or an integer" if column == "label" else "a string, or a list of symbols"
             raise InputError(f"{where}: {column} must be {said}; got {value!r:.60}")
@@ -101,17 +101,21 @@ class Reading:
             if not str(value).strip():
                 raise InputError(f"{where}: the label is empty")
             return (str(value).strip(),)
+        return self._symbols(value, f"{where}: {column}")
+
+    def _symbols(self, value: str | list[Any], where: str) -> tuple[str, ...]:
+        """The symbols of a string, or of a list of them."""
         if isinstance(value, list):
             for symbol in value:
-                if not isinstance(symbol, str) or not symbol or any(map(str.isspace, symbol)):
-                    raise InputError(f"{where}: a symbol of {column} is a string without blanks; got {symbol!r:.60}")
+                if not isinstance(symbol, str) or symbol.split() != [symbol]:
+                    raise InputError(f"{where}: a symbol is a string without blanks; got {symbol!r:.60}")
             symbols = tuple(value)
         elif self.symbols == "characters":
             symbols = tuple(_SPACE if character.isspace() else character for character in value.strip())
         else:
             symbols = tuple(value.split())
         if len(symbols) > _LONGEST:
-            raise InputError(f"{where}: {column} has {len(symbols):,} symbols; the most are {_LONGEST:,}")
+            raise InputError(f"{where} has {len(symbols):,} symbols; the most are {_LONGEST:,}")
         return symbols
 
 
@@ -165,13 +169,11 @@ def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...
             raise InputError(f"{file} has the columns {','.join(own)}, and {files[0][1]} has {','.join(columns)}")
         with open(file, "rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
-    kind = reading.kind
-    if kind is None:
-        kind = next(kind for kind, own in _COLUMNS.items() if own == columns)
-        lengths = ((len(row.source), len(row.target)) for rows in parts.values() for row in rows)
-        if kind == "tagging" and any(source != target for source, target in lengths):
-            kind = "transduction"
-    return Content(kind, parts, digest.hexdigest()[:16])
+    found = reading.kind or next(kind for kind, own in _COLUMNS.items() if own == columns)
+    if reading.kind is None and found == "tagging":
+        rows = [row for part in parts.values() for row in part]
+        found = "tagging" if all(len(row.source) == len(row.target) for row in rows) else "transduction"
+    return Content(found, parts, digest.hexdigest()[:16])
 
 
 def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replace: bool) -> dict[str, list[Row]]:
@@ -221,7 +223,8 @@ def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replac
 
 
 def _without_the_first_of_each_symbol(rows: Sequence[Row], order: Sequence[int], replace: bool) -> list[int]:
-    free, seen = [], set()
+    free: list[int] = []
+    seen: set[tuple[str, str]] = set()
     for i in order:
         symbols = {("output", symbol) for symbol in rows[i].target}
         if not replace:
