@@ -49,11 +49,11 @@ def _show(output_dir: str, result: dict[str, Any]) -> None:
         columns = ["test file", "accuracy", "always the more frequent number", "n"]
         print_table(f"number prediction accuracy in %, {output_dir}", columns, rows, caption=caption)
     if tables:
-        rows = [(name, test.accuracy, test.macro_f1, test.majority, test.n) for name, test in tables.items()]
+        scores = [(name, test.accuracy, test.macro_f1, test.majority, test.n) for name, test in tables.items()]
         columns = ["test file", "accuracy", "macro F1", "always the most frequent label", "n"]
-        print_table(f"classification in %, {output_dir}", columns, rows, caption=caption)
+        print_table(f"classification in %, {output_dir}", columns, scores, caption=caption)
     for name, test in tables.items():
-        scores = [(one.label, one.precision, one.recall, one.f1, one.n) for one in test.labels]
-        print_table(f"labels of {name}, in %", ["label", "precision", "recall", "F1", "n"], scores)
+        labels = [(one.label, one.precision, one.recall, one.f1, one.n) for one in test.labels]
+        print_table(f"labels of {name}, in %", ["label", "precision", "recall", "F1", "n"], labels)
     if not tests:
         print(f"{output_dir}: {caption}")

@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> None:
     name, *tasks = names
     if len(tasks) > 1:
         raise InputError(f"give one task; got {', '.join(tasks)}")
+    task = tasks[0] if tasks else None
     overrides: dict[str, Any] = parse_overrides(pairs)
     from ..experiments.run import Experiment, load_table
     from .results import describe, print_results
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
     output_dir = overrides.pop("output_dir", None)
     given = overrides.get("options")
     experiment = Experiment(
-        load_table(name, *tasks, options=given if isinstance(given, dict) else {}),
+        load_table(name, task, options=given if isinstance(given, dict) else {}),
         overrides=overrides,
         output_dir=output_dir,
         seeds=options.seeds,

@@ -60,9 +60,8 @@ def fit_head(model: Mapping[str, Any], task: Task) -> dict[str, Any]:
     if task.paper:
         return dict(model)
     chosen, fitting = choose_class(model, *KINDS), classes_for(task.kind)
-    kind = kind_of(chosen.config_class.model_type)
-    assert kind is not None
-    heads = [own.__name__ for own in kind.models if own.__name__ in fitting]
+    kind = None if chosen.config_class is None else kind_of(chosen.config_class.model_type)
+    heads = [] if kind is None else [own.__name__ for own in kind.models if own.__name__ in fitting]
     if not heads or chosen.__name__ in heads:
         return dict(model)
     return {**model, "architectures": heads[:1]}

@@ -69,4 +69,6 @@ def _find(name: Any) -> Callable[..., Task]:
     try:
         return TASKS.find(name)
     except InputError as error:
+        if TASKS.origin_note(name):
+            raise
         raise InputError(f"{error}; a task of your own is a file (.csv, .tsv, .jsonl) or a folder of these") from None

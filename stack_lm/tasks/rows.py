@@ -85,17 +85,17 @@ class Reading:
 
     def _value(self, fields: Mapping[str, Any], column: str, types: dict[str, type], where: str) -> tuple[str, ...]:
         """The symbols in a column of a row; the label is one."""
-        value: Any = fields.get(column)
+        value = fields.get(column)
         if value is None:
             raise InputError(f"{where} has no {column}")
         allowed: tuple[type, ...] = (str, int) if column == "label" else (str, list)
-        if type(value) not in allowed:
+        kind = type(value)
+        if kind not in allowed:
             said = "a string or an integer" if column == "label" else "a string, or a list of symbols"
             raise InputError(f"{where}: {column} must be {said}; got {value!r:.60}")
-        if types.setdefault(column, type(value)) is not type(value):
+        if types.setdefault(column, kind) is not kind:
             raise InputError(
-                f"{where}: {column} is {_name(type(value))}, and {_name(types[column])} in the rows before; got "
-                f"{value!r:.60}"
+                f"{where}: {column} is {_name(kind)}, and {_name(types[column])} in the rows before; got {value!r:.60}"
             )
         if column == "label":
             if not str(value).strip():
@@ -169,8 +169,10 @@ def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...
             raise InputError(f"{file} has the columns {','.join(own)}, and {files[0][1]} has {','.join(columns)}")
         with open(file, "rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
-    found = reading.kind or next(kind for kind, own in _COLUMNS.items() if own == columns)
-    if reading.kind is None and found == "tagging":
+    found = next(kind for kind, own in _COLUMNS.items() if own == columns)
+    if reading.kind is not None:
+        found = reading.kind
+    elif found == "tagging":
         rows = [row for part in parts.values() for row in part]
         found = "tagging" if all(len(row.source) == len(row.target) for row in rows) else "transduction"
     return Content(found, parts, digest.hexdigest()[:16])
