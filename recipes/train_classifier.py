@@ -1,4 +1,4 @@
-"""Train a number prediction classifier; the same as `stack-lm train classifier`, for launchers that start a file."""
+"""Train a classifier of texts; the same as `stack-lm train classifier`, for launchers that start a file."""
 
 import sys
 from collections.abc import Sequence

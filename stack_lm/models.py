@@ -19,7 +19,7 @@ STACK_RNN = register_model(
         (
             ModelClass(StackRNNModel, "AutoModel"),
             ModelClass(StackRNNForCausalLM, "AutoModelForCausalLM", (TEXT, "language", "transduction")),
-            ModelClass(StackRNNForSequenceClassification, "AutoModelForSequenceClassification"),
+            ModelClass(StackRNNForSequenceClassification, "AutoModelForSequenceClassification", ("classification",)),
             ModelClass(StackRNNForTokenClassification, "AutoModelForTokenClassification", ("per_step", "language")),
             ModelClass(StackRNNForKHotPrediction, trains_on=("next_symbols",)),
         ),

@@ -47,7 +47,7 @@ class Registry(Mapping[str, Item]):
         self.kind, self._group, self._listed_by = kind, group, listed_by
         self.registered: dict[str, Item] = _handed.pop(kind, {})
         self._origins: dict[str, str] = {}
-        self._local: list[str] = []  # registered by neither the package nor a plug-in: by the program that runs
+        self._local: dict[str, None] = {}  # registered by neither the package nor a plug-in: by the program that runs
         self._has_all = False
         _registries[kind] = self
 
@@ -70,8 +70,8 @@ class Registry(Mapping[str, Item]):
             return
         if _importing:
             self._origins[name] = _importing[-1]
-        elif name not in self._local:
-            self._local.append(name)
+        else:
+            self._local[name] = None
 
     def find(self, name: str) -> Item:
         """The object of that name.

@@ -40,8 +40,8 @@ LAYERS = [
     ["hub.evaluations"],
     ["interpretation", "eval.metrics"],
     ["eval"],
-    ["parsing"],
-    ["data", "tasks", "tokenization", "config_files", "console"],
+    ["parsing", "tasks"],
+    ["data", "tokenization", "config_files", "console"],
     ["checks", "trace", "atomic", "plugins"],
     ["messages"],
     ["errors", "labels", "arguments", "import_hooks", "hub.bundle"],
@@ -49,7 +49,7 @@ LAYERS = [
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.
 MODEL_FREE = {
-    "tasks": {"errors", "messages", "labels", "plugins"},
+    "tasks": {"errors", "messages", "labels", "plugins", "data.files", "data.formats"},
     "parsing": {"trace", "errors", "messages", "plugins", "atomic", "data.text"},
     "eval": {
         "trace",

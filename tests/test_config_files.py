@@ -181,11 +181,11 @@ def test_every_table_is_valid(name):
 @pytest.mark.parametrize("name", preset_names())
 def test_every_recipe_is_valid(name):
     import stack_lm
-    from stack_lm.training.config import NumberPredictionConfig, RunConfig
+    from stack_lm.training.config import ClassificationConfig, RunConfig
 
     path = preset_path(name)
     kind = RunConfig if path.parent.name in ("merrill2019", "deep") else TaskConfig
-    config = build(NumberPredictionConfig if path.stem.startswith("numpred") else kind, read_config(path))
+    config = build(ClassificationConfig if path.stem.startswith("numpred") else kind, read_config(path))
     config.check()
     (architecture,) = config.model.get("architectures", ["StackRNNForCausalLM"])
     getattr(stack_lm, architecture).config_class(vocab_size=10_000, **config.model)

@@ -1,4 +1,4 @@
-"""`stack-lm tasks`: the formal tasks of the papers."""
+"""`stack-lm tasks`: the formal tasks of the papers, and those of one's own files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 
 from ..config_files import parse_overrides
 from ..console import add_command, positive_int, print_json, print_table
+from ..data.text import read_text
 from ..errors import InputError
-from ..tasks import Example, Split, Task, make_task, task_names
+from ..tasks import Example, FileTask, Split, Task, make_task, task_names
 
 EXAMPLE = (
     "stack-lm tasks\n"
     "  stack-lm tasks show hao2018/parentheses --seed 0 -n 5\n"
     "  stack-lm tasks check hao2018/xor strings.csv\n"
+    "  stack-lm tasks show labels.csv symbols=characters\n"
     "  stack-lm tasks score strings.csv runs/hao2018-table1/models/5/*"
 )
 # Lines that do not agree, of which more are only counted on the screen.
@@ -42,8 +44,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         actions,
         "check",
         check_file,
-        summary="compute the targets of strings in a file again; status 1 if not all are those of the file",
-        example="stack-lm tasks check hao2018/xor strings.csv",
+        summary="compute the targets of strings in a file again; status 1 if not all are those of the file. A file "
+        "alone, of a task of one's own, is read and described",
+        example="stack-lm tasks check hao2018/xor strings.csv\n  stack-lm tasks check labels.csv test=0.2",
         nested=True,
     )
     score = add_command(
@@ -55,7 +58,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nested=True,
     )
     for action in (show, check):
-        action.add_argument("name", metavar="NAME", help="as in the list, such as hao2018/xor")
+        action.add_argument(
+            "name", metavar="NAME", help="as in the list, such as hao2018/xor; or a file or folder of one's own"
+        )
     show.add_argument("--seed", type=int, default=0, help="of the data (default 0)")
     show.add_argument("-n", type=positive_int, default=5, metavar="N", help="number of examples (default 5)")
     show.add_argument("--split", default="train", help="train (default), validation or test")
@@ -67,7 +72,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "file",
             metavar="FILE",
-            help="CSV lines `input,output`, symbols separated by spaces; a set of symbols is a/b",
+            nargs="?" if action is check else None,
+            help="CSV lines `input,output`, symbols separated by spaces; a set of symbols is a/b. Of a task of one's "
+            "own, a file of the same columns",
         )
     for action in (show, check):
         action.add_argument(
@@ -125,7 +132,15 @@ def show_examples(options: argparse.Namespace) -> None:
 
 def check_file(options: argparse.Namespace) -> None:
     """Compare the outputs in a file with the task's targets."""
+    if options.file is not None and "=" in options.file and not Path(options.file).exists():
+        options.overrides.insert(0, options.file)
+        options.file = None
     task = make_task(options.name, **parse_overrides(options.overrides))
+    if isinstance(task, FileTask):
+        _describe_files(task, options)
+        return
+    if options.file is None:
+        raise InputError(f"name a file of strings to check with {task}")
     if type(task).example is Task.example:
         raise InputError(f"{task} cannot compute the targets of given strings")
     lines = list(_read_lines(task, options.file))
@@ -151,6 +166,19 @@ def check_file(options: argparse.Namespace) -> None:
             print(f"and {len(wrong) - _SHOWN_LINES:,} more")
     if wrong:
         raise SystemExit(1)
+
+
+def _describe_files(task: FileTask, options: argparse.Namespace) -> None:
+    """Say what was found in a task's own files, and whether another file has strings of the task."""
+    task.check_plan(0)
+    number = None if options.file is None else len(task.read_file(options.file))
+    if options.json:
+        found = {} if number is None else {"file": options.file, "lines": number, "agree": number, "disagree": []}
+        print_json(_record(task) | {"digest": task.digest} | found)
+        return
+    print(task.summary())
+    if number is not None:
+        print(f"{options.file}: {number:,} strings, with symbols of {task} alone")
 
 
 def score_file(options: argparse.Namespace) -> None:
@@ -199,6 +227,8 @@ def score_file(options: argparse.Namespace) -> None:
 
 def _read_examples(task: Task, file: str) -> list[Example]:
     """The examples of a file whose outputs are the task's."""
+    if isinstance(task, FileTask):
+        return task.read_file(file)
     lines = list(_read_lines(task, file))
     for line in lines:
         problem = _disagreement(task, line)
@@ -218,13 +248,9 @@ class _Line(NamedTuple):
 
 def _read_lines(task: Task, file: str) -> Iterator[_Line]:
     """The lines of a file, symbols spelled as the task spells them."""
-    try:
-        text = Path(file).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8: {error}") from error
+    text = read_text(file)
     known = set(task.target_vocabulary)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     with StringIO(text, newline="") as lines:
         reader = csv.reader(lines, strict=True)
         try:

@@ -1,8 +1,10 @@
-"""`stack-lm train classifier`: train a number prediction classifier, and test it by attractors.
+"""`stack-lm train classifier`: train a classifier of texts, and test it.
 
-The data are the files of the number prediction task of Linzen et al. (2016): a verb's tag (VBZ or VBP), a tab, and the
-words before the verb. Any key can be overridden: `training.patience=3 model.hidden_size=200`. Without data.validation
-(null), a share of the training file is held out to decide when to stop.
+The data are tables (.csv, .tsv, .jsonl, .parquet; packed too) with a column of texts (data.column) and one of labels
+(data.label_column): any strings or integers. Or they are the files of the number prediction task of Linzen et al.
+(2016): a verb's tag (VBZ or VBP), a tab, and the words before the verb. Any key can be overridden:
+`training.patience=3 model.hidden_size=200`. Without data.validation (null), a share of the training file is held out to
+decide when to stop.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from ..console import print_table
-from ..training.config import NumberPredictionConfig
+from ..training.config import ClassificationConfig
 from .recipe import add_options, run_recipe
 
-SUMMARY = "train a number prediction classifier, and test it by attractors"
+SUMMARY = "train a classifier of texts, and test it"
 EXAMPLE = (
+    "stack-lm train classifier data.train=reviews.csv data.test=test.csv data.column=review model.embedding_size=50\n  "
     "stack-lm train classifier merrill2019/numpred_u1 data.train=numpred.val data.validation=null "
     "'data.test=[numpred.test.1, numpred.test.2]'"
 )
@@ -26,21 +29,31 @@ __all__ = ["EXAMPLE", "SUMMARY", "add_options", "run"]
 
 def run(options: argparse.Namespace) -> int:
     """Train and test; returns the exit status."""
-    return run_recipe(options, NumberPredictionConfig, _load, _show)
+    return run_recipe(options, ClassificationConfig, _load, _show)
 
 
 def _load() -> Callable[..., Any]:
-    from ..training.number_prediction import NumberPredictionTrainer
+    from ..training.classification import ClassificationTrainer
 
-    return NumberPredictionTrainer
+    return ClassificationTrainer
 
 
 def _show(output_dir: str, result: dict[str, Any]) -> None:
-    tests = result["test"]
+    tests = {Path(path).name: test for path, test in result["test"].items()}
+    tables = {name: test for name, test in tests.items() if hasattr(test, "macro_f1")}
     caption = f"best validation: accuracy {result['eval_accuracy']:.2f} after epoch {result['best_epoch']}"
-    print_table(
-        f"number prediction accuracy in %, {output_dir}",
-        ["test file", "accuracy", "always the more frequent number", "n"],
-        [(Path(path).name, test.accuracy, test.overall.majority, test.n) for path, test in tests.items()],
-        caption=f"{caption} of {result['epochs']}",
-    )
+    caption += f" of {result['epochs']}"
+    numbers = {name: test for name, test in tests.items() if name not in tables}
+    if numbers:
+        rows = [(name, test.accuracy, test.overall.majority, test.n) for name, test in numbers.items()]
+        columns = ["test file", "accuracy", "always the more frequent number", "n"]
+        print_table(f"number prediction accuracy in %, {output_dir}", columns, rows, caption=caption)
+    if tables:
+        scores = [(name, test.accuracy, test.macro_f1, test.majority, test.n) for name, test in tables.items()]
+        columns = ["test file", "accuracy", "macro F1", "always the most frequent label", "n"]
+        print_table(f"classification in %, {output_dir}", columns, scores, caption=caption)
+    for name, test in tables.items():
+        labels = [(one.label, one.precision, one.recall, one.f1, one.n) for one in test.labels]
+        print_table(f"labels of {name}, in %", ["label", "precision", "recall", "F1", "n"], labels)
+    if not tests:
+        print(f"{output_dir}: {caption}")

@@ -1,6 +1,8 @@
 """`stack-lm train task`: train a paper's model on a formal task with several seeds, or all models of a paper's table.
 
 TABLE is the name of a table, such as hao2018/table1, or a YAML file of one; PRESET and TASK make a table of one row.
+TASK may be a file of your own (.csv, .tsv, .jsonl) with the columns input,output or string,label or text, or a folder
+with train, validation and test files. It takes the preset's network, with a head for its kind (docs/tasks.md).
 Any key of model, training and options (those of the task) can be overridden, and output_dir:
 `training.epochs=20 model.hidden_size=16`. Each finished trial is one line of results.jsonl in output_dir;
 `stack-lm results DIR` shows them beside the paper's numbers.
@@ -19,14 +21,17 @@ from .recipe import split_arguments
 SUMMARY = "train a paper's model on a formal task with several seeds, or all models of a paper's table"
 EXAMPLE = (
     "stack-lm train task hao2018/linear_stack hao2018/reversal --seeds 10 --jobs 2\n"
-    "  stack-lm train task hao2018/table1 --jobs 2 --resume"
+    "  stack-lm train task hao2018/table1 --jobs 2 --resume\n"
+    "  stack-lm train task suzgun2019/lstm labels.csv --seeds 3 --jobs 2 options.test=0.2"
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm train task`."""
     parser.add_argument("name", metavar="TABLE|PRESET", help="a table, or a preset; `stack-lm presets` lists them")
-    parser.add_argument("overrides", metavar="TASK|KEY=VALUE", nargs="*", help="a task with a preset; keys to override")
+    parser.add_argument(
+        "overrides", metavar="TASK|KEY=VALUE", nargs="*", help="a task or a file, with a preset; keys to override"
+    )
     parser.add_argument("--seeds", type=positive_int, metavar="N", help="trials of each row, with seeds from 0")
     parser.add_argument("--jobs", type=positive_int, metavar="N", default=1, help="worker processes (default: 1)")
     parser.add_argument(
@@ -50,13 +55,15 @@ def run(options: argparse.Namespace) -> None:
     name, *tasks = names
     if len(tasks) > 1:
         raise InputError(f"give one task; got {', '.join(tasks)}")
+    task = tasks[0] if tasks else None
     overrides: dict[str, Any] = parse_overrides(pairs)
     from ..experiments.run import Experiment, load_table
     from .results import describe, print_results
 
     output_dir = overrides.pop("output_dir", None)
+    given = overrides.get("options")
     experiment = Experiment(
-        load_table(name, *tasks),
+        load_table(name, task, options=given if isinstance(given, dict) else {}),
         overrides=overrides,
         output_dir=output_dir,
         seeds=options.seeds,

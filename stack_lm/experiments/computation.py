@@ -26,7 +26,7 @@ from ..plugins import remember
 from ..tasks import Example, Task, make_task
 from ..tasks.kinds import KINDS
 from .config import TASK_FILE, check_task_models
-from .encoding import Encoding
+from .encoding import Encoded, Encoding
 from .scores import run
 
 _FITTING = 20  # symbols on a page
@@ -111,7 +111,7 @@ def compute(source: TaskModel, example: Example) -> Computation:
         count = model.config.steps_per_token * count + model.config.extra_steps
     noise = cell.controls.draw_noise((1, count), cell.like, torch.Generator().manual_seed(0))
     with cell.controls.with_noise(noise):
-        logits = run(model, rows.inputs, rows.labels.shape[1], encoding)[0].double()
+        logits = _outputs(model, rows, encoding).double()
     sets = task.kind == "next_symbols"
     shares = (torch.sigmoid(logits) if sets else torch.softmax(logits, -1)).T.numpy()
     symbols, answers = encoding.symbols, encoding.answers
@@ -124,6 +124,7 @@ def compute(source: TaskModel, example: Example) -> Computation:
         outputs = [answers[k] for k in shares.argmax(0)]
         scored = zip(rows.labels[0].tolist(), rows.scored[0].tolist(), strict=True)
         targets = [answers[k] if on else "" for k, on in scored]
+        targets = [""] * (len(outputs) - len(targets)) + targets
     inputs = [symbols[k] for k in rows.inputs[0].tolist()]
     given = np.array([[symbol == own for own in inputs] for symbol in symbols], float)
     steps, by_step = _steps(model, rows.inputs, encoding, count, noise)
@@ -134,6 +135,16 @@ def compute(source: TaskModel, example: Example) -> Computation:
         "output": _of_symbols(f"output{where} (probability)", answers, shares, wanted, steps),
     }
     return Computation(inputs, targets, outputs, panels | by_step, buffered=encoding.buffered)
+
+
+def _outputs(model: Any, rows: Encoded, encoding: Encoding) -> Tensor:
+    """The logits of each output [T, K]; of a classification, as if the string had ended there."""
+    outputs = rows.labels.shape[1]
+    if encoding.task.kind != "classification":
+        return run(model, rows.inputs, outputs, encoding)[0]
+    steps = torch.arange(rows.inputs.shape[1])
+    ended = [rows.inputs.where(steps <= t, encoding.padding) for t in steps]
+    return torch.cat([run(model, inputs, outputs, encoding)[0] for inputs in ended])
 
 
 def _of_symbols(name: str, symbols: Sequence[str], shares: np.ndarray, needed: Set[str], steps: int) -> Panel:

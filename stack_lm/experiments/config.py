@@ -95,13 +95,15 @@ class TaskConfig(BaseConfig):
         seed: of the data, the initial weights, the order of strings and noise.
         task: as `make_task` names it.
         options: of the task.
+        data: a digest of the files that the task is read from; "" where it is drawn.
     """
 
     task: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     training: TaskTrainingConfig = field(default_factory=TaskTrainingConfig)
+    data: str = ""
 
-    FROM_DATA = ("vocab_size", "num_labels", "target_vocab_size")
+    FROM_DATA = ("vocab_size", "num_labels", "target_vocab_size", "pad_token_id", "id2label", "label2id")
 
     def check(self) -> None:
         """See `BaseConfig.check`."""
@@ -260,4 +262,5 @@ def single_row(preset: str, task: str, measures: Sequence[str]) -> Table:
     table["measures"] = [*measures]
     if any(parse_measure(measure)[1] in IN_NATS for measure in measures):
         table["decimals"] = 3
-    return Table.build(table | {"output_dir": f"runs/{preset.replace('/', '-')}-{task.replace('/', '-')}"})
+    names = (Path(name).stem if Path(name).exists() else name.replace("/", "-") for name in (preset, task))
+    return Table.build(table | {"output_dir": f"runs/{'-'.join(names)}"})

@@ -7,18 +7,19 @@ split are equally long, with null symbols after their ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..config_files import preset_names, read_config
 from ..errors import InputError
-from ..model_kinds import classes_for
+from ..model_kinds import choose_class, classes_for, kind_of
 from ..tasks import Example, Task
 from ..tasks.formats import padded
-from ..tasks.kinds import KINDS, NULL
+from ..tasks.kinds import KINDS, NULL, PAD
 
 
 class Encoded(NamedTuple):
@@ -46,6 +47,38 @@ class Encoded(NamedTuple):
         return Encoded(*(field[numbers, :end] if field.dim() > 1 else field[numbers] for field in self))
 
 
+def fit_head(model: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """The section `model` of a configuration, with the head that a task of one's own needs.
+
+    A preset has the head of its paper's tasks. Another task takes the network alone, where its kind of model has a
+    class for the task; the papers' own tasks take presets as they are.
+
+    Args:
+        model: the section.
+        task: any.
+    """
+    if task.paper:
+        return dict(model)
+    chosen, fitting = choose_class(model, *KINDS), classes_for(task.kind)
+    kind = None if chosen.config_class is None else kind_of(chosen.config_class.model_type)
+    heads = [] if kind is None else [own.__name__ for own in kind.models if own.__name__ in fitting]
+    if not heads or chosen.__name__ in heads:
+        return dict(model)
+    return {**model, "architectures": heads[:1]}
+
+
+def _presets_for(task: Task) -> str:
+    """The presets of `train_task.py` whose network can do a task, for messages."""
+    names = []
+    for name in preset_names():
+        values = read_config(name)
+        if values.keys() <= {"model", "training", "output_dir"}:
+            model = fit_head(values.get("model", {}), task)
+            if choose_class(model, *KINDS).__name__ in classes_for(task.kind):
+                names.append(name)
+    return f"; presets that fit are {', '.join(names[:3])} and {len(names) - 3} more" if len(names) > 3 else ""
+
+
 class Encoding:
     """How the examples of a task meet a kind of model.
 
@@ -57,6 +90,7 @@ class Encoding:
         kind: of the task, with its rows and scores.
         symbols, answers: those of the kind.
         fields: of the model's configuration, which follow from these.
+        padding: the token id after the end of a string.
 
     Raises:
         InputError: if the task does not fit the model.
@@ -67,7 +101,7 @@ class Encoding:
         if architecture not in fitting:
             raise InputError(
                 f"a {architecture} does not fit the task {task.name!r}: a {task.kind} task needs a "
-                f"{' or '.join(fitting)}"
+                f"{' or '.join(fitting)}{_presets_for(task)}"
             )
         self.task, self.architecture = task, architecture
         self.buffered = architecture == "BufferedStackRNNForTransduction"
@@ -75,6 +109,9 @@ class Encoding:
         self.symbols, self.answers = self.kind.symbols, self.kind.answers
         self._null = self.symbols.index(NULL) if NULL in self.symbols else None
         self.fields = {"vocab_size": len(self.symbols)}
+        self.padding = self._null or 0
+        if task.kind == "classification":  # its model asks the padding where a string ends
+            self.padding = self.fields["pad_token_id"] = self.symbols.index(PAD)
         if self.buffered:
             self.fields["target_vocab_size"] = len(self.answers)
         elif architecture != "StackRNNForCausalLM":
@@ -98,9 +135,7 @@ class Encoding:
         if self.kind.distribution:
             trained = torch.arange(scored.shape[1]) < steps.unsqueeze(1)
         sizes = torch.tensor([self._size(example.source) for example in examples])
-        return Encoded(
-            padded(inputs, self._null or 0), padded(labels, self.kind.no_label), trained, scored, steps, sizes
-        )
+        return Encoded(padded(inputs, self.padding), padded(labels, self.kind.no_label), trained, scored, steps, sizes)
 
     def _size(self, source: Sequence[int]) -> int:
         size = len(source)

@@ -191,7 +191,7 @@ class _Group:
     def _batches(self) -> Iterator[Batch]:
         """The batches of an epoch: inputs [S, B, T], labels and weights of losses likewise."""
         if self._data is None or self.trials[0].has_new_strings:
-            self._data = _stack([trial.training_data() for trial in self.trials])
+            self._data = _stack([trial.training_data() for trial in self.trials], self.trials[0].encoding.padding)
         first, size, data = self.trials[0], self.loop.batch_size, self._data
         number = data.inputs.shape[1]
         order = torch.stack([trial.order(number) for trial in self.trials])
@@ -220,14 +220,14 @@ class _Group:
         return {"noise": {name: torch.stack(parts) for name, parts in drawn.items()}} if drawn else {}
 
 
-def _stack(parts: Sequence[Encoded]) -> Encoded:
+def _stack(parts: Sequence[Encoded], padding: int) -> Encoded:
     """The examples of several trials [S, N, ...], padded to the longest."""
-    longest = max(part.inputs.shape[1] for part in parts)
 
     def together(k: int) -> Tensor:
         fields = [part[k] for part in parts]
         if fields[0].dim() == 1:
             return torch.stack(fields)
-        return torch.stack([F.pad(f, [*[0, 0] * (f.dim() - 2), 0, longest - f.shape[1]]) for f in fields])
+        longest, fill = max(f.shape[1] for f in fields), padding if k == 0 else 0
+        return torch.stack([F.pad(f, [*[0, 0] * (f.dim() - 2), 0, longest - f.shape[1]], value=fill) for f in fields])
 
     return Encoded(*(together(k) for k in range(len(Encoded._fields))))

@@ -23,7 +23,7 @@ from ..console import print_note
 from ..errors import InputError
 from ..messages import unknown_key
 from ..plugins import check_for_workers, used
-from ..tasks import Task, make_task, task_names
+from ..tasks import FileTask, Task, make_task, task_names
 from ..tasks.checks import check_examples
 from ..tasks.kinds import KINDS, score_names
 from ..training.config import settled
@@ -89,6 +89,7 @@ class Experiment:
         self.jobs, self.together = jobs, together
         self.resume, self.overwrite, self.quiet = resume, overwrite, quiet
         self.chosen = choose_rows(self.table, rows)
+        self.notes: list[str] = []  # of what was found in files
         self.wanted = self._plan()
         self.results = Results(self.table.output_dir)
         self._check_directory()
@@ -104,6 +105,9 @@ class Experiment:
             if self.overwrite:
                 self.results.remove([*self.chosen], [self.table.rows[i].name for i in self.chosen])
             self._check_finished()
+            if not self.quiet:
+                for note in dict.fromkeys(self.notes):
+                    print_note(note)
             finished = {(record["row"], record["seed"]) for record in self.results.records}
             waiting = [trial for trial in self.wanted if trial.key not in finished]
             if self.resume and not self.quiet:
@@ -118,13 +122,15 @@ class Experiment:
         wanted = []
         for i, row in self.chosen.items():
             try:
-                config = self.table.config(row)
+                config = self._fitted(self.table.config(row), row)
                 trial = Trial(config)
                 task = trial.encoding.task
                 _check_measures(self.table.measures, task)
                 if config.options:  # a plan that is not the task's own may ask for strings that there are not
                     task.check_plan(config.seed)
-                if not type(task).__module__.startswith("stack_lm.tasks."):
+                if isinstance(task, FileTask):
+                    self.notes.append(f"{task.summary()}; trains a {trial.encoding.architecture}")
+                elif not type(task).__module__.startswith("stack_lm.tasks."):
                     check_examples(task, config.seed)
                 trial.check_batches()
                 if self.jobs > 1:
@@ -134,6 +140,15 @@ class Experiment:
             trials = self.table.number_of_seeds(row)
             wanted += [Wanted(i, row, dataclasses.replace(config, seed=seed)) for seed in range(trials)]
         return wanted
+
+    def _fitted(self, config: TaskConfig, row: Row) -> TaskConfig:
+        """A row's configuration with a head for its task, unless one is named, and the digest of its data."""
+        from .encoding import fit_head
+
+        task = make_task(config.task, **config.options)
+        named = {"architectures", "model_type"} & (self.table.model.keys() | row.model.keys())
+        model = config.model if named else fit_head(config.model, task)
+        return dataclasses.replace(config, model=model, data=task.digest)
 
     def _check_directory(self) -> None:
         path = self.results.path
@@ -217,12 +232,13 @@ def _check_measures(measures: Sequence[str], task: Task) -> None:
             raise InputError(f"{measure}: {task} has no score {score!r}; it has {', '.join(score_names(task))}")
 
 
-def load_table(name: str, task: str | None = None) -> Table:
+def load_table(name: str, task: str | None = None, options: Mapping[str, Any] | None = None) -> Table:
     """The table that a name stands for.
 
     Args:
         name: a file or the name of a table, such as "hao2018/table1"; or, with a task, of a preset or its file.
         task: makes a table of one row, of the preset and this task.
+        options: of the task, as far as its scores depend on them.
 
     Raises:
         InputError: if there is no such file, table, preset or task; if a file is no table; or if a preset has no task.
@@ -233,7 +249,7 @@ def load_table(name: str, task: str | None = None) -> Table:
         if "rows" not in content:
             raise InputError(f"{name} is a preset; name a task for it as well: {', '.join(task_names())}")
         return Table.build(content)
-    scores = KINDS[make_task(task).kind].shown
+    scores = KINDS[make_task(task, **(options or {})).kind].shown
     if not Path(name).exists() and name not in preset_names():
         preset_path(name)
     return single_row(name, task, [f"{score}.{statistic}" for score in scores for statistic in _STATISTICS])
@@ -256,7 +272,10 @@ def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
 
 def comparable(config: TaskConfig) -> dict[str, Any]:
     """What decides the outcome of a trial."""
-    return settled(config)
+    values = settled(config)
+    if not config.data:  # as in results from before there were tasks of files
+        del values["data"]
+    return values
 
 
 def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, seeds: int | None) -> Table:

@@ -55,12 +55,15 @@ def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
     Args:
         model: any.
         inputs: token ids [B, N].
-        outputs: their number, T: that of the inputs, where there is no output buffer.
+        outputs: their number, T: that of the inputs, where there is no output buffer; one of a classification.
         encoding: of the task for the model.
     """
     if encoding.buffered:
         logits: Tensor = model(inputs, target_length=outputs).logits
         return logits
+    if encoding.task.kind == "classification":
+        label: Tensor = model(inputs, use_cache=False).logits
+        return label.unsqueeze(1)
     return model(inputs, use_cache=False).logits
 
 

@@ -20,7 +20,7 @@ from ..layers import recurrent_layers
 from ..model_kinds import choose_class, classes_for
 from ..plugins import used
 from ..tasks import Example, make_task
-from ..tasks.kinds import KINDS
+from ..tasks.kinds import KINDS, PAD
 from ..tokenization import symbol_tokenizer
 from ..training.new_model import make_config
 from ..training.stopping import EarlyStopping
@@ -52,6 +52,8 @@ class Trial:
         config.check()
         self.config, self.loop = config, config.training
         task = make_task(config.task, **config.options)
+        if config.data and config.data != task.digest:
+            raise InputError(f"{config.task} has changed since the trials began")
         self.encoding = Encoding(task, choose_class(config.model, *KINDS).__name__)
         reduction = self.loop.loss_reduction
         if reduction == "steps" and task.step_reduction is None:
@@ -172,7 +174,8 @@ class Trial:
         self.model.config.id2label = dict(enumerate(answers))
         self.model.config.label2id = {symbol: i for i, symbol in enumerate(answers)}
         self.model.save_pretrained(directory)
-        symbol_tokenizer(self.encoding.symbols).save_pretrained(directory)
+        padding = PAD if PAD in self.encoding.symbols else None
+        symbol_tokenizer(self.encoding.symbols, padding).save_pretrained(directory)
         about = {"task": self.config.task, "options": self.config.options, "seed": self.config.seed}
         about |= used(task=[self.config.task])
         (directory / TASK_FILE).write_text(json.dumps(about) + "\n", encoding="utf-8")

@@ -116,7 +116,9 @@ def _make_card(
     command = _training_command(kind, training)
     known = list(earlier.eval_results or ()) if earlier else []
     if training:
-        known = merged(known, of_training(_validation(run, training), _held_out(training), command))
+        numbers = {*(config.get("id2label") or {}).values()} == {"VBP", "VBZ"}
+        named = ("Number prediction",) if numbers else ()
+        known = merged(known, of_training(_validation(run, training), _held_out(training), command, *named))
     known = merged(known, results)
     data_of_training = training.get("data", {})
     source = str(data_of_training.get("source") or data_of_training.get("train") or "")

@@ -78,20 +78,23 @@ def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
     return found
 
 
-def of_training(record: Mapping[str, Any], data: str, command: str) -> list[EvalResult]:
+def of_training(
+    record: Mapping[str, Any], data: str, command: str, classification: str = "Text classification"
+) -> list[EvalResult]:
     """The validation results in a record of metrics.jsonl; none if it has none that are known.
 
     Args:
         record: of one validation.
         data: its sentences, in words.
         command: that trains.
+        classification: the name of a classifier's task.
     """
     found = []
     for key in _PERPLEXITY:
         if record.get(f"eval_{key}") is not None:  # no inner perplexity of sentences of one word
             found.append(_perplexity(key, record, "eval_", data, command))
     if "eval_accuracy" in record:
-        task = {"task_type": "text-classification", "task_name": "Number prediction"}
+        task = {"task_type": "text-classification", "task_name": classification}
         found.append(_result(task, data, "accuracy", record["eval_accuracy"], "accuracy, %", {"command": command}))
     return [EvalResult(**result) for result in found]
 

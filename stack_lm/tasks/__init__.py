@@ -9,9 +9,11 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from .base import Example, Language, Split, Task, make_task, register_task, task_names
+from .base import Example, Language, Split, Task
 from .dusell2020.bounded import BoundedLanguage
+from .files import FileTask
 from .formats import BufferedFormat, DelimitedFormat, PerStepFormat, Transduction, TransductionFormat
+from .registry import make_task, register_task, task_names
 from .scores import TransductionScores, evaluate_transduction, score_outputs
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "BufferedFormat",
     "DelimitedFormat",
     "Example",
+    "FileTask",
     "Language",
     "PerStepFormat",
     "Split",

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from ..errors import InputError
-from ..messages import did_you_mean
-from ..plugins import Registry
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
 Target = int | frozenset[int]
 SplitChanges = Mapping[str, Mapping[str, Any]]
-Kind = Literal["per_step", "next_symbols", "language", "transduction"]
-_Factory = TypeVar("_Factory", bound="Callable[..., Task]")
-TASKS: Registry[Callable[..., Task]] = Registry("task", "stack_lm.tasks", listed_by="`stack-lm tasks`")
+Kind = Literal["per_step", "next_symbols", "language", "transduction", "classification"]
 # Draws in a row that may repeat earlier examples before a request for distinct ones is given up.
 _MAX_REPEATS = 10_000
 
@@ -31,7 +26,7 @@ class Example(NamedTuple):
     Attributes:
         source: the T symbols that a network reads.
         target: the targets: a symbol each, or the set of symbols that may come next. A transduction has any number of
-            them, every other task T.
+            them, a classification one, every other task T.
         mask: one entry for each target: whether it is scored. It is trained on too then; a language is trained on all.
     """
 
@@ -67,7 +62,8 @@ class Task(ABC):
             "next_symbols": the set of symbols that may come next, at each step; a string is right when every set is;
             "language": the source is `<s>` and a string, the target the string and `</s>`: a symbol at each step again,
                 whose distribution is to be learned;
-            "transduction": from a source to a target of any length, through one of the formats.
+            "transduction": from a source to a target of any length, through one of the formats;
+            "classification": one target, a label of the whole source.
         vocabulary: the symbols of sources; the place of a symbol is its id.
         aliases: other spellings of symbols, as in the released files of a paper.
         default_plan: the paper's splits, by name: "train", "test" and, where the paper has one, "validation".
@@ -76,6 +72,7 @@ class Task(ABC):
         distinct: whether all sources of a split differ.
         online: whether the paper trains on ever new examples, as `stream` gives them, not on a set drawn once. The
             number of training examples is then that between two evaluations.
+        digest: of the content of the files that the task is read from, if any.
         further_scores: of the task, besides those of its kind.
         step_reduction: of a "per_step" task whose loss is a sum over steps: over the scored positions of a batch at one
             step, the "mean" or the "sum". None where the loss is the mean over all scored positions.
@@ -83,13 +80,14 @@ class Task(ABC):
 
     name: str = ""
     paper: ClassVar[str] = ""
-    kind: ClassVar[Kind] = "per_step"
+    kind: Kind = "per_step"
     vocabulary: tuple[str, ...]
     aliases: ClassVar[Mapping[str, str]] = {}
     default_plan: ClassVar[Mapping[str, Split]] = {}
     unit: ClassVar[str] = "length"
     distinct: ClassVar[bool] = False
     online: ClassVar[bool] = False
+    digest: str = ""
     further_scores: ClassVar[tuple[str, ...]] = ()
     step_reduction: ClassVar[Literal["mean", "sum"] | None] = None
 
@@ -323,49 +321,6 @@ def _changed(name: str, split: Split | None, changes: Mapping[str, Any]) -> Spli
     if changed.shortest > changed.longest:
         raise InputError(f"{name} must have sizes from a smaller to a larger one; got {asdict(changed)}")
     return changed
-
-
-def register_task(name: str) -> Callable[[_Factory], _Factory]:
-    """Decorator: make a task available as `make_task(name)`.
-
-    It takes a `Task` class whose arguments all have defaults, or any function that returns a task and needs no
-    arguments.
-
-    Raises:
-        ValueError: if the name is taken.
-    """
-
-    def register(factory: _Factory) -> _Factory:
-        TASKS.register(name, factory)
-        return factory
-
-    return register
-
-
-def task_names() -> tuple[str, ...]:
-    """The names of all registered tasks."""
-    return tuple(TASKS)
-
-
-def make_task(name: str, **options: Any) -> Task:
-    """The task of that name.
-
-    Args:
-        name: one of `task_names()`.
-        options: arguments of the task, such as `splits` (see `Task`), as a YAML file gives them.
-
-    Raises:
-        InputError: if there is no such task, it has no such option, or the option cannot have that value.
-    """
-    factory = TASKS.find(name)
-    allowed = list(inspect.signature(factory).parameters)
-    for option in options:
-        if option not in allowed:
-            known = ", ".join(allowed) or "none"
-            raise InputError(f"{name} has the options {known}; got {option!r}{did_you_mean(option, allowed)}")
-    task = factory(**options)
-    task.name = name
-    return task
 
 
 class Language(Task):

@@ -9,7 +9,7 @@ from .base import Example, Task
 from .formats import DelimitedFormat, Transduction
 from .scores import Score, before_the_first_error, cross_entropy, of_strings, of_symbols
 
-NULL, BEGIN, SEPARATOR, END = "#", "<s>", "|||", "</s>"
+NULL, BEGIN, SEPARATOR, END, PAD = "#", "<s>", "|||", "</s>", "<pad>"
 
 
 class PerStep:
@@ -91,11 +91,23 @@ class Joined(PerStep):
         return Example(tuple(joined[:-1]), tuple(joined[1:]), counted)
 
 
+class Classified(PerStep):
+    """Tasks with one label for the whole string, answered after its last symbol.
+
+    What pads strings of a batch is a symbol of its own, by which the model finds the last one.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.symbols = (*self.symbols, PAD)
+
+
 KINDS: dict[str, type[PerStep]] = {
     "per_step": PerStep,
     "next_symbols": NextSymbols,
     "language": NextSymbol,
     "transduction": Joined,
+    "classification": Classified,
 }
 
 

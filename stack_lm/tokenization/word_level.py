@@ -125,15 +125,20 @@ def word_tokenizer(
     return tokenizer
 
 
-def symbol_tokenizer(symbols: Sequence[str]) -> PreTrainedTokenizerFast:
+def symbol_tokenizer(symbols: Sequence[str], padding: str | None = None) -> PreTrainedTokenizerFast:
     """A tokenizer for the symbols of a formal task, separated by spaces; the place of a symbol is its id.
 
     There is no unknown symbol: another one is an error, as it has no input of its own.
+
+    Args:
+        symbols: all of them.
+        padding: the one that pads batches, if any.
     """
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(
         tokenizer_object=word_tokenizer({symbol: i for i, symbol in enumerate(symbols)}, UNKNOWN),
+        pad_token=padding,
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
     )

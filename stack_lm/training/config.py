@@ -311,25 +311,30 @@ class VocabularyConfig:
 
 
 @dataclass(frozen=True)
-class NumberDataConfig(BaseDataConfig):
-    """What to train, stop and test on: files of the number prediction task (Linzen et al. 2016).
+class ClassificationDataConfig(BaseDataConfig):
+    """What to train, stop and test on: tables with a text and a label in each row, or files of the number prediction
+    task (Linzen et al. 2016), which are those that have no ending of a table (.csv, .tsv, .jsonl, .json, .parquet).
 
     Attributes:
         train: the file to train on.
-        test: files to report accuracies on, which have no part in training.
+        test: the file, or the files, to report scores on, which have no part in training.
+        column: of tables, the one with the texts; null takes "text", "sentence", or the only one of text.
+        label_column: of tables, the one with the labels: any strings, or integers.
         limit: maximum number of training sentences, taken from the start; null for all.
         max_length: longest sentence, in words; of longer ones the beginning is cut off, as the verb is at the end.
     """
 
     train: str = "numpred.train"
-    test: list[str] = field(default_factory=list)
+    test: list[str] | str = field(default_factory=list)
+    column: str | None = None
+    label_column: str = "label"
     limit: Count | None = None
     max_length: Count = 200
 
 
 @dataclass(frozen=True)
-class NumberPredictionLoopConfig(BaseLoopConfig):
-    """How to train a number prediction classifier: until the validation loss stops falling, with AdamW."""
+class ClassificationLoopConfig(BaseLoopConfig):
+    """How to train a classifier of texts: until the validation loss stops falling, with AdamW."""
 
     epochs: Count = field(default=50, metadata=MAY_CHANGE)
     patience: Count | None = field(default=5, metadata=MAY_CHANGE)
@@ -337,13 +342,13 @@ class NumberPredictionLoopConfig(BaseLoopConfig):
 
 
 @dataclass(frozen=True)
-class NumberPredictionConfig(BaseConfig):
-    """A number prediction classifier's training run."""
+class ClassificationConfig(BaseConfig):
+    """A training run of a classifier of texts."""
 
-    output_dir: str = field(default="runs/number", metadata=MAY_CHANGE)
+    output_dir: str = field(default="runs/classifier", metadata=MAY_CHANGE)
     tokenizer: VocabularyConfig = field(default_factory=VocabularyConfig)
-    data: NumberDataConfig = field(default_factory=NumberDataConfig)
-    training: NumberPredictionLoopConfig = field(default_factory=NumberPredictionLoopConfig)
+    data: ClassificationDataConfig = field(default_factory=ClassificationDataConfig)
+    training: ClassificationLoopConfig = field(default_factory=ClassificationLoopConfig)
 
     FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "pad_token_id", "num_labels", "id2label", "label2id")
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from stack_lm.cli import main
-from stack_lm.tasks import Example, Task, base, make_task, task_names
+from stack_lm.tasks import Example, Task, make_task, registry, task_names
 
 
 def run(capsys, *arguments):
@@ -140,7 +140,7 @@ def test_a_deep_derivation(capsys):
         (["show", "hao2018/xor", "words=3"], "hao2018/xor has the options splits; got 'words'"),
         (["show", "hao2018/xor", "words"], "an override is written key.key=value; got 'words'"),
         (["show", "hao2018/xor", "--split", "dev"], "hao2018/xor has no split 'dev'; it has train, validation, test"),
-        (["check", "hao2018/xor", "none.csv"], "none.csv cannot be read: No such file or directory"),
+        (["check", "hao2018/xor", "none.csv"], "none.csv does not exist"),
         (
             ["show", "suzgun2019/dyck2", "--shortest", "7", "--longest", "7"],
             "suzgun2019/dyck2 has no string of a length from 7 to 7",
@@ -163,13 +163,13 @@ def test_bad_arguments(arguments, message, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "has no lines"),
+        (b"", "is empty"),
         (b"0 1,0 1\n0 1\n", "line 2 must be `input,output`; it has 1 fields"),
         (b"0 1,0 1,0\n", "line 1 must be `input,output`; it has 3 fields"),
         (b"0 3,0 1\n", "line 1: '3' is no symbol of hao2018/xor; it has 0 1 #"),
         (b"0 1,0 3\n", "line 1: '3' is no symbol of the targets of hao2018/xor"),
         (b'0 1,0 1\n"0,1\n', "line 3: unexpected end of data"),
-        (b"0 \xff,0\n", "is not UTF-8: 'utf-8' codec can't decode byte 0xff"),
+        (b"0 \xff,0\n", "line 1: not UTF-8 text"),
         (b"\xef\xbb\xbf0 1,0 1,0\n", "line 1 must be"),
     ],
 )
@@ -190,7 +190,7 @@ def test_a_task_that_cannot_compute_targets(tmp_path, capsys, monkeypatch):
         def sample(self, rng, length):
             return Example((0,), (0,), (True,))
 
-    monkeypatch.setitem(base.TASKS.registered, "draws", Draws)
+    monkeypatch.setitem(registry.TASKS.registered, "draws", Draws)
     status, _, error = run(capsys, "check", "draws", str(tmp_path / "any.csv"))
     assert (status, error) == (2, "stack-lm: error: draws cannot compute the targets of given strings\n")
     assert "Other tasks" in run(capsys)[1]

@@ -371,7 +371,7 @@ def test_models_are_scored_on_the_strings_of_a_file(capsys, tmp_path, strings):
     [
         ("a b,a a\n", ["m"], "line 1 does not agree with test/per_step: the output is a a, the task's a b"),
         ("a b,a b\na c,a b\n", ["m"], "line 2: 'c' is no symbol of test/per_step"),
-        ("", ["m"], "has no lines"),
+        ("", ["m"], "is empty"),
         ("a b,a b\n", ["m", "other"], "the models must be of one task; "),
         ("a b,a b\n", ["nowhere"], "has no model of a task: there is no task.json"),
     ],

@@ -133,7 +133,7 @@ def test_a_loss_that_is_no_number_ends_the_trial():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architectures": ["StackRNNForSequenceClassification"]}, "model.architectures must be one of .*; got"),
+        ({"architectures": ["StackRNNModel"]}, "model.architectures must be one of .*; got"),
         ({"memory": "heap"}, "model: memory must be one of"),
         ({"vocab_size": 9}, "model.vocab_size cannot be set: it comes from the data"),
     ],

@@ -11,7 +11,7 @@ from small_tasks import FIELDS, RECIPE
 from stack_lm.errors import InputError
 from stack_lm.plugins import Imports, check_for_workers
 from stack_lm.tasks import make_task, register_task
-from stack_lm.tasks.base import TASKS
+from stack_lm.tasks.registry import TASKS
 
 TASK = """
 from stack_lm.tasks import Example, Split, Task, register_task

@@ -48,7 +48,7 @@ LOADED = (
     "interpretation.page",
     "scoring.number_classifier",
     "training.language_model",
-    "training.number_prediction",
+    "training.classification",
 )
 FOLDER = Path(__file__).parents[2] / "recipes"
 RECIPES = (

@@ -15,7 +15,7 @@ from test_run_directory import EACH_KIND, KINDS, checkpoints, files, language_mo
 
 from stack_lm.errors import InputError
 from stack_lm.training import loop
-from stack_lm.training.config import NumberPredictionConfig, RunConfig
+from stack_lm.training.config import ClassificationConfig, RunConfig
 from stack_lm.training.language_model import Trainer
 from stack_lm.training.lock import RunLock
 from stack_lm.training.run_directory import RunDirectory
@@ -325,7 +325,7 @@ def test_a_gradient_that_is_not_finite_leaves_the_earlier_checkpoint(tmp_path):
 # --- configurations
 
 
-@pytest.mark.parametrize("config", [RunConfig, NumberPredictionConfig])
+@pytest.mark.parametrize("config", [RunConfig, ClassificationConfig])
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -15,17 +15,17 @@ import yaml
 from safetensors.torch import load_file
 
 from stack_lm.errors import InputError
+from stack_lm.training.classification import ClassificationTrainer
 from stack_lm.training.config import (
+    ClassificationConfig,
+    ClassificationDataConfig,
+    ClassificationLoopConfig,
     DataConfig,
     LoopConfig,
-    NumberDataConfig,
-    NumberPredictionConfig,
-    NumberPredictionLoopConfig,
     RunConfig,
     TokenizerConfig,
 )
 from stack_lm.training.language_model import Trainer
-from stack_lm.training.number_prediction import NumberPredictionTrainer
 from stack_lm.training.run_directory import RunDirectory
 
 MODEL = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "output_dropout": 0.1}
@@ -47,11 +47,11 @@ def classifier(directory, **training):
         rng = random.Random(3)
         labels = rng.choices(["VBZ", "VBP"], k=60)
         file.write_text("".join(f"{x}\tthe {'dog' if x == 'VBZ' else 'dogs'} near the old cat\n" for x in labels))
-    return NumberPredictionConfig(
+    return ClassificationConfig(
         output_dir=str(directory),
         model=MODEL,
-        data=NumberDataConfig(train=str(file), held_out=20),
-        training=NumberPredictionLoopConfig(**({"epochs": 3, "batch_size": 8, "threads": 1} | training)),
+        data=ClassificationDataConfig(train=str(file), held_out=20),
+        training=ClassificationLoopConfig(**({"epochs": 3, "batch_size": 8, "threads": 1} | training)),
     )
 
 
@@ -66,8 +66,8 @@ class Kind:
         return self.trainer(config, resume=resume, overwrite=overwrite, quiet=quiet).train()
 
 
-KINDS = {"language model": Kind(Trainer, language_model), "classifier": Kind(NumberPredictionTrainer, classifier)}
-# Both have one loop: test_number_prediction.py has what is a classifier's own.
+KINDS = {"language model": Kind(Trainer, language_model), "classifier": Kind(ClassificationTrainer, classifier)}
+# Both have one loop: test_classification.py has what is a classifier's own.
 EACH_KIND = ["language model", pytest.param("classifier", marks=pytest.mark.slow)]
 
 

@@ -8,8 +8,8 @@ The strings here are those of the grammars; see `PaddedReversal` and `Dyck`.
 
 from __future__ import annotations
 
-from ..base import register_task
 from ..grammars import Grammar
+from ..registry import register_task
 from .bounded import BoundedLanguage
 
 

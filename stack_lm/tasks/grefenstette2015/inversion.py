@@ -18,8 +18,9 @@ from typing import ClassVar
 
 from ...errors import InputError
 from ...messages import unknown_name
-from ..base import Example, SplitChanges, register_task
+from ..base import Example, SplitChanges
 from ..grammars import ByLength, Grammar
+from ..registry import register_task
 from .sequences import Transducer
 
 _LENGTHS = ("uniform", "grammar")

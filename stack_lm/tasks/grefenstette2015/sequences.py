@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ...errors import InputError
-from ..base import Example, Split, SplitChanges, Task, register_task
+from ..base import Example, Split, SplitChanges, Task
+from ..registry import register_task
 
 
 class Transducer(Task):

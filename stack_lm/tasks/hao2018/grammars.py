@@ -12,8 +12,9 @@ from functools import cache, cached_property
 from typing import ClassVar
 
 from ...errors import InputError
-from ..base import Example, Split, Task, register_task
+from ..base import Example, Split, Task
 from ..grammars import ByDepth, Grammar
+from ..registry import register_task
 
 # Strings of parentheses of depths up to this one are listed.
 _LISTED_DEPTH = 6

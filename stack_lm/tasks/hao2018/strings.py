@@ -11,7 +11,8 @@ from statistics import NormalDist
 from typing import Any, ClassVar
 
 from ...errors import InputError
-from ..base import Example, Split, Task, register_task
+from ..base import Example, Split, Task
+from ..registry import register_task
 
 # Its place in the vocabulary. The released code writes it 2.
 BLANK = 2

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ...errors import InputError
-from ..base import Example, Language, Split, SplitChanges, register_task
+from ..base import Example, Language, Split, SplitChanges
+from ..registry import register_task
 
 
 class _Counting(Language):

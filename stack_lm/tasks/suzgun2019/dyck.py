@@ -9,8 +9,9 @@ from math import sqrt
 from typing import ClassVar
 
 from ...errors import InputError
-from ..base import Example, Split, SplitChanges, Task, register_task
+from ..base import Example, Split, SplitChanges, Task
 from ..grammars import ByLength, Grammar
+from ..registry import register_task
 
 # The pairs of the released Dyck languages, in their order.
 PAIRS = ("()", "[]", "{}", "<>", "+-", "ab", "xo")

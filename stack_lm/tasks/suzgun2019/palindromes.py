@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ...errors import InputError
-from ..base import Example, Split, Task, register_task
+from ..base import Example, Split, Task
+from ..registry import register_task
 
 LETTERS = (0, 1, 2)
 MARK = 3

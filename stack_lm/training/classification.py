@@ -1,4 +1,4 @@
-"""Training number prediction classifiers (Merrill et al. 2019, table 2)."""
+"""Training classifiers of texts: of any labels, and of number prediction (Merrill et al. 2019, table 2)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from transformers import PreTrainedModel
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from ..data import hold_out
+from ..data.labelled import LabelledText, is_table, read_labelled
 from ..errors import InputError
-from ..eval import AgreementItem, evaluate_agreement, read_agreement
+from ..eval import evaluate_agreement, read_agreement
+from ..eval.classification import ClassificationResult, score_labels
 from ..labels import IGNORED
 from ..modeling_heads import StackRNNForSequenceClassification
 from ..scoring.number_classifier import LABELS, NumberClassifier
@@ -21,7 +23,7 @@ from ..scoring.sentences import length_batches
 from ..tokenization import added_tokens, train_word_tokenizer
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray
-from .config import NumberPredictionConfig
+from .config import ClassificationConfig
 from .data import check_same_texts, collate
 from .loop import TrainingLoop
 from .new_model import new_model
@@ -34,36 +36,46 @@ FORMAT = "linzen-numpred"
 VALIDATION_TOKENS = 2048
 
 
-class NumberPredictionTrainer(TrainingLoop):
-    """A number prediction classifier's training run; `train` runs it.
+class ClassificationTrainer(TrainingLoop):
+    """A classifier's training run; `train` runs it.
 
-    Args, Raises: as `TrainingLoop`; the configuration is a `NumberPredictionConfig`.
+    Args, Raises: as `TrainingLoop`; the configuration is a `ClassificationConfig`.
 
     Attributes:
         tokenizer: of the words of the training file.
-        tests: the items of each test file.
+        labels: of the training file; the place of a label is its id.
+        tests: the texts of each test file that is a table.
+        items: the items of each test file of number prediction.
     """
 
     LOSS, TARGETS = "loss", "sentences"
 
-    config: NumberPredictionConfig
+    config: ClassificationConfig
 
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
         """See `TrainingLoop.prepare`."""
         config, data = self.config, self.config.data
-        train: Sequence[AgreementItem] = read_agreement(data.train, FORMAT)[: data.limit]
+        train = self._read(data.train)[: data.limit]
+        self.labels = self._find_labels(train)
         if data.validation is None:
             train, validation = hold_out(train, data.held_out, data.split_seed(config.seed))
         else:
-            validation = read_agreement(data.validation, FORMAT)
-        self.tests = {path: read_agreement(path, FORMAT) for path in data.test}
+            validation = self._read(data.validation)
+        tests = [data.test] if isinstance(data.test, str) else data.test
+        self.tests = {path: self._read(path) for path in tests if is_table(path)}
+        self.items = {path: read_agreement(path, FORMAT) for path in tests if not is_table(path)}
         if not train or not validation:
             raise InputError(f"{data.train}: nothing is left to {'validate' if train else 'train'} on")
+        for text in (*validation, *(text for texts in self.tests.values() for text in texts)):
+            if text.label not in self.labels:
+                raise InputError(f"{text.where}: no training text has the label {text.label!r:.60}")
+        if self.items and self.labels != LABELS:
+            raise InputError(f"{next(iter(self.items))} is a file of number prediction; {data.train} has other labels")
         files = {"data.train": data.train, "data.validation": data.validation}
         self.texts = {key: text_digest([Path(file)]) for key, file in files.items() if file is not None}
         check_same_texts(config, checkpoint, self.texts)
         self.tokenizer = train_word_tokenizer(
-            ((item.prefix, None) for item in train), config.tokenizer.vocab_size, lowercase=config.tokenizer.lowercase
+            ((text.words, None) for text in train), config.tokenizer.vocab_size, lowercase=config.tokenizer.lowercase
         )
         self.validation = self._encode(validation)
         batches = LengthGroupedBatches(
@@ -76,21 +88,37 @@ class NumberPredictionTrainer(TrainingLoop):
         fields = {
             "vocab_size": len(self.tokenizer),
             "pad_token_id": self.tokenizer.pad_token_id,
-            "id2label": dict(enumerate(LABELS)),
-            "label2id": {label: i for i, label in enumerate(LABELS)},
+            "id2label": dict(enumerate(self.labels)),
+            "label2id": {label: i for i, label in enumerate(self.labels)},
         }
         return new_model(StackRNNForSequenceClassification, config.model | fields), batches
 
-    def _encode(self, items: Sequence[AgreementItem]) -> TokenArray:
-        """Sentences as token ids, each with the id of its label behind them."""
+    def _read(self, path: str) -> list[LabelledText]:
+        if is_table(path):
+            return read_labelled(path, self.config.data.column, self.config.data.label_column)
+        return [LabelledText(item.prefix, item.correct, path) for item in read_agreement(path, FORMAT)]
+
+    def _find_labels(self, train: Sequence[LabelledText]) -> tuple[str, ...]:
+        """The labels of the training file; of number prediction both, in their order."""
+        path = self.config.data.train
+        if not is_table(path):
+            return LABELS
+        labels = sorted({text.label for text in train})
+        if len(labels) < 2:
+            raise InputError(f"{path}: a classifier needs two labels or more; all texts have {', '.join(labels)!r:.60}")
+        return tuple(labels)
+
+    def _encode(self, texts: Sequence[LabelledText]) -> TokenArray:
+        """Texts as token ids, each with the id of its label behind them."""
         begin = added_tokens(self.tokenizer).begin
-        texts = [" ".join(item.prefix) for item in items]
-        encoded = self.tokenizer(texts, add_special_tokens=False, return_attention_mask=False).input_ids
+        ids = {label: i for i, label in enumerate(self.labels)}
+        joined = [" ".join(text.words) for text in texts]
+        encoded = self.tokenizer(joined, add_special_tokens=False, return_attention_mask=False).input_ids
         rows = [
-            [*begin, *ids[-self.config.data.max_length :], LABELS.index(item.correct)]
-            for ids, item in zip(encoded, items, strict=True)
+            [*begin, *tokens[-self.config.data.max_length :], ids[text.label]]
+            for tokens, text in zip(encoded, texts, strict=True)
         ]
-        return TokenArray.pack([rows], len(self.tokenizer))
+        return TokenArray.pack([rows], max(len(self.tokenizer), len(self.labels)))
 
     def collate(self, batch: Sequence[Sequence[int]]) -> Collated:
         """See `TrainingLoop.collate`; a sentence's label is its target."""
@@ -127,20 +155,36 @@ class NumberPredictionTrainer(TrainingLoop):
 
         Returns:
             The best epoch and its eval_loss (nats per sentence) and eval_accuracy (percent); the number of epochs;
-            under "test" a `AgreementResult` for each test file.
+            under "test" for each test file a `ClassificationResult`, or of number prediction a `ChoiceResult`.
 
         Raises:
             InputError, Stopped: as `TrainingLoop.train`.
         """
         result = super().train()
-        scorer = NumberClassifier(self.accelerator.unwrap_model(self.model), self.tokenizer)
+        model = self.accelerator.unwrap_model(self.model)
+        tests: dict[str, Any] = {path: self._test(model, texts) for path, texts in self.tests.items()}
+        if self.items:
+            scorer = NumberClassifier(model, self.tokenizer)
+            tests |= {path: evaluate_agreement(scorer, items) for path, items in self.items.items()}
         return {
             "best_epoch": result["epoch"],
             "epochs": self.epoch,
             "eval_loss": result["eval_loss"],
             "eval_accuracy": result["eval_accuracy"],
-            "test": {path: evaluate_agreement(scorer, items) for path, items in self.tests.items()},
+            "test": tests,
         }
+
+    @torch.no_grad()
+    def _test(self, model: Any, texts: Sequence[LabelledText]) -> ClassificationResult:
+        model.eval()
+        rows, predicted = self._encode(texts), [""] * len(texts)
+        for batch in length_batches([len(row) for row in rows], VALIDATION_TOKENS):
+            inputs = self.collate([rows[i] for i in batch]).inputs
+            del inputs["labels"]
+            answers = model(**inputs, use_cache=False).logits.argmax(-1).tolist()
+            for i, answer in zip(batch, answers, strict=True):
+                predicted[i] = self.labels[answer]
+        return score_labels([text.label for text in texts], predicted)
 
 
 class LengthGroupedBatches(SentenceBatches):

@@ -21,9 +21,9 @@ from stack_lm.cli import main as stack_lm
 from stack_lm.config_files import read_config
 from stack_lm.errors import InputError
 from stack_lm.scoring.number_classifier import NumberClassifier
+from stack_lm.training.classification import ClassificationTrainer, LengthGroupedBatches
 from stack_lm.training.compact import TokenArray
-from stack_lm.training.config import NumberPredictionConfig
-from stack_lm.training.number_prediction import LengthGroupedBatches, NumberPredictionTrainer
+from stack_lm.training.config import ClassificationConfig
 from stack_lm.training.pools import WholePools
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -110,21 +110,21 @@ def test_a_resumed_run_waits_no_longer_than_a_whole_one(data, tmp_path):
     values = read_config("merrill2019/numpred_lstm")
     values["data"] = {"train": str(data / "numpred.train"), "limit": 100}
     values |= {"output_dir": str(tmp_path), "training": {"epochs": 30, "patience": 2, "learning_rate": 0.5}}
-    config = build(NumberPredictionConfig, values)
-    whole = NumberPredictionTrainer(config, quiet=True).train()
+    config = build(ClassificationConfig, values)
+    whole = ClassificationTrainer(config, quiet=True).train()
     assert whole["epochs"] == whole["best_epoch"] + 2 < 30
     checkpoints = sorted((tmp_path / "checkpoints").iterdir(), key=lambda path: int(path.name.split("-")[1]))
     assert [int(path.name.split("-")[1]) // 6 for path in checkpoints] == [
         whole["best_epoch"] + later for later in (0, 1, 2)
     ]
-    assert NumberPredictionTrainer(config, quiet=True, resume=True).train() == whole
+    assert ClassificationTrainer(config, quiet=True, resume=True).train() == whole
     # Stopped in the middle of the wait.
     for part in (1, 2):
         output = tmp_path / str(part)
         short = dataclasses.replace(config, output_dir=str(output))
         longer = dataclasses.replace(short.training, epochs=whole["best_epoch"] + 2 - part)
-        NumberPredictionTrainer(dataclasses.replace(short, training=longer), quiet=True).train()
-        assert NumberPredictionTrainer(short, quiet=True, resume=True).train() == whole
+        ClassificationTrainer(dataclasses.replace(short, training=longer), quiet=True).train()
+        assert ClassificationTrainer(short, quiet=True, resume=True).train() == whole
 
 
 @pytest.mark.parametrize("n_processes", [1, 2, 3])
@@ -142,12 +142,12 @@ def test_sentences_come_in_the_order_of_transformers_each_once(n_processes):
 
 def test_a_process_without_a_batch_has_a_gradient_for_every_parameter(data, tmp_path):
     """Processes that average gradients wait for those of every parameter."""
-    config = build(NumberPredictionConfig, {
+    config = build(ClassificationConfig, {
         "output_dir": str(tmp_path / "run"),
         "data": {"train": str(data / "numpred.train")},
         "model": {"hidden_size": 8, "embedding_size": 6},
     })  # fmt: skip
-    trainer = NumberPredictionTrainer(config, quiet=True)
+    trainer = ClassificationTrainer(config, quiet=True)
     trainer.model.set_scan_backend("reference")
     loss = trainer.loss(trainer.collate([]).inputs, 16)
     loss.backward()
@@ -188,7 +188,7 @@ def test_two_processes_share_a_run(data, tmp_path):
 
 def test_the_four_variants_differ_in_their_memory_alone():
     configs = [
-        build(NumberPredictionConfig, read_config(f"merrill2019/numpred_{v}")) for v in ("u1", "d1", "free", "lstm")
+        build(ClassificationConfig, read_config(f"merrill2019/numpred_{v}")) for v in ("u1", "d1", "free", "lstm")
     ]
     for config in configs:
         assert (config.training, config.data, config.tokenizer) == (

@@ -1,0 +1,70 @@
+"""Texts with a label each, from tables: CSV, TSV, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from ..errors import InputError
+from .formats import TEXT, format_of
+from .records import Record, read_records
+
+
+class LabelledText(NamedTuple):
+    """A text and its label.
+
+    Attributes:
+        words: of the text.
+        label: as text, also where it is an integer.
+        where: its file and row, for messages.
+    """
+
+    words: tuple[str, ...]
+    label: str
+    where: str
+
+
+def is_table(path: str) -> bool:
+    """Whether a file is a table with columns, by its ending."""
+    return format_of(path) not in (None, TEXT)
+
+
+def read_labelled(path: str, column: str | None, label_column: str) -> list[LabelledText]:
+    """The texts of a table, with their labels.
+
+    Args:
+        path: of the file.
+        column: with the texts; None as for `read_records`.
+        label_column: with the labels: strings, or integers.
+
+    Raises:
+        InputError: naming the file and the row: as `read_records`; for a missing column; a row without a text or a
+            label; labels of several types.
+    """
+    texts = []
+    types: set[type] = set()
+    for record in read_records(path, column=column):
+        if not record.fields:
+            continue  # an empty line
+        value = _label(record, label_column)
+        types.add(type(value))
+        if len(types) > 1:
+            raise InputError(f"{record.where}: the label {value!r:.60} is of another type than those before it")
+        words = tuple(record.text.split())
+        if not words:
+            raise InputError(f"{record.where} has no text")
+        texts.append(LabelledText(words, str(value).strip(), record.where))
+    return texts
+
+
+def _label(record: Record, column: str) -> str | int:
+    if column not in record.fields:
+        near = get_close_matches(column.lower(), [name.lower() for name in record.fields])
+        hint = next((f" (did you mean {name!r}?)" for name in record.fields if name.lower() in near), "")
+        there = ", ".join(record.fields)[:200]
+        raise InputError(f"{record.source} has no column {column!r}{hint}; its columns are {there}")
+    value = record.fields[column]
+    if type(value) not in (str, int) or not str(value).strip():
+        raise InputError(f"{record.where}: a label must be a string or an integer; got {value!r:.60}")
+    label: str | int = value
+    return label

@@ -1,0 +1,245 @@
+"""Tasks of one's own: the strings and targets of a file, or of a folder with a file for each split."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ..errors import InputError
+from .base import Example, Kind, Split, SplitChanges, Task
+from .kinds import BEGIN, END, PAD, SEPARATOR
+from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps
+
+_KINDS: dict[OwnKind, Kind] = {
+    "tagging": "per_step",
+    "transduction": "transduction",
+    "next_symbols": "next_symbols",
+    "classification": "classification",
+    "language": "language",
+}
+# Symbols that networks get besides those of the strings.
+_RESERVED: dict[OwnKind, tuple[str, ...]] = {
+    "tagging": (),
+    "next_symbols": (),
+    "transduction": (BEGIN, SEPARATOR, END),
+    "classification": (PAD,),
+    "language": (BEGIN, END),
+}
+UNKNOWN = "<unk>"
+
+
+class FileTask(Task):
+    """A task whose strings are in files, with columns that say its kind.
+
+    `input,output` makes a tagging task, if each output has its input's length, or else a transduction;
+    `string,label` a classification; `text` a language. A folder has the files train, validation (or valid, dev) and
+    test; a split without a file is held out of the training strings, as far as training then has all symbols.
+    Vocabulary and labels are those of the training strings. The plan has the rows there are: of them, `splits` takes
+    the first `number` whose length is in a window.
+
+    Args:
+        path: of a file (.csv, .tsv, .jsonl, .json, .parquet; packed too) or a folder.
+        kind: "tagging", "transduction", "next_symbols" (each output symbol a set, as `a/b`), "classification" or
+            "language", in place of the one that is found.
+        symbols: "words", which white space separates, or "characters", each on its own.
+        validation: the share of the strings to hold out for validation, if no file has them; 0 for none.
+        test: likewise for the test.
+        seed: of the choice of those, whatever the seed of a trial.
+        unknown: what to do with a symbol of a validation or test string that no training string has: "refuse" it, or
+            "replace" it by `<unk>` where it is only read. What is to be answered must occur in training.
+        splits: see `Task`.
+
+    Attributes:
+        own_kind: the kind in the words of the option.
+        digest: of the content of the files.
+
+    Raises:
+        InputError: in one line, that names the file and the row.
+    """
+
+    step_reduction = "mean"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        kind: OwnKind | None = None,
+        symbols: Literal["words", "characters"] = "words",
+        validation: float = 0.1,
+        test: float = 0.1,
+        seed: int = 0,
+        unknown: Literal["refuse", "replace"] = "refuse",
+        splits: SplitChanges | None = None,
+    ) -> None:
+        _check_choice("kind", kind, (None, *get_args(OwnKind)))
+        _check_choice("symbols", symbols, ("words", "characters"))
+        _check_choice("unknown", unknown, ("refuse", "replace"))
+        if type(seed) is not int:
+            raise InputError(f"seed must be an integer; got {seed!r}")
+        self.name = path
+        self._reading = Reading(kind, symbols)
+        files = find_files(Path(path))
+        content = read(tuple(files.items()), stamps(files.values()), self._reading)
+        self.own_kind, self.digest = content.kind, content.digest
+        self.kind = _KINDS[self.own_kind]
+        parts = held_out(content, {"test": test, "validation": validation}, seed, replace=unknown == "replace")
+        self._make_vocabularies(parts["train"], unknown)
+        self._examples = {name: [self._encode(row) for row in rows] for name, rows in parts.items()}
+        self._known = {example.source: example for rows in self._examples.values() for example in rows}
+        self._available = {name: _plan(self, rows) for name, rows in self._examples.items()}
+        super().__init__()
+        self.plan = dict(self._available)
+        self.change(splits or {})
+
+    def _make_vocabularies(self, train: Sequence[Row], unknown: str) -> None:
+        """The symbols of the training strings, and what is answered; where they are one vocabulary, together."""
+        read = {symbol for row in train for symbol in row.source}
+        answered = {part for row in train for symbol in row.target for part in self._answers(symbol)}
+        for symbol in (*_RESERVED[self.own_kind], *([UNKNOWN] if unknown == "replace" else [])):
+            row = next((row for row in train if symbol in row.source or symbol in row.target), None)
+            if row is not None:
+                raise InputError(f"{row.where}: the symbol {symbol!r} is one that a {self.own_kind} task adds itself")
+        if self.own_kind == "classification" and len(answered) < 2:
+            raise InputError(f"{self}: classes need two labels or more; all training strings have {min(answered)!r}")
+        replacement = (UNKNOWN,) if unknown == "replace" and self.own_kind != "language" else ()
+        if self.own_kind == "language":
+            self.vocabulary = self._target_vocabulary = (*sorted(read), BEGIN, END)
+        elif self.own_kind == "transduction":
+            self.vocabulary = self._target_vocabulary = (*sorted(read | answered), *replacement)
+        else:
+            self.vocabulary, self._target_vocabulary = (*sorted(read), *replacement), tuple(sorted(answered))
+        self._ids = {symbol: number for number, symbol in enumerate(self.vocabulary)}
+        self._answer_ids = {symbol: number for number, symbol in enumerate(self._target_vocabulary)}
+
+    @property
+    def target_vocabulary(self) -> tuple[str, ...]:
+        """See `Task.target_vocabulary`."""
+        return self._target_vocabulary
+
+    def _answers(self, symbol: str) -> list[str]:
+        return symbol.split("/") if self.own_kind == "next_symbols" else [symbol]
+
+    def _encode(self, row: Row) -> Example:
+        """A row in symbol ids.
+
+        Raises:
+            InputError: for a symbol or label that no training string has, and lengths that the kind does not allow.
+        """
+        if self.own_kind in ("tagging", "next_symbols") and len(row.source) != len(row.target):
+            raise InputError(
+                f"{row.where}: in a {self.own_kind} task the output has a symbol for each of the input; it has "
+                f"{len(row.target)} for {len(row.source)}"
+            )
+        if not row.source and self.own_kind in ("tagging", "next_symbols", "classification"):
+            raise InputError(f"{row.where}: the string is empty")
+        source = tuple(self._id(symbol, row) for symbol in row.source)
+        if self.own_kind == "language":
+            return self._of_language(source)
+        sets = [[self._answer_id(part, row) for part in self._answers(symbol)] for symbol in row.target]
+        sets_wanted = self.own_kind == "next_symbols"
+        target = tuple(frozenset(ids) if sets_wanted else ids[0] for ids in sets)
+        return Example(source, target, (True,) * len(target))
+
+    def _of_language(self, string: Sequence[int]) -> Example:
+        begin = len(self.vocabulary) - 2
+        if any(number >= begin for number in string):
+            raise InputError(f"{BEGIN} and {END} must not occur in a string of {self}")
+        return Example((begin, *string), (*string, begin + 1), (True,) * (len(string) + 1))
+
+    def _id(self, symbol: str, row: Row) -> int:
+        number = self._ids.get(symbol, self._ids.get(UNKNOWN))
+        if number is None:
+            hint = "" if self.own_kind == "language" else "; unknown=replace reads it as <unk>"
+            raise InputError(f"{row.where}: no training string has the symbol {symbol!r}{hint}")
+        return number
+
+    def _answer_id(self, symbol: str, row: Row) -> int:
+        if symbol not in self._answer_ids or symbol == UNKNOWN:
+            what = "label" if self.own_kind == "classification" else "output symbol"
+            raise InputError(f"{row.where}: no training string has the {what} {symbol!r}")
+        return self._answer_ids[symbol]
+
+    def read_file(self, path: str | Path) -> list[Example]:
+        """The examples of another file of the same columns.
+
+        Raises:
+            InputError: for a file that cannot be read, or a symbol that the task does not have.
+        """
+        _, rows = Reading(self.own_kind, self._reading.symbols).rows(Path(path))
+        return [self._encode(row) for row in rows]
+
+    def split(self, name: str, seed: int) -> list[Example]:
+        """The first rows of a split with a length in its window, in the order of the file; a seed changes nothing.
+
+        Raises:
+            InputError: if the plan has no such split, or there are fewer.
+        """
+        plan = self.planned(name)
+        if plan.balanced or name not in self._examples:
+            raise InputError(f"{self} has the splits {', '.join(self._examples)} of its files, and none balanced")
+        fitting = [e for e in self._examples[name] if plan.shortest <= self._length(e) <= plan.longest]
+        wanted = plan.number
+        if wanted == self._available[name].number:  # nobody has asked for a number
+            wanted = len(fitting)
+        if not fitting or wanted > len(fitting):
+            raise InputError(
+                f"{wanted} {name} strings of lengths from {plan.shortest} to {plan.longest} were asked for; {self} "
+                f"has {len(fitting)}"
+            )
+        return fitting[:wanted]
+
+    def check_plan(self, seed: int) -> None:
+        """See `Task.check_plan`."""
+        for name in self.plan:
+            self.split(name, seed)
+
+    def _length(self, example: Example) -> int:
+        return len(example.source) - (self.own_kind == "language")
+
+    def length_weights(self, shortest: int, longest: int) -> Mapping[int, float]:
+        """The lengths that strings have, weighted by their number."""
+        counts = Counter(self._length(example) for example in self._known.values())
+        return {size: float(n) for size, n in sorted(counts.items()) if shortest <= size <= longest}
+
+    def sample(self, rng: random.Random, length: int) -> Example:
+        """One of the strings of a length."""
+        return rng.choice([example for example in self._known.values() if self._length(example) == length])
+
+    def example(self, string: Sequence[int]) -> Example:
+        """The string's row, or the string without a target that is scored, where no file has it.
+
+        Raises:
+            InputError: in a transduction, whose targets have any length.
+        """
+        if self.own_kind == "language":
+            return self._of_language(string)
+        found = self._known.get(tuple(string))
+        if found is not None:
+            return found
+        if self.own_kind == "transduction":
+            raise InputError(f"{self} has no such string, and so no target for it")
+        number = 1 if self.own_kind == "classification" else len(string)
+        nothing = frozenset[int]() if self.own_kind == "next_symbols" else 0
+        return Example(tuple(string), (nothing,) * number, (False,) * number)
+
+    def summary(self) -> str:
+        """What was found, in one line."""
+        numbers = ", ".join(f"{plan.number:,} {name}" for name, plan in self.plan.items())
+        said = f"{self}: {self.own_kind}; {numbers} strings; {len(self.vocabulary)} symbols"
+        if self.own_kind == "classification":
+            labels = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
+            said += f"; {len(self.target_vocabulary)} labels: {labels}"
+        return said
+
+
+def _check_choice(name: str, value: Any, allowed: Iterable[Any]) -> None:
+    if value not in allowed:
+        raise InputError(f"{name} must be one of {', '.join(str(a) for a in allowed if a is not None)}; got {value!r}")
+
+
+def _plan(task: FileTask, examples: Sequence[Example]) -> Split:
+    sizes = [task._length(example) for example in examples]
+    return Split(len(sizes), min(sizes), max(sizes))

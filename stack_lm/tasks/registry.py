@@ -1,0 +1,77 @@
+"""Tasks by name: the papers', those of plug-ins, and files."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..data.formats import TEXT, format_of
+from ..errors import InputError
+from ..messages import did_you_mean
+from ..plugins import Registry
+from .base import Task
+from .files import FileTask
+
+_Factory = TypeVar("_Factory", bound="Callable[..., Task]")
+TASKS: Registry[Callable[..., Task]] = Registry("task", "stack_lm.tasks", listed_by="`stack-lm tasks`")
+
+
+def register_task(name: str) -> Callable[[_Factory], _Factory]:
+    """Decorator: make a task available as `make_task(name)`.
+
+    It takes a `Task` class whose arguments all have defaults, or any function that returns a task and needs no
+    arguments.
+
+    Raises:
+        ValueError: if the name is taken.
+    """
+
+    def register(factory: _Factory) -> _Factory:
+        TASKS.register(name, factory)
+        return factory
+
+    return register
+
+
+def task_names() -> tuple[str, ...]:
+    """The names of all registered tasks."""
+    return tuple(TASKS)
+
+
+def make_task(name: str, **options: Any) -> Task:
+    """The task of that name, or of that file.
+
+    Args:
+        name: one of `task_names()`; or a file or folder, for a `FileTask`.
+        options: arguments of the task, such as `splits` (see `Task`), as a YAML file gives them.
+
+    Raises:
+        InputError: if there is no such task, it has no such option, or the option cannot have that value.
+    """
+    own = name not in TASKS and _is_file(name)
+    factory = FileTask if own else _find(name)
+    allowed = [option for option in inspect.signature(factory).parameters if not (own and option == "path")]
+    for option in options:
+        if option not in allowed:
+            raise InputError(
+                f"{name} has the options {', '.join(allowed) or 'none'}; got {option!r}{did_you_mean(option, allowed)}"
+            )
+    task = FileTask(name, **options) if own else factory(**options)
+    task.name = name
+    return task
+
+
+def _is_file(name: Any) -> bool:
+    """Whether a name is that of a file or folder: one that is there, or that ends as tables do."""
+    return isinstance(name, str) and (Path(name).exists() or format_of(name) not in (None, TEXT))
+
+
+def _find(name: Any) -> Callable[..., Task]:
+    try:
+        return TASKS.find(name)
+    except InputError as error:
+        if TASKS.origin_note(name):
+            raise
+        raise InputError(f"{error}; a task of your own is a file (.csv, .tsv, .jsonl) or a folder of these") from None

@@ -1,0 +1,243 @@
+"""The rows of the files of a task, and their splits."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ..data.files import check_file, fail
+from ..data.formats import FORMATS, TEXT, format_of, read_rows
+from ..errors import InputError
+
+OwnKind = Literal["tagging", "transduction", "next_symbols", "classification", "language"]
+_PAIR = ("input", "output")
+_COLUMNS: dict[OwnKind, tuple[str, ...]] = {
+    "tagging": _PAIR,
+    "transduction": _PAIR,
+    "next_symbols": _PAIR,
+    "classification": ("string", "label"),
+    "language": ("text",),
+}
+_SPLITS = {"train": ("train",), "validation": ("validation", "valid", "dev"), "test": ("test",)}
+_SPACE = "\u2423"  # the blank among single characters
+_LONGEST = 100_000  # symbols of a string: all strings of a split are padded to the longest
+_TABLES = tuple(ending for name, known in FORMATS.items() if name != TEXT for ending in known.endings)
+
+
+class Row(NamedTuple):
+    """A row of a file: where it is, for messages; its symbols; the symbols of its target, if it has one."""
+
+    where: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the rows of files are read."""
+
+    kind: OwnKind | None
+    symbols: Literal["words", "characters"]
+
+    def rows(self, file: Path) -> tuple[tuple[str, ...], list[Row]]:
+        """The columns that are read, and the rows with something in them.
+
+        Raises:
+            InputError: for a file that cannot be read, a column that is missing, or a value that is not of its kind.
+        """
+        columns: tuple[str, ...] = ()
+        types: dict[str, type] = {}
+        found = []
+        unit, rows = read_rows(file, None, fail, None)
+        for number, fields in rows:
+            if isinstance(fields, str):
+                if fields:
+                    raise InputError(f"{file} is plain text; a task is a table: {', '.join(_TABLES)}")
+                continue
+            columns = columns or self._columns(fields, file)
+            where = f"{file}, {unit} {number}"
+            values = [self._value(fields, column, types, where) for column in columns]
+            found.append(Row(where, values[0], values[1] if len(values) > 1 else ()))
+        if not found:
+            raise InputError(f"{file} has no rows")
+        return columns, found
+
+    def _columns(self, fields: Mapping[str, Any], file: Path) -> tuple[str, ...]:
+        """Those that a task of the kind has; of any kind, where none is named."""
+        allowed = list(dict.fromkeys(_COLUMNS.values() if self.kind is None else [_COLUMNS[self.kind]]))
+        for columns in allowed:
+            if all(column in fields for column in columns):
+                return columns
+        needed = "; ".join(",".join(columns) for columns in allowed)
+        wanted = {column for columns in allowed for column in columns if column not in fields}
+        near = [(name, close[0]) for name in fields if (close := get_close_matches(name.lower(), sorted(wanted), n=1))]
+        hint = f" (did you mean {near[0][1]!r} by {near[0][0]!r}?)" if near else ""
+        kind = "a task" if self.kind is None else f"kind={self.kind}"
+        raise InputError(
+            f"{file} has the columns {', '.join(fields)[:200]}; {kind} needs those of one of: {needed}{hint}"
+        )
+
+    def _value(self, fields: Mapping[str, Any], column: str, types: dict[str, type], where: str) -> tuple[str, ...]:
+        """The symbols in a column of a row; the label is one."""
+        value = fields.get(column)
+        if value is None:
+            raise InputError(f"{where} has no {column}")
+        allowed: tuple[type, ...] = (str, int) if column == "label" else (str, list)
+        kind = type(value)
+        if kind not in allowed:
+            said = "a string or an integer" if column == "label" else "a string, or a list of symbols"
+            raise InputError(f"{where}: {column} must be {said}; got {value!r:.60}")
+        if types.setdefault(column, kind) is not kind:
+            raise InputError(
+                f"{where}: {column} is {_name(kind)}, and {_name(types[column])} in the rows before; got {value!r:.60}"
+            )
+        if column == "label":
+            if not str(value).strip():
+                raise InputError(f"{where}: the label is empty")
+            return (str(value).strip(),)
+        return self._symbols(value, f"{where}: {column}")
+
+    def _symbols(self, value: str | list[Any], where: str) -> tuple[str, ...]:
+        """The symbols of a string, or of a list of them."""
+        if isinstance(value, list):
+            for symbol in value:
+                if not isinstance(symbol, str) or symbol.split() != [symbol]:
+                    raise InputError(f"{where}: a symbol is a string without blanks; got {symbol!r:.60}")
+            symbols = tuple(value)
+        elif self.symbols == "characters":
+            symbols = tuple(_SPACE if character.isspace() else character for character in value.strip())
+        else:
+            symbols = tuple(value.split())
+        if len(symbols) > _LONGEST:
+            raise InputError(f"{where} has {len(symbols):,} symbols; the most are {_LONGEST:,}")
+        return symbols
+
+
+def _name(kind: type) -> str:
+    return {str: "a string", int: "an integer", list: "a list"}[kind]
+
+
+class Content(NamedTuple):
+    """What the files of a task hold."""
+
+    kind: OwnKind
+    parts: dict[str, list[Row]]
+    digest: str
+
+
+def find_files(path: Path) -> dict[str, Path]:
+    """The files of a task by split; a single file is that of training."""
+    if not path.is_dir():
+        return {"train": Path(check_file(path))}
+    found: dict[str, Path] = {}
+    for name, stems in _SPLITS.items():
+        files = [
+            file
+            for file in sorted(path.iterdir())
+            if file.name.lower().partition(".")[0] in stems and format_of(file) not in (None, TEXT)
+        ]
+        if len(files) > 1:
+            raise InputError(f"{path} has several {name} files: {', '.join(file.name for file in files)}")
+        if files:
+            found[name] = Path(check_file(files[0]))
+    if "train" not in found:
+        there = ", ".join(sorted(file.name for file in path.iterdir())[:5]) or "nothing"
+        raise InputError(f"{path} has no file train.csv, .tsv or .jsonl; it has {there}")
+    return found
+
+
+def stamps(files: Iterable[Path]) -> tuple[tuple[int, int], ...]:
+    """What changes when a file does: its time and its size."""
+    return tuple((status.st_mtime_ns, status.st_size) for status in (file.stat() for file in files))
+
+
+@lru_cache(maxsize=4)
+def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...], reading: Reading) -> Content:
+    """Read the files of a task: once for the trials of a process, as long as they stay as they are."""
+    columns: tuple[str, ...] = ()
+    parts, digest = {}, hashlib.sha256()
+    for name, file in files:
+        own, parts[name] = reading.rows(file)
+        columns = columns or own
+        if own != columns:
+            raise InputError(f"{file} has the columns {','.join(own)}, and {files[0][1]} has {','.join(columns)}")
+        with open(file, "rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    found = next(kind for kind, own in _COLUMNS.items() if own == columns)
+    if reading.kind is not None:
+        found = reading.kind
+    elif found == "tagging":
+        rows = [row for part in parts.values() for row in part]
+        found = "tagging" if all(len(row.source) == len(row.target) for row in rows) else "transduction"
+    return Content(found, parts, digest.hexdigest()[:16])
+
+
+def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replace: bool) -> dict[str, list[Row]]:
+    """The rows of all splits: those without a file are held out of the training rows.
+
+    Labels keep their shares in each part. A row with a label or a symbol that no row before it has, in the order of the
+    draw, stays in training.
+
+    Args:
+        content: of the files.
+        shares: of the splits to hold out.
+        seed: of the draw.
+        replace: whether symbols that are only read may be missing in training.
+
+    Raises:
+        InputError: for shares that cannot be, or too few rows.
+    """
+    wanted = {name: share for name, share in shares.items() if name not in content.parts}
+    for name, share in wanted.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+            raise InputError(f"{name} must be a share from 0 to below 1; got {share!r}")
+    if wanted.get("test") == 0:
+        raise InputError("test must be a share above 0, as nothing else tests the models; got 0")
+    if sum(wanted.values()) >= 1:
+        raise InputError(f"validation and test must leave strings to train on; got {wanted}")
+    rows = content.parts["train"]
+    order = list(range(len(rows)))
+    random.Random(f"{seed}/held out").shuffle(order)
+    free = _without_the_first_of_each_symbol(rows, order, replace and content.kind != "language") if wanted else []
+    if content.kind == "classification":
+        free.sort(key=lambda i: rows[i].target)  # of each label in the order of the draw
+    numbers = {name: max(1, round(share * len(rows))) if share else 0 for name, share in wanted.items()}
+    if sum(numbers.values()) > len(free) or (wanted and sum(numbers.values()) == len(rows)):
+        hint = "" if replace or content.kind == "language" else " (unknown=replace allows others)"
+        raise InputError(
+            f"{rows[0].where.rpartition(', ')[0]}: of {len(rows)} strings {len(free)} have no symbol that training "
+            f"would lack{hint}, too few to hold out {', '.join(f'{n} for {name}' for name, n in numbers.items())}"
+        )
+    place: dict[int, str] = {}
+    for name, number in numbers.items():
+        place |= dict.fromkeys(_spread([i for i in free if i not in place], number), name)
+    parts: dict[str, list[Row]] = {name: [] for name in ("train", "validation", "test")}
+    for i, row in enumerate(rows):
+        parts[place.get(i, "train")].append(row)
+    parts |= {name: own for name, own in content.parts.items() if name != "train"}
+    return {name: part for name, part in parts.items() if part}
+
+
+def _without_the_first_of_each_symbol(rows: Sequence[Row], order: Sequence[int], replace: bool) -> list[int]:
+    free: list[int] = []
+    seen: set[tuple[str, str]] = set()
+    for i in order:
+        symbols = {("output", symbol) for symbol in rows[i].target}
+        if not replace:
+            symbols |= {("input", symbol) for symbol in rows[i].source}
+        if symbols <= seen:
+            free.append(i)
+        seen |= symbols
+    return free
+
+
+def _spread(items: Sequence[int], number: int) -> list[int]:
+    """So many of the items, evenly from the first to the last."""
+    number = min(number, len(items))
+    return [items[k * len(items) // number] for k in range(number)]

@@ -1,0 +1,221 @@
+"""Tasks of files: their kinds, symbols and splits; and whatever may be wrong with a file."""
+
+import gzip
+import json
+import os
+import random
+from collections import Counter
+
+import pytest
+
+from stack_lm.errors import InputError
+from stack_lm.tasks import FileTask, make_task
+
+ROWS = [("a b", "b a"), ("a", "a"), ("b b b", "b b b"), ("a a", "a a")] * 5
+
+
+def write(path, columns, rows, delimiter=","):
+    lines = [delimiter.join(map(str, row)) for row in (columns, *rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def labels(path, counts, string="a b"):
+    rows = [(string, label) for label, number in counts.items() for _ in range(number)]
+    return write(path, ("string", "label"), rows)
+
+
+def test_the_columns_say_the_kind(tmp_path):
+    tagging = make_task(write(tmp_path / "a.csv", ("input", "output"), ROWS))
+    assert (tagging.kind, tagging.own_kind, tagging.paper) == ("per_step", "tagging", "")
+    other = make_task(
+        write(tmp_path / "b.tsv", ("id", "output", "input"), [(1, "a", "a b"), *[(2, "b", "b")] * 9], "\t")
+    )
+    assert other.kind == "transduction"
+    assert other.vocabulary == other.target_vocabulary == ("a", "b")
+    classes = make_task(labels(tmp_path / "c.csv", {"yes": 5, "no": 5, "perhaps": 5}))
+    assert (classes.kind, classes.target_vocabulary) == ("classification", ("no", "perhaps", "yes"))
+    language = make_task(write(tmp_path / "d.csv", ("text",), [("a b",)] * 9))
+    assert (language.kind, language.vocabulary) == ("language", ("a", "b", "<s>", "</s>"))
+    assert language.split("train", 0)[0] == ((2, 0, 1), (0, 1, 3), (True,) * 3)
+    sets = make_task(write(tmp_path / "e.csv", ("input", "output"), [("a a", "a/b b")] * 9), kind="next_symbols")
+    assert sets.split("test", 0)[0].target == (frozenset({0, 1}), frozenset({1}))
+    forced = make_task(str(tmp_path / "a.csv"), kind="transduction")
+    assert forced.kind == "transduction"
+
+
+def test_symbols_are_words_characters_or_lists(tmp_path):
+    path = write(tmp_path / "a.csv", ("text",), [("ab c",)] * 5)
+    assert make_task(path).vocabulary == ("ab", "c", "<s>", "</s>")
+    assert make_task(path, symbols="characters").vocabulary == ("a", "b", "c", "\u2423", "<s>", "</s>")
+    lists = tmp_path / "a.jsonl"
+    lists.write_text('{"input": ["a", "b"], "output": "a b"}\n' * 5)
+    assert make_task(str(lists)).split("train", 0)[0] == ((0, 1), (0, 1), (True, True))
+
+
+def test_packed_files_are_read(tmp_path):
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.write("".join(json.dumps({"string": "a", "label": k % 2}) + "\n" for k in range(10)))
+    assert make_task(str(tmp_path / "a.jsonl.gz")).target_vocabulary == ("0", "1")
+
+
+def test_shares_are_held_out_by_a_seed_of_their_own(tmp_path):
+    rows = [(f"s{k}",) for k in range(100)]
+    path = write(tmp_path / "a.csv", ("text",), [("a " * (k + 1),) for k in range(100)])
+    task = make_task(path)
+    assert {name: plan.number for name, plan in task.plan.items()} == {"train": 80, "validation": 10, "test": 10}
+    parts = task.splits(seed=3)
+    assert parts == make_task(path).splits(seed=4)
+    assert sorted(len(e.source) - 1 for part in parts.values() for e in part) == list(range(1, len(rows) + 1))
+    assert parts["test"] != make_task(path, seed=1).splits(0)["test"]
+    other = make_task(path, test=0.25, validation=0)
+    assert {name: plan.number for name, plan in other.plan.items()} == {"train": 75, "test": 25}
+
+
+def test_what_is_held_out_has_no_symbol_that_training_lacks(tmp_path):
+    rows = [(f"a b{k // 2}",) for k in range(30)]
+    path = write(tmp_path / "a.csv", ("text",), rows)
+    for seed in range(5):
+        task = make_task(path, seed=seed)
+        assert {symbol for e in task.split("train", 0) for symbol in e.target} >= set(range(16))
+    with pytest.raises(InputError, match="of 30 strings 1. have no symbol .* too few to hold out 12 for test, 6 for"):
+        make_task(path, test=0.4, validation=0.2)
+    path = write(tmp_path / "b.csv", ("string", "label"), [(f"a{k}", k % 2) for k in range(30)])
+    with pytest.raises(InputError, match="of 30 strings 0 have no symbol"):
+        make_task(path)
+    task = make_task(path, unknown="replace")
+    assert {task.write(e.source) for e in task.split("test", 0)} == {"<unk>"}
+
+
+def test_labels_keep_their_shares(tmp_path):
+    task = make_task(labels(tmp_path / "a.csv", {"common": 150, "rare": 49, "once": 1}))
+    counts = {name: Counter(task.target_vocabulary[e.target[0]] for e in part) for name, part in task.splits(0).items()}
+    assert counts["test"] in ({"common": 15, "rare": 5}, {"common": 16, "rare": 4})
+    assert counts["train"]["once"] == 1
+    assert sum(counts["train"].values()) == 160
+
+
+def test_a_folder_has_a_file_for_each_split(tmp_path):
+    for name in ("train", "dev", "test"):
+        labels(tmp_path / f"{name}.csv", {"x": 2, "y": 3})
+    (tmp_path / "README.md").write_text("of no matter")
+    task = make_task(str(tmp_path))
+    assert {name: plan.number for name, plan in task.plan.items()} == {"train": 5, "validation": 5, "test": 5}
+    (tmp_path / "dev.csv").unlink()
+    task = make_task(str(tmp_path), validation=0.2)
+    assert {name: plan.number for name, plan in task.plan.items()} == {"train": 4, "validation": 1, "test": 5}
+
+
+def test_splits_choose_among_the_rows(tmp_path):
+    path = write(tmp_path / "a.csv", ("input", "output"), ROWS)
+    task = make_task(path, splits={"train": {"longest": 2}, "test": {"number": 1}})
+    assert {len(e.source) for e in task.split("train", 0)} == {1, 2}
+    assert len(task.split("test", 0)) == 1
+    with pytest.raises(InputError, match="99 test strings of lengths from . to . were asked for; .*a.csv has 2"):
+        make_task(path, splits={"test": {"number": 99}}).check_plan(0)
+    assert set(task.length_weights(1, 2)) == {1, 2}
+    assert len(task.sample(random.Random(0), 3).source) == 3
+
+
+def test_a_string_without_a_row_has_no_scored_target(tmp_path):
+    task = make_task(write(tmp_path / "a.csv", ("input", "output"), ROWS))
+    assert task.example(task.read("a b")) == ((0, 1), (1, 0), (True, True))
+    assert task.example(task.read("b a b")).mask == (False,) * 3
+    task = make_task(str(tmp_path / "a.csv"), kind="transduction")
+    with pytest.raises(InputError, match="has no such string"):
+        task.example(task.read("b a b"))
+
+
+def test_symbols_that_training_lacks(tmp_path):
+    labels(tmp_path / "train.csv", {"x": 5, "y": 5})
+    labels(tmp_path / "test.csv", {"x": 1}, string="a c")
+    with pytest.raises(InputError, match=r"test.csv, row 1: no training string has the symbol 'c'; unknown=replace"):
+        make_task(str(tmp_path))
+    task = make_task(str(tmp_path), unknown="replace")
+    assert task.write(task.split("test", 0)[0].source) == "a <unk>"
+    labels(tmp_path / "test.csv", {"x": 1, "z": 1})
+    with pytest.raises(InputError, match=r"test.csv, row 2: no training string has the label 'z'"):
+        make_task(str(tmp_path), unknown="replace")
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("", {}, "is empty"),
+        ("input,output\n", {}, "has a header and no rows"),
+        ("inptu,output\na,a\n", {}, "columns inptu, output; a task needs .*did you mean 'input' by 'inptu'"),
+        ("input,output\na,a\n", {"kind": "classification"}, "kind=classification needs those of one of: string,label"),
+        ("input,input,output\na,a,a\n", {}, "two columns named 'input'"),
+        ("string,label\na,x\na,\n", {}, "row 2: the label is empty"),
+        ("string,label\n" + "a,x\n" * 9, {}, "classes need two labels or more; all training strings have 'x'"),
+        ("string,label\n,x\na,y\na,x\na,y\n", {}, "row 1: the string is empty"),
+        ("input,output\na b,a\n" + "a,a\n" * 9, {"kind": "tagging"}, "row 1: in a tagging task .* it has 1 for 2"),
+        ("input,output\n" + "a </s>,a\n" * 9, {}, "row .: the symbol '</s>' is one that a transduction task adds"),
+        (
+            "input,output\na,a\n",
+            {},
+            "of 1 strings 0 have no symbol that training would lack .unknown=replace allows others., too few to",
+        ),
+        ("text\n" + "a\n" * 9, {"kind": "tag"}, "kind must be one of tagging, .*; got 'tag'"),
+        ("text\n" + "a\n" * 9, {"symbols": "bytes"}, "symbols must be one of words, characters; got 'bytes'"),
+        ("text\n" + "a\n" * 9, {"test": 0}, "test must be a share above 0"),
+        ("text\n" + "a\n" * 9, {"validation": 1.5}, "validation must be a share from 0 to below 1; got 1.5"),
+        ("text\n" + "a\n" * 9, {"test": 0.6, "validation": 0.5}, "must leave strings to train on"),
+        ("text\n" + "a\n" * 9, {"seed": "x"}, "seed must be an integer; got 'x'"),
+        ("text\n" + "a\n" * 9, {"speed": 1}, "has the options kind, symbols, .*; got 'speed'"),
+        ("text\n" + "a " * 100_001 + "\n", {}, "row 1: text has 100,001 symbols; the most are 100,000"),
+        ("text\n" + "a\n" * 9, {"splits": {"test": {"balanced": True}}}, "none balanced"),
+    ],
+)
+def test_files_that_are_no_task(tmp_path, content, options, message):
+    path = tmp_path / "own.csv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        make_task(str(path), **options).check_plan(0)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["x", 3], "line 2: label is an integer, and a string in the rows before; got 3"),
+        ([1.5, 2], "line 1: label must be a string or an integer; got 1.5"),
+        ([True, False], "line 1: label must be a string or an integer; got True"),
+        (["x", None], "line 2 has no label"),
+    ],
+)
+def test_labels_that_are_none(tmp_path, values, message):
+    path = tmp_path / "own.jsonl"
+    path.write_text("".join(json.dumps({"string": "a", "label": value}) + "\n" for value in values))
+    with pytest.raises(InputError, match=message):
+        make_task(str(path))
+
+
+def test_names_that_are_no_files(tmp_path):
+    with pytest.raises(InputError, match="none.csv does not exist"):
+        make_task(str(tmp_path / "none.csv"))
+    with pytest.raises(InputError, match=r"has no file train.csv, .tsv or .jsonl; it has test.csv"):
+        labels(tmp_path / "test.csv", {"x": 1})
+        make_task(str(tmp_path))
+    (tmp_path / "train.csv").write_text("string,label\na,x\n")
+    (tmp_path / "train.tsv").write_text("string\tlabel\na\tx\n")
+    with pytest.raises(InputError, match=r"has several train files: train.csv, train.tsv"):
+        make_task(str(tmp_path))
+    (tmp_path / "train.tsv").unlink()
+    (tmp_path / "test.csv").write_text("text\na\n")
+    with pytest.raises(InputError, match=r"test.csv has the columns text, and .*train.csv has string,label"):
+        make_task(str(tmp_path))
+    (tmp_path / "plain.txt").write_text("a b\n")
+    with pytest.raises(InputError, match="plain.txt is plain text; a task is a table: "):
+        FileTask(str(tmp_path / "plain.txt"))
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(InputError, match="pipe.csv is no regular file"):
+        make_task(str(tmp_path / "pipe.csv"))
+
+
+def test_a_file_that_changes_is_read_again(tmp_path):
+    path = tmp_path / "a.csv"
+    before = make_task(labels(path, {"x": 5, "y": 5}))
+    after = make_task(labels(path, {"x": 5, "z": 6}))
+    assert after.target_vocabulary == ("x", "z")
+    assert before.digest != after.digest
