@@ -43,12 +43,13 @@ LAYERS = [
     ["checks", "trace", "atomic", "plugins"],
     ["errors", "labels", "arguments", "import_hooks", "hub.bundle"],
 ]
+READERS = {"data.files", "data.formats", "data.records", "data.text"}
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.
 MODEL_FREE = {
     "tasks": {"errors", "labels", "plugins"},
-    "parsing": {"trace", "errors", "plugins", "atomic", "data.text"},
-    "eval": {"trace", "errors", "data.text", "data.files", "data.records", "data.inflection", "data.generated"},
+    "parsing": {"trace", "errors", "plugins", "atomic", *READERS},
+    "eval": {"trace", "errors", *READERS, "data.inflection", "data.generated"},
     "eval.metrics": {"errors", "eval", "parsing"},
     "interpretation": {"trace", "errors", "atomic", "parsing"},
 }

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import InputError
+from ..errors import InputError, OnError
 from ..plugins import Registry
-from .files import OnError
 from .text import Segmenter
 
 Item = TypeVar("Item")

@@ -9,9 +9,8 @@ import pkgutil
 from importlib import import_module
 from pathlib import Path
 
-from ...errors import InputError
+from ...errors import InputError, OnError
 from ..corpora import SOURCE_NAME, SOURCES, Corpus, Request
-from ..files import OnError
 from ..records import is_pattern
 from .text_files import open_files
 
