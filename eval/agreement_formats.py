@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from stack_lm.data.inflection import other_form
-from stack_lm.data.records import read_records
+from stack_lm.data.records import Record, read_records
 from stack_lm.data.text import read_lines
-from stack_lm.errors import InputError
+from stack_lm.errors import InputError, OnError, fail
 from stack_lm.messages import shortened, unknown_name
 
 from .agreement import AgreementItem
+
+T = TypeVar("T")
 
 GENERATED_PER_BIN = 300
 _NUMBERS = {"VBZ": "singular", "VBP": "plural"}
@@ -25,111 +28,135 @@ def number_of(form: str, other: str) -> str:
     return "singular" if len(form) > len(other) else "plural"  # discusses, discuss
 
 
-def _read_linzen_tsv(source: str) -> list[AgreementItem]:
+def _each(records: Iterable[T], make: Callable[[T], AgreementItem], on_error: OnError) -> list[AgreementItem]:
+    """The items of some records, but of those that have none."""
     items = []
-    for record in read_records(source, column="sentence", format_name="tsv"):
-        row = record.fields
-        if not row:
-            continue
-        missing = {"sentence", "verb_pos", "verb_index", "n_diff_intervening"} - row.keys()
-        if missing:
-            raise InputError(f"{source}: the header lacks the columns {', '.join(sorted(missing))}")
-        words = row["sentence"].split()
-        place = _number(row["verb_index"], f"{record.where}: verb_index") - 1
-        if not 0 <= place < len(words):
-            raise InputError(f"{record.where}: verb_index {place + 1} is outside a sentence of {len(words)}")
-        attractors = _number(row["n_diff_intervening"], f"{record.where}: n_diff_intervening")
-        tag = row["verb_pos"]
-        if tag not in _NUMBERS:
-            raise InputError(f"{record.where}: verb_pos must be VBZ or VBP; got {tag!r}")
-        verb, distance = words[place], None
-        if row.get("subj_index"):
-            distance = place + 1 - _number(row["subj_index"], f"{record.where}: subj_index")
-        items.append(
-            AgreementItem(
-                tuple(words[:place]), verb, other_form(verb, tag), attractors, _NUMBERS[tag], distance=distance
-            )
-        )
+    for record in records:
+        try:
+            items.append(make(record))
+        except InputError as error:
+            on_error(error)
     return items
 
 
-def _read_numpred(source: str) -> list[AgreementItem]:
+def _read_linzen_tsv(source: str, on_error: OnError) -> list[AgreementItem]:
+    records = read_records(source, column="sentence", format_name="tsv", on_error=on_error)
+    rows = [record for record in records if record.fields]
+    missing = {"sentence", "verb_pos", "verb_index", "n_diff_intervening"} - (rows[0].fields.keys() if rows else set())
+    if missing:
+        raise InputError(f"{source}: the header lacks the columns {', '.join(sorted(missing))}")
+    return _each(rows, _of_linzen_row, on_error)
+
+
+def _of_linzen_row(record: Record) -> AgreementItem:
+    row, words = record.fields, record.text.split()
+    place = _number(row["verb_index"], f"{record.where}: verb_index") - 1
+    if not 0 <= place < len(words):
+        raise InputError(f"{record.where}: verb_index {place + 1} is outside a sentence of {len(words)}")
+    attractors = _number(row["n_diff_intervening"], f"{record.where}: n_diff_intervening")
+    tag = row["verb_pos"]
+    if tag not in _NUMBERS:
+        raise InputError(f"{record.where}: verb_pos must be VBZ or VBP; got {tag!r}")
+    verb, distance = words[place], None
+    if row.get("subj_index"):
+        distance = place + 1 - _number(row["subj_index"], f"{record.where}: subj_index")
+    return AgreementItem(
+        tuple(words[:place]), verb, other_form(verb, tag), attractors, _NUMBERS[tag], distance=distance
+    )
+
+
+def _read_numpred(source: str, on_error: OnError) -> list[AgreementItem]:
     # The test set comes in parts by the number of attractors: numpred.test.0 to numpred.test.5.
     suffix = Path(source).suffix[1:]
     attractors = int(suffix) if suffix.isdecimal() else None
-    items = []
-    for number, line in read_lines(source):
-        label, _, prefix = line.partition("\t")
+
+    def of_line(record: Record) -> AgreementItem:
+        label, _, prefix = record.text.partition("\t")
         if label not in _NUMBERS or not prefix.strip():
             raise InputError(
-                f"{source}, line {number}: a line is VBZ or VBP, a tab and the words before the verb; "
-                f"got {shortened(line, 50)!r}"
+                f"{record.where}: a line is VBZ or VBP, a tab and the words before the verb; "
+                f"got {shortened(record.text, 50)!r}"
             )
         other = "VBP" if label == "VBZ" else "VBZ"
-        items.append(AgreementItem(tuple(prefix.split()), label, other, attractors, _NUMBERS[label]))
-    return items
+        return AgreementItem(tuple(prefix.split()), label, other, attractors, _NUMBERS[label])
+
+    records = read_records(source, keep_empty=False, format_name="text", on_error=on_error)
+    return _each(records, of_line, on_error)
 
 
-def _read_linzen_gulordava(source: str) -> list[AgreementItem]:
-    items = []
-    for where, words, cells in _read_pair(source, 4, "index, correct form, wrong form and attractors"):
-        place = _place(cells[0], words, where)
+def _read_linzen_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
+    def of_pair(pair: _Pair) -> AgreementItem:
+        cells = pair.cells(4, "index, correct form, wrong form and attractors")
+        place = _place(cells[0], pair.words, pair.where)
         correct, wrong = cells[1], cells[2]
-        attractors = _number(cells[3], where)
-        items.append(AgreementItem(tuple(words[:place]), correct, wrong, attractors, number_of(correct, wrong)))
-    return items
+        attractors = _number(cells[3], pair.where)
+        return AgreementItem(tuple(pair.words[:place]), correct, wrong, attractors, number_of(correct, wrong))
+
+    return _each(_read_pairs(source), of_pair, on_error)
 
 
-def _read_gulordava(source: str) -> list[AgreementItem]:
-    rows = list(
-        _read_pair(source, 12, "pattern, construction, sentence, index, ..., correct and wrong form, ..., prefix")
-    )
+def _read_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
+    pairs = _read_pairs(source)
     # Attractors and distances are in another table, with a line for each of the two forms.
     table = Path(f"{_stem(Path(source))}.tab")
-    rows_of_forms = read_records(table, column="form", format_name="tsv") if table.is_file() else ()
-    details = [record.fields for record in rows_of_forms][::2]
-    if details and len(details) != len(rows):
-        raise InputError(f"{table} has {2 * len(details)} rows; two for each of {len(rows)} items are needed")
-    items = []
-    for i, (where, words, cells) in enumerate(rows):
+    rows = read_records(table, column="form", format_name="tsv") if table.is_file() else ()
+    details = [record.fields for record in rows][::2]
+    if details and len(details) != len(pairs):
+        raise InputError(f"{table} has {2 * len(details)} rows; two for each of {len(pairs)} items are needed")
+    missing = {"form", "n_attr", "len_context"} - details[0].keys() if details else set()
+    if missing:
+        raise InputError(f"{table}: the header lacks the columns {', '.join(sorted(missing))}")
+
+    def of_pair(pair: _Pair) -> AgreementItem:
         # NOTE: the prefix in the last column is that of the original sentence, also of nonce sentences.
-        place = _place(cells[3], words, where)
+        cells = pair.cells(12, "pattern, construction, sentence, index, ..., correct and wrong form, ..., prefix")
+        place = _place(cells[3], pair.words, pair.where)
         number = re.search(r"Number=(Sing|Plur)", cells[5])
         if number is None:
-            raise InputError(f"{where}: the sixth column must have Number=Sing or Number=Plur; got {cells[5]!r}")
-        detail = details[i] if details else {}
-        missing = {"form", "n_attr", "len_context"} - detail.keys() if details else set()
-        if missing:
-            raise InputError(f"{table}: the header lacks the columns {', '.join(sorted(missing))}")
+            raise InputError(f"{pair.where}: the sixth column must have Number=Sing or Number=Plur; got {cells[5]!r}")
+        detail = details[pair.place] if details else {}
         if detail and detail["form"] != cells[6]:
-            raise InputError(f"{table}: item {i + 1} is of the form {detail['form']!r}, but {where} is of {cells[6]!r}")
-        items.append(
-            AgreementItem(
-                tuple(words[:place]),
-                cells[6],
-                cells[7],
-                n_attractors=_number(detail["n_attr"], str(table)) if detail else None,
-                number="singular" if number[1] == "Sing" else "plural",
-                construction="original" if cells[2] == "0" else "nonce",
-                distance=_number(detail["len_context"], str(table)) if detail else None,
+            raise InputError(
+                f"{table}: item {pair.place + 1} is of the form {detail['form']!r}, but {pair.where} is of {cells[6]!r}"
             )
+        return AgreementItem(
+            tuple(pair.words[:place]),
+            cells[6],
+            cells[7],
+            n_attractors=_number(detail["n_attr"], str(table)) if detail else None,
+            number="singular" if number[1] == "Sing" else "plural",
+            construction="original" if cells[2] == "0" else "nonce",
+            distance=_number(detail["len_context"], str(table)) if detail else None,
         )
-    return items
+
+    return _each(pairs, of_pair, on_error)
 
 
-def _read_pair(source: str, n_columns: int, columns: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """The aligned lines of a .text and a .gold file: where they are, the sentence's words, and the columns."""
+class _Pair(NamedTuple):
+    """Lines of a .text and a .gold file that belong together: their place from 0, the words, and the gold line."""
+
+    place: int
+    where: str
+    words: list[str]
+    row: str
+
+    def cells(self, n: int, columns: str) -> list[str]:
+        cells = self.row.split("\t")
+        if len(cells) != n:
+            raise InputError(f"{self.where}: {len(cells)} columns; {n} are needed: {columns}")
+        return cells
+
+
+def _read_pairs(source: str) -> list[_Pair]:
     stem = _stem(Path(source))
     text = list(read_lines(f"{stem}.text"))
     gold = list(read_lines(f"{stem}.gold"))
     if len(text) != len(gold):
         raise InputError(f"{stem}.text has {len(text)} lines, but {stem}.gold has {len(gold)}")
-    for (number, sentence), (_, row) in zip(text, gold, strict=True):
-        where = f"{stem}.gold, line {number}"
-        cells = row.split("\t")
-        if len(cells) != n_columns:
-            raise InputError(f"{where}: {len(cells)} columns; {n_columns} are needed: {columns}")
-        yield where, sentence.split(), cells
+    return [
+        _Pair(place, f"{stem}.gold, line {number}", sentence.split(), row)
+        for place, ((number, sentence), (_, row)) in enumerate(zip(text, gold, strict=True))
+    ]
 
 
 def _place(text: str, words: Sequence[str], where: str) -> int:
@@ -156,7 +183,7 @@ def _number(text: str, where: str) -> int:
         raise InputError(f"{where}: not a whole number: {text!r}") from None
 
 
-def _read_generated(source: str) -> list[AgreementItem]:
+def _read_generated(source: str, on_error: OnError) -> list[AgreementItem]:
     """Items from the built-in corpus: 300 for each number of attractors from 0 to 3. The source is a seed."""
     import random
 
@@ -174,7 +201,7 @@ def _read_generated(source: str) -> list[AgreementItem]:
     return [item for items in bins.values() for item in items]
 
 
-AGREEMENT_FORMATS: dict[str, Callable[[str], list[AgreementItem]]] = {
+AGREEMENT_FORMATS: dict[str, Callable[[str, OnError], list[AgreementItem]]] = {
     "linzen": _read_linzen_tsv,
     "linzen-gulordava": _read_linzen_gulordava,
     "linzen-numpred": _read_numpred,
@@ -184,7 +211,7 @@ AGREEMENT_FORMATS: dict[str, Callable[[str], list[AgreementItem]]] = {
 """Readers by the format's name."""
 
 
-def read_agreement(source: str, format_name: str) -> list[AgreementItem]:
+def read_agreement(source: str, format_name: str, *, on_error: OnError = fail) -> list[AgreementItem]:
     """Read agreement items.
 
     Args:
@@ -195,13 +222,14 @@ def read_agreement(source: str, format_name: str) -> list[AgreementItem]:
             verb; a file name ending in .k gives the number of attractors, k), "gulordava" (the nonce sentences of
             Gulordava et al. 2018: .text and .gold as before, with attractors and distances from the .tab file next to
             them), or "generated" (the built-in English).
+        on_error: called with the error of an item, which is then left out; the default raises it.
 
     Raises:
         InputError: for an unknown format, and for a missing, empty or malformed file, by line.
     """
     if format_name not in AGREEMENT_FORMATS:
         raise unknown_name("format", format_name, AGREEMENT_FORMATS)
-    items = AGREEMENT_FORMATS[format_name](source)
+    items = AGREEMENT_FORMATS[format_name](source, on_error)
     if not items:
         raise InputError(f"{source} has no agreement items")
     return items

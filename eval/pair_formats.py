@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
 from stack_lm.data.files import check_file
-from stack_lm.data.text import json_record, read_lines
-from stack_lm.errors import InputError
+from stack_lm.data.formats import read_rows
+from stack_lm.errors import InputError, OnError, fail
 from stack_lm.messages import similar_path, unknown_name
 
 from .minimal_pairs import MinimalPair
@@ -18,6 +18,7 @@ from .minimal_pairs import MinimalPair
 Words = Literal["given", "split"]
 Method = Literal["sentence", "prefix"]
 ToWords = Callable[[str], tuple[str, ...]]
+Reader = Callable[[Path, Method, ToWords, OnError], Iterator[MinimalPair]]
 
 # Sentences of the templates with a negative polarity item come in threes.
 _NPI = ("grammatical", "intrusive", "ungrammatical")
@@ -42,7 +43,7 @@ class _PlainUnpickler(pickle.Unpickler):
         raise InputError(f"it wants to import {module}.{name}, which is refused: templates are plain lists of strings")
 
 
-def _read_marvin_linzen(path: Path, method: Method, words: ToWords) -> Iterator[MinimalPair]:
+def _read_marvin_linzen(path: Path, method: Method, words: ToWords, on_error: OnError) -> Iterator[MinimalPair]:
     if method != "sentence":
         raise InputError(f"the templates of Marvin and Linzen have no prefixes; method must be sentence, got {method}")
     check_file(path)
@@ -61,7 +62,8 @@ def _read_marvin_linzen(path: Path, method: Method, words: ToWords) -> Iterator[
         for number, sentences in enumerate(some, start=1):
             texts = sentences if isinstance(sentences, (tuple, list)) else ()
             if len(texts) not in (2, 3) or not all(isinstance(text, str) and text.strip() for text in texts):
-                raise InputError(f"{path}, case {case!r}, item {number}: two or three sentences are needed")
+                on_error(InputError(f"{path}, case {case!r}, item {number}: two or three sentences are needed"))
+                continue
             properties = {"construction": path.stem, "case": str(case)}
             if len(texts) == 2:
                 yield MinimalPair(words(texts[0]), words(texts[1]), properties=properties)
@@ -71,57 +73,63 @@ def _read_marvin_linzen(path: Path, method: Method, words: ToWords) -> Iterator[
                 yield MinimalPair(words(good), words(bad), properties=properties | compared)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in read_lines(path):
-        where = f"{path}, line {number}"
-        yield where, json_record(line, where)
+OfRow = Callable[[dict[str, Any], str, Path, Method, ToWords], MinimalPair]
+"""A pair of a row; the string is its place, for messages."""
 
 
-def _read_blimp(path: Path, method: Method, words: ToWords) -> Iterator[MinimalPair]:
-    for where, row in _json_lines(path):
-        properties: dict[str, str | int] = {"construction": str(row.get("UID", path.stem))}
-        for name, key in (("phenomenon", "linguistics_term"), ("field", "field")):
-            if key in row:
-                properties[name] = str(row[key])
-        if isinstance(row.get("dependency_length"), int):
-            properties["distance"] = row["dependency_length"]
+def _json_reader(of_row: OfRow) -> Reader:
+    """The reader of JSON lines, each of which makes one pair."""
 
-        def text(key: str, row: dict[str, Any] = row, where: str = where) -> tuple[str, ...]:
-            return _text(row, key, where, words)
+    def read(path: Path, method: Method, words: ToWords, on_error: OnError) -> Iterator[MinimalPair]:
+        for number, row in read_rows(path, None, on_error, "jsonl")[1]:
+            if isinstance(row, str):  # an empty line
+                continue
+            try:
+                pair = of_row(row, f"{path}, line {number}", path, method, words)
+            except InputError as error:
+                on_error(error)
+            else:
+                yield pair
 
-        if method == "sentence":
-            yield MinimalPair(text("sentence_good"), text("sentence_bad"), properties=properties)
-        elif row.get("one_prefix_method"):
-            prefix = text("one_prefix_prefix")
-            good, bad = text("one_prefix_word_good"), text("one_prefix_word_bad")
-            yield MinimalPair(good, bad, prefix, prefix, properties)
-        elif row.get("two_prefix_method"):
-            # The sentences differ before the word that is compared, which is the same in both.
-            word = text("two_prefix_word")
-            yield MinimalPair(word, word, text("two_prefix_prefix_good"), text("two_prefix_prefix_bad"), properties)
-        else:
-            raise InputError(f"{where}: this pair can be compared by whole sentences only; use the method sentence")
+    return read
 
 
-def _read_pairs(path: Path, method: Method, words: ToWords) -> Iterator[MinimalPair]:
-    for where, row in _json_lines(path):
-        good, bad = (_text(row, key, where, words) for key in ("good", "bad"))
-        sides = [
-            _text(row, key, where, words)
-            if key in row
-            else _text(row, "prefix", where, words)
-            if "prefix" in row
-            else ()
-            for key in ("prefix_good", "prefix_bad")
-        ]
-        if method == "prefix" and not any(sides):
-            raise InputError(f'{where}: the method prefix needs "prefix", or "prefix_good" and "prefix_bad"')
-        if method == "sentence":
-            good, bad, sides = sides[0] + good, sides[1] + bad, [(), ()]
-        properties = {
-            key: value for key, value in row.items() if key not in _PAIR_KEYS and isinstance(value, (str, int))
-        }
-        yield MinimalPair(good, bad, sides[0], sides[1], properties)
+def _of_blimp(row: dict[str, Any], where: str, path: Path, method: Method, words: ToWords) -> MinimalPair:
+    properties: dict[str, str | int] = {"construction": str(row.get("UID", path.stem))}
+    for name, key in (("phenomenon", "linguistics_term"), ("field", "field")):
+        if key in row:
+            properties[name] = str(row[key])
+    if isinstance(row.get("dependency_length"), int):
+        properties["distance"] = row["dependency_length"]
+
+    def text(key: str) -> tuple[str, ...]:
+        return _text(row, key, where, words)
+
+    if method == "sentence":
+        return MinimalPair(text("sentence_good"), text("sentence_bad"), properties=properties)
+    if row.get("one_prefix_method"):
+        prefix = text("one_prefix_prefix")
+        good, bad = text("one_prefix_word_good"), text("one_prefix_word_bad")
+        return MinimalPair(good, bad, prefix, prefix, properties)
+    if row.get("two_prefix_method"):
+        # The sentences differ before the word that is compared, which is the same in both.
+        word = text("two_prefix_word")
+        return MinimalPair(word, word, text("two_prefix_prefix_good"), text("two_prefix_prefix_bad"), properties)
+    raise InputError(f"{where}: this pair can be compared by whole sentences only; use the method sentence")
+
+
+def _of_pair(row: dict[str, Any], where: str, path: Path, method: Method, words: ToWords) -> MinimalPair:
+    good, bad = (_text(row, key, where, words) for key in ("good", "bad"))
+    sides = [
+        _text(row, key, where, words) if key in row else _text(row, "prefix", where, words) if "prefix" in row else ()
+        for key in ("prefix_good", "prefix_bad")
+    ]
+    if method == "prefix" and not any(sides):
+        raise InputError(f'{where}: the method prefix needs "prefix", or "prefix_good" and "prefix_bad"')
+    if method == "sentence":
+        good, bad, sides = sides[0] + good, sides[1] + bad, [(), ()]
+    properties = {key: value for key, value in row.items() if key not in _PAIR_KEYS and isinstance(value, (str, int))}
+    return MinimalPair(good, bad, sides[0], sides[1], properties)
 
 
 def _text(row: dict[str, Any], key: str, where: str, words: ToWords) -> tuple[str, ...]:
@@ -133,10 +141,10 @@ def _text(row: dict[str, Any], key: str, where: str, words: ToWords) -> tuple[st
     return words(value)
 
 
-PAIR_FORMATS: dict[str, tuple[Callable[[Path, Method, ToWords], Iterator[MinimalPair]], str]] = {
-    "blimp": (_read_blimp, ".jsonl"),
+PAIR_FORMATS: dict[str, tuple[Reader, str]] = {
+    "blimp": (_json_reader(_of_blimp), ".jsonl"),
     "marvin-linzen": (_read_marvin_linzen, ".pickle"),
-    "pairs": (_read_pairs, ".jsonl"),
+    "pairs": (_json_reader(_of_pair), ".jsonl"),
 }
 """Readers by the format's name, and how their files' names end."""
 
@@ -161,7 +169,12 @@ def pair_files(source: str, format_name: str) -> list[str]:
 
 
 def read_minimal_pairs(
-    source: str, format_name: str, *, method: Method = "sentence", words: Words = "given"
+    source: str,
+    format_name: str,
+    *,
+    method: Method = "sentence",
+    words: Words = "given",
+    on_error: OnError = fail,
 ) -> list[MinimalPair]:
     """Read minimal pairs.
 
@@ -174,6 +187,7 @@ def read_minimal_pairs(
             two words, or, if the sentences differ earlier, two prefixes and one word.
         words: "given" splits at white space, for models that read raw text; "split" separates punctuation and
             contractions, for word-level models.
+        on_error: called with the error of a pair, which is then left out; the default raises it.
 
     Raises:
         InputError: for an unknown name, for a missing or malformed file, by line, and for a pickle that imports
@@ -185,7 +199,7 @@ def read_minimal_pairs(
     to_words = split_words if words == "split" else _given_words
     pairs = []
     for file in pair_files(source, format_name):
-        some = list(PAIR_FORMATS[format_name][0](Path(file), method, to_words))
+        some = list(PAIR_FORMATS[format_name][0](Path(file), method, to_words, on_error))
         if not some:
             raise InputError(f"{file} has no pairs")
         pairs += some

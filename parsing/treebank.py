@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from stack_lm.data.text import json_record, read_lines, read_text
-from stack_lm.errors import InputError
+from stack_lm.data.formats import read_rows
+from stack_lm.data.text import json_record, read_text
+from stack_lm.errors import InputError, OnError, fail
 from stack_lm.messages import shortened
 
 from .distances import tree_from_distances
@@ -21,12 +23,8 @@ DISTANCES_KEY = "distances"
 NLTK_TREEBANKS = ("nltk:treebank", "nltk:conll2000")
 CHUNKS = "chunks:"
 
-OnError = Callable[[InputError], None]
 
-
-def read_treebank(
-    source: str, *, decoder: str = "algorithm1", on_error: OnError | None = None
-) -> list[ConstituencyTree]:
+def read_treebank(source: str, *, decoder: str = "algorithm1", on_error: OnError = fail) -> list[ConstituencyTree]:
     """Read trees, without traces.
 
     Args:
@@ -42,7 +40,8 @@ def read_treebank(
             a directory: its .mrg files, sorted by name, or its .jsonl, .tree, .ptb and .txt files if it has none;
             "-", bracketed trees on standard input.
         decoder: decoder for distances; see `tree_from_distances`.
-        on_error: called with the error of a file, which is then left out; None raises the error.
+        on_error: called with the error of a tree, or of a file, which is then left out; the default raises it. In a
+            file with brackets that do not match, a tree begins with a bracket that begins a line.
 
     Returns:
         The trees. Sentences that consist of traces alone are left out.
@@ -51,15 +50,13 @@ def read_treebank(
         InputError: for a missing or empty file, or a malformed tree; the message names file and line.
     """
     trees: list[ConstituencyTree] = []
-    for name, read in _files(source, decoder):
+    for name, read in _files(source, decoder, on_error):
+        before = len(trees)
         try:
-            found = list(read())
-            if not found:
+            trees += read()
+            if len(trees) == before and on_error is fail:
                 raise InputError(f"{name} has no trees")
-            trees += found
         except InputError as error:
-            if on_error is None:
-                raise
             on_error(error)
     if not trees:
         raise InputError(f"{source} has no trees that can be read")
@@ -67,7 +64,7 @@ def read_treebank(
 
 
 def read_predictions(
-    source: str, *, decoder: str = "algorithm1", on_error: OnError | None = None
+    source: str, *, decoder: str = "algorithm1", on_error: OnError = fail
 ) -> list[ConstituencyTree | None]:
     """Read the trees that a parser made, in the order of their sentences.
 
@@ -76,7 +73,7 @@ def read_predictions(
     Args:
         source: see `read_treebank`.
         decoder: see `read_treebank`.
-        on_error: called with the error of a line, whose tree is then None; None raises the error.
+        on_error: called with the error of a line, whose tree is then None; the default raises it.
 
     Raises:
         InputError: see `read_treebank`.
@@ -93,12 +90,10 @@ def read_predictions(
             if not line.strip():
                 raise InputError(f"{where}: the line is empty; each line must have a tree")
             if _is_json(source):
-                trees.append(_from_json(line, where, decoder))
+                trees.append(_from_record(json_record(line, where), where, decoder))
             else:
                 trees.append(_only_tree(line, source, number))
         except InputError as error:
-            if on_error is None:
-                raise
             on_error(error)
             trees.append(None)
     return trees
@@ -119,18 +114,18 @@ def _only_tree(line: str, source: str, number: int) -> ConstituencyTree:
 Reader = Callable[[], Iterable[ConstituencyTree]]
 
 
-def _files(source: str, decoder: str) -> Iterator[tuple[str, Reader]]:
+def _files(source: str, decoder: str, on_error: OnError) -> Iterator[tuple[str, Reader]]:
     """The files of a source, each with a function that reads it."""
     if source.startswith("nltk:"):
         yield source, lambda: _read_nltk(source)
     elif source.startswith(CHUNKS):
         path = source.removeprefix(CHUNKS)
-        yield path, lambda: _read_chunks(read_text(path), path)
+        yield path, lambda: _read_chunks(read_text(path), path, on_error)
     elif Path(source).is_dir():
         for file in _of_directory(Path(source)):
-            yield str(file), lambda file=str(file): _read_file(file, decoder)  # type: ignore[misc]
+            yield str(file), lambda file=str(file): _read_file(file, decoder, on_error)  # type: ignore[misc]
     else:
-        yield source, lambda: _read_file(source, decoder)
+        yield source, lambda: _read_file(source, decoder, on_error)
 
 
 def _of_directory(directory: Path) -> list[Path]:
@@ -145,19 +140,43 @@ def _is_json(source: str) -> bool:
     return source.endswith((".jsonl", ".json"))
 
 
-def _read_file(source: str, decoder: str) -> Iterator[ConstituencyTree]:
+def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[ConstituencyTree]:
     if _is_json(source):
-        for number, line in read_lines(source):
-            yield _from_json(line, f"{source}, line {number}", decoder)
+        for number, record in read_rows(source, None, on_error, "jsonl")[1]:
+            if isinstance(record, str):  # an empty line
+                continue
+            try:
+                tree = _from_record(record, f"{source}, line {number}", decoder)
+            except InputError as error:
+                on_error(error)
+            else:
+                yield tree
         return
     text = read_text(source)
     if "*x*" in text:  # lines that begin so are remarks in the Penn Treebank's own files
         text = "\n".join("" if line.startswith("*x*") else line for line in text.split("\n"))
-    yield from read_brackets(text, source)
+    if on_error is fail:
+        yield from read_brackets(text, source)
+    else:
+        yield from _readable_brackets(text, source, on_error)
 
 
-def _from_json(line: str, where: str, decoder: str) -> ConstituencyTree:
-    record = json_record(line, where)
+def _readable_brackets(text: str, source: str, on_error: OnError) -> Iterator[ConstituencyTree]:
+    """The trees of a text of which some may be malformed."""
+    try:
+        yield from list(read_brackets(text, source))
+        return
+    except InputError:
+        line = 1
+    for part in re.split(r"^(?=\()", text, flags=re.MULTILINE):
+        try:
+            yield from list(read_brackets(part, source, line))
+        except InputError as error:
+            on_error(error)
+        line += part.count("\n")
+
+
+def _from_record(record: dict[str, Any], where: str, decoder: str) -> ConstituencyTree:
     if isinstance(record.get(BRACKETS_KEY), str):
         return ConstituencyTree.from_brackets(record[BRACKETS_KEY], where)
     for key in BINARY_PARSE_KEYS:
@@ -200,7 +219,7 @@ def _read_nltk(source: str) -> Iterator[ConstituencyTree]:
     try:
         for file in corpus.fileids():
             text = corpus.raw(file)
-            yield from read_brackets(text, file) if name == "treebank" else _read_chunks(text, file)
+            yield from read_brackets(text, file) if name == "treebank" else _read_chunks(text, file, fail)
     except LookupError as error:
         raise InputError(
             f"NLTK's corpus {name} is not installed: run `python -m nltk.downloader {name}`, or set NLTK_DATA to where "
@@ -208,20 +227,22 @@ def _read_nltk(source: str) -> Iterator[ConstituencyTree]:
         ) from error
 
 
-def _read_chunks(text: str, source: str) -> Iterator[ConstituencyTree]:
+def _read_chunks(text: str, source: str, on_error: OnError) -> Iterator[ConstituencyTree]:
     """CoNLL-2000 (Tjong Kim Sang and Buchholz 2000): the chunks are phrases of the sentence, "S"."""
     rows: list[tuple[str, str, str]] = []
-    first = 0
+    first, broken = 0, False
     for number, line in enumerate((text + "\n\n").split("\n"), start=1):
         cells = line.split()
-        if cells:
-            if len(cells) != 3 or cells[2][:2] not in ("B-", "I-", "O"):
-                raise InputError(f"{source}, line {number}: a word, its tag and B-X, I-X or O are needed; got {line!r}")
+        if not cells:
+            if rows and not broken:
+                yield _from_chunks(rows, f"{source}, line {first}")
+            rows, first, broken = [], 0, False
+        elif len(cells) == 3 and cells[2][:2] in ("B-", "I-", "O"):
             first = first or number
             rows.append((cells[0], cells[1], cells[2]))
-        elif rows:
-            yield _from_chunks(rows, f"{source}, line {first}")
-            rows, first = [], 0
+        else:
+            broken = True
+            on_error(InputError(f"{source}, line {number}: a word, its tag and B-X, I-X or O are needed; got {line!r}"))
 
 
 def _from_chunks(rows: list[tuple[str, str, str]], origin: str) -> ConstituencyTree:

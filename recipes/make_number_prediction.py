@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stack_lm.atomic import atomic_directory
+from stack_lm.commands.texts import add_column
 from stack_lm.console import positive_int, print_json, print_note, print_table, progress, run_command, script_parser
 from stack_lm.data import open_corpus
 from stack_lm.data.number_prediction import MOST_ATTRACTORS, NumberItem, NumberItemCollector, part_of
@@ -40,12 +41,12 @@ def make_tagger(iterations: int) -> Any:
     return train_tagger(training, iterations)
 
 
-def collect(source: str, limit: int | None, iterations: int) -> NumberItemCollector:
+def collect(source: str, column: str | None, limit: int | None, iterations: int) -> NumberItemCollector:
     """Tag the sentences of a text, and find their items."""
     tagger = make_tagger(iterations)
     collector = NumberItemCollector()
     with progress("tagging", limit) as advance:
-        for sentence in islice(open_corpus(source), limit):
+        for sentence in islice(open_corpus(source, column=column), limit):
             words = treebank_quotes(sentence.words)
             collector.add(words, [tag for _, tag in tagger.tag(words)])
             advance(1)
@@ -100,8 +101,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = script_parser(__doc__, "make_number_prediction.py")
     parser.add_argument(
-        "source", metavar="TEXT", help="text as for training: a file with a sentence a line, or nltk:NAME"
+        "source", metavar="TEXT", help="text as for training: a file with a sentence a line or row, or nltk:NAME"
     )
+    add_column(parser)
     parser.add_argument("output", metavar="DIRECTORY", help="where the files go; it must be absent or empty")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="read the first N sentences only")
     parser.add_argument("--vocab-size", type=positive_int, default=10_000, help="words kept (default: 10000)")
@@ -127,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
                 f"{options.validation:g} and {options.test:g}"
             )
         with atomic_directory(options.output) as directory:
-            collector = collect(options.source, options.limit, options.iterations)
+            collector = collect(options.source, options.column, options.limit, options.iterations)
             items = collector.items(options.vocab_size, options.minimum, options.seed)
             files = write(directory, items, shares, options.seed)
         if options.json:

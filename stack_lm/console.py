@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .atomic import atomic_file
-from .errors import InputError
+from .errors import InputError, OnError, fail
 from .import_hooks import after_import
 from .messages import did_you_mean
 from .plugins import import_plugin
@@ -242,9 +242,9 @@ class Problems:
         self._keep_going = keep_going
 
     @property
-    def on_error(self) -> Callable[[InputError], None] | None:
-        """An error handler for readers that can skip a part; None makes them raise the error."""
-        return (lambda error: self.add([str(error)])) if self._keep_going else None
+    def on_error(self) -> OnError:
+        """An error handler for readers that can skip a part: it collects the error, or raises it."""
+        return (lambda error: self.add([str(error)])) if self._keep_going else fail
 
     def add(self, messages: Sequence[str]) -> None:
         """Collect problems, and print the first ten."""

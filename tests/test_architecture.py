@@ -46,21 +46,13 @@ LAYERS = [
     ["messages"],
     ["errors", "labels", "arguments", "import_hooks", "hub.bundle"],
 ]
+READERS = {"data.files", "data.formats", "data.records", "data.text"}
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.
 MODEL_FREE = {
     "tasks": {"errors", "messages", "labels", "plugins", "data.files", "data.formats"},
-    "parsing": {"trace", "errors", "messages", "plugins", "atomic", "data.text"},
-    "eval": {
-        "trace",
-        "errors",
-        "messages",
-        "data.text",
-        "data.files",
-        "data.records",
-        "data.inflection",
-        "data.generated",
-    },
+    "parsing": {"trace", "errors", "messages", "plugins", "atomic", *READERS},
+    "eval": {"trace", "errors", "messages", *READERS, "data.inflection", "data.generated"},
     "eval.metrics": {"errors", "eval", "parsing"},
     "interpretation": {"trace", "errors", "messages", "atomic", "parsing"},
 }

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     files: list[str] = []
     for source in options.data:
         with problems.of(source):
-            some = read_agreement(source, options.format)
+            some = read_agreement(source, options.format, on_error=problems.on_error)
             items += some
             files += [source] * len(some)
 

@@ -19,6 +19,7 @@ from ..hub.locating import find_models
 from ..messages import did_you_mean
 from .choice_runs import SHOWN_VALUES, report_runs, shown_properties
 from .files import TABLES, check_different, check_ending, check_outputs
+from .texts import add_keep_going
 
 
 class ChoiceTask(NamedTuple):
@@ -59,9 +60,7 @@ def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], 
         help="another model, or several runs of it, or their --items tables, on the same items: McNemar's test of one "
         "against one, else a test over runs and items",
     )
-    parser.add_argument(
-        "--keep-going", action="store_true", help="leave out files that cannot be read, and fail at the end"
-    )
+    add_keep_going(parser, "items")
     add_model_options(parser)
 
 

@@ -58,7 +58,9 @@ def run(options: argparse.Namespace) -> None:
     files: list[str] = []
     for source in sources:
         with problems.of(source):
-            some = read_minimal_pairs(source, options.format, method=options.method, words=words)
+            some = read_minimal_pairs(
+                source, options.format, method=options.method, words=words, on_error=problems.on_error
+            )
             pairs += some
             files += [source] * len(some)
 

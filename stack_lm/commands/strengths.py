@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..console import (
+    Problems,
     add_model,
     add_model_options,
     positive_int,
@@ -28,6 +29,7 @@ from ..parsing.distances import SHIFTS, distances_from_trace
 from ..parsing.treebank import read_treebank
 from .files import TABLES, check_ending, check_outputs
 from .parse import add_layer_option, open_scorer, trace_sentences
+from .texts import add_keep_going
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,6 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--signal", metavar="NAME", help=f"one of {', '.join(SHIFTS)}; by default the one that parses come from"
     )
+    add_keep_going(parser, "trees")
     add_layer_option(parser)
     add_model_options(parser)
 
@@ -74,7 +77,8 @@ def run(options: argparse.Namespace) -> None:
     if (listed["transitive"] is None) != (listed["intransitive"] is None):
         raise InputError("--transitive and --intransitive are compared with each other; give both")
     find_models(options.model)
-    sentences, tags, frames = _read_tagged(options)
+    problems = Problems(options.keep_going)
+    sentences, tags, frames = _read_tagged(options, problems)
     scorer = open_scorer(options.model, options, sentences)
     traces, signal = trace_sentences(scorer, options, sentences, tags, "tracing")
     if signal not in traces[0].signals:
@@ -123,10 +127,11 @@ def run(options: argparse.Namespace) -> None:
         write_table(options.items, columns, list(rows))
     if options.json:
         print_json(result)
-        return
-    _print_strengths(result)
-    if frames is None and not verbs:
-        print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
+    else:
+        _print_strengths(result)
+        if frames is None and not verbs:
+            print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
+    problems.finish()
 
 
 def _verbs(name: str, text: str | None) -> list[str] | None:
@@ -141,7 +146,7 @@ def _verbs(name: str, text: str | None) -> list[str] | None:
 Tagged = tuple[list[Sequence[str]], list[Sequence[str]], "list[list[str | None]] | None"]
 
 
-def _read_tagged(options: argparse.Namespace) -> Tagged:
+def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
     """Words, tags and, where there are full trees, the verbs' frames of each sentence."""
     source = options.data
     kind, _, rest = source.partition(":")
@@ -156,11 +161,15 @@ def _read_tagged(options: argparse.Namespace) -> Tagged:
             words.append(sentence.words)
             tags.append(sentence.tags)
         return words, tags, None
-    trees = read_treebank(source)[: options.limit]
-    for tree in trees:
+    trees = []
+    for tree in read_treebank(source, on_error=problems.on_error)[: options.limit]:
         if tree.word_tags is None:
-            raise InputError(f"{tree.origin}: the tree has no part-of-speech tags")
+            problems.on_error(InputError(f"{tree.origin}: the tree has no part-of-speech tags"))
+            continue
         tags.append(tree.word_tags)
+        trees.append(tree)
+    if not trees:
+        raise InputError(f"{source} has no tree with part-of-speech tags")
     # Chunks are not trees: the words to the right of a verb are not in its phrase.
     frames = None if kind == "chunks" else [verb_frames(tree) for tree in trees]
     return [tree.words for tree in trees], tags, frames

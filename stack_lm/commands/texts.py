@@ -35,14 +35,12 @@ def read_texts(source: str, column: str | None, problems: Problems) -> list[Reco
         InputError: as `read_records`, but for the records that `problems` leaves out.
     """
     records: list[Record | None] = []
-    skip = problems.on_error
 
     def leave_out(error: InputError) -> None:
-        if skip is not None:
-            skip(error)
+        problems.on_error(error)
         records.append(None)
 
-    for record in read_records(source, column=column, on_error=None if skip is None else leave_out):
+    for record in read_records(source, column=column, on_error=leave_out):
         records.append(record)
     return records
 
@@ -58,18 +56,21 @@ def note_without_result(
         knows: who would have to know one.
     """
     there = [record for record in records if record is not None]
-    empty = [record for record in there if not record.text]
-    of_unknown = [record for place in unknown if (record := records[place]) is not None]
     several = len({record.source for record in there}) > 1
-    parts = []
-    for found, one, many in (
-        (empty, "is empty", "are empty"),
-        (of_unknown, *(f"{has} no word that {knows}" for has in ("has", "have"))),
-    ):
-        if found:
-            names = ", ".join(record.where if several else str(record.number) for record in found[:_LISTED])
-            more = ", ..." if len(found) > _LISTED else ""
-            unit = found[0].unit if len(found) == 1 else f"{found[0].unit}s"
-            parts.append(f"{len(found):,} {unit} {one if len(found) == 1 else many} ({names}{more})")
-    if parts:
-        print_note("; ".join(parts))
+    of_unknown = [record for place in unknown if (record := records[place]) is not None]
+    parts = [
+        _these([record for record in there if not record.text], "is empty", "are empty", several),
+        _these(of_unknown, f"has no word that {knows}", f"have no word that {knows}", several),
+    ]
+    if any(parts):
+        print_note("; ".join(filter(None, parts)))
+
+
+def _these(records: Sequence[Record], one: str, many: str, several: bool) -> str:
+    """How many records there are and the first of their numbers, with the verb for one or for many; "" for none."""
+    if not records:
+        return ""
+    names = ", ".join(record.where if several else str(record.number) for record in records[:_LISTED])
+    more = ", ..." if len(records) > _LISTED else ""
+    unit = records[0].unit + "s" * (len(records) > 1)
+    return f"{len(records):,} {unit} {one if len(records) == 1 else many} ({names}{more})"

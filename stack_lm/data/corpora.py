@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import InputError
+from ..errors import InputError, OnError
 from ..messages import shortened
 from ..plugins import Registry
-from .files import OnError
 from .text import Segmenter
 
 Item = TypeVar("Item")

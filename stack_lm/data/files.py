@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import InputError
+from ..errors import InputError, OnError, fail
 
 STANDARD_INPUT = "standard input"
 # Of a line, in bytes: a longer one is no sentence and no record, but a file without lines.
@@ -88,14 +88,6 @@ def open_file(path: str | Path) -> Iterator[tuple[str, IO[bytes]]]:
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read {name}: {reason}") from error
-
-
-OnError = Callable[[InputError], None]
-
-
-def fail(error: InputError) -> None:
-    """Raise the error: the handler of those who skip nothing."""
-    raise error
 
 
 def line_blocks(name: str, stream: Any, on_error: OnError = fail) -> Iterator[tuple[int, list[str]]]:

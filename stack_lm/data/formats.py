@@ -8,8 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import InputError
-from .files import LONGEST_LINE, UNPACKERS, OnError, check_file, line_blocks, open_file
+from ..errors import InputError, OnError
+from .files import LONGEST_LINE, UNPACKERS, check_file, line_blocks, open_file
 from .text import json_object, json_record, json_value, read_text
 
 TEXT = "text"
@@ -159,7 +159,7 @@ def _read_table(lines: Lines, delimiter: str) -> Iterator[Row]:
 
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     rows = csv.reader(text(), delimiter=delimiter, strict=True)
-    number = 0
+    number = start = 0
     try:
         header = [column.strip() for column in next(filter(None, rows))]
         _check_columns(header, lines.name)
@@ -181,7 +181,7 @@ def _read_table(lines: Lines, delimiter: str) -> Iterator[Row]:
             reason = "a quotation mark opens a field, and none closes it"
         elif "expected after" in reason:
             reason = "text follows a closing quotation mark; those inside a field must be doubled"
-        where = f"row {number + 1} (line {start})" if number or end > 1 else "the header"
+        where = f"row {number + 1} (line {start})" if start else "the header"
         raise InputError(f"{lines.name}, {where}: {reason}") from error
     if not number:
         raise InputError(f"{lines.name} has a header and no rows")

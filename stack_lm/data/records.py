@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import InputError
-from .files import LONGEST_LINE, UNPACKERS, OnError, check_file, fail
+from ..errors import InputError, OnError, fail
+from .files import LONGEST_LINE, UNPACKERS, check_file
 from .formats import FORMATS, TEXT, Row, format_of, read_rows
 
 COLUMNS = ("text", "sentence")  # that are taken if none is named
@@ -71,20 +71,21 @@ def read_records(
             format than its name says, not UTF-8, or has no text; if the column is missing or not of text.
     """
     name = str(source)
-    scheme, _, dataset = name.partition(":")
+    on_error = on_error or fail
+    scheme, _, dataset_name = name.partition(":")
     if scheme in HUB and not Path(name).exists():
-        rows = enumerate(open_dataset(dataset, split)[0], start=1)
-        yield from _records(rows, name, "row", column, keep_empty, on_error or fail)
+        dataset = open_dataset(dataset_name, split)[0]
+        yield from _records(enumerate(dataset, start=1), name, "row", column, keep_empty, on_error)
         return
     if format_name is not None and format_name not in FORMATS:
         raise InputError(f"format must be one of {', '.join(FORMATS)}; got {format_name!r}")
     files = find_files(name)
     for file in files:
         try:
-            unit, rows = read_rows(file, column, on_error or fail, format_name)
-            yield from _records(rows, check_file(file), unit, column, keep_empty, on_error or fail)
+            unit, rows = read_rows(file, column, on_error, format_name)
+            yield from _records(rows, check_file(file), unit, column, keep_empty, on_error)
         except InputError as error:
-            if on_error is None or len(files) == 1:
+            if on_error is fail or len(files) == 1:
                 raise
             on_error(error)
 

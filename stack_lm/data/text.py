@@ -165,10 +165,13 @@ class Segmenter:
         self._split = SentenceSplitter("\n".join(sample))
         self._words = NLTKWordTokenizer()
 
-    def __call__(self, document: str) -> Iterator[list[str]]:
+    def __call__(self, document: str) -> Iterable[list[str]]:
         """The sentences of one document."""
         if self.mode == "lines":
-            return filter(None, map(str.split, document.split("\n")))
+            if "\n" in document:
+                return filter(None, map(str.split, document.split("\n")))
+            words = document.split()
+            return (words,) if words else ()
         return self._sentences(document)
 
     def _sentences(self, document: str) -> Iterator[list[str]]:

@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..console import print_note, progress
 from ..data import Corpus, Sentence, hold_out, open_corpus
+from ..data.formats import format_of
 from ..errors import InputError
 from ..hub.tokenizers import open_tokenizer
 from ..labels import IGNORED
@@ -178,10 +179,16 @@ def _tokenise(
     if len(texts) == len(sources) and config.tokenizer.pretrained is None:  # all that is read has a digest
         of_data = dataclasses.asdict(data)
         of_data["held_out_seed"] = data.split_seed(config.seed) if other is None else None
-        # The digests stand for the names of the files.
+        # The digests stand for the names of the files, but for the endings that show how they are read.
+        formats = [[format_of(file) for file in source.files] for source in sources]
         for name in ("source", "validation", "workers", "sequence_length", "pool"):
             del of_data[name]
-        settings = {"texts": texts, "data": of_data, "tokenizer": dataclasses.asdict(config.tokenizer)}
+        settings = {
+            "texts": texts,
+            "formats": formats,
+            "data": of_data,
+            "tokenizer": dataclasses.asdict(config.tokenizer),
+        }
         key = cache_key([file for source in sources for file in source.files], json.dumps(settings, sort_keys=True))
         kept = None if key is None else read_entry(key)
         if kept is not None and checkpoint is not None and not _is_tokenizer_of(kept.tokenizer, checkpoint):

@@ -212,6 +212,7 @@ HOSTILE = {
         "a.tsv", b'text\tid\n" a " b\t1\n',
         "a.tsv, row 1 (line 2): text follows a closing quotation mark; those inside",
     ),
+    "an open header": ("a.csv", b'id,"text\n1,a\n2,b\n', "a.csv, the header: a quotation mark opens a field"),
     "a quotation mark in the header": ("a.csv", b'"text\n', "a.csv, the header: a quotation mark opens a field"),
     "NUL in a table": ("a.csv", b"text\na\0b\n", "a.csv, line 2: not UTF-8 text (a NUL character)"),
     "NUL in Parquet": (

@@ -163,6 +163,7 @@ def test_bad_gulordava_files(tmp_path):
         (tmp_path / "set.tab").write_text(text)
         with pytest.raises(InputError, match=message):
             read_agreement(str(tmp_path), "gulordava")
+    (tmp_path / "set.tab").write_text(table)
     (tmp_path / "set.gold").write_text(GOLD.format(1, 0, "Dual", "is", "are") * 2)
     with pytest.raises(InputError, match="the sixth column must have Number=Sing or Number=Plur"):
         read_agreement(str(tmp_path), "gulordava")

@@ -11,6 +11,8 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas
+import pyarrow
 import torch
 import yaml
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -43,6 +45,7 @@ class Command:
 MODEL = ("model/config.json", "model/tokenizer.json", "model/tokenizer_config.json", "model/model.safetensors")
 CLASSIFIER = tuple(name.replace("model/", "classifier/", 1) for name in MODEL)
 FOREIGN = ("gpt2/config.json", "gpt2/tokenizer.json", "gpt2/model.safetensors")
+TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "csv.zst", "jsonl.bz2")
 CONVENTIONS = ("prpn", "compound-pcfg", "htut", "merrill", "corpus", "evalb")
 
 
@@ -61,6 +64,10 @@ def commands() -> list[Command]:
     for ending in ("mrg", "jsonl", "tex", "svg"):
         add(f"parse {{}}/model --file {{}}/text.txt --output {{}}/out/t.{ending} --json", "text.txt")
     add("parse {}/model --file {}/text.txt.gz", "text.txt.gz")
+    for ending in TABLES:
+        add(f"parse {{}}/model --file {{}}/table.{ending} --output {{}}/out/t.jsonl --json", f"table.{ending}")
+        add(f"perplexity {{}}/model --data {{}}/table.{ending} --column sentence --keep-going", f"table.{ending}")
+    add("{}/train.yaml --json data.source={}/table.csv data.column=sentence", "table.csv", program="train_lm")
     for convention in CONVENTIONS:
         f1 = f"parse-f1 --convention {convention} --treebank"
         add(f"{f1} {{}}/gold.mrg --predictions {{}}/trees.mrg --json", "gold.mrg", "trees.mrg")
@@ -129,8 +136,25 @@ def write_inputs(folder: Path) -> None:
     text = "".join(" ".join(sentence.words) + "\n" for sentence in sentences)
     (folder / "text.txt").write_text(text + "\nThe dog sees a cat. It sleeps.\n")
     (folder / "text.txt.gz").write_bytes(gzip.compress(text.encode()))
+    _write_tables(folder, [" ".join(sentence.words) for sentence in sentences])
     _write_configurations(folder)
     _write_checkpoints(folder)
+
+
+def _write_tables(folder: Path, texts: list[str]) -> None:
+    rows = [{"id": i, "sentence": text} for i, text in enumerate([*texts, "", 'a "dog", he\nsaid'])]
+    frame = pandas.DataFrame(rows)
+    for ending in TABLES:
+        path = folder / f"table.{ending}"
+        if ending.startswith("json"):
+            frame.to_json(path, orient="records", lines=ending != "json")
+        elif ending == "parquet":
+            frame.to_parquet(path)
+        elif ending == "csv.zst":
+            with pyarrow.CompressedOutputStream(str(path), "zstd") as stream:
+                stream.write(frame.to_csv(index=False).encode())
+        else:
+            frame.to_csv(path, index=False, sep="\t" if ending == "tsv" else ",")
 
 
 def write_runs(folder: Path, programs: Mapping[str, Callable[[list[str]], int]]) -> None:

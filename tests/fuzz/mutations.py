@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import json
 import os
 import random
@@ -12,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import yaml
 
 Damage = Callable[[random.Random, bytes], bytes]
@@ -300,13 +304,63 @@ def damage_bytes(rng: random.Random, raw: bytes) -> bytes:
     return raw[:start] + rng.choice((b"\xc3(", b"\xed\xa0\x80", b"\xf8", b"\xc2\x85", b"\r", b"\x0b")) + raw[start:]
 
 
+def _pack_zstd(raw: bytes) -> bytes:
+    return pyarrow.compress(raw, codec="zstd", asbytes=True)
+
+
+# By how packed files begin: how they are unpacked, and packed again.
+PACKERS: tuple[tuple[bytes, Callable[[bytes], bytes], Callable[[bytes], bytes]], ...] = (
+    (b"\x1f\x8b", gzip.decompress, lambda raw: gzip.compress(raw, 1)),
+    (b"BZh", bz2.decompress, bz2.compress),
+    (b"\x28\xb5", lambda raw: pyarrow.input_stream(io.BytesIO(raw), compression="zstd").read(), _pack_zstd),
+)
+
+
 def damage_packed(rng: random.Random, raw: bytes) -> bytes:
     """Damage a compressed file, outside or inside."""
     if rng.random() < 0.5:
         return damage_bytes(rng, raw)
-    if rng.random() < 0.1:
-        return gzip.compress(b"a" * 200_000_000, 1)  # unpacks to a thousand times its size
-    return gzip.compress(damage_lines(rng, gzip.decompress(raw)))
+    unpack, pack = next((unpack, pack) for mark, unpack, pack in PACKERS if raw.startswith(mark))
+    if rng.random() < 0.1 and pack is not bz2.compress:  # which takes too long
+        return pack(b"a" * 200_000_000)  # unpacks to a thousand times its size
+    return pack(damage_lines(rng, unpack(raw)))
+
+
+def damage_table(rng: random.Random, raw: bytes) -> bytes:
+    """Damage the cells of a table of text: its marks, its header, the number of columns."""
+    lines = raw.split(b"\n")
+    place = 0 if rng.random() < 0.3 else rng.randrange(len(lines))
+    kind = rng.randrange(5)
+    if kind == 0:
+        return raw.replace(
+            rng.choice((b'"', b",", b"\t")), rng.choice((b"", b'"', b'""', b";", b"\t", b",")), rng.choice((1, -1))
+        )
+    at = rng.randrange(len(lines[place]) + 1)
+    if kind == 1:
+        lines[place] = lines[place][:at] + rng.choice((b'"', b",", b"\t", b'""', b"\r", b"\0")) + lines[place][at:]
+    elif kind == 2:
+        lines[place] = rng.choice((b",", b"\t")).join([lines[place]] * rng.choice((2, 1000)))
+    elif kind == 3:
+        lines[0] = rng.choice((b"", b"sentence", b"sentence,sentence", b"id;sentence", b'{"sentence": 1}', lines[-2]))
+    else:
+        lines[place] = b'"' + b"a\n" * rng.choice((3, 100_000))
+    return b"\n".join(lines)
+
+
+def damage_parquet(rng: random.Random, raw: bytes) -> bytes:
+    """Damage a Parquet file: its bytes, or its values and their types."""
+    if rng.random() < 0.5:
+        return damage_bytes(rng, raw)
+    rows = pyarrow.parquet.read_table(io.BytesIO(raw)).to_pylist()
+    damaged = io.BytesIO()
+    try:
+        name = rng.choice(list(rows[0]))
+        values = [any_value(rng)] * len(rows) if rng.random() < 0.5 else damage_value(rng, [row[name] for row in rows])
+        table = pyarrow.table({"id": range(len(values)), name: values})
+        pyarrow.parquet.write_table(table.slice(0, rng.choice((0, len(values)))), damaged)
+    except (pyarrow.ArrowException, ValueError, TypeError, OverflowError, UnicodeError):  # values of several types
+        return damage_bytes(rng, raw)
+    return damaged.getvalue()
 
 
 STRUCTURED: dict[str, tuple[Damage, ...]] = {
@@ -316,6 +370,11 @@ STRUCTURED: dict[str, tuple[Damage, ...]] = {
     ".safetensors": (damage_safetensors,),
     ".mrg": (damage_brackets, damage_lines),
     ".gz": (damage_packed,),
+    ".bz2": (damage_packed,),
+    ".zst": (damage_packed,),
+    ".csv": (damage_table, damage_lines),
+    ".tsv": (damage_table, damage_lines),
+    ".parquet": (damage_parquet,),
     ".pickle": (damage_bytes,),
     ".pth": (damage_bytes,),
     ".th": (damage_bytes,),

@@ -51,16 +51,18 @@ def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
     prepare(validation=str(packed))
     prepare(vocab_size=8)
     assert list(prepare(packed).batches.pools.whole) == list(first.batches.pools.whole)
+    shutil.copy(text, tmp_path / "text.tsv")  # the same bytes, read in another way
+    prepare(tmp_path / "text.tsv", column=lines[0])
     text.write_text(text.read_text().replace("cow", "cat"))
     prepare()
     assert "from the cache" not in capsys.readouterr().err
-    assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 8
+    assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 9
     assert main(["cache", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert len(record["entries"]) == 8
+    assert len(record["entries"]) == 9
     assert record["bytes"] == sum(entry["bytes"] for entry in record["entries"]) > 0
     assert main(["cache", "--clear"]) == 0
-    assert "8 texts" in capsys.readouterr().out
+    assert "9 texts" in capsys.readouterr().out
     assert main(["cache"]) == 0
     assert "0 texts, 0.0 MB" in capsys.readouterr().out
 

@@ -9,10 +9,9 @@ import pkgutil
 from importlib import import_module
 from pathlib import Path
 
-from ...errors import InputError
+from ...errors import InputError, OnError
 from ...messages import did_you_mean, similar_path
 from ..corpora import SOURCE_NAME, SOURCES, Corpus, Request
-from ..files import OnError
 from ..records import is_pattern
 from .text_files import open_files
 

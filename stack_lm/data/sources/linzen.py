@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...errors import InputError
+from ...errors import InputError, OnError, fail
 from ..corpora import Corpus, Request, Sentence, register_source
-from ..files import OnError, fail
 from ..records import read_records
 
 
