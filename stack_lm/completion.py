@@ -98,9 +98,9 @@ def _language_model_run(prefix: str, **_: Any) -> Iterator[str]:
 
 
 def _classifier_run(prefix: str, **_: Any) -> Iterator[str]:
-    from .training.config import NumberPredictionConfig
+    from .training.config import ClassificationConfig
 
-    yield from _run(NumberPredictionConfig, prefix)
+    yield from _run(ClassificationConfig, prefix)
 
 
 def _run(config_class: type, prefix: str) -> Iterator[str]:
