@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 from transformers import GenerationMixin
 from transformers.cache_utils import Cache
 
-from .memory import map_tensors
+from .memory import leaves, map_tensors
 
 
 class MemoryCache(Cache):
@@ -124,13 +126,43 @@ class MemoryCache(Cache):
         self.states = {layer: map_tensors(function, state) for layer, state in self.states.items()}
 
 
-def leaves(tree: Any) -> Iterator[Tensor]:
-    """The tensors of a state, in order."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, tuple):
-        for part in tree:
-            yield from leaves(part)
+@dataclass(frozen=True)
+class _Layers:
+    """The numbers of a cache's layers, and how many tokens each has seen, by which no two caches differ in form.
+
+    A length that is a tracer's symbol has no place in a form, and is left out.
+    """
+
+    numbers: tuple[int | str, ...]
+    seen: dict[int | str, int] = field(compare=False)
+
+
+def _flatten(cache: MemoryCache) -> tuple[list[Any], _Layers]:
+    seen = {layer: length for layer, length in cache._seen.items() if isinstance(length, int)}
+    return list(cache.states.values()), _Layers(tuple(cache.states), seen)
+
+
+def _unflatten(states: Iterable[Any], layers: _Layers) -> MemoryCache:
+    cache = MemoryCache()
+    cache.states, cache._seen = dict(zip(layers.numbers, states, strict=True)), dict(layers.seen)
+    return cache
+
+
+def _flatten_with_keys(cache: MemoryCache) -> tuple[list[tuple[Any, Any]], _Layers]:
+    states, layers = _flatten(cache)
+    return [(pytree.MappingKey(layer), state) for layer, state in zip(layers.numbers, states, strict=True)], layers
+
+
+# `torch.utils._pytree` maps, and torch.compile and torch.export take, the states that are in a cache.
+pytree.register_pytree_node(
+    MemoryCache,
+    _flatten,
+    _unflatten,
+    serialized_type_name="stack_lm.cache.MemoryCache",
+    to_dumpable_context=lambda layers: [list(layers.numbers), list(layers.seen.items())],
+    from_dumpable_context=lambda dumped: _Layers(tuple(dumped[0]), dict(dumped[1])),
+    flatten_with_keys_fn=_flatten_with_keys,
+)
 
 
 class MemoryGenerationMixin(GenerationMixin):

@@ -201,6 +201,8 @@ def linear_cross_entropy(
     the products are in its precision, and with a `dtype` in that. The softmax and all sums are in float32 even so: what
     is rounded are the logits, their gradients, and the products of one chunk.
 
+    Under torch.compile all logits are held after all.
+
     torch 2.13 has a `linear_cross_entropy` of its own, which was slower at every size tried (docs/performance.md).
 
     Args:
@@ -233,6 +235,8 @@ def linear_cross_entropy(
         raise ValueError(f"hidden and weight must be of one type; got {hidden.dtype} and {weight.dtype}")
     if dtype is None:
         dtype = torch.get_autocast_dtype(device) if autocast and hidden.dtype != torch.float64 else hidden.dtype
+    if torch.compiler.is_compiling():
+        return _traced_cross_entropy(hidden, weight, bias, labels, ignore_index, reduction, dtype)
     counted = labels != ignore_index
     count = counted.sum()
     if device == "cpu" and int(count) < len(labels):
@@ -251,6 +255,23 @@ def linear_cross_entropy(
     else:
         total = _LinearCrossEntropy.apply(*arguments)
     return total / count if reduction == "mean" else total
+
+
+def _traced_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    ignore_index: int,
+    reduction: str,
+    dtype: torch.dtype,
+) -> Tensor:
+    """`linear_cross_entropy` with all logits at once, for torch.compile, which makes its own of the softmax."""
+    counted = labels != ignore_index
+    rows = hidden.masked_fill(~counted.unsqueeze(1), 0).to(dtype)
+    logits = F.linear(rows, weight.to(dtype), None if bias is None else bias.to(dtype)).to(_precise(dtype))
+    total = F.cross_entropy(logits, labels, ignore_index=ignore_index, reduction="sum")
+    return total / counted.sum() if reduction == "mean" else total
 
 
 def causal_lm_loss(

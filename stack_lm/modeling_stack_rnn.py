@@ -23,7 +23,7 @@ from .labels import IGNORED
 from .layers.cell import CellState, Scan, StackRNNCell
 from .layers.controlled import Actions
 from .loss import causal_lm_loss, ignore_after_padding, why_logits
-from .memory import under_transform
+from .memory.base import numbers_hidden
 from .modeling_base import MemoryPreTrainedModel
 
 Output = TypeVar("Output", bound=ModelOutput)
@@ -120,7 +120,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
             )
         mask = attention_mask[:, -length:].bool()
         # A mask of ones costs time for nothing. On a GPU, looking would cost a synchronisation.
-        look = mask.device.type == "cpu" and not under_transform()
+        look = mask.device.type == "cpu" and not numbers_hidden()
         return None if look and bool(mask.all()) else mask
 
     def _scan(

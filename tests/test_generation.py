@@ -155,3 +155,10 @@ def test_text_generation_pipeline(tmp_path):
     prompts = ["w1", "w2 w3 w4"]
     batch = generate(prompts, max_new_tokens=4, do_sample=False, batch_size=2)
     assert batch == [generate(prompt, max_new_tokens=4, do_sample=False) for prompt in prompts]
+
+
+@pytest.mark.parametrize("assisted", ["assistant_model", "prompt_lookup_num_tokens"])
+def test_assisted_generation_is_refused_in_one_line(assisted):
+    model = make_lm()
+    with pytest.raises(ValueError, match=r"^assisted generation is not supported with stateful models.*$"):
+        model.generate(ids(1, 4), max_new_tokens=2, **{assisted: make_lm() if assisted == "assistant_model" else 2})

@@ -57,3 +57,22 @@ def choose(system: Any, request: Any) -> tuple[str, str]:
 def load(name: str) -> NoReturn:
     """Never called, since `choose` gives the reference."""
     raise NotImplementedError(name)
+
+
+def describe(layer: Any, config: Any, *names: str) -> None:
+    """None: a layer cannot be made anew, and its scan is not one operator for torch.compile."""
+
+
+def register_layer(cls: Any) -> Any:
+    """Class decorator without an effect."""
+    return cls
+
+
+def operator_obstacle(layer: Any) -> str:
+    """Why a layer is no operator."""
+    return "the operator needs the package stack-lm"
+
+
+def run_as_operator(*arguments: Any) -> NoReturn:
+    """Never called, since `choose` gives the reference."""
+    raise NotImplementedError

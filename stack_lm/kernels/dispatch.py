@@ -82,6 +82,8 @@ def choose(system: System, request: Request) -> BackendChoice:
             raise InputError(f"{VARIABLE}={named!r} is no backend; there are {', '.join(BACKENDS)}")
     if named == "reference":
         return BackendChoice(named, by)
+    if request.traced:
+        return _traced(system, request, named, by)
     if named != "auto":
         reason = _obstacle(named, system, request)
         if reason is not None:
@@ -100,6 +102,22 @@ def choose(system: System, request: Request) -> BackendChoice:
     if reason is None:
         return BackendChoice(name, f"the fastest on {device}")
     return BackendChoice("reference", f"{name} cannot run this: {reason}")
+
+
+def _traced(system: System, request: Request, named: str, by: str) -> BackendChoice:
+    """One operator, which runs what would run without torch.compile; or the reference's steps, to look into."""
+    reason: str | None
+    if request.several_models:
+        reason = "under a transform of torch.func its steps are traced"
+    elif request.all_layers and system.controller.num_layers > 1:
+        reason = "the outputs of all layers were asked for"
+    else:
+        reason = request.not_operator or alteration(system)
+    if reason is None and not (request.single_step and named == "auto"):
+        return BackendChoice("operator", "one operator, which torch.compile does not look into")
+    if named != "auto":
+        raise ValueError(f"scan_backend={named!r}, {by}, cannot run this under torch.compile: {reason}")
+    return BackendChoice("reference", f"torch.compile looks into the steps: {reason or 'there is one'}")
 
 
 def _is_torchs_own(system: System, request: Request) -> bool:
@@ -140,6 +158,4 @@ def _obstacle(name: str, system: System, request: Request) -> str | None:
         return f"{name} is not installed (pip install {name})"
     if request.all_layers and system.controller.num_layers > 1:
         return "it keeps the outputs of the last controller layer only, and those of all layers were asked for"
-    if torch.compiler.is_compiling():
-        return "torch.compile cannot look into it"
     return alteration(system) or load(name).obstacle(system, request.device, request.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..controls import ActionProjection, Controls
 from ..emission import OperationChoice
@@ -23,7 +24,8 @@ def hung_on(module: nn.Module) -> str | None:
     if "parametrizations" in own["_modules"]:
         return "parametrizations"
     for parameter in own["_parameters"].values():
-        if parameter is not None and type(parameter) not in (nn.Parameter, Tensor):
+        # torch.export puts fake tensors in the place of weights while it traces.
+        if parameter is not None and type(parameter) not in (nn.Parameter, Tensor, FakeTensor):
             return f"a weight that is a {type(parameter).__name__}"
     return None
 

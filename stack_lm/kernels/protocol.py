@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from ..controllers import Controller, ControllerState
 from ..controls import ActionProjection, Controls, Noise
 from ..emission import Emission
-from ..memory import Memory
+from ..memory import Memory, serializable
 
 
+@serializable
 class MemoryState(NamedTuple):
     """What passes from one step to the next: the memory's own state, and the last reading [B, R]."""
 
@@ -28,6 +29,7 @@ class MemoryState(NamedTuple):
     reading: Tensor
 
 
+@serializable
 class CellState(NamedTuple):
     """What passes from one step to the next where a controller drives; all tensors are batch first."""
 
@@ -112,6 +114,8 @@ class Request(NamedTuple):
         single_step: whether it is one step, without gradients, as in generation.
         n_steps: of all sequences together; 0 where that is not known.
         several_models: whether `torch.func.vmap` runs several at once, of which torch's own networks know nothing.
+        traced: whether torch.compile or torch.export trace it.
+        not_operator: why they cannot be given the scan as one operator, in a few words; None if they can.
     """
 
     device: torch.device
@@ -122,6 +126,8 @@ class Request(NamedTuple):
     single_step: bool = False
     n_steps: int = 0
     several_models: bool = False
+    traced: bool = False
+    not_operator: str | None = None
 
 
 class Inputs(NamedTuple):

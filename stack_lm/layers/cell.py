@@ -6,7 +6,7 @@ step t enters the controller at step t + 1, so the cell, not the memory alone, i
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,27 +17,17 @@ from ..controls import Controls, Noise
 from ..kernels import dispatch
 from ..kernels.protocol import CellState, Controlled, Inputs, MemoryState
 from ..memory import make_memory, map_tensors, under_transform
-from .controlled import Actions, ControlledMemory, check_state, over_time
+from .controlled import Actions, ControlledMemory, Scan, check_state, over_time
+from .operator import describe, operator_obstacle, register_layer, run_as_operator
+
+# The attributes of a configuration that a cell is made of, besides the memory and its settings.
+_DESCRIBED = (
+    *("controller", "embedding_size", "hidden_size", "num_layers", "hidden_dropout", "bias", "learn_initial_state"),
+    *("reading_entry", "input_skip_connections", "first_layer"),
+)
 
 
-class Scan(NamedTuple):
-    """The result of a scan.
-
-    Attributes:
-        outputs: the controller's output [B, T, H].
-        readings: after each step [B, T, R], zeros at padding, if asked for.
-        layers: each controller layer's output [B, T, H], if asked for.
-        actions: see `Actions`; empty if not asked for.
-        state: after the last step.
-    """
-
-    outputs: Tensor
-    readings: Tensor | None
-    layers: tuple[Tensor, ...] | None
-    actions: Actions
-    state: CellState
-
-
+@register_layer
 class StackRNNCell(ControlledMemory):
     """A recurrent cell with a memory: [B, T, E] to [B, T, H].
 
@@ -53,6 +43,20 @@ class StackRNNCell(ControlledMemory):
         self.memory = make_memory(config)
         self.controller = make_controller(config, self.memory.reading_size)
         self.controls = Controls.from_config(config, self.memory)
+        self.output_size = self.controller.hidden_size
+        self.description = describe(self, config, *_DESCRIBED)
+
+    @classmethod
+    def from_settings(cls, settings: Any) -> StackRNNCell:
+        return cls(settings)
+
+    @property
+    def dropout(self) -> float:
+        return self.bare_controller.dropout
+
+    @dropout.setter
+    def dropout(self, probability: float) -> None:
+        self.bare_controller.dropout = probability
 
     @property
     def driver(self) -> Controlled:
@@ -153,8 +157,27 @@ class StackRNNCell(ControlledMemory):
         like = inputs if inputs.is_floating_point() else self.like
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
         given = Inputs(inputs, mask, self.controls.draw_noise((batch_size, length), like), None, length)
+        return self.run(given, state, output_actions, output_readings, output_layers)
+
+    def obstacle_to_operator(self) -> str | None:
+        return operator_obstacle(self)
+
+    def run(
+        self,
+        given: Inputs,
+        state: CellState,
+        output_actions: bool = False,
+        output_readings: bool = False,
+        output_layers: bool = False,
+    ) -> Scan:
+        """`scan`, from the state that `begin` makes and with the noise drawn."""
+        inputs, mask = given.values, given.mask
+        like = inputs if inputs.is_floating_point() else self.like
         system = self.system
         backend, _ = dispatch.choose(system, self.request(inputs, like, mask, output_layers))
+        if backend == "operator":
+            scan = run_as_operator(self, given, state, output_actions, output_readings)
+            return scan._replace(layers=(scan.outputs,) if output_layers else None)
         if backend == "reference":
             scan = self.controller(
                 inputs,
@@ -174,7 +197,7 @@ class StackRNNCell(ControlledMemory):
         inputs, mask = given.values, given.mask
         if not inputs.is_floating_point():
             inputs = F.one_hot(inputs, self.bare_controller.input_size).to(self.like.dtype)
-        alone = not self.memory.actions and mask is None and not output_layers and not output_readings
+        alone = len(self.memory.actions) == 0 and mask is None and not output_layers and not output_readings
         if alone and not under_transform():  # torch's own networks have no rule for vmap
             fused = self.bare_controller.run(inputs, state.controller)
             if fused is not None:

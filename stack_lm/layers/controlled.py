@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from ..controls import Controls, Noise
 from ..kernels import dispatch
-from ..kernels.protocol import Driver, GivenVectors, MemoryState, Request, System
+from ..kernels.protocol import Driver, GivenVectors, Inputs, MemoryState, Request, System
 from ..memory import Memory, under_transform
 
 
@@ -31,6 +32,33 @@ class Actions(dict[str, Tensor]):
         except KeyError:
             there = ", ".join(self) or "no actions, because the model has no memory"
             raise AttributeError(f"no action {name!r}; there are {there}") from None
+
+
+pytree.register_pytree_node(
+    Actions,
+    lambda actions: (list(actions.values()), list(actions)),
+    lambda parts, names: Actions(zip(names, parts, strict=True)),
+    serialized_type_name="stack_lm.layers.controlled.Actions",
+    flatten_with_keys_fn=lambda actions: ([(pytree.MappingKey(n), part) for n, part in actions.items()], list(actions)),
+)
+
+
+class Scan(NamedTuple):
+    """The result of a scan.
+
+    Attributes:
+        outputs: the controller's output [B, T, H]; of given vectors the readings [B, T, R], zeros at padding.
+        readings: after each step [B, T, R], zeros at padding, if asked for.
+        layers: each controller layer's output [B, T, H], if asked for.
+        actions: see `Actions`; empty if not asked for.
+        state: after the last step.
+    """
+
+    outputs: Tensor
+    readings: Tensor | None
+    layers: tuple[Tensor, ...] | None
+    actions: Actions
+    state: Any
 
 
 def blank(
@@ -58,13 +86,32 @@ class ControlledMemory(nn.Module):
     Attributes:
         memory: the memory, a function without parameters.
         controls: emit its actions from a vector.
+        description: see `operator.describe`; None for a layer of another class than this package's own.
+        output_size: size of a scan's outputs.
+        dropout: between a controller's layers.
         scan_backend: the backend of `scan`: "auto", "reference", "numba" or "triton"; None leaves it to the environment
             variable STACK_LM_SCAN_BACKEND, and without that is "auto".
     """
 
     memory: Memory[Any, Any]
     controls: Controls
+    description: str | None = None
+    output_size: int
+    dropout: float = 0.0
     scan_backend: str | None = None
+
+    @classmethod
+    def from_settings(cls, settings: Any) -> ControlledMemory:
+        """A layer made of what its description says, as attributes."""
+        raise NotImplementedError
+
+    def run(self, given: Inputs, state: Any, output_actions: bool = False, output_readings: bool = False) -> Scan:
+        """A scan from the state that `begin` makes, with the noise drawn."""
+        raise NotImplementedError
+
+    def obstacle_to_operator(self) -> str | None:
+        """Why its scan cannot be one operator of torch, in a few words; None if it can; see `operator`."""
+        return f"a {type(self).__name__} cannot be made anew from a description"
 
     @property
     def like(self) -> Tensor:
@@ -116,6 +163,7 @@ class ControlledMemory(nn.Module):
     def request(self, inputs: Tensor, like: Tensor, mask: Tensor | None, all_layers: bool = False) -> Request:
         """What a scan of inputs [B, T, ...] in the type of `like` asks of a backend."""
         batch_size, length = inputs.shape[:2]
+        traced = torch.compiler.is_compiling()
         return Request(
             device=inputs.device,
             dtype=like.dtype,
@@ -125,6 +173,8 @@ class ControlledMemory(nn.Module):
             single_step=length == 1 and not torch.is_grad_enabled(),
             n_steps=batch_size * length,
             several_models=under_transform(),
+            traced=traced,
+            not_operator=self.obstacle_to_operator() if traced else None,
         )
 
     def initial_state(self, batch_size: int, length: int | None = None) -> Any:
@@ -161,7 +211,7 @@ class ControlledMemory(nn.Module):
 
     def report(self, reported: Mapping[str, Tensor], memory: Any, active: Tensor | None = None) -> Actions:
         """The actions of a step (see `Actions`, without the time), from the result of `drive`."""
-        return Actions(blank(reported, active, self._padding) | self.memory.measure(memory))
+        return Actions(blank(reported, active, self.padding) | self.memory.measure(memory))
 
     def report_over(
         self, hidden: Tensor, memory: Any, mask: Tensor | None = None, noise: Noise | None = None
@@ -175,7 +225,7 @@ class ControlledMemory(nn.Module):
             noise: of the steps, [B, T, ...].
         """
         _, reported = self.emit_over(hidden, noise)
-        actions = blank(reported, mask, self._padding)
+        actions = blank(reported, mask, self.padding)
         return Actions(actions | self.memory.measure_over(memory, actions))
 
     def emit_over(self, hidden: Tensor, noise: Noise | None = None) -> tuple[Any, dict[str, Tensor]]:
@@ -187,7 +237,7 @@ class ControlledMemory(nn.Module):
         return of_steps, {name: part.unflatten(0, shape) for name, part in reported.items()}
 
     @property
-    def _padding(self) -> dict[str, float]:
+    def padding(self) -> dict[str, float]:
         """Of the reported actions whose padding is not 0."""
         return {field.name: field.padding for field in self.memory.actions if field.padding}
 

@@ -10,11 +10,14 @@ from ..checks import check_of
 from ..controls import Controls
 from ..kernels import dispatch
 from ..kernels.protocol import Inputs, MemoryState
+from ..memory import memory_class
 from ..memory.fields import Size
 from ..memory.settings import complete_settings, settings_of
-from .controlled import Actions, ControlledMemory, blank, check_state
+from .controlled import Actions, ControlledMemory, Scan, blank, check_state
+from .operator import describe, operator_obstacle, register_layer, run_as_operator
 
 
+@register_layer
 class MemoryLayer(ControlledMemory):
     """A differentiable memory driven by given vectors: [B, T, H] to readings [B, T, R].
 
@@ -51,7 +54,14 @@ class MemoryLayer(ControlledMemory):
             raise ValueError("memory='none' reads nothing; a MemoryLayer needs a memory")
         self.memory = complete_settings(config)
         self.controls = Controls.from_config(config, self.memory)
-        self.input_size, self.reading_size = input_size, self.memory.reading_size
+        self.input_size = input_size
+        self.reading_size = self.output_size = self.memory.reading_size
+        self.description = describe(self, config, "hidden_size", "bias")
+
+    @classmethod
+    def from_settings(cls, settings: Any) -> MemoryLayer:
+        own = {name: getattr(settings, name) for name in memory_class(settings.memory).settings}
+        return cls(settings.hidden_size, settings.memory, bias=settings.bias, **own)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, memory={self.memory.name!r}, reading_size={self.reading_size}"
@@ -87,19 +97,30 @@ class MemoryLayer(ControlledMemory):
         state = self.begin(state, hidden)
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
         noise = self.controls.draw_noise((batch_size, length), hidden)
-        system = self.system
+        scan = self.run(Inputs(hidden, mask, noise, None, length), state, output_actions)
+        return scan.outputs, scan.state, scan.actions
+
+    def obstacle_to_operator(self) -> str | None:
+        return operator_obstacle(self)
+
+    def run(
+        self, given: Inputs, state: MemoryState, output_actions: bool = False, output_readings: bool = False
+    ) -> Scan:
+        """`forward`, from the state that `begin` makes and with the noise drawn. Its outputs are the readings."""
+        hidden, mask, system = given.values, given.mask, self.system
         backend, _ = dispatch.choose(system, self.request(hidden, hidden, mask))
+        if backend == "operator":
+            return run_as_operator(self, given, state, output_actions, False)
         if backend != "reference":
-            given = Inputs(hidden, mask, noise, None, length)
             readings, last = dispatch.load(backend).scan_given(system, given, state)
             self.memory.check_overflow(last.memory)
-            actions = self.report_over(hidden, state.memory, mask, noise) if output_actions else Actions()
-            return readings, last, actions
-        emitted, reported = self.emit_over(hidden, noise)
+            actions = self.report_over(hidden, state.memory, mask, given.noise) if output_actions else Actions()
+            return Scan(readings, None, None, actions, last)
+        emitted, reported = self.emit_over(hidden, given.noise)
         scan = self.memory.scan(state.memory, emitted, mask, reading=state.reading, measure=output_actions)
         self.memory.check_overflow(scan.state)
-        done = Actions(blank(reported, mask, self._padding) | scan.measures) if output_actions else Actions()
-        return scan.readings, MemoryState(scan.state, scan.reading), done
+        done = Actions(blank(reported, mask, self.padding) | scan.measures) if output_actions else Actions()
+        return Scan(scan.readings, None, None, done, MemoryState(scan.state, scan.reading))
 
     def step(
         self, hidden: Tensor, state: MemoryState | None = None, active: Tensor | None = None

@@ -4,7 +4,17 @@ Importing this package registers the built-in ones; `register_memory` adds other
 """
 
 from .baby_ntm import BabyNTM, TapeState
-from .base import Memory, MemoryScan, map_tensors, memory_class, memory_names, register_memory, under_transform
+from .base import (
+    Memory,
+    MemoryScan,
+    leaves,
+    map_tensors,
+    memory_class,
+    memory_names,
+    register_memory,
+    serializable,
+    under_transform,
+)
 from .fields import ActionField, Choice, Setting, Strength, Value, Weights, control_settings
 from .none import NoMemory
 from .settings import make_memory
@@ -34,10 +44,12 @@ __all__ = [
     "Value",
     "Weights",
     "control_settings",
+    "leaves",
     "make_memory",
     "map_tensors",
     "memory_class",
     "memory_names",
     "register_memory",
+    "serializable",
     "under_transform",
 ]

@@ -76,5 +76,9 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
         cells, reading = mix(state.cells, actions.operation, actions.push_value, self._mixture)
         return TapeState(cells), reading.to(actions.push_value.dtype)
 
+    def after(self, state: TapeState, steps: int) -> TapeState:
+        """As it is: the tape's size is fixed."""
+        return state
+
     def hold(self, active: Tensor, new: TapeState, old: TapeState) -> TapeState:
         return TapeState(torch.where(active[:, None, None], new.cells, old.cells))

@@ -8,12 +8,14 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar, Unpac
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from ..plugins import Registry
 from .fields import ActionField
 
 State = TypeVar("State", bound="tuple[Any, ...]")
 Actions = TypeVar("Actions", bound="tuple[Any, ...]")
+NamedTupleClass = TypeVar("NamedTupleClass", bound="type[tuple[Any, ...]]")
 MemoryClass = TypeVar("MemoryClass", bound="type[Memory[Any, Any]]")
 MEMORIES: Registry[type[Memory[Any, Any]]] = Registry("memory", "stack_lm.memories")
 
@@ -21,6 +23,18 @@ MEMORIES: Registry[type[Memory[Any, Any]]] = Registry("memory", "stack_lm.memori
 def under_transform() -> bool:
     """Whether a transform of `torch.func`, such as vmap, is at work, under which nobody may look at numbers."""
     return torch._C._are_functorch_transforms_active()
+
+
+def numbers_hidden() -> bool:
+    """Whether nobody may look at numbers: under a transform, or where torch.compile or torch.export trace."""
+    return under_transform() or torch.compiler.is_compiling()
+
+
+def serializable(cls: NamedTupleClass) -> NamedTupleClass:
+    """Class decorator: `torch.export.save` can write a tree with NamedTuples of this class."""
+    if cls not in pytree.SUPPORTED_NODES:
+        pytree._register_namedtuple(cls, serialized_type_name=f"{cls.__module__}.{cls.__qualname__}")
+    return cls
 
 
 class Where(TypedDict, total=False):
@@ -94,7 +108,7 @@ class Memory(ABC, Generic[State, Actions]):
 
     def initial_reading(self, state: State) -> Tensor:
         """The reading at the first step, r_0: zeros [B, R] unless a paper defines another."""
-        first = next(_tensors(state))
+        first = next(leaves(state))
         return first.new_zeros(first.shape[0], self.reading_size)
 
     def step(self, state: State, actions: Actions) -> tuple[State, Tensor]:
@@ -219,6 +233,17 @@ class Memory(ABC, Generic[State, Actions]):
         """
         return {}
 
+    def after(self, state: State, steps: int) -> State | None:
+        """An empty state of the shapes and types that a state has after some more steps; None: it is not known.
+
+        `torch.compile` and `torch.export` ask for it, before they take a whole scan as one operator.
+
+        Args:
+            state: before the first of these steps.
+            steps: how many; under a tracer a symbol.
+        """
+        return None
+
     def compact(self, state: State, steps: int) -> State:
         """A state that acts as this one does, perhaps smaller; the same one where gradients go to it.
 
@@ -232,7 +257,7 @@ class Memory(ABC, Generic[State, Actions]):
         for given, kind, what in ((state, self.state_type, "state"), (actions, self.action_type, "actions")):
             if not isinstance(given, kind):
                 raise ValueError(f"the {what} of {type(self).__name__} is a {kind.__name__}; got {_describe(given)}")
-        first = next(_tensors(state))
+        first = next(leaves(state))
         for name, tensor in _named_tensors(state):
             _check_tensor(f"state.{name}", tensor, (first.shape[0], *tensor.shape[1:]), first.device)
             self.check_state_part(name, tensor)
@@ -258,17 +283,18 @@ class Memory(ABC, Generic[State, Actions]):
         """
 
 
-def _tensors(tree: Any) -> Iterator[Tensor]:
+def leaves(tree: Any) -> Iterator[Tensor]:
+    """The tensors of a state, in order: those that `map_tensors` maps."""
     if isinstance(tree, Tensor):
         yield tree
     elif tree is not None:
         for part in tree:
-            yield from _tensors(part)
+            yield from leaves(part)
 
 
 def _named_tensors(state: Any) -> Iterator[tuple[str, Tensor]]:
     for name, part in zip(state._fields, state, strict=True):
-        for tensor in _tensors(part):
+        for tensor in leaves(part):
             yield name, tensor
 
 
@@ -303,6 +329,8 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
         if cls.step is not Memory.step:
             raise TypeError(f"{cls.__qualname__} overrides step; it must override update, which step and models call")
         MEMORIES.register(name, cls)
+        memory: Any = cls
+        serializable(memory.state_type)
         cls.name = name
         return cls
 

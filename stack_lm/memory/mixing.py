@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import under_transform
+from .base import numbers_hidden
 
 
 class Move(NamedTuple):
@@ -184,7 +184,7 @@ def mix(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> t
         The next cells, of `length` rows, and the reading [B, S * read * D].
     """
     weights, elements = weights.to(cells.dtype), elements.to(cells.dtype)
-    if under_transform():  # such as `torch.func.vmap`, which knows the gradient of plain operations alone
+    if numbers_hidden():  # such as `torch.func.vmap`, which knows the gradient of plain operations alone
         return mix_reference(cells, weights, elements, mixture)
     mixed: tuple[Tensor, Tensor] = _Mix.apply(cells, weights, elements, mixture)
     return mixed

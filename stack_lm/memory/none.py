@@ -45,5 +45,9 @@ class NoMemory(Memory[NoState, NoActions]):
     def update(self, state: NoState, actions: NoActions) -> tuple[NoState, Tensor]:
         return state, state.empty
 
+    def after(self, state: NoState, steps: int) -> NoState:
+        """As it is."""
+        return state
+
     def hold(self, active: Tensor, new: NoState, old: NoState) -> NoState:
         return old

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import Actions, Memory, Where, accurate, register_memory, under_transform
+from .base import Actions, Memory, Where, accurate, numbers_hidden, register_memory
 from .fields import Setting, Size, Strength, Value, control_settings
 
 End = Literal["top", "bottom"]
@@ -150,6 +150,14 @@ class StrengthMemory(Memory[StackState, Actions]):
             totals.append(total)
         return {"total_strength": torch.stack(totals, dim=1).to(state.strengths.dtype)}
 
+    def after(self, state: StackState, steps: int) -> StackState:
+        """Each step adds an element at each end that is pushed to."""
+        batch_size, n_elements, size = state.values.shape
+        n_elements = n_elements + len(self.ends) * steps
+        return StackState(
+            state.values.new_empty(batch_size, n_elements, size), state.strengths.new_empty(batch_size, n_elements)
+        )
+
     def compact(self, state: StackState, steps: int) -> StackState:
         """Only the elements that live, in order, with the top last; sequences with fewer have dead ones below.
 
@@ -158,7 +166,7 @@ class StrengthMemory(Memory[StackState, Actions]):
         n = state.strengths.shape[1]
         if n < _COMPACT_EVERY or (steps == 1 and n % _COMPACT_EVERY):
             return state
-        if state.values.requires_grad or state.strengths.requires_grad or under_transform():
+        if state.values.requires_grad or state.strengths.requires_grad or numbers_hidden():
             return state
         living = state.strengths != 0
         most = int(living.sum(1).max())

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..checks import OneOf, Positive
-from .base import Memory, Where, accurate, register_memory, under_transform
+from .base import Memory, Where, accurate, numbers_hidden, register_memory
 from .fields import Choice, Elements, Parts, Setting, Size, Value
 from .mixing import Mixture, Move, mix
 
@@ -141,6 +141,14 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
                 lost = lost + torch.linalg.vecdot(actions.operation[..., 0].to(lost.dtype), state.cells[..., -1, -1])
         return SuperpositionState(cells, lost), reading.to(actions.push_value.dtype)
 
+    def after(self, state: SuperpositionState, steps: int) -> SuperpositionState:
+        """Each step adds a cell until the limit is reached."""
+        batch_size, stacks, n_cells, width = state.cells.shape
+        n_cells = n_cells + steps
+        if self.depth is not None:
+            n_cells = torch.sym_min(n_cells, self.depth)
+        return SuperpositionState(state.cells.new_empty(batch_size, stacks, n_cells, width), state.lost)
+
     def hold(self, active: Tensor, new: SuperpositionState, old: SuperpositionState) -> SuperpositionState:
         kept = F.pad(old.cells, (0, 0, 0, new.cells.shape[2] - old.cells.shape[2]))
         cells = torch.where(active[:, None, None, None], new.cells, kept)
@@ -165,7 +173,7 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
     def check_overflow(self, state: SuperpositionState) -> None:
         # No stack of fewer cells than its limit is full, so most sequences need no look at a value.
         # Under vmap the compiled scan looks, which sees all models' numbers.
-        full = self.overflow == "raise" and state.cells.shape[2] == self.depth and not under_transform()
+        full = self.overflow == "raise" and state.cells.shape[2] == self.depth and not numbers_hidden()
         if full and bool((state.lost > 0).any()):
             raise ValueError(
                 f"a stack of memory_depth={self.depth} was full and has lost {float(state.lost.max()):.3g} elements at "

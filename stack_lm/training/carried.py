@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from ..cache import MemoryCache, leaves
+from ..cache import MemoryCache
 from ..layers import recurrent_layers
-from ..memory import map_tensors
+from ..memory import leaves, map_tensors
 
 
 class CarriedState:

@@ -1,0 +1,310 @@
+"""The scan of a layer as one operator of torch, which `torch.compile` and `torch.export` take as it is.
+
+They trace Python. Of a loop over steps they would make a graph as long as the sequence, and into a compiled scan they
+cannot look. So they are given one operator, `stack_lm::scan`. Its arguments are tensors and a description of the layer;
+it makes the layer anew, without weights, gives it the tensors, and runs the scan as it runs without them.
+
+The operator's own autograd graph stays in this process, for the way back. A tensor with its number takes its place in
+the compiled graph; when torch lets go of that tensor, the graph goes too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ..kernels.protocol import GivenVectors, Inputs
+from ..memory import leaves, map_tensors, memory_class
+from ..memory.base import MEMORIES
+from .controlled import Actions, ControlledMemory, Scan, blank
+
+Layer = TypeVar("Layer", bound="type[ControlledMemory]")
+NAME = "stack_lm::scan"
+_MAKERS: dict[str, Callable[[SimpleNamespace], ControlledMemory]] = {}
+
+
+def register_layer(cls: Layer) -> Layer:
+    """Class decorator: layers of this class, not of classes derived from it, can be the operator."""
+    _MAKERS[cls.__name__] = cls.from_settings
+    return cls
+
+
+def describe(layer: ControlledMemory, config: Any, *names: str) -> str | None:
+    """What another layer is made of by `from_settings`, as JSON; None for a layer that cannot be made anew.
+
+    Args:
+        layer: that is described.
+        config: has the memory's settings as attributes, all decided, and `names`.
+        *names: of the other attributes that the layer is made of, if `config` has them.
+    """
+    memory = memory_class(config.memory)
+    described = {"layer": type(layer).__name__, "memory": config.memory}
+    described |= {name: getattr(config, name) for name in (*names, *memory.settings) if hasattr(config, name)}
+    try:
+        return json.dumps(described)
+    except TypeError:  # a setting of somebody's own
+        return None
+
+
+class _Runner(nn.Module):
+    """A layer whose call runs a scan, for `functional_call`."""
+
+    def __init__(self, layer: ControlledMemory) -> None:
+        super().__init__()
+        self.layer = layer
+        self.names = [name for name, _ in (*self.named_parameters(), *self.named_buffers())]
+        self.first = layer.initial_state(1)
+        self.knows_size = layer.memory.after(self.first.memory, 2) is not None
+
+    def forward(self, given: Inputs, state: Any, **options: bool) -> Scan:
+        return self.layer.run(given, state, **options)
+
+
+def _make(description: str) -> _Runner:
+    settings = SimpleNamespace(**json.loads(description))
+    with torch.device("meta"):
+        return _Runner(_MAKERS[settings.layer](settings))
+
+
+class _Runners(threading.local):
+    """The layers that were made anew, each thread's own, because a call puts its weights into them."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, _Runner] = {}
+
+    def of(self, description: str) -> _Runner:
+        """The one of a description."""
+        runner = self.made.get(description)
+        if runner is None:
+            # In a thread of its own nothing traces what is done.
+            with ThreadPoolExecutor(1) as thread:
+                runner = self.made[description] = thread.submit(_make, description).result()
+        return runner
+
+
+_RUNNERS = _Runners()
+
+
+def _kinds(layer: ControlledMemory) -> list[Any]:
+    """What a layer is made of, as far as it can be exchanged."""
+    driver: Any = layer.driver
+    controller = getattr(driver, "controller", None)
+    kinds: list[Any] = [type(layer.memory), type(controller), getattr(controller, "num_layers", 0)]
+    for field in layer.memory.actions:
+        emission = layer.controls.emission(field.name)
+        kinds += [type(emission), emission.width, getattr(emission, "value", None)]
+    return kinds
+
+
+@torch.compiler.assume_constant_result
+def operator_obstacle(layer: ControlledMemory) -> str | None:
+    """Why a layer cannot be the operator, in a few words; None if it can."""
+    description = layer.description
+    if description is None or type(layer).__name__ not in _MAKERS:
+        return f"a {type(layer).__name__} with these settings cannot be made anew from a description of it"
+    runner = _RUNNERS.of(description)
+    if _kinds(runner.layer) != _kinds(layer) or MEMORIES.find(layer.memory.name) is not type(layer.memory):
+        return f"the {type(layer).__name__} is not as it was made: its memory, controller or controls were exchanged"
+    if not runner.knows_size:
+        return f"memory={layer.memory.name!r} does not say how large its state is after a scan (`Memory.after`)"
+    return None
+
+
+def run_as_operator(
+    layer: ControlledMemory, given: Inputs, state: Any, output_actions: bool, output_readings: bool
+) -> Scan:
+    """Run a scan through the operator, as `ControlledMemory.run` does without it."""
+    assert layer.description is not None, "see `operator_obstacle`"
+    first, weights = list(leaves(state)), [*layer.parameters(), *layer.buffers()]
+    # An exported program is for inference: nothing is to be kept for a way back that there is not.
+    trains = torch.is_grad_enabled() and not torch.compiler.is_exporting()
+    live = [trains and tensor.requires_grad for tensor in (given.values, *first, *weights)]
+    outputs, readings, *rest = torch.ops.stack_lm.scan(
+        layer.description,
+        given.values,
+        given.mask,
+        first,
+        list(given.noise.values()),
+        ",".join(given.noise),
+        weights,
+        live,
+        layer.scan_backend or "",
+        layer.training,
+        layer.dropout,
+        output_actions,
+        output_readings,
+    )
+    last = iter(rest)
+    state = map_tensors(lambda _: next(last), state)
+    actions = Actions()
+    if output_actions:
+        hidden = given.values if isinstance(layer.driver, GivenVectors) else outputs
+        _, reported = layer.emit_over(hidden, given.noise)
+        measured = {name: next(last) for name in layer.memory.measure(state.memory)}
+        actions = Actions(blank(reported, given.mask, layer.padding) | measured)
+    return Scan(outputs, readings if output_readings else None, None, actions, state)
+
+
+class _Kept(NamedTuple):
+    """What is kept of a scan for the way back: tensors of its autograd graph."""
+
+    live: list[Tensor]
+    results: list[Tensor]
+
+
+_SHELF: dict[int, _Kept] = {}
+_NUMBERS = itertools.count(1)
+
+
+def _shelve(kept: _Kept) -> Tensor:
+    """Keep a scan for as long as the tensor [1] that is returned."""
+    number = np.array([next(_NUMBERS)])
+    _SHELF[int(number[0])] = kept
+    weakref.finalize(number, _SHELF.pop, int(number[0]), None)
+    return torch.from_numpy(number)
+
+
+@torch.library.custom_op(NAME, mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def _scan(
+    description: str,
+    values: Tensor,
+    mask: Tensor | None,
+    state: Sequence[Tensor],
+    noise: Sequence[Tensor],
+    noisy: str,
+    weights: Sequence[Tensor],
+    live: Sequence[bool],
+    backend: str,
+    training: bool,
+    dropout: float,
+    measures: bool,
+    readings: bool,
+) -> list[Tensor]:
+    """Outputs, readings, the last state and its measures over time; last the number of what was kept."""
+    runner = _RUNNERS.of(description)
+    given = [values, *state, *weights]
+    keep = any(live)
+    # Below autograd, where operators run, tensors would not record what is done to them.
+    with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, not keep), _grad(keep):
+        given = [tensor.detach().requires_grad_(wanted) for tensor, wanted in zip(given, live, strict=True)]
+        leaf = iter(given[1:])
+        first = map_tensors(lambda _: next(leaf), runner.first)
+        named = dict(zip(runner.names, leaf, strict=True))
+        layer = runner.layer
+        layer.scan_backend = backend or None
+        layer.train(training)
+        layer.dropout = dropout
+        drawn = dict(zip(noisy.split(","), noise, strict=True)) if noise else {}
+        inputs = Inputs(given[0], mask, drawn, None, values.shape[1])
+        options = {"output_actions": measures, "output_readings": readings}
+        scan: Scan = functional_call(runner, named, (inputs, first), options)
+        read = scan.outputs[:, :0] if scan.readings is None else scan.readings
+        results = [scan.outputs, read, *leaves(scan.state)]
+        if measures:
+            results += [scan.actions[name] for name in layer.memory.measure(scan.state.memory)]
+    kept = _Kept([tensor for tensor, wanted in zip(given, live, strict=True) if wanted], results)
+    number = _shelve(kept) if keep else torch.empty(0, dtype=torch.int64)
+    storages = {tensor.untyped_storage()._cdata for tensor in given}
+    return [*(_own(part.detach(), storages) for part in results), number]
+
+
+def _grad(wanted: bool) -> Any:
+    return torch.enable_grad() if wanted else torch.no_grad()
+
+
+def _own(part: Tensor, storages: set[int]) -> Tensor:
+    """A result as operators return it: contiguous, and in none of the storages, to which its own is added."""
+    part = part.contiguous()
+    if part.untyped_storage()._cdata in storages:
+        part = part.clone()
+    storages.add(part.untyped_storage()._cdata)
+    return part
+
+
+@_scan.register_fake
+def _(
+    description: str,
+    values: Tensor,
+    mask: Tensor | None,
+    state: Sequence[Tensor],
+    noise: Sequence[Tensor],
+    noisy: str,
+    weights: Sequence[Tensor],
+    live: Sequence[bool],
+    backend: str,
+    training: bool,
+    dropout: float,
+    measures: bool,
+    readings: bool,
+) -> list[Tensor]:
+    runner = _RUNNERS.of(description)
+    memory, (batch_size, length) = runner.layer.memory, values.shape[:2]
+    parts = iter(state)
+    first = map_tensors(lambda _: next(parts), runner.first)
+    last = first._replace(memory=memory.after(first.memory, length))
+    outputs = first.reading.new_empty(batch_size, length, runner.layer.output_size)
+    read = first.reading.new_empty(batch_size, length, memory.reading_size) if readings else outputs[:, :0]
+    results = [outputs, read, *leaves(last)]
+    if measures:
+        results += [part.new_empty(batch_size, length) for part in memory.measure(last.memory).values()]
+    number = torch.empty(int(any(live)), dtype=torch.int64, device="cpu")
+    return [*(torch.empty(part.shape, dtype=part.dtype, device=part.device) for part in results), number]
+
+
+@torch.library.custom_op(f"{NAME}_backward", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def _backward(number: Tensor, grads: Sequence[Tensor | None], live: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of live arguments from those of results."""
+    kept = _SHELF.get(int(number[0]))
+    if kept is None:
+        raise RuntimeError("the compiled scan's graph is gone: something has copied the tensor that it hangs on")
+    pairs = [
+        (result, grad)
+        for result, grad in zip(kept.results, grads, strict=True)
+        if grad is not None and result.requires_grad
+    ]
+    with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, False), torch.enable_grad():
+        found = torch.autograd.grad(
+            [result for result, _ in pairs],
+            kept.live,
+            [grad for _, grad in pairs],
+            retain_graph=True,  # it is kept as long as its number is
+            allow_unused=True,
+            materialize_grads=True,
+        )
+    return [grad.detach().contiguous() for grad in found]
+
+
+@_backward.register_fake
+def _(number: Tensor, grads: Sequence[Tensor | None], live: Sequence[Tensor]) -> list[Tensor]:
+    return [torch.empty(part.shape, dtype=part.dtype, device=part.device) for part in live]
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    _, values, _, state, noise, _, weights, ctx.live, *_ = inputs
+    ctx.n_state, ctx.n_noise = len(state), len(noise)
+    live = [tensor for tensor, wanted in zip((values, *state, *weights), ctx.live, strict=True) if wanted]
+    ctx.save_for_backward(output[-1], *live)
+
+
+def _gradients(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[Any, ...]:
+    number, *live = ctx.saved_tensors
+    if not live:
+        raise RuntimeError("an exported scan has no gradients; compile the model, or train it as it is")
+    found = iter(torch.ops.stack_lm.scan_backward(number, list(grads[:-1]), live))
+    of_values, *rest = (next(found) if wanted else None for wanted in ctx.live)
+    state, weights = rest[: ctx.n_state], rest[ctx.n_state :]
+    return None, of_values, None, state, [None] * ctx.n_noise, None, weights, *[None] * 6
+
+
+_scan.register_autograd(_gradients, setup_context=_setup_context)
