@@ -72,9 +72,14 @@ def shortened(text: Any, length: int) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of some names, upper case or not; None if none is similar."""
+    """The most similar of some names, upper case or not; None if none is similar.
+
+    Of names such as "suzgun2019/dyck2" the last part is enough: "dyck2", and "dyck".
+    """
     from difflib import get_close_matches  # where a message needs it
 
-    by_lower = {known.casefold(): known for known in names}
+    names = list(names)
+    by_lower = {} if "/" in name else {known.casefold().rpartition("/")[2]: known for known in reversed(names)}
+    by_lower |= {known.casefold(): known for known in names}
     found = get_close_matches(name[:200].casefold(), by_lower, n=1)
     return by_lower[found[0]] if found else None

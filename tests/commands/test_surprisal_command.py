@@ -69,7 +69,7 @@ def test_every_format_has_the_table_of_the_function(capsys, models, data, tmp_pa
     assert expected["word"].tolist()[5:9] == ["</s>", "the", '"old"', "dog"]
     found = READERS[ending](output)
     assert list(found) == list(expected)
-    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)  # the command may scan with another backend
     assert sorted(file.name for file in tmp_path.iterdir()) == ["data.csv", output.name]
 
 
@@ -84,7 +84,7 @@ def test_several_models(capsys, models, data, tmp_path):
         assert of_json["unknown"] == rows["unknown"].sum() > 0
         assert rows["push_strength"].isna().all() == (model == models[1])
         expected = surprisal(str(model), TEXTS, base="e")["surprisal"]
-        np.testing.assert_allclose(rows["surprisal"], expected, rtol=1e-12)
+        np.testing.assert_allclose(rows["surprisal"], expected, rtol=1e-6)
     assert {name: result[name] for name in ("sentences", "empty", "unit", "column", "written")} == {
         "sentences": 4, "empty": [2], "unit": "nats", "column": "text", "written": [str(tmp_path / "o.parquet")],
     }  # fmt: skip
@@ -173,7 +173,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_pa
         (("--data", tmp_path / "none.csv"), "none.csv does not exist"),
         (("--data", data, "--output", data), "would overwrite a file that the command reads"),
         (("--data", data, "--frequencies", tmp_path / "folder"), "folder is a directory, not a file"),
-        (("--data", data, "--base", "0"), "argument --base: invalid choice: '0'"),
+        (("--data", data, "--base", "0"), "argument --base: must be one of 2, e, 10; got '0'"),
         (("--data", data, "--plot", tmp_path / "f.gif"), "a figure's name must end in one of .png, .pdf, .svg"),
         (("--data", data, "--sentence", "2"), "--sentence says which sentence --plot draws; give both"),
         (("--data", data, "--plot", tmp_path / "f.png", "--sentence", "2"), "--sentence 2 has no words"),

@@ -178,7 +178,7 @@ def test_registry():
     assert {"suzgun2019/dyck2", "suzgun2019/dyck3", "suzgun2019/dyck6"} <= set(task_names())
     task = make_task("suzgun2019/dyck6")
     assert (task.name, task.vocabulary) == ("suzgun2019/dyck6", tuple("()[]{}<>+-ab"))
-    with pytest.raises(InputError, match="that `stack-lm tasks` lists, such as '.*dyck.*; got 'dyck'"):
+    with pytest.raises(InputError, match="that `stack-lm tasks` lists; got 'dyck'; did you mean '.*/dyck.*'"):
         make_task("dyck")
     with pytest.raises(InputError, match=r"symbols must be an integer of 1 or more; got \[1\]"):
         make_task("grefenstette2015/copy", symbols=[1])

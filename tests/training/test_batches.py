@@ -225,7 +225,7 @@ def test_a_stream_whose_file_goes_is_one_line(tmp_path, tokenizer):
     (tmp_path / "b.txt").write_text("x y\n")
     corpus = open_corpus(str(tmp_path))
     (tmp_path / "b.txt").unlink()
-    with pytest.raises(InputError, match=r"cannot read on in .*: .*b.txt does not exist"):
+    with pytest.raises(InputError, match="b.txt does not exist"):
         list(corpus.stream.sentences())
 
 
