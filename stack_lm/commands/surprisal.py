@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic import atomic_file
-from ..console import add_model_options, positive_int, print_json, print_note, print_table, progress
+from ..console import add_model_options, positive_int, print_json, print_note, print_table, progress, rounded
 from ..data.files import check_file
 from ..data.records import HUB, Record, choose_column, read_records
 from ..errors import InputError
@@ -217,14 +217,18 @@ def _words(table: pd.DataFrame, end: bool) -> pd.DataFrame:
 
 
 def _joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all models; of several, each with its model's name."""
+    """The rows of all models, with numbers as results have them; of several models, each row with its model's name."""
     import pandas as pd
 
-    if len(tables) == 1:
-        return next(iter(tables.values()))
+    from ..scoring.surprisal import strengths_in
+
     joined = pd.concat(tables.values(), ignore_index=True)
-    names = [name for name, table in tables.items() for _ in range(len(table))]
-    joined.insert(0, "model", pd.Series(names, dtype=joined["word"].dtype))
+    for name in ("surprisal", "log_frequency", *strengths_in(joined.columns)):
+        if name in joined:
+            joined[name] = joined[name].map(rounded)
+    if len(tables) > 1:
+        names = [name for name, table in tables.items() for _ in range(len(table))]
+        joined.insert(0, "model", pd.Series(names, dtype=joined["word"].dtype))
     return joined
 
 
@@ -278,9 +282,10 @@ def _print(options: argparse.Namespace, tables: dict[str, pd.DataFrame], everyth
     columns = [name for name in ("model", "word", "sentence", "position", "n_tokens") if name in first]
     columns += [name for name in ("surprisal", "log_frequency") if name in first]
     columns += [name for name in strengths_in(first.columns) if not name.startswith("total")]
-    shown = first[columns].head(_ROWS_SHOWN).astype(object)
+    first = first.head(_ROWS_SHOWN)
+    shown = first[columns].astype(object)
     text_columns, hidden = 2 if "model" in first else 1, len(everything) - len(shown)
-    shown["word"] = [f"{w} (unknown)" if u else w for w, u in zip(first["word"], first["unknown"], strict=False)]
+    shown["word"] = [f"{w} (unknown)" if u else w for w, u in zip(first["word"], first["unknown"], strict=True)]
     print_table(
         f"first rows of {n:,} sentence{'s' * (n != 1)}, surprisal in {BASES[options.base]}",
         [name.replace("_", " ") for name in columns],

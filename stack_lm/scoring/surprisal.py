@@ -25,7 +25,7 @@ NATS = {"2": math.log(2), "e": 1.0, "10": math.log(10)}
 # Sentences scored at a time: enough for batches of like length.
 _BLOCK = 10_000
 _COLUMNS = {"model", "sentence", "position", "word", "n_tokens", "unknown", "punctuation", "surprisal", "log_frequency"}
-_STRENGTHS = re.compile(r"(push|pop|read|total)_strength(_\w+)?")
+_STRENGTHS = re.compile(r"(push|pop|read|total)_strength(_(?!input$)\w+)?")
 
 
 def surprisal(
@@ -166,6 +166,8 @@ def _columns_of(frame: pd.DataFrame, column: Hashable) -> tuple[pd.DataFrame, li
 def _checked(sentences: Iterable[str]) -> list[str]:
     if isinstance(sentences, str):
         raise InputError("sentences must be a list of texts or a data frame; got one text")
+    if not isinstance(sentences, Iterable):
+        raise InputError(f"sentences must be texts or a data frame; got {type(sentences).__name__}")
     texts = list(sentences)
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):

@@ -69,7 +69,7 @@ def test_every_format_has_the_table_of_the_function(capsys, models, data, tmp_pa
     assert expected["word"].tolist()[5:9] == ["</s>", "the", '"old"', "dog"]
     found = READERS[ending](output)
     assert list(found) == list(expected)
-    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)  # the command may scan with another backend
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["data.csv", output.name]
 
 
@@ -102,6 +102,18 @@ def test_standard_input_and_output(capsys, monkeypatch, models):
     table = pd.read_csv(io.StringIO(out))
     assert list(table) == ["sentence", "position", "word", "n_tokens", "unknown", "punctuation", "surprisal"]
     assert table["word"].tolist() == ["the", "dogs", "bark", ".", "old", "dog"]
+
+
+def test_long_texts_are_printed_in_part_and_written_with_nine_digits(capsys, models, tmp_path):
+    (tmp_path / "long.txt").write_text("the dogs bark .\n" * 2 + "the dogs bark .  " * 30)
+    status, out, _ = run(capsys, "surprisal", models[0], "--data", tmp_path / "long.txt", "--output", "-")
+    assert status == 0
+    numbers = [number for row in csv.DictReader(io.StringIO(out)) for name, number in row.items() if "str" in name]
+    assert len(numbers) == 128 * 4
+    assert max(len(number.replace(".", "").lstrip("0")) for number in numbers) == 9
+    status, out, _ = run(capsys, "surprisal", models[0], "--data", tmp_path / "long.txt")
+    assert status == 0
+    assert "68 more rows; --output FILE writes all" in out
 
 
 def test_frequencies(capsys, models, data, tmp_path):

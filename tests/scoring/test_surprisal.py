@@ -210,6 +210,7 @@ def test_nothing_is_lost(text):
         ({"punctuation": "drop"}, "punctuation must be one of attach, split; got 'drop'"),
         ({"tokenizer": None}, "tokenizer: a model that is given as an object needs one"),
         ({"sentences": "the dogs"}, "sentences must be a list of texts or a data frame; got one text"),
+        ({"sentences": 5}, "sentences must be texts or a data frame; got int"),
         ({"sentences": ["the", 5]}, "sentence 2 must be a text; got 5"),
         ({"sentences": ["the \udcff"]}, "sentence 1, character 5: no character of texts"),
         ({"sentences": pd.DataFrame({"a": ["the"]})}, "column must be one of 'a'; got 'sentence'"),
