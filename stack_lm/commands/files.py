@@ -47,6 +47,8 @@ def check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) 
     for option, path in written.items():
         if not path:
             raise InputError(f"{option} must name a file; it is empty")
+        if path == "-":
+            raise InputError(f"{option} must name a file; got '-', and this command writes none on standard output")
         for name in filter(None, inputs):
             if any(_is_read(path, source) for source in (name, name.partition(":")[2])):
                 raise InputError(f"{option} {path} would overwrite a file that the command reads; name another")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from stack_lm.commands.files import short_names
+from stack_lm.commands.files import check_outputs, short_names
+from stack_lm.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,8 @@ from stack_lm.commands.files import short_names
 )
 def test_short_names(paths, names):
     assert short_names(paths) == names
+
+
+def test_a_dash_is_no_file():
+    with pytest.raises(InputError, match="--output must name a file; got '-'"):
+        check_outputs({"--output": "-"}, [])
