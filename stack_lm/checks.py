@@ -270,7 +270,7 @@ def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
     for key, value in values.items():
         name = aliases.get(key, key)
         if not (name in names or (more and isinstance(name, str))):
-            raise unknown_key(where, key, names)
+            raise unknown_key(where, key, names, _below(checks, key, where))
         made[name] = checks[name](where + key, value) if name in checks else value
     for field in fields:
         if field.name not in made and field.default is field.default_factory is dataclasses.MISSING:
@@ -284,6 +284,15 @@ def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
             raise
         message = " ".join(str(error).split())
         raise InputError(f"{where.rstrip('.')}: {message}" if where else message) from error
+
+
+def _below(checks: dict[str, Check], key: Any, where: str) -> list[str]:
+    """The keys of that name in the mappings that a mapping has as values."""
+    return [
+        f"{where}{name}.{key}"
+        for name, check in checks.items()
+        if isinstance(check, Nested) and key in checks_of(check.kind)
+    ]
 
 
 def shown(value: Any) -> str:

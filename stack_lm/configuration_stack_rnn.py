@@ -11,6 +11,7 @@ from .checks import Check, CountOrZero, Integer, Probability, checks_of
 from .memory import memory_class
 from .memory.fields import Parts, Size
 from .memory.settings import MemoryName, complete_settings, setting_check
+from .messages import did_you_mean
 from .plugins import remember, used
 
 Tokens = Annotated[int, Integer(1, 2**27)]  # more cannot be made, only waited for
@@ -48,8 +49,11 @@ class MemoryConfig(PreTrainedConfig):
         known = _TRANSFORMERS_KEYS.union(self.attribute_map, self.further_keys())
         unknown = sorted(key for key in kwargs if key not in known and not key.startswith("_"))
         if unknown:
-            fields = ", ".join(sorted(checks_of(type(self))))
-            raise ValueError(f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {fields}")
+            fields = sorted(checks_of(type(self)))
+            near = did_you_mean(unknown[0], fields)
+            raise ValueError(
+                f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {', '.join(fields)}{near}"
+            )
         super().__post_init__(**kwargs)
         self.complete()
         MemoryConfig.register_models()

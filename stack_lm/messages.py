@@ -27,18 +27,18 @@ def unknown_name(what: str, name: Any, names: Iterable[Any]) -> InputError:
     return InputError(f"{what} must be one of {', '.join(allowed)}; got {name!r}{did_you_mean(name, allowed)}")
 
 
-def unknown_key(where: str, key: Any, keys: Iterable[Any]) -> InputError:
+def unknown_key(where: str, key: Any, keys: Iterable[Any], below: Iterable[str] = ()) -> InputError:
     """The error for a key that a configuration has not.
 
     Args:
         where: the keys above it, such as "training.".
         key: that was given.
         keys: that are allowed there.
+        below: where else there is a key of that name, such as "training.epochs".
     """
     allowed = list(map(str, keys))
-    return InputError(
-        f"unknown key {where + str(key)!r}; the keys here are {', '.join(allowed)}{did_you_mean(key, allowed)}"
-    )
+    meant = next((f"; did you mean {name!r}?" for name in below), "") or did_you_mean(key, allowed)
+    return InputError(f"unknown key {where + str(key)!r}; the keys here are {', '.join(allowed)}{meant}")
 
 
 def similar_path(path: str | Path) -> str:

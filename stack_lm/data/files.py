@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import InputError, OnError, fail
+from ..messages import similar_path
 
 STANDARD_INPUT = "standard input"
 # Of a line, in bytes: a longer one is no sentence and no record, but a file without lines.
@@ -68,7 +69,7 @@ def _why_no_file(path: Path) -> str:
         return "is a symbolic link that leads nowhere"
     if path.exists():
         return "is no regular file; name - to read standard input"
-    return "does not exist"
+    return "does not exist" + similar_path(path)
 
 
 @contextmanager

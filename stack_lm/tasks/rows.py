@@ -74,14 +74,12 @@ class Reading:
         for columns in allowed:
             if all(column in fields for column in columns):
                 return columns
-        needed = "; ".join(",".join(columns) for columns in allowed)
+        needed = " or ".join(",".join(columns) for columns in allowed)
         wanted = {column for columns in allowed for column in columns if column not in fields}
         near = [(name, close[0]) for name in fields if (close := get_close_matches(name.lower(), sorted(wanted), n=1))]
         hint = f" (did you mean {near[0][1]!r} by {near[0][0]!r}?)" if near else ""
         kind = "a task" if self.kind is None else f"kind={self.kind}"
-        raise InputError(
-            f"{file} has the columns {', '.join(fields)[:200]}; {kind} needs those of one of: {needed}{hint}"
-        )
+        raise InputError(f"{file} has the columns {', '.join(fields)[:200]}; {kind} needs {needed}{hint}")
 
     def _value(self, fields: Mapping[str, Any], column: str, types: dict[str, type], where: str) -> tuple[str, ...]:
         """The symbols in a column of a row; the label is one."""

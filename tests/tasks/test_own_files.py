@@ -144,7 +144,7 @@ def test_symbols_that_training_lacks(tmp_path):
         ("", {}, "is empty"),
         ("input,output\n", {}, "has a header and no rows"),
         ("inptu,output\na,a\n", {}, "columns inptu, output; a task needs .*did you mean 'input' by 'inptu'"),
-        ("input,output\na,a\n", {"kind": "classification"}, "kind=classification needs those of one of: string,label"),
+        ("input,output\na,a\n", {"kind": "classification"}, "kind=classification needs string,label"),
         ("input,input,output\na,a,a\n", {}, "two columns named 'input'"),
         ("string,label\na,x\na,\n", {}, "row 2: the label is empty"),
         ("string,label\n" + "a,x\n" * 9, {}, "classes need two labels or more; all training strings have 'x'"),
