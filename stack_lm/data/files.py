@@ -65,10 +65,10 @@ def check_file(path: str | Path) -> str:
 def _why_no_file(path: Path) -> str:
     if path.is_dir():
         return "is a directory, not a file"
-    if path.is_symlink():
-        return "is a symbolic link that leads nowhere"
     if path.exists():
         return "is no regular file; name - to read standard input"
+    if path.is_symlink():
+        return "is a symbolic link that leads nowhere"
     return "does not exist" + similar_path(path)
 
 

@@ -68,7 +68,7 @@ def fit_head(model: Mapping[str, Any], task: Task) -> dict[str, Any]:
 
 
 def _presets_for(task: Task) -> str:
-    """The presets of `train_task.py` whose network can do a task, for messages."""
+    """The presets of `stack-lm train task` whose network can do a task, for messages."""
     names = []
     for name in preset_names():
         values = read_config(name)
