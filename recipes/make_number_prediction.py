@@ -32,7 +32,7 @@ CORPORA = ("treebank", "conll2000", "brown")
 
 def make_tagger(iterations: int) -> Any:
     """Train the tagger on NLTK's corpora."""
-    print_note(f"training a tagger on {', '.join(CORPORA)}")
+    print_note(f"training a tagger on {', '.join(CORPORA)}, which takes a few minutes")
     training = [
         sentence
         for name in CORPORA
