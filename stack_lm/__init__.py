@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .layers import memories
     from .layers.cell import StackRNNCell
     from .layers.controlled import explain_backend, set_scan_backend
+    from .layers.interventions import Intervention, intervene
     from .layers.memory_layer import MemoryLayer
     from .layers.stack_rnn import StackRNN
     from .model_kinds import ModelClass, ModelKind, register_model
@@ -108,7 +109,9 @@ _HOMES = {
     "SentenceModel": "trace",
     "TemperatureSchedule": "training.temperature",
     "Trace": "trace",
+    "Intervention": "layers.interventions",
     "explain_backend": "layers.controlled",
+    "intervene": "layers.interventions",
     "set_scan_backend": "layers.controlled",
     "surprisal": "scoring.surprisal",
     "train_subword_tokenizer": "tokenization",
@@ -128,6 +131,7 @@ __all__ = [
     "DeepStackRNNConfig",
     "DeepStackRNNForCausalLM",
     "DeepStackRNNModel",
+    "Intervention",
     "MemoryCache",
     "MemoryGenerationMixin",
     "MemoryLayer",
@@ -150,6 +154,7 @@ __all__ = [
     "Trace",
     "__version__",
     "explain_backend",
+    "intervene",
     "memories",
     "register_model",
     "set_scan_backend",

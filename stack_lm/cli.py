@@ -28,6 +28,7 @@ COMMANDS = {
     "surprisal": "compute the surprisal of each word of sentences, and a memory's strengths, for reading-time studies",
     "warmup": "compile the fast scan now, once for this machine, and not when a model first runs",
     "inspect": "show how a model uses its stack over one sentence, as an HTML page",
+    "interventions": "measure how perplexity and agreement change when the actions of a trained memory are replaced",
     "strengths": "summarise a model's strengths by part of speech, and of verbs with and without an object",
     "card": "write a model's card: its data, its training and its scores, with their conventions",
     "push": "upload a model to the hub with its code and its card, or show what would be",

@@ -2,6 +2,7 @@
 
 from .curves import ParsedModel, plot_f1_by_spread, plot_learning_curves, read_metrics
 from .figures import plot_distributions, plot_groups, plot_strengths, save_figure
+from .interventions import plot_interventions
 from .page import render_page
 from .strengths import Contrast, Occurrences, Summary, contrast, word_class
 from .surprisal import SurprisalCurve, plot_surprisal
@@ -18,6 +19,7 @@ __all__ = [
     "plot_distributions",
     "plot_f1_by_spread",
     "plot_groups",
+    "plot_interventions",
     "plot_learning_curves",
     "plot_strengths",
     "plot_surprisal",

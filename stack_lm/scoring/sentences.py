@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, Self, get_args
 
 import numpy as np
 import torch
@@ -101,7 +101,7 @@ class ModelScorer(MemoryLayers):
         batch_tokens: int = 2048,
         layer: int | None = None,
         word_strength: WordStrength = "last",
-    ) -> ModelScorer:
+    ) -> Self:
         """Load a model and its tokenizer from a directory or the hub.
 
         Args:

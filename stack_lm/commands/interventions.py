@@ -1,0 +1,285 @@
+"""`stack-lm interventions`: does what a stack does matter to the model that was trained with it?"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from ..console import Problems, add_model_options, positive_int, print_json, print_table, progress
+from ..data import Sentence, open_corpus
+from ..errors import InputError
+from ..eval.agreement import AgreementItem, evaluate_agreement
+from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
+from ..eval.perplexity import evaluate_perplexity
+from ..hub.locating import find_models
+from ..interpretation.figures import check_figure_names, save_figure
+from ..interpretation.interventions import plot_interventions
+from ..messages import unknown_name
+from .files import check_different, check_outputs
+from .texts import add_column, add_keep_going
+
+if TYPE_CHECKING:
+    from ..scoring.interventions import InterventionScorer
+
+UNTOUCHED = "untouched"
+EXAMPLE = """stack-lm interventions models/wikipedia-u1 --data nltk:treebank --agreement linzen_sentences/ \\
+    --format linzen-gulordava --figure interventions.png
+  stack-lm interventions models/wikipedia-u1* --data heldout.txt --only push-shuffled one-element"""
+
+T = TypeVar("T")
+Scores = dict[str, float]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm interventions`."""
+    parser.add_argument(
+        "models", metavar="MODEL", nargs="+", help="language models with a memory: directories, or on the hub"
+    )
+    parser.add_argument(
+        "--data", metavar="SOURCE", required=True, help="a text that no model was trained on, as for `perplexity`"
+    )
+    add_column(parser)
+    parser.add_argument(
+        "--sentences",
+        type=positive_int,
+        metavar="N",
+        default=2000,
+        help="draw N sentences of the text at random (default: 2000)",
+    )
+    parser.add_argument("--agreement", metavar="PATH", nargs="+", help="agreement items: files or directories")
+    parser.add_argument(
+        "--items", type=positive_int, metavar="N", help="draw N of these items at random (default: all)"
+    )
+    parser.add_argument("--format", metavar="NAME", help=f"of --agreement, one of {', '.join(_formats())}")
+    parser.add_argument(
+        "--only", metavar="NAME", nargs="+", help="only these interventions, such as push-mean push-shuffled"
+    )
+    parser.add_argument(
+        "--shuffles", type=positive_int, metavar="N", default=3, help="shuffles of each kind (default: 3)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the samples, and of the first shuffle (default: 0)")
+    parser.add_argument("--layer", type=int, metavar="N", help="the memory layer, from 0, of a model with several")
+    parser.add_argument("--figure", metavar="F", help="draw all models together: .png, .pdf or .svg")
+    add_keep_going(parser, "lines, rows and items")
+    add_model_options(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure every model under every intervention, and print it."""
+    _check_options(options)
+    problems = Problems(options.keep_going)
+    items = _read_items(options, problems)
+    corpus = open_corpus(options.data, column=options.column, on_error=problems.on_error)
+    sentences = _sample(list(corpus), options.sentences, options.seed)
+    scorers = [_load(path, options) for path in options.models]
+    plans = _chosen(scorers, options.only)
+    runs = sum(1 + sum(options.shuffles if plan.shuffled else 1 for plan in of_model) for of_model in plans)
+    with progress("scoring sentences and items", runs * (len(sentences) + len(items))) as advance:
+        models = [
+            {"model": path, "layer": scorer.layer} | _measure(scorer, of_model, sentences, items, options, advance)
+            for path, scorer, of_model in zip(options.models, scorers, plans, strict=True)
+        ]
+    together = _together(models)
+    if options.figure:
+        save_figure(
+            options.figure, plot_interventions(_values(models, "ratio"), _changes(models), n_models=len(models))
+        )
+    if options.json:
+        about = {"data": options.data, "n_sentences": len(sentences), "agreement": options.agreement}
+        about |= {"n_items": len(items), "shuffles": options.shuffles, "seed": options.seed}
+        print_json(about | {"models": models, "together": together})
+    else:
+        for model in models:
+            _print_model(model, options, len(sentences), len(items))
+        if len(models) > 1:
+            _print_together(together, len(models))
+    problems.finish()
+
+
+def _formats() -> list[str]:
+    return [name for name in AGREEMENT_FORMATS if name != "linzen-numpred"]  # which is for classifiers
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    check_different(options.models)
+    check_figure_names(options.figure)
+    if (options.agreement is None) != (options.format is None):
+        raise InputError("--agreement and --format go together; give both")
+    if options.items is not None and options.agreement is None:
+        raise InputError("--items is a number of --agreement items; give both")
+    if options.format is not None and options.format not in _formats():
+        raise unknown_name("format", options.format, _formats())
+    if options.seed < 0:
+        raise InputError(f"--seed must be at least 0; got {options.seed}")
+    check_outputs({"--figure": options.figure}, [*options.models, options.data, *(options.agreement or [])])
+    find_models(*options.models)
+
+
+def _read_items(options: argparse.Namespace, problems: Problems) -> list[AgreementItem]:
+    items: list[AgreementItem] = []
+    for source in options.agreement or []:
+        with problems.of(source):
+            items += read_agreement(source, options.format, on_error=problems.on_error)
+    return _sample(items, options.items or len(items), options.seed)
+
+
+def _sample(everything: Sequence[T], n: int, seed: int) -> list[T]:
+    """Some of a sequence, drawn without replacement and in their order; all if there are no more."""
+    if len(everything) <= n:
+        return list(everything)
+    return [everything[i] for i in sorted(random.Random(seed).sample(range(len(everything)), n))]
+
+
+def _load(path: str, options: argparse.Namespace) -> InterventionScorer:
+    from ..scoring.interventions import InterventionScorer
+
+    try:
+        return InterventionScorer.from_pretrained(
+            path, device=options.device, batch_tokens=options.batch_tokens, layer=options.layer
+        )
+    except InputError as error:
+        raise error if path in str(error) else InputError(f"{path}: {error}") from None
+
+
+def _chosen(scorers: Sequence[InterventionScorer], only: Sequence[str] | None) -> list[list[Any]]:
+    """Of each model the plans that were asked for; those that another model has, but not this one, are left out."""
+    known = {name: None for scorer in scorers for name in scorer.plans}
+    for name in only or ():
+        if name not in known:
+            raise unknown_name("--only", name, known)
+    chosen = [[plan for name, plan in scorer.plans.items() if only is None or name in only] for scorer in scorers]
+    return chosen
+
+
+def _measure(
+    scorer: InterventionScorer,
+    plans: Sequence[Any],
+    sentences: Sequence[Sentence],
+    items: Sequence[AgreementItem],
+    options: argparse.Namespace,
+    advance: Callable[[int], None],
+) -> dict[str, Any]:
+    """The untouched scores of a model, those of each run under each intervention, and their means and spreads."""
+    words = [sentence.words for sentence in sentences]
+    means = scorer.measure_means(words)
+    first = _scores(scorer, words, items, advance)
+    found: dict[str, Any] = {}
+    for plan in plans:
+        runs = []
+        for seed in range(options.seed, options.seed + (options.shuffles if plan.shuffled else 1)):
+            with scorer.under(plan.name, seed):
+                scores = _scores(scorer, words, items, advance)
+            runs.append(scores | {"ratio": scores["inner_perplexity"] / first["inner_perplexity"]})
+        found[plan.name] = _summary(runs) | {"runs": runs}
+    strengths = {name: mean.tolist() for name, mean in means.items() if name not in ("push_value", "exit", "reading")}
+    return {"means": strengths, UNTOUCHED: first, "interventions": found}
+
+
+def _scores(
+    scorer: InterventionScorer,
+    words: Sequence[Sequence[str]],
+    items: Sequence[AgreementItem],
+    advance: Callable[[int], None],
+) -> Scores:
+    """Perplexities, and agreement in percent: `agreement`, and `attractors 0` and so on."""
+    perplexity = evaluate_perplexity(scorer.trace(words, progress=advance))
+    scores = {"inner_perplexity": perplexity.inner_perplexity, "perplexity": perplexity.perplexity}
+    if items:
+        result = evaluate_agreement(scorer, items, progress=advance)
+        scores["agreement"] = result.accuracy
+        by = result.groups.get("attractors", {})
+        scores |= {f"attractors {value}": accuracy.accuracy for value, accuracy in by.items()}
+    return scores
+
+
+def _summary(runs: Sequence[Scores]) -> dict[str, Any]:
+    """Means, and standard deviations (n - 1) where there are several."""
+    means = {name: float(np.mean([scores[name] for scores in runs])) for name in runs[0]}
+    if len(runs) == 1:
+        return {"mean": means, "sd": None}
+    return {"mean": means, "sd": {name: float(np.std([scores[name] for scores in runs], ddof=1)) for name in runs[0]}}
+
+
+def _values(models: Sequence[dict[str, Any]], score: str) -> dict[str, list[float]]:
+    """A score under each intervention, of the models that allow it."""
+    # In the order of the model that allows most.
+    ordered = sorted(models, key=lambda model: -len(model["interventions"]))
+    names = {name: None for model in ordered for name in model["interventions"]}
+    return {
+        name: [m["interventions"][name]["mean"][score] for m in models if name in m["interventions"]] for name in names
+    }
+
+
+def _changes(models: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
+    """The change of each accuracy in percentage points under each intervention, of the models that allow it."""
+    kinds = [score for score in models[0][UNTOUCHED] if score.startswith(("agreement", "attractors"))]
+    return {
+        name: {
+            kind: [
+                m["interventions"][name]["mean"][kind] - m[UNTOUCHED][kind]
+                for m in models
+                if name in m["interventions"]
+            ]
+            for kind in kinds
+        }
+        for name in _values(models, "ratio")
+    }
+
+
+def _together(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Over the models, by intervention: the ratio of perplexities and the changes of accuracies."""
+    changes = _changes(models)
+    return {
+        name: {"n_models": len(ratios)}
+        | _summary(
+            [
+                {"ratio": ratio} | {kind: values[i] for kind, values in changes[name].items()}
+                for i, ratio in enumerate(ratios)
+            ]
+        )
+        for name, ratios in _values(models, "ratio").items()
+    }
+
+
+def _print_model(model: dict[str, Any], options: argparse.Namespace, n_sentences: int, n_items: int) -> None:
+    first = model[UNTOUCHED]
+    kinds = [score for score in first if score.startswith(("agreement", "attractors"))]
+    rows: list[tuple[object, ...]] = [
+        (UNTOUCHED, first["inner_perplexity"], "1.000", first["perplexity"], *(first[kind] for kind in kinds))
+    ]
+    for plan, found in model["interventions"].items():
+        ratio = _with_spread(found, "ratio", 3)
+        cells = [_with_spread(found, score, 2) for score in ("inner_perplexity", "perplexity", *kinds)]
+        rows.append((plan, cells[0], ratio, *cells[1:]))
+    about = f"{n_sentences:,} sentences of {options.data}"
+    if n_items:
+        about += f"; agreement in % of {n_items:,} items of {', '.join(options.agreement)}, by attractors"
+    columns = ["intervention", "inner perplexity", "ratio", "perplexity"]
+    print_table(
+        f"{model['model']}, memory layer {model['layer']}",
+        [*columns, *(kind.removeprefix("attractors ") for kind in kinds)],
+        rows,
+        caption=f"{about}; of {options.shuffles} shuffles mean and standard deviation",
+    )
+
+
+def _print_together(together: dict[str, Any], n_models: int) -> None:
+    kinds = [kind for kind in next(iter(together.values()))["mean"] if kind != "ratio"]
+    print_table(
+        f"{n_models} models together: ratio of inner perplexities, and change of agreement in percentage points",
+        ["intervention", "models", "ratio", *(kind.removeprefix("attractors ") for kind in kinds)],
+        [
+            (name, found["n_models"], _with_spread(found, "ratio", 3), *(_with_spread(found, k, 2) for k in kinds))
+            for name, found in together.items()
+        ],
+        caption="mean and standard deviation over models",
+    )
+
+
+def _with_spread(found: dict[str, Any], score: str, decimals: int) -> str:
+    mean = f"{found['mean'][score]:.{decimals}f}"
+    return mean if found["sd"] is None else f"{mean} ± {found['sd'][score]:.{decimals}f}"

@@ -1,0 +1,195 @@
+"""A language model under interventions on its memory: with mean actions, with shuffled ones, with less to read.
+
+Means are those of the untouched model over a text. Shuffles give the untouched model's actions on a sentence to other
+tokens of the same sentence. The model reads whole sentences from an empty memory, never from a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..emission import Fixed
+from ..errors import InputError
+from ..layers.controlled import ControlledMemory
+from ..layers.interventions import Intervention, intervene
+from ..memory import Choice, Strength
+from ..memory.fields import Value
+from .sentences import ModelScorer, Progress
+
+
+class Plan(NamedTuple):
+    """An intervention by name, from which each batch's `Intervention` follows.
+
+    Attributes:
+        name: such as "push-mean".
+        mean: actions that are fixed to their means.
+        shuffled: actions that are shuffled between the tokens of a sentence, all of them alike.
+        one_element: whether the memory holds nothing but the element just pushed.
+        reading: that is read in place of the memory's; None is the memory's.
+    """
+
+    name: str
+    mean: tuple[str, ...] = ()
+    shuffled: tuple[str, ...] = ()
+    one_element: bool = False
+    reading: Literal["zero", "mean"] | None = None
+
+
+def plans_of(layer: ControlledMemory) -> list[Plan]:
+    """The interventions that a memory layer allows: only on actions that are not fixed."""
+    fields = layer.memory.actions
+    free = [
+        field.name
+        for field in fields
+        if isinstance(field, (Strength, Choice)) and not isinstance(layer.controls.emission(field.name), Fixed)
+    ]
+    groups: dict[str, tuple[str, ...]] = {name.replace("_strength", "").replace("_", "-"): (name,) for name in free}
+    if len(free) > 1:
+        groups["all"] = tuple(free)
+    values = tuple(field.name for field in fields if isinstance(field, Value))
+    return [
+        *(Plan(f"{group}-mean", mean=names) for group, names in groups.items()),
+        *(Plan(f"{group}-shuffled", shuffled=names) for group, names in groups.items()),
+        *([Plan("values-shuffled", shuffled=values)] if values else []),
+        Plan("one-element", one_element=True),
+        Plan("reading-mean", reading="mean"),
+        Plan("reading-zero", reading="zero"),
+    ]
+
+
+class InterventionScorer(ModelScorer):
+    """A `ModelScorer` whose model can be put under interventions on one memory layer; see the base for its arguments.
+
+    Raises:
+        InputError: if the model has no memory, or several of which none was named.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **settings: Any) -> None:
+        super().__init__(model, tokenizer, **settings)
+        if not self.memories:
+            memory = getattr(model.config, "memory", None)
+            what = f"a {type(model.config).__name__}" if memory is None else f"memory={memory!r}"
+            raise InputError(f"the model has no memory ({what}) to intervene on")
+        self.intervened = self.memories[self.layer]
+        self.plans = {plan.name: plan for plan in plans_of(self.intervened)}
+        self._means: dict[str, Tensor] = {}
+        self._plan: Plan | None = None
+        self._seed = 0
+
+    @torch.inference_mode()
+    def measure_means(self, sentences: Sequence[Sequence[str]], progress: Progress | None = None) -> dict[str, Tensor]:
+        """Find the means of the untouched memory over all tokens of a text, special ones too; `under` uses them.
+
+        Args:
+            sentences: each a sequence of words.
+            progress: called with the number of sentences done, batch by batch.
+
+        Returns:
+            By name, each [*shape]: of the actions, the `reading`, and the `exit` if the memory has one.
+        """
+        sums: dict[str, Tensor] = {}
+        sequences = [encoding.ids for encoding in self._encoder.encode(sentences, None)]
+        with self.untouched():
+            for batch, ids in self._batches(sequences):
+                there = self._there(ids, [len(sequences[i]) for i in batch])
+                for name, values in self._record(ids).items():
+                    total = values[there].double().sum(0)
+                    sums[name] = sums[name] + total if name in sums else total
+                if progress is not None:
+                    progress(len(batch))
+        n = sum(map(len, sequences))
+        self._means = {name: total / n for name, total in sums.items()}
+        return self._means
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Inside it no plan is at work."""
+        plan, self._plan = self._plan, None
+        try:
+            yield
+        finally:
+            self._plan = plan
+
+    @contextmanager
+    def under(self, name: str, seed: int = 0) -> Iterator[None]:
+        """Inside it the model is under an intervention, whichever method runs it.
+
+        Args:
+            name: of one of `plans`.
+            seed: of the shuffles.
+
+        Raises:
+            InputError: for another name, or if it needs means and `measure_means` has not been called.
+        """
+        if name not in self.plans:
+            raise InputError(f"the intervention must be one of {', '.join(self.plans)}; got {name!r}")
+        plan = self.plans[name]
+        if (plan.mean or plan.reading == "mean") and not self._means:
+            raise InputError(f"{name} needs means: call measure_means with a text first")
+        before = self._plan, self._seed
+        self._plan, self._seed = plan, seed
+        try:
+            yield
+        finally:
+            self._plan, self._seed = before
+
+    @cached_property
+    def _continues(self) -> bool:
+        """False: actions of a sentence are given from its first step on."""
+        return False
+
+    def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
+        """Batches, each of which the model reads under the intervention."""
+        plan = self._plan
+        for batch, ids in super()._batches(sequences):
+            if plan is None:
+                yield batch, ids
+                continue
+            actions: dict[str, float | Tensor] = {name: self._means[name] for name in plan.mean}
+            if plan.shuffled:
+                places = self._shuffle(batch, ids, [len(sequences[i]) for i in batch])
+                recorded = self._record(ids)
+                rows = torch.arange(len(ids), device=ids.device).unsqueeze(1)
+                actions |= {name: recorded[name][rows, places] for name in plan.shuffled}
+            intervention = Intervention(actions, plan.one_element, self._read("reading"), self._read("exit"))
+            with intervene(self.intervened, intervention):
+                yield batch, ids
+
+    def _read(self, name: str) -> Tensor | None:
+        """The vector that is read under the plan, of that name."""
+        sizes = {"reading": self.intervened.memory.reading_size, "exit": self.intervened.memory.exit_size}
+        if self._plan is None or self._plan.reading is None or not sizes[name]:
+            return None
+        return self._means[name] if self._plan.reading == "mean" else torch.zeros(sizes[name])
+
+    def _record(self, ids: Tensor) -> dict[str, Tensor]:
+        """What the untouched memory does: its actions, reported or not, its reading and its exit, [B, T, ...]."""
+        with intervene(self.intervened, Intervention()):
+            actions = self._actions(self._run(ids))[self.layer]
+        names = [field.name for field in self.intervened.memory.actions]
+        return {name: actions[name] for name in [*names, "reading", "exit"] if name in actions}
+
+    def _shuffle(self, batch: Sequence[int], ids: Tensor, lengths: Sequence[int]) -> Tensor:
+        """For each token the one that its actions come from [B, T]; special tokens keep theirs.
+
+        It follows from the seed and a sentence's number, so it does not depend on batches.
+        """
+        places = np.tile(np.arange(ids.shape[1]), (len(ids), 1))
+        special = np.isin(ids.cpu().numpy(), [*self._encoder.begin, *self._encoder.end])
+        for row, (number, length) in enumerate(zip(batch, lengths, strict=True)):
+            (words,) = np.nonzero(~special[row, :length])
+            places[row, words] = np.random.default_rng([self._seed, number]).permutation(words)
+        return torch.from_numpy(places).to(ids.device)
+
+    @staticmethod
+    def _there(ids: Tensor, lengths: Sequence[int]) -> Tensor:
+        """Which tokens are no padding [B, T]."""
+        return torch.arange(ids.shape[1], device=ids.device) < torch.tensor(lengths, device=ids.device).unsqueeze(1)
