@@ -105,6 +105,7 @@ class Case:
 
 def make_case(seed: int | None, number: int, inputs: Path, folder: Path) -> Case:
     """The case of a number: its folder, with the damage done; without a seed, the command of that number undamaged."""
+    shutil.rmtree(folder, ignore_errors=True)  # which the damaged output_dir of another case may name
     shutil.copytree(inputs, folder, symlinks=True)
     for path in folder.rglob("*"):  # some name files of the folder
         if path.suffix in (".yaml", ".jsonl", ".json") and str(inputs) in (text := path.read_text()):
