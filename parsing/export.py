@@ -20,6 +20,7 @@ from .trees import ConstituencyTree
 ENDINGS = (".mrg", ".tree", ".ptb", ".txt", "", ".jsonl", ".tex", ".svg", ".pdf", ".html", ".htm")
 """Endings of the names of files with trees; those up to "", no ending, are for brackets."""
 
+_MOST_WORDS = 2_000  # in a PDF: it takes a millisecond for each, and no reader shows more
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -52,6 +53,7 @@ def write_trees(
     check_tree_file(path)
     ending = Path(path).suffix.lower()
     if ending == ".pdf":
+        _check_sizes(trees)
         pictures = [draw_legend()] if gold is not None else []
         with atomic_file(path) as temporary:
             write_pdf(temporary, [*pictures, *draw_each(trees, gold)], source)
@@ -72,6 +74,15 @@ def write_trees(
         text = "".join(("" if tree is None else tree.brackets()) + "\n" for tree in trees)
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _check_sizes(trees: Sequence[ConstituencyTree | None]) -> None:
+    for number, tree in enumerate(trees, start=1):
+        if tree is not None and len(tree.words) > _MOST_WORDS:
+            raise InputError(
+                f"a PDF shows trees of at most {_MOST_WORDS:,} words; number {number} has {len(tree.words):,}. Files "
+                "that end in .mrg or .jsonl hold trees of any size"
+            )
 
 
 def check_tree_file(path: str) -> None:

@@ -72,7 +72,12 @@ def write_pdf(path: Path, pictures: Iterable[Picture], header: str = "") -> None
     with warnings.catch_warnings(), rc_context(settings), PdfPages(path) as pdf:
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # drawn as a box
         for page in _pages(pictures):
-            pdf.savefig(_draw(page, printable(header)))
+            pdf.savefig(_draw(page, drawable(header)))
+
+
+def drawable(text: str) -> str:
+    """A text that matplotlib can draw into a PDF: without byte order marks, which have no width and no glyph."""
+    return printable(text).replace("\ufeff", "")
 
 
 def _installed_fonts() -> list[str]:
@@ -120,7 +125,7 @@ def _draw(page: _Page, header: str) -> Any:
             axes.text(
                 text.x,
                 text.y,
-                printable(text.text),
+                drawable(text.text),
                 fontsize=(LABEL_SIZE if text.role == "label" else TEXT_SIZE) * points,
                 color=TEXT_COLORS[text.kind],
                 ha="center" if text.role == "word" else "left",

@@ -12,11 +12,32 @@ from pathlib import Path
 from .errors import InputError
 
 
-def _check_target(path: Path) -> None:
+def find_target(path: str | os.PathLike[str]) -> Path:
+    """The file that is written under a name: where symbolic links lead. Nothing is made.
+
+    Raises:
+        InputError: if no file can be there.
+    """
+    if "\0" in str(path):
+        raise InputError(f"{path} is no name of a file: it has a NUL character")
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise InputError(f"{target} is a symbolic link to itself")
+    if target.is_dir():
+        raise InputError(f"{target} is a directory; a file name is needed")
+    if target.exists() and not target.is_file():  # such as /dev/stdout, which would be replaced
+        raise InputError(f"{target} is no regular file, so it cannot be replaced")
+    above = next(parent for parent in target.parents if parent.exists())
+    if not above.is_dir():
+        raise InputError(f"cannot make the directory {target.parent}: {above} is a file")
+    return target
+
+
+def _make_directory(path: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make the directory {path.parent}: {error.strerror}") from error
+        raise InputError(f"cannot make the directory {path}: {error.strerror}") from error
 
 
 @contextmanager
@@ -28,14 +49,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         InputError: if the file cannot be written there.
     """
-    path = Path(os.path.realpath(path))
-    if path.is_symlink():
-        raise InputError(f"{path} is a symbolic link to itself")
-    _check_target(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a directory; a file name is needed")
-    if path.exists() and not path.is_file():  # such as /dev/stdout, which would be replaced
-        raise InputError(f"{path} is no regular file, so it cannot be replaced")
+    path = find_target(path)
+    _make_directory(path.parent)
     # The suffix stays: some writers go by it.
     temporary = path.with_name(f".{path.stem}-{os.getpid()}.partial{path.suffix}")
     try:
@@ -61,7 +76,7 @@ def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -
         InputError: if the path exists, or cannot be written.
     """
     path = Path(path)
-    _check_target(path)
+    _make_directory(path.parent)
     if path.is_file():
         raise InputError(f"{path} is a file; a directory name is needed")
     if path.is_dir() and any(path.iterdir()) and not overwrite:

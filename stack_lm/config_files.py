@@ -18,6 +18,7 @@ from .messages import did_you_mean, similar_path
 from .plugins import remember
 
 _LONGEST = 1_000_000  # characters of a file
+_MOST_FILES = 100
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,12 @@ def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Pa
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
         raise InputError(f"{path}: extends must be a path or a list of paths; got {shown(parents)}")
     chain = (*extended_by, path)
-    return [*(layer for parent in parents for layer in read_layers(path.parent / parent, chain)), (path, content)]
+    layers = []
+    for parent in parents:
+        layers += read_layers(path.parent / parent, chain)
+        if len(layers) > _MOST_FILES:  # files that extend files, each time several, are soon millions
+            raise InputError(f"{path} extends over {_MOST_FILES} files, those that they extend included")
+    return [*layers, (path, content)]
 
 
 class _StrictLoader(yaml.SafeLoader):

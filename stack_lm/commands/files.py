@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
+from ..atomic import find_target
+from ..data.records import is_pattern
 from ..errors import InputError
 
 TABLES = (".tsv", ".txt", "")
@@ -33,12 +36,12 @@ def check_ending(option: str, path: str | None, endings: Sequence[str]) -> None:
 
 
 def check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) -> None:
-    """Refuse to write into a file that is read, or two results into one file.
+    """Refuse to write into a file that is read, two results into one file, or where no file can be.
 
     Args:
         outputs: paths by the options that name them; None is no file.
-        inputs: files, directories, and names that are neither, such as `nltk:brown`. Of a directory every file counts
-            as read but tables, pages and figures.
+        inputs: files, patterns of files, directories, and names that are none, such as `nltk:brown`. Of a directory
+            every file counts as read but tables, pages and figures.
 
     Raises:
         InputError: that names the option and the file.
@@ -49,8 +52,10 @@ def check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) 
             raise InputError(f"{option} must name a file; it is empty")
         if path == "-":
             raise InputError(f"{option} must name a file; got '-', and this command writes none on standard output")
+        find_target(path)
         for name in filter(None, inputs):
-            if any(_is_read(path, source) for source in (name, name.partition(":")[2])):
+            sources = glob.glob(name, recursive=True) if is_pattern(name) else [name, name.partition(":")[2]]
+            if any(_is_read(path, source) for source in sources):
                 raise InputError(f"{option} {path} would overwrite a file that the command reads; name another")
     for (option, path), (other, second) in combinations(written.items(), 2):
         if os.path.realpath(path) == os.path.realpath(second):
@@ -82,9 +87,10 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def _is_read(path: str, source: str) -> bool:
-    if not source or not os.path.exists(path):
+    target = os.path.realpath(path)  # as it is written: `..` behind a directory that is not there yet counts
+    if not source or not os.path.exists(target):
         return False
     if os.path.isdir(source):
-        below = os.path.realpath(path).startswith(os.path.join(os.path.realpath(source), ""))
+        below = target.startswith(os.path.join(os.path.realpath(source), ""))
         return below and Path(path).suffix.lower() not in _RESULTS
-    return os.path.exists(source) and os.path.samefile(path, source)
+    return os.path.exists(source) and os.path.samefile(target, source)

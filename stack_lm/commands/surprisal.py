@@ -117,6 +117,8 @@ def _check_options(options: argparse.Namespace) -> None:
     check_outputs({"--output": to_file, "--plot": options.plot}, [*options.models, options.data, options.frequencies])
     if options.sentence is not None and options.plot is None:
         raise InputError("--sentence says which sentence --plot draws; give both")
+    if options.data == options.frequencies == "-":
+        raise InputError("--data and --frequencies cannot both be standard input; name a file for one")
     if options.json and options.output == "-":
         raise InputError("--json and --output - both print on standard output; leave one out")
     for option in ("data", "frequencies"):
@@ -143,10 +145,10 @@ def _check_for_parquet(frame: pd.DataFrame) -> None:
     for name, values in frame.items():
         try:
             pyarrow.array(values, from_pandas=True)
-        except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InputError(
-                f"the column {name!r} has values of several types, which .parquet cannot hold; name an --output that "
-                "ends in .jsonl"
+                f"the column {name!r} has values of several types, or numbers of over 64 bits, which .parquet cannot "
+                "hold; name an --output that ends in .jsonl"
             ) from error
 
 

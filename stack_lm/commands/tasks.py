@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import statistics
 from collections.abc import Iterator
 from io import StringIO
 from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..config_files import parse_overrides
@@ -132,7 +132,7 @@ def show_examples(options: argparse.Namespace) -> None:
 
 def check_file(options: argparse.Namespace) -> None:
     """Compare the outputs in a file with the task's targets."""
-    if options.file is not None and "=" in options.file and not Path(options.file).exists():
+    if options.file is not None and "=" in options.file and not os.path.exists(options.file):
         options.overrides.insert(0, options.file)
         options.file = None
     task = make_task(options.name, **parse_overrides(options.overrides))

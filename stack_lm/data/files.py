@@ -57,6 +57,8 @@ def check_file(path: str | Path) -> str:
     """
     if str(path) == "-":
         return STANDARD_INPUT
+    if not str(path):
+        raise InputError("the name of a file is empty")
     if not Path(path).is_file():
         raise InputError(f"{path} {_why_no_file(Path(path))}")
     return str(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -188,9 +189,9 @@ def _read_table(lines: Lines, delimiter: str) -> Iterator[Row]:
 
 
 def _check_columns(names: Sequence[str], source: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{source} has two columns named {name!r}")
+    twice = next((name for name, n in Counter(names).items() if n > 1), None)
+    if twice is not None:
+        raise InputError(f"{source} has two columns named {twice!r}")
 
 
 def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:

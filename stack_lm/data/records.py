@@ -143,9 +143,11 @@ def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:
     Raises:
         InputError: if there is none, it cannot be reached, or is empty.
     """
+    path, _, config = name.partition(":")
+    if not path:
+        raise InputError("hub: must be followed by the name of a dataset")
     from datasets import load_dataset
 
-    path, _, config = name.partition(":")
     try:
         dataset = load_dataset(path, config or None, split=split, streaming=True)
         first = next(iter(dataset.take(1)), None)
@@ -204,6 +206,8 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str) ->
         near = [name for name in fields if get_close_matches(column.lower(), [name.lower()])]
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise InputError(f"{source} has no column {column!r}{hint}; its columns are {there}")
+    if not fields:
+        raise InputError(f"{source} has no columns")
     texts = [name for name in COLUMNS if name in fields]
     texts = texts or [name for name, value in fields.items() if isinstance(value, str) and not _is_number(value)]
     if not texts or (len(texts) > 1 and texts[0] not in COLUMNS):

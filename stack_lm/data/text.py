@@ -14,6 +14,7 @@ from .files import LONGEST_LINE, check_length, decode, line_blocks, open_file
 
 # Enough text for Punkt to learn its abbreviations, and still only seconds of work.
 TRAINING_CHARACTERS = 1_000_000
+_DEEPEST = 100  # lists and objects of JSON in one another
 _LARGEST_TEXT = 2**30  # bytes of a file that is read as a whole
 # Ends of sentences, with the quotation marks that may close one: German's is the one that opens in English.
 _FINAL = (".", "!", "?", "\u2026", '"', "'", "\u201d", "\u2019", "\u201c", "\u2018", "\xbb", "\xab", ")")
@@ -82,6 +83,8 @@ def json_value(text: str, where: str) -> Any:
     """
     try:
         value = json.loads(text)
+        if text.count("[") + text.count("{") > _DEEPEST:
+            _check_depth(value)
         if "\\u" in text:  # by their numbers, JSON can have characters that no text has
             dumped = json.dumps(value, ensure_ascii=False)
             dumped.encode()  # half a character cannot be
@@ -96,6 +99,16 @@ def json_value(text: str, where: str) -> Any:
     except RecursionError as error:
         raise InputError(f"{where}: nested too deep") from error
     return value
+
+
+def _check_depth(value: Any) -> None:
+    """Refuse what Python can read, but not every part that goes on with it could write."""
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        below = [part for part in level if isinstance(part, (dict, list))]
+        level = [inner for part in below for inner in (part.values() if isinstance(part, dict) else part)]
+    if level:
+        raise RecursionError
 
 
 def json_record(line: str, where: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ..console import without_progress_bars
 from ..errors import InputError
 from ..model_kinds import kind_of
 from .locating import WEIGHTS, cannot_load, locate, read_config
+from .tokenizers import try_tokenizer
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _MOST_LAYERS = 10_000
@@ -118,7 +119,7 @@ def _check_values(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     for name, weights in model.named_parameters():
         if weights.dtype in _FLOATS and weights.numel() and not all(map(torch.isfinite, weights.aminmax())):
             raise InputError(f"its weights are broken: {name} has values that are not finite")
-    tokenizer("a")  # settings of other kinds show when it runs, but for those of padding
+    try_tokenizer(tokenizer)  # but for settings of padding
     names = tokenizer.model_input_names
     # transformers pads what the first one names.
     if not isinstance(names, list) or names[:1] != ["input_ids"] or not all(isinstance(name, str) for name in names):

@@ -45,11 +45,20 @@ def open_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
         tokenizer.padding_side = "left"
-        tokenizer("a")  # settings of other kinds show when it runs
+        try_tokenizer(tokenizer)
     except Exception as error:  # many kinds: of the hub, of files, of formats
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"cannot load a tokenizer from {source or repr(source)}: {reason[:200]}") from error
     return tokenizer
+
+
+def try_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Run a tokenizer: settings of other kinds, and an unknown token that it does not have, show only then.
+
+    Raises:
+        Exception: of the libraries below, of any kind.
+    """
+    tokenizer("a \ue000")  # a letter, and a character that no text has
 
 
 def find_tokenizer(source: str | Path) -> Path | None:

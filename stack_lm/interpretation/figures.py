@@ -16,6 +16,7 @@ import numpy as np
 from ..atomic import atomic_file
 from ..errors import InputError
 from ..parsing.layout import PlacedPhrase, place_phrases
+from ..parsing.pdf import drawable
 from ..trace import Trace
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def new_figure(width: float, height: float, title: str) -> Figure:
 
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
     if title:
-        figure.suptitle(title, fontsize="medium", x=0.01, ha="left")
+        figure.suptitle(drawable(title), fontsize="medium", x=0.01, ha="left")
     return figure
 
 
@@ -139,7 +140,7 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
     top.set_ylabel("strength (elements)")
     top.set_xlim(-0.6, n - 0.4)
     top.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(names), frameon=False)
-    labels = list(trace.words)
+    labels = list(map(drawable, trace.words))
     if "total_strength" in trace.signals:
         labels = [f"{w}\n{s:.2f}" for w, s in zip(labels, trace.signals["total_strength"], strict=True)]
     top.set_xticks(range(n), labels, rotation=0 if longest <= 11 else 30)
@@ -191,7 +192,7 @@ def plot_distributions(trace: Trace, title: str = "") -> Figure:
             axes.axis("off")
             continue
         _draw_bars(axes, {name: trace.distributions[_distribution(name)][place] for name in names}, "")
-        axes.set_title(trace.words[place], fontsize=10)
+        axes.set_title(drawable(trace.words[place]), fontsize=10)
         axes.set_xlabel(", ".join(f"{trace.signals[name][place]:.2f}" for name in names), fontsize=8)
         axes.set_xlim(-0.6, most + 0.6)
         axes.set_ylim(0, 1)

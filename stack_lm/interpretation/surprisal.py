@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import InputError
+from ..parsing.pdf import drawable
 from .figures import COLORS, new_figure, with_plain_text
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def plot_surprisal(words: Sequence[str], curves: Sequence[SurprisalCurve], unit:
     if len(curves) > len(_MODEL_COLORS):
         raise InputError(f"a figure shows at most {len(_MODEL_COLORS)} models; got {len(curves)}")
     with_memory = [curve for curve in curves if curve.strengths]
-    labels = [word if len(word) <= _LONGEST_LABEL else f"{word[: _LONGEST_LABEL - 1]}…" for word in words]
+    texts = list(map(drawable, words))
+    labels = [text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…" for text in texts]
     steep = max(map(len, labels)) > 9
     width = max(6.0, (0.42 if steep else 0.68) * len(words) + 1.2)
     figure = new_figure(width, 3.2 + 2.0 * len(with_memory), curves[0].model if len(curves) == 1 else "")

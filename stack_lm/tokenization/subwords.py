@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SubwordKind = Literal["bpe", "unigram"]
 # Each byte has a token, so that every text has tokens.
 _BYTES = pre_tokenizers.ByteLevel.alphabet()
+_LARGEST = 10_000_000  # tokens, for which the trainers reserve memory at once
 
 
 def train_subword_tokenizer(
@@ -90,7 +91,7 @@ def check_subwords(kind: str, vocab_size: int) -> None:
     """Check settings that can be checked before a corpus is read.
 
     Raises:
-        InputError: for a kind that is not there, or too small a vocabulary.
+        InputError: for a kind that is not there, or a vocabulary that is too small or too large.
     """
     if kind not in get_args(SubwordKind):
         raise InputError(f"kind must be one of {', '.join(get_args(SubwordKind))}; got {kind!r}")
@@ -99,6 +100,8 @@ def check_subwords(kind: str, vocab_size: int) -> None:
             f"vocab_size must be more than {len(_BYTES)} with kind {kind}, which has a token for each byte; "
             f"got {vocab_size}"
         )
+    if vocab_size > _LARGEST:
+        raise InputError(f"vocab_size must be at most {_LARGEST:,} with kind {kind}; got {vocab_size}")
 
 
 def _word_parts(split_digits: bool) -> pre_tokenizers.PreTokenizer:

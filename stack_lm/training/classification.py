@@ -66,8 +66,9 @@ class ClassificationTrainer(TrainingLoop):
         self.items = {path: read_agreement(path, FORMAT) for path in tests if not is_table(path)}
         if not train or not validation:
             raise InputError(f"{data.train}: nothing is left to {'validate' if train else 'train'} on")
+        known = set(self.labels)
         for text in (*validation, *(text for texts in self.tests.values() for text in texts)):
-            if text.label not in self.labels:
+            if text.label not in known:
                 raise InputError(f"{text.where}: no training text has the label {text.label!r:.60}")
         if self.items and self.labels != LABELS:
             raise InputError(f"{next(iter(self.items))} is a file of number prediction; {data.train} has other labels")

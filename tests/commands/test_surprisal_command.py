@@ -195,7 +195,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_pa
         (("--data", data, "--output", tmp_path / "x.xlsx"), "--output must end in one of .csv, .tsv, .jsonl, .parquet"),
         (
             ("--data", tmp_path / "kinds.jsonl", "--output", tmp_path / "out.parquet"),
-            "the column 'x' has values of several types, which .parquet cannot hold",
+            "the column 'x' has values of several types, or numbers of over 64 bits, which .parquet",
         ),
     ]:
         extra = () if "--output" in arguments or "--sentence" in arguments else ("--output", out)

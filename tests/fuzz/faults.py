@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
-from fuzz.inputs import Command, commands, write_inputs, write_runs
+from fuzz.command_lines import OUTPUTS, Command, commands
+from fuzz.inputs import write_inputs, write_runs
 from fuzz.mutations import damage_arguments, damage_file
 
 from stack_lm import ModelScorer
@@ -46,7 +48,9 @@ from stack_lm.console import positive_int, quiet_libraries, script_parser
 LOADED = (
     "commands.choices",
     "interpretation.page",
+    "interpretation.surprisal",
     "scoring.number_classifier",
+    "scoring.surprisal",
     "training.language_model",
     "training.classification",
 )
@@ -101,6 +105,7 @@ class Case:
 
 def make_case(seed: int | None, number: int, inputs: Path, folder: Path) -> Case:
     """The case of a number: its folder, with the damage done; without a seed, the command of that number undamaged."""
+    shutil.rmtree(folder, ignore_errors=True)  # which the damaged output_dir of another case may name
     shutil.copytree(inputs, folder, symlinks=True)
     for path in folder.rglob("*"):  # some name files of the folder
         if path.suffix in (".yaml", ".jsonl", ".json") and str(inputs) in (text := path.read_text()):
@@ -145,7 +150,7 @@ def run_case(case: Case, programs: dict[str, Callable[[list[str]], int]]) -> Out
             _limit()
             for number, name in enumerate(names, start=1):
                 os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), number)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            _give_input(case)
             sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
             os.chdir(case.folder)
             os.environ["STACK_LM_CACHE"] = str(case.folder / "out" / "cache")
@@ -170,6 +175,14 @@ def run_case(case: Case, programs: dict[str, Callable[[list[str]], int]]) -> Out
         os.unlink(name)
     seconds = usage.ru_utime + usage.ru_stime
     return Outcome(os.waitstatus_to_exitcode(status), out, err, seconds, usage.ru_maxrss / 1024)
+
+
+def _give_input(case: Case) -> None:
+    source = case.folder / case.command.stdin if case.command.stdin else Path(os.devnull)
+    if not source.is_file():  # damage may have left something else, which a shell would not open either
+        source = Path(os.devnull)
+    os.dup2(os.open(source, os.O_RDONLY), 0)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
 
 
 def _limit() -> None:
@@ -219,12 +232,21 @@ def judge(case: Case, outcome: Outcome, before: dict[str, str]) -> str | None:
     if outcome.status:
         if len(errors) != 1 or lines[-1] != errors[0] or not errors[0].partition(": error: ")[2].strip():
             return f"no one line of error but {len(lines)}: {' | '.join(lines)[:300]}"
-        if "--keep-going" not in case.arguments and outcome.out.strip():
+        if "--keep-going" in case.arguments:
+            return None
+        if outcome.out.strip():
             return f"an error, but also a result: {outcome.out[:100]!r}"
-        return None
+        return next((f"an error, but {path} was written" for path in _written(case)), None)
     if errors:
         return f"status 0, but {errors[0]}"
     return _judge_result(case, outcome)
+
+
+def _written(case: Case) -> list[str]:
+    """The files that the command was to write, and has written."""
+    named = [path for option, path in pairwise(case.arguments) if option in OUTPUTS]
+    named += case.arguments[2:3] if case.arguments[:1] == ["export"] else []
+    return [path for path in named if path.startswith(f"{case.folder}/out/") and Path(path).exists()]
 
 
 def _judge_result(case: Case, outcome: Outcome) -> str | None:
@@ -240,6 +262,7 @@ def _judge_result(case: Case, outcome: Outcome) -> str | None:
         if (
             (share and not 0 <= value <= 100.0001)
             or (name.endswith("perplexity") and value < 1)
+            or (name.endswith("surprisal") and value < -1e-4)
             or (name.startswith("n_") and value < 0)
         ):
             return f"a result that cannot be: {name} is {value}"

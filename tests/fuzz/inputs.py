@@ -1,128 +1,46 @@
-"""The files that commands read, small and right, and the commands that read them."""
+"""The files that commands read, small and right."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import pickle
 import random
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas
 import pyarrow
 import torch
 import yaml
+from fuzz.command_lines import SENTENCE, TABLES
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceClassification, train_word_tokenizer
+from stack_lm import (
+    DeepStackRNNConfig,
+    DeepStackRNNForCausalLM,
+    StackRNNConfig,
+    StackRNNForCausalLM,
+    StackRNNForSequenceClassification,
+    train_word_tokenizer,
+)
 from stack_lm.data.generated import generate_corpus
 from stack_lm.parsing import random_distances
 
-SENTENCE = "the dog that the cats fear chases a rabbit ."
-SIZES = {"embedding_size": 5, "hidden_size": 7, "memory_size": 3, "pad_token_id": 0}
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command line, and the files that it reads.
-
-    Attributes:
-        program: "stack-lm", or a recipe.
-        arguments: with the paths of the inputs' folder in the place of "{}"; results go to "{}/out".
-        reads: the files that may be damaged, below that folder.
-    """
-
-    program: str
-    arguments: tuple[str, ...]
-    reads: tuple[str, ...]
-
-
-MODEL = ("model/config.json", "model/tokenizer.json", "model/tokenizer_config.json", "model/model.safetensors")
-CLASSIFIER = tuple(name.replace("model/", "classifier/", 1) for name in MODEL)
-FOREIGN = ("gpt2/config.json", "gpt2/tokenizer.json", "gpt2/model.safetensors")
-TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "csv.zst", "jsonl.bz2")
-CONVENTIONS = ("prpn", "compound-pcfg", "htut", "merrill", "corpus", "evalb")
-
-
-def commands() -> list[Command]:
-    """Every way to run a command that the fuzzer knows."""
-    found: list[Command] = []
-
-    def add(line: str, *reads: str, program: str = "stack-lm") -> None:
-        arguments = tuple(SENTENCE if word == "SENTENCE" else word for word in line.split())
-        found.append(Command(program, arguments, reads))
-
-    add("parse {}/model SENTENCE", *MODEL)
-    add("parse {}/model SENTENCE --json --decoder gap --signal total_strength", *MODEL)
-    add("perplexity {}/gpt2 --data {}/text.txt", *FOREIGN)
-    add("parse {}/model SENTENCE --ensemble {}/other {}/model", "other/config.json", "other/model.safetensors")
-    for ending in ("mrg", "jsonl", "tex", "svg"):
-        add(f"parse {{}}/model --file {{}}/text.txt --output {{}}/out/t.{ending} --json", "text.txt")
-    add("parse {}/model --file {}/text.txt.gz", "text.txt.gz")
-    for ending in TABLES:
-        add(f"parse {{}}/model --file {{}}/table.{ending} --output {{}}/out/t.jsonl --json", f"table.{ending}")
-        add(f"perplexity {{}}/model --data {{}}/table.{ending} --column sentence --keep-going", f"table.{ending}")
-    add("{}/train.yaml --json data.source={}/table.csv data.column=sentence", "table.csv", program="train_lm")
-    for convention in CONVENTIONS:
-        f1 = f"parse-f1 --convention {convention} --treebank"
-        add(f"{f1} {{}}/gold.mrg --predictions {{}}/trees.mrg --json", "gold.mrg", "trees.mrg")
-        add(f"{f1} {{}}/gold.jsonl --predictions {{}}/distances.jsonl --json", "gold.jsonl", "distances.jsonl")
-    f1 = "parse-f1 --convention evalb --treebank {}/gold.mrg --predictions {}/trees.mrg"
-    add(f"{f1} --parameters {{}}/collins.prm", "collins.prm")
-    add(f"{f1} {{}}/distances.jsonl --compare --ensemble --prior right-branching", "gold.mrg", "trees.mrg")
-    add(f"{f1} --keep-going --items {{}}/out/i.tsv --trees {{}}/out/t.svg --only 1-4,7", "gold.mrg", "trees.mrg")
-    add("parse-f1 --convention htut --treebank chunks:{}/chunks.txt {}/model --json", "chunks.txt")
-    add("parse-f1 --convention prpn --treebank {}/gold.mrg {}/model --baselines --json", "gold.mrg", *MODEL)
-    agreement = "agreement {}/model --items {}/out/i.tsv --data"
-    add(f"{agreement} {{}}/linzen.tsv --format linzen --json", "linzen.tsv")
-    add(f"{agreement} {{}}/pair.gold --format linzen-gulordava", "pair.gold", "pair.text")
-    add(f"{agreement} {{}}/nonce.gold --format gulordava --json", "nonce.gold", "nonce.text", "nonce.tab")
-    add(f"{agreement} {{}}/pair.gold --format linzen-gulordava --against {{}}/items.tsv", "items.tsv", "pair.gold")
-    add(
-        "agreement {}/classifier --data {}/numpred.test.1 --format linzen-numpred --json", "numpred.test.1", *CLASSIFIER
-    )
-    pairs = "minimal-pairs {}/model --items {}/out/i.tsv --data"
-    add(f"{pairs} {{}}/pairs.jsonl --format pairs --json", "pairs.jsonl")
-    add(f"{pairs} {{}}/prefixes.jsonl --format pairs --method prefix --by construction", "prefixes.jsonl")
-    add(f"{pairs} {{}}/blimp.jsonl --format blimp --words split --oov wrong", "blimp.jsonl")
-    add(f"{pairs} {{}}/templates.pickle --format marvin-linzen --json", "templates.pickle")
-    add("minimal-pairs {}/gpt2 --data {}/pairs.jsonl --format pairs --json", "pairs.jsonl", *FOREIGN)
-    perplexity = "perplexity {}/model --data"
-    add(f"{perplexity} {{}}/text.txt --json", "text.txt", *MODEL)
-    add(f"{perplexity} {{}}/text.txt --segmentation raw --held-out 0.5", "text.txt")
-    add(f"{perplexity} {{}}/text.txt.gz --segmentation paragraphs --limit 5", "text.txt.gz")
-    add(f"{perplexity} linzen:{{}}/linzen.tsv --json", "linzen.tsv")
-    add("inspect {}/model SENTENCE --output {}/out/p.html --json", *MODEL)
-    add("inspect {}/model --treebank {}/gold.mrg --sentence 2 --output {}/out/p.html", "gold.mrg")
-    add("strengths {}/model --data {}/gold.mrg --items {}/out/i.tsv --json", "gold.mrg", *MODEL)
-    add("strengths {}/model --data chunks:{}/chunks.txt", "chunks.txt")
-    add("presets copy merrill2019/brown_u1 {}/out/mine.yaml")
-    add("cache --clear")
-    add("{}/train.yaml --json", "train.yaml", "base.yaml", "text.txt", program="train_lm")
-    add("{}/train.yaml model.memory=superposition training.epochs=1", "train.yaml", program="train_lm")
-    add("{}/number.yaml", "number.yaml", "numpred.test.1", program="train_classifier")
-    add("{}/suzgun.pth {}/out/model --json", "suzgun.pth", program="convert_suzgun2019")
-    task = "tasks check hao2018/xor {}/strings.csv --json"
-    add(task, "strings.csv")
-    add("tasks show hao2018/xor -n 3 --seed 1 --shortest 4")
-    run = tuple(f"out/run/{name}" for name in ("training_config.yaml", "metrics.jsonl", "config.json", "README.md"))
-    add("card {}/out/run --results {}/evaluation.json --license mit", "evaluation.json", *run)
-    add("push {}/out/run someone/model --dry-run {}/out/upload", *run)
-    add("export {}/model {}/out/exported --json", *MODEL)
-    add("results {}/out/task --format latex", "out/task/results.jsonl", "out/task/table.yaml")
-    add("{}/run.yaml --resume --json training.epochs=2", "run.yaml", *run, program="train_lm")
-    add("{}/table.yaml --json output_dir={}/out/other", "table.yaml", program="train_task")
-    add("{}/table.yaml --resume", "table.yaml", "out/task/results.jsonl", "out/task/table.yaml", program="train_task")
-    analysis = "{}/model {}/other --treebank {}/gold.mrg --output {}/out/analysis --json"
-    add(analysis, "gold.mrg", *MODEL, program="analyse_parses")
-    merrill = ("merrill.th", "vocabulary/tokens.txt", "vocabulary/labels.txt")
-    add("{}/merrill.th {}/vocabulary {}/out/model --fixed push", *merrill, program="convert_merrill2019")
-    return found
+SIZES = {"embedding_size": 5, "hidden_size": 7, "memory_size": 3}
+DEEP = {
+    "embedding_size": 5,
+    "layers": [
+        {"hidden_size": 7, "memory_size": 3},
+        {"memory": "none", "hidden_size": 6, "inputs": ["0.reading", "embedding"], "detach": True},
+    ],
+    "auxiliary_losses": [{"layer": 0, "weight": {"start": 1.0, "end": 0.0, "steps": 10}}],
+}
 
 
 def write_inputs(folder: Path) -> None:
@@ -137,6 +55,7 @@ def write_inputs(folder: Path) -> None:
     (folder / "text.txt").write_text(text + "\nThe dog sees a cat. It sleeps.\n")
     (folder / "text.txt.gz").write_bytes(gzip.compress(text.encode()))
     _write_tables(folder, [" ".join(sentence.words) for sentence in sentences])
+    _write_own_tasks(folder)
     _write_configurations(folder)
     _write_checkpoints(folder)
 
@@ -145,16 +64,61 @@ def _write_tables(folder: Path, texts: list[str]) -> None:
     rows = [{"id": i, "sentence": text} for i, text in enumerate([*texts, "", 'a "dog", he\nsaid'])]
     frame = pandas.DataFrame(rows)
     for ending in TABLES:
-        path = folder / f"table.{ending}"
-        if ending.startswith("json"):
-            frame.to_json(path, orient="records", lines=ending != "json")
-        elif ending == "parquet":
-            frame.to_parquet(path)
-        elif ending == "csv.zst":
-            with pyarrow.CompressedOutputStream(str(path), "zstd") as stream:
-                stream.write(frame.to_csv(index=False).encode())
+        written, _, packed = ending.partition(".")
+        if written == "txt":
+            raw = "\n".join(texts).encode()
+        elif written.startswith("json"):
+            raw = frame.to_json(orient="records", lines=written != "json").encode()
+        elif written == "parquet":
+            raw = frame.to_parquet()
         else:
-            frame.to_csv(path, index=False, sep="\t" if ending == "tsv" else ",")
+            raw = frame.to_csv(index=False, sep="\t" if written == "tsv" else ",").encode()
+        (folder / f"table.{ending}").write_bytes(_PACK[packed](raw))
+    (folder / "tables").mkdir()
+    for name, part in (("a", frame[:6]), ("b", frame[6:])):
+        part.to_csv(folder / "tables" / f"{name}.csv", index=False)
+    counts = pandas.Series(" ".join(texts).split(), name="word").value_counts().reset_index()
+    counts.to_csv(folder / "words.csv", index=False)
+    counts.to_json(folder / "words.jsonl", orient="records", lines=True)
+    labelled = pandas.DataFrame(
+        {"text": texts * 2, "label": [("good", "bad", "so-so")[i % 3] for i in range(2 * len(texts))]}
+    )
+    for ending in ("csv", "tsv"):
+        labelled.to_csv(folder / f"reviews.{ending}", index=False, sep="\t" if ending == "tsv" else ",")
+    labelled.to_json(folder / "reviews.jsonl", orient="records", lines=True)
+    labelled.to_parquet(folder / "reviews.parquet")
+
+
+def _pack_zstd(raw: bytes) -> bytes:
+    return bytes(pyarrow.compress(raw, codec="zstd", asbytes=True))
+
+
+_PACK: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": _pack_zstd,
+}
+
+
+def _write_own_tasks(folder: Path) -> None:
+    """The same strings as tasks of every kind."""
+    own = folder / "own"
+    (own / "splits").mkdir(parents=True)
+    rng = random.Random(0)
+    strings = [[rng.choice("abc") for _ in range(rng.randrange(2, 7))] for _ in range(24)]
+    joined = [" ".join(string) for string in strings]
+    labels = [string[0] == string[-1] for string in strings]
+    classes = pandas.DataFrame({"string": joined, "label": labels}).replace({True: "same", False: "other"})
+    classes.to_csv(own / "labels.csv", index=False)
+    classes[:5].to_csv(own / "more.csv", index=False)
+    pandas.DataFrame({"input": joined, "output": joined}).to_csv(own / "tags.tsv", index=False, sep="\t")
+    pairs = [{"input": string, "output": [*string, *string]} for string in strings]
+    (own / "copies.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    pandas.DataFrame({"text": joined}).to_csv(own / "language.csv", index=False)
+    classes.to_csv(own / "splits" / "train.csv", index=False)
+    classes[:8].to_csv(own / "splits" / "test.csv", index=False)
 
 
 def write_runs(folder: Path, programs: Mapping[str, Callable[[list[str]], int]]) -> None:
@@ -171,6 +135,8 @@ def _write_models(folder: Path) -> None:
     for name, fields in (("model", {"pop_control": 1.0}), ("other", {"push_control": "sigmoid"})):
         StackRNNForCausalLM(_config(tokenizer, fields)).save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
+    DeepStackRNNForCausalLM(_deep_config(tokenizer)).save_pretrained(folder / "deep")
+    tokenizer.save_pretrained(folder / "deep")
     labels = {"id2label": {0: "VBP", 1: "VBZ"}, "label2id": {"VBP": 0, "VBZ": 1}}
     StackRNNForSequenceClassification(_config(tokenizer, labels)).save_pretrained(folder / "classifier")
     tokenizer.save_pretrained(folder / "classifier")
@@ -183,11 +149,20 @@ def _write_models(folder: Path) -> None:
     sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "bos_token_id": None, "eos_token_id": None}
     GPT2LMHeadModel(GPT2Config(vocab_size=len(foreign), **sizes)).save_pretrained(folder / "gpt2")
     foreign.save_pretrained(folder / "gpt2")
+    bytes_.save(str(folder / "bare.json"))
 
 
 def _config(tokenizer: PreTrainedTokenizerFast, fields: dict) -> StackRNNConfig:
-    special = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
-    return StackRNNConfig(vocab_size=len(tokenizer), **(SIZES | special | fields))
+    return StackRNNConfig(**(_of_tokens(tokenizer) | SIZES | fields))
+
+
+def _deep_config(tokenizer: PreTrainedTokenizerFast) -> DeepStackRNNConfig:
+    return DeepStackRNNConfig(**_of_tokens(tokenizer), **DEEP)
+
+
+def _of_tokens(tokenizer: PreTrainedTokenizerFast) -> dict:
+    names = ("bos_token_id", "eos_token_id", "pad_token_id")
+    return {"vocab_size": len(tokenizer)} | {name: getattr(tokenizer, name) for name in names}
 
 
 def _write_trees(folder: Path, sentences: list) -> None:
@@ -268,6 +243,11 @@ def _write_configurations(folder: Path) -> None:
         "training": {"epochs": 1, "batch_size": 4, "threads": 1},
     }
     run = train | {"output_dir": str(folder / "out" / "run")}
+    alone = {key: value for key, value in train.items() if key != "extends"}
+    deep = alone | {"model": {"model_type": "deep_stack_rnn"} | DEEP}
+    subwords = alone | {"model": base["model"], "tokenizer": {"kind": "bpe", "vocab_size": 280}}
+    pretrained = subwords | {"tokenizer": {"pretrained": str(folder / "gpt2")}}
+    reviews = number | {"data": {"train": str(folder / "reviews.tsv"), "held_out": 0.2, "label_column": "label"}}
     row = {"cells": ["linear"], "preset": "hao2018/linear_stack_xor", "task": "hao2018/xor", "paper": [50]}
     table = {
         "title": "A table",
@@ -279,7 +259,8 @@ def _write_configurations(folder: Path) -> None:
         "training": {"epochs": 1},
         "options": {"splits": {"train": {"number": 20}, "test": {"number": 5}}},
     }
-    named = {"base": base, "train": train, "run": run, "number": number, "table": table}
+    named = {"base": base, "train": train, "run": run, "number": number, "table": table, "reviews": reviews}
+    named |= {"deep": deep, "subwords": subwords, "pretrained": pretrained}
     for name, values in named.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
 

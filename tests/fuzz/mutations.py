@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import random
 import re
@@ -312,6 +313,7 @@ def _pack_zstd(raw: bytes) -> bytes:
 PACKERS: tuple[tuple[bytes, Callable[[bytes], bytes], Callable[[bytes], bytes]], ...] = (
     (b"\x1f\x8b", gzip.decompress, lambda raw: gzip.compress(raw, 1)),
     (b"BZh", bz2.decompress, bz2.compress),
+    (b"\xfd7zXZ", lzma.decompress, lzma.compress),
     (b"\x28\xb5", lambda raw: pyarrow.input_stream(io.BytesIO(raw), compression="zstd").read(), _pack_zstd),
 )
 
@@ -321,16 +323,18 @@ def damage_packed(rng: random.Random, raw: bytes) -> bytes:
     if rng.random() < 0.5:
         return damage_bytes(rng, raw)
     unpack, pack = next((unpack, pack) for mark, unpack, pack in PACKERS if raw.startswith(mark))
-    if rng.random() < 0.1 and pack is not bz2.compress:  # which takes too long
+    if rng.random() < 0.1 and pack not in (bz2.compress, lzma.compress):  # which take too long
         return pack(b"a" * 200_000_000)  # unpacks to a thousand times its size
-    return pack(damage_lines(rng, unpack(raw)))
+    content = unpack(raw)
+    damage = damage_parquet if content.startswith(b"PAR1") else damage_lines
+    return pack(damage(rng, content))
 
 
 def damage_table(rng: random.Random, raw: bytes) -> bytes:
     """Damage the cells of a table of text: its marks, its header, the number of columns."""
     lines = raw.split(b"\n")
     place = 0 if rng.random() < 0.3 else rng.randrange(len(lines))
-    kind = rng.randrange(5)
+    kind = rng.randrange(8)
     if kind == 0:
         return raw.replace(
             rng.choice((b'"', b",", b"\t")), rng.choice((b"", b'"', b'""', b";", b"\t", b",")), rng.choice((1, -1))
@@ -342,8 +346,16 @@ def damage_table(rng: random.Random, raw: bytes) -> bytes:
         lines[place] = rng.choice((b",", b"\t")).join([lines[place]] * rng.choice((2, 1000)))
     elif kind == 3:
         lines[0] = rng.choice((b"", b"sentence", b"sentence,sentence", b"id;sentence", b'{"sentence": 1}', lines[-2]))
-    else:
+    elif kind == 4:
         lines[place] = b'"' + b"a\n" * rng.choice((3, 100_000))
+    elif kind == 5:  # a column twice, or of one name with another
+        mark = b"\t" if b"\t" in lines[0] else b","
+        name = rng.choice(lines[0].split(mark))
+        lines = [line + mark + (name if i == 0 else b"1") for i, line in enumerate(lines) if line]
+    elif kind == 6:
+        lines = [lines[0], rng.choice((b"", b" ", b'""'))]
+    else:  # columns without end
+        return b"\n".join(line + b"," * 5_000 for line in lines[:3])
     return b"\n".join(lines)
 
 
@@ -372,6 +384,7 @@ STRUCTURED: dict[str, tuple[Damage, ...]] = {
     ".gz": (damage_packed,),
     ".bz2": (damage_packed,),
     ".zst": (damage_packed,),
+    ".xz": (damage_packed,),
     ".csv": (damage_table, damage_lines),
     ".tsv": (damage_table, damage_lines),
     ".parquet": (damage_parquet,),
@@ -420,7 +433,7 @@ def _replace(rng: random.Random, path: Path) -> str:
 def damage_arguments(rng: random.Random, arguments: list[str]) -> list[str]:
     """Damage one argument of a command line, but for the name of the command."""
     place = rng.randrange(1, len(arguments)) if len(arguments) > 1 else 0
-    kind = rng.randrange(5)
+    kind = rng.randrange(6)
     texts = [text for text in TEXTS if "\0" not in text]
     if kind == 0:
         return arguments[:place] + arguments[place + 1 :]
@@ -438,10 +451,39 @@ def damage_arguments(rng: random.Random, arguments: list[str]) -> list[str]:
             "--sentence",
             "--max-length",
             "--outlier-share",
+            "--base",
+            "--column",
+            "--frequencies",
+            "--word-strength",
+            "--layer",
+            "--seeds",
         )
         return [
             *arguments,
             rng.choice(options),
             rng.choice([*texts, *map(str, NUMBERS), "cpu", "meta", "generated:1000000000000"]),
         ]
+    if kind == 4:
+        return _other_output(rng, arguments)
     return [*arguments[:place], rng.choice(arguments), *arguments[place:]]
+
+
+def _other_output(rng: random.Random, arguments: list[str]) -> list[str]:
+    """A result in a place where none can be, or that another command line would mean."""
+    places = [i for i, argument in enumerate(arguments) if "/out/" in argument]
+    if not places:
+        return [*arguments, "--output", rng.choice(arguments)]
+    place = rng.choice(places)
+    folder, _, name = arguments[place].partition("/out/")
+    others = [
+        f"{folder}/out/absent/{name}",
+        f"{folder}/text.txt/{name}",
+        f"{folder}/out/{'x' * 300}{name}",
+        f"{folder}/out/",
+        f"{folder}/out/\u202e\U0001f600 '{name}",
+        "/dev/full",
+        "/proc/" + name,
+        "",
+        *(argument for argument in arguments if "/" in argument),
+    ]
+    return [*arguments[:place], rng.choice(others), *arguments[place + 1 :]]

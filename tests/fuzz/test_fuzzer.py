@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from fuzz import faults, mutations
+from fuzz.command_lines import Command, commands
 from fuzz.faults import Case, digests, judge, make_case, run_case
-from fuzz.inputs import Command, commands, write_inputs, write_runs
+from fuzz.inputs import write_inputs, write_runs
 
 
 @pytest.fixture(scope="module")
