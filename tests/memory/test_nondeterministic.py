@@ -257,6 +257,19 @@ def test_models_have_it(tmp_path):
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+@pytest.mark.parametrize(
+    ("states", "symbols", "size", "expected"),
+    [(1, 29, 0, 6_125_759), (4, 5, 0, 5_902_976), (4, 3, 0, 5_754_976), (1, 1, 32, 5_698_131), (2, 3, 10, 5_741_944)],
+)
+def test_parameters_are_as_many_as_in_the_released_code(states, symbols, size, expected):
+    """Of the language models of DuSell and Chiang (2022, 2023), which learn the bottom's vector."""
+    sizes = {"memory_states": states, "memory_symbols": symbols, "memory_size": size}
+    layer = {"vocab_size": 10_000, "embedding_size": 256, "hidden_size": 256}
+    with torch.device("meta"):
+        model = StackRNNForCausalLM(tiny_config(**layer, memory="nondeterministic", **sizes))
+    assert sum(parameter.numel() for parameter in model.parameters()) == expected - size
+
+
 def test_what_cannot_be_is_refused(monkeypatch):
     for fields, message in (
         ({"memory_states": 0}, "memory_states must be an integer of at least 1; got 0"),
