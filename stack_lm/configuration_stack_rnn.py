@@ -137,6 +137,15 @@ class StackRNNConfig(MemoryConfig):
         read_depth: how many elements of a superposition stack are read from the top.
         empty_value: what an empty cell of a superposition stack reads as.
         no_op: whether doing nothing is among a superposition stack's operations.
+        memory_states: states of a nondeterministic stack, Q.
+        memory_symbols: symbols of a nondeterministic stack, S; without vectors its `memory_size` is 0.
+        memory_window: how many steps back a nondeterministic stack remembers, D (None: all).
+        normalize_actions: make the weights of the moves from each state and symbol sum to 1, as in DuSell and Chiang
+            (2020).
+        read_states: read states and symbols of a nondeterministic stack, not symbols alone.
+        bottom: whether the bottom of a nondeterministic stack can be replaced and uncovered ("open", 2023) or not
+            ("fixed", 2020 and 2022).
+        bottom_vector: that it carries: "ones" or "zeros".
         push_control: how the push strength is emitted: "sigmoid" (in (0, 1)), "expected_value" (the mean of a softmax
             over {0, ..., max}), or a number: fixed to that strength.
         pop_control: likewise the pop strength.
@@ -199,6 +208,13 @@ class StackRNNConfig(MemoryConfig):
     read_depth: int = _UNDECIDED
     empty_value: float = _UNDECIDED
     no_op: bool = _UNDECIDED
+    memory_states: int = _UNDECIDED
+    memory_symbols: int = _UNDECIDED
+    memory_window: int | None = None
+    normalize_actions: bool = _UNDECIDED
+    read_states: bool = _UNDECIDED
+    bottom: str = _UNDECIDED
+    bottom_vector: str = _UNDECIDED
     push_control: str | float = _UNDECIDED
     pop_control: str | float = _UNDECIDED
     read_control: str | float = _UNDECIDED

@@ -6,7 +6,8 @@ are one layer there, so n is the number of rows of all of them together.
 
 "xavier", of the released code of DuSell and Chiang (2020): the controller's weights and biases are drawn from
 U(-0.1, 0.1), those of linear layers from Glorot and Bengio's uniform distribution, with the gain of the function that
-follows. All strengths are one layer there, and each other action is one.
+follows. All strengths are one layer there, and each other action is one. The actions of a memory with weights, such as
+the nondeterministic stack, are drawn as the controller's weights, biases too.
 
 With both, biases of linear layers are zero, except those that the configuration sets, as by `pop_strength_init`.
 
@@ -26,6 +27,7 @@ from transformers.initialization import copy_
 
 from .controllers import Controller
 from .controls import ActionProjection, Controls
+from .memory import Weights
 
 # Of the weights of a controller with "xavier".
 CONTROLLER_BOUND = 0.1
@@ -58,6 +60,10 @@ def draw_xavier(model: nn.Module, module: nn.Module) -> None:
         controls = next(of_memory, None)
         if controls is None:  # of the buffers of a buffered network: strengths alone, which are one layer
             init.xavier_uniform_(module.weight)
+        elif any(isinstance(field, Weights) for field in controls.memory.actions):
+            for parameter in module.parameters(recurse=False):
+                init.uniform_(parameter, -CONTROLLER_BOUND, CONTROLLER_BOUND)
+            return
         else:
             copy_(module.weight, _xavier_actions(controls, module.weight))
         _reset_biases(module)

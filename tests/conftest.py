@@ -53,6 +53,14 @@ MEMORIES = (
     {"memory": "multipop_superposition", "max_pop": 1, "memory_depth": 3, "memory_overflow": "truncate"},
     {"memory": "baby_ntm", "memory_depth": 4, "operation_control": "softmax_temperature", "temperature": 0.7},
     {"memory": "baby_ntm", "memory_depth": 1},
+    {
+        "memory": "nondeterministic",
+        "memory_size": 0,
+        "memory_states": 1,
+        "memory_symbols": 2,
+        "normalize_actions": True,
+    },
+    {"memory": "nondeterministic", "memory_size": 2, "memory_symbols": 1, "memory_window": 3, "bottom": "fixed"},
 )
 CONTROLLERS = ("linear", "sigmoid", "direct", "rnn", "rnn_sigmoid", "gru", "lstm")
 

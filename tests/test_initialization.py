@@ -141,3 +141,9 @@ def test_xavier_for_the_strengths_of_buffers():
     expected = math.sqrt(6 / (300 + len(projection.weight)))
     assert 0.95 * expected < bound(projection.weight) <= expected
     assert projection.bias.tolist() == pytest.approx([math.log(3), 0])
+
+
+def test_xavier_draws_weights_of_moves_as_the_controller():
+    model = StackRNNForCausalLM(tiny_config(memory="nondeterministic", initialization="xavier"))
+    for parameter in model.model.cell.controls.projection.parameters():
+        assert 0.09 < parameter.abs().max() <= 0.1

@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..kernels.dispatch import BACKENDS
 
 _DTYPES = ("float32", "float64")
-_MEMORIES = ("stack", "superposition")  # each compiles code of its own
+_MEMORIES = ("stack", "superposition", "nondeterministic")  # each compiles code of its own
 
 EXAMPLE = "stack-lm warmup"
 

@@ -16,6 +16,7 @@ from .base import (
     under_transform,
 )
 from .fields import ActionField, Choice, Setting, Strength, Value, Weights, control_settings
+from .nondeterministic import NondeterministicStack, NondeterministicState
 from .none import NoMemory
 from .settings import make_memory
 from .strength import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
@@ -34,6 +35,8 @@ __all__ = [
     "NeuralQueue",
     "NeuralStack",
     "NoMemory",
+    "NondeterministicStack",
+    "NondeterministicState",
     "Setting",
     "StackActions",
     "StackState",

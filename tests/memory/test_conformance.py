@@ -106,7 +106,8 @@ def test_bad_actions_and_states_are_refused(fields):
         value = getattr(good, field.name)
         nan = value.clone()
         nan[1] = float("nan")
-        with pytest.raises(ValueError, match=rf"{field.name} must be finite; got nan"):
+        kind = "logarithms of weights, below infinity" if isinstance(field, Weights) else "finite"
+        with pytest.raises(ValueError, match=rf"{field.name} must be {kind}; got nan"):
             memory.step(state, good._replace(**{field.name: nan}))
         with pytest.raises(ValueError, match=rf"{field.name} must be \[2.*; got \[3"):
             memory.step(state, good._replace(**{field.name: torch.cat((value, value[:1]))}))

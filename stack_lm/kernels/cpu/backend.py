@@ -12,7 +12,7 @@ from torch._C._functorch import TransformType, get_interpreter_stack
 
 from ...memory import under_transform
 from ..protocol import CellState, GivenVectors, Inputs, MemoryState, System
-from . import element_block, superposition_block  # noqa: F401 - they register themselves
+from . import element_block, nondeterministic_block, superposition_block  # noqa: F401 - they register themselves
 from .autograd import First, Given, Tensors, differentiable
 from .blocks import Block, block_of
 from .given import GivenPlan

@@ -52,6 +52,13 @@ def add_multiple(target: np.ndarray, source: np.ndarray, factor: float) -> None:
 
 
 @compiled
+def add_two(target: np.ndarray, one: np.ndarray, factor: float, other: np.ndarray, other_factor: float) -> None:
+    """target += one * factor + other * other_factor, numbers."""
+    for j in range(target.shape[0]):
+        target[j] += one[j] * factor + other[j] * other_factor
+
+
+@compiled
 def put_multiple(target: np.ndarray, source: np.ndarray, factor: Any) -> None:
     """target = source * factor, a number."""
     for j in range(target.shape[0]):

@@ -23,6 +23,7 @@ MEMORIES = {
     "superposition": {"memory": "superposition", "num_stacks": 2, "read_depth": 2, "empty_value": -1.0, "no_op": True},
     "multipop": {"memory": "multipop_superposition", "memory_depth": 3, "memory_overflow": "truncate"},
     "tape": {"memory": "baby_ntm", "memory_depth": 4, "operation_control": "gumbel_softmax"},
+    "nondeterministic": {"memory": "nondeterministic", "memory_symbols": 2, "memory_size": 2, "memory_window": 4},
 }
 
 

@@ -1,0 +1,187 @@
+"""The table of a nondeterministic stack: its columns, one for each time, and what both ways to fill them share."""
+
+from __future__ import annotations
+
+import math as python_math
+from typing import NamedTuple
+
+import numpy as np
+
+from .compilation import compiled
+from .math import exp
+from .rows import squash
+
+ZERO = -1e30  # the logarithm of 0, as in `memory.nondeterministic`
+
+
+class Nondeterministic(NamedTuple):
+    """Nondeterministic stacks of R sequences; P = Q * S, C times in all, W = m + 1, A logits of moves.
+
+    Times count from the first of the given state. Column c has P blocks, one for each state and top at time c, with W
+    numbers for each time i from `first_time` to c and each state and top at the time before i.
+
+    Attributes:
+        states, symbols, size: Q, S, m.
+        window: D, or a number larger than C.
+        normalize, read_states: as in `memory.nondeterministic`.
+        given: times on entry.
+        value_kind: the activation of the vector.
+        first: the table on entry, as logarithms and vectors [R, N_0, N_0, P, P, W].
+        starts: of the columns in a table [C + 1].
+        steps: how many steps each took [R], zeros; counted.
+        exact: whether a table is in logarithms [R].
+        lost: the logarithm of the part of all runs that may have been lost [R].
+        tables: [R, starts[C]]: probabilities, and vectors times probabilities; or logarithms, and vectors.
+        tops: log probabilities of state and top at each time [R, C, P]; written.
+        totals: their logarithms before they were normalised [R, C, P]; likewise.
+        moves, vectors: of the steps taken [R, T, A] and [R, T, m]; likewise.
+        popping, revealed, scales, logs, sums: to work in: [P * Q], [C * P * Q], [2, P], [2 P + max(P, Q) + 1],
+            [C * P * P].
+        zero: [1], of the type that all is computed in.
+        under, top: the last state, of [R, N, N, P, P, W] and [R, P]; `top` is the first on entry.
+    """
+
+    states: int
+    symbols: int
+    size: int
+    window: int
+    normalize: bool
+    read_states: bool
+    given: int
+    value_kind: int
+    first: np.ndarray
+    starts: np.ndarray
+    steps: np.ndarray
+    exact: np.ndarray
+    lost: np.ndarray
+    tables: np.ndarray
+    tops: np.ndarray
+    totals: np.ndarray
+    moves: np.ndarray
+    vectors: np.ndarray
+    popping: np.ndarray
+    revealed: np.ndarray
+    scales: np.ndarray
+    logs: np.ndarray
+    sums: np.ndarray
+    zero: np.ndarray
+    under: np.ndarray
+    top: np.ndarray
+
+
+class NondeterministicGrad(NamedTuple):
+    """Gradients of the stacks of R sequences.
+
+    Attributes:
+        under, top: of the last state on entry, of the first on return, in the first places.
+        tables: of the probabilities, or of the logarithms, and vectors [R, starts[C]].
+        tops: of the log probabilities of state and top [R, P].
+        totals, moves, vector: to work in [P], [A], [m].
+    """
+
+    under: np.ndarray
+    top: np.ndarray
+    tables: np.ndarray
+    tops: np.ndarray
+    totals: np.ndarray
+    moves: np.ndarray
+    vector: np.ndarray
+
+
+@compiled
+def count(memory: Nondeterministic, c: int) -> int:
+    """How many times a column has."""
+    return min(c + 1, memory.window)
+
+
+@compiled
+def first_time(memory: Nondeterministic, c: int) -> int:
+    """The first of them."""
+    return c + 1 - min(c + 1, memory.window)
+
+
+@compiled
+def column(memory: Nondeterministic, c: int, ry: int) -> slice:
+    """Where in a table the numbers for a state and top at a time are."""
+    size = count(memory, c) * memory.states * memory.symbols * (memory.size + 1)
+    start = memory.starts[c] + ry * size
+    return slice(start, start + size)
+
+
+@compiled
+def log_sum(logs: np.ndarray) -> float:
+    """log(sum(exp(logs)))."""
+    largest = logs[0]
+    for i in range(1, logs.shape[0]):
+        largest = max(largest, logs[i])
+    total = largest * 0
+    for i in range(logs.shape[0]):
+        total += exp(logs[i] - largest)
+    return largest + python_math.log(total)
+
+
+@compiled
+def load_moves(memory: Nondeterministic, row: int, k: int, own: np.ndarray) -> bool:
+    """The logarithms of the weights of a step, and its vector, from their logits; returns whether none is 0 or NaN."""
+    states, pairs = memory.states, memory.states * memory.symbols
+    moves, logs = memory.moves[row, k], memory.logs
+    possible = True
+    for place in range(moves.shape[0]):
+        move = own[place] + memory.zero[0]
+        possible = possible and move > ZERO / 2
+        moves[place] = ZERO if move < ZERO else move
+    if memory.normalize:
+        for sz in range(pairs):
+            for ry in range(pairs):
+                logs[ry], logs[pairs + ry] = moves[sz * pairs + ry], moves[(pairs + sz) * pairs + ry]
+            for r in range(states):
+                logs[2 * pairs + r] = moves[2 * pairs * pairs + sz * states + r]
+            total = log_sum(logs[: 2 * pairs + states])
+            for ry in range(pairs):
+                moves[sz * pairs + ry] -= total
+                moves[(pairs + sz) * pairs + ry] -= total
+            for r in range(states):
+                moves[2 * pairs * pairs + sz * states + r] -= total
+    vector = memory.vectors[row, k]
+    for j in range(memory.size):
+        vector[j] = own[moves.shape[0] + j]
+    if memory.size > 0:
+        squash(vector, memory.value_kind)
+    return possible
+
+
+@compiled
+def put_total(memory: Nondeterministic, row: int, c: int) -> float:
+    """Normalise the totals of a time to probabilities; returns the logarithm of their sum."""
+    total, tops = memory.totals[row, c], memory.tops[row, c]
+    all_runs = log_sum(total)
+    for ry in range(total.shape[0]):
+        tops[ry] = ZERO if total[ry] <= ZERO / 2 else total[ry] - all_runs
+    return all_runs
+
+
+@compiled
+def take_first(memory: Nondeterministic, grad: NondeterministicGrad, row: int) -> None:
+    """The gradients of the state on entry, in its own form, from those of its columns."""
+    pairs, width = memory.states * memory.symbols, memory.size + 1
+    for ry in range(pairs):
+        grad.top[row, ry] = grad.tops[row, ry]
+    for c in range(memory.given):
+        for ry in range(pairs):
+            below, of_below = memory.tables[row][column(memory, c, ry)], grad.tables[row][column(memory, c, ry)]
+            for i in range(memory.given):
+                for qx in range(pairs):
+                    target, place = grad.under[row, i, c, qx, ry], (i * pairs + qx) * width
+                    if i > c:
+                        for j in range(width):
+                            target[j] = 0
+                        continue
+                    if memory.exact[row]:
+                        for j in range(width):
+                            target[j] = of_below[place + j]
+                        continue
+                    change = of_below[place] * below[place]
+                    for j in range(1, width):
+                        change += of_below[place + j] * below[place + j]
+                        target[j] = of_below[place + j] * below[place]
+                    target[0] = change

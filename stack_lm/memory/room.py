@@ -1,0 +1,40 @@
+"""Whether a table fits in memory, asked before it is made: where it does not, a process is killed without a word."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from ..errors import InputError
+
+_GIB = 2**30
+
+
+def check_room(size: int, device: torch.device | None, what: str, advice: str) -> None:
+    """Refuse what needs more memory than there is.
+
+    Args:
+        size: in bytes.
+        device: where; None is the CPU.
+        what: needs it.
+        advice: what would need less.
+
+    Raises:
+        InputError: with the size and what there is.
+    """
+    if size < _GIB:  # asking takes time
+        return
+    there = memory_of(device)
+    if there is not None and size > there:
+        raise InputError(f"{what} needs {size / _GIB:,.1f} GiB; there are {there / _GIB:,.1f} GiB: {advice}")
+
+
+def memory_of(device: torch.device | None) -> int | None:
+    """The bytes of memory of a device; None where nobody can say."""
+    if device is not None and device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    names = getattr(os, "sysconf_names", {})
+    if (device is None or device.type == "cpu") and "SC_PHYS_PAGES" in names:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None

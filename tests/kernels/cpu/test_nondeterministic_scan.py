@@ -1,0 +1,144 @@
+"""The compiled scan of nondeterministic stacks equals the reference: outputs, readings, last states, every gradient."""
+
+import pytest
+import torch
+from kernels.comparison import leaves, living, make_cell, random_state, some_mask
+from torch.utils.checkpoint import checkpoint
+
+from stack_lm import MemoryLayer
+
+pytestmark = pytest.mark.usefixtures("uninitialised_is_nan")
+STACKS = {
+    "RNS": {"memory_states": 2, "memory_symbols": 3},
+    "RNS of 2022": {"memory_states": 3, "memory_symbols": 2, "bottom": "fixed"},
+    "NS": {"memory_states": 2, "memory_symbols": 2, "normalize_actions": True, "read_states": False, "bottom": "fixed"},
+    "VRNS": {"memory_states": 2, "memory_symbols": 2, "memory_size": 3, "push_value_activation": "tanh"},
+    "VRNS without states": {"memory_symbols": 3, "memory_size": 2, "read_states": False, "bottom_vector": "zeros"},
+    "window": {"memory_states": 2, "memory_symbols": 2, "memory_window": 4},
+    "narrow": {"memory_states": 1, "memory_symbols": 3, "memory_window": 2, "memory_size": 1},
+    "wide window": {"memory_states": 2, "memory_symbols": 1, "memory_window": 40, "memory_size": 1},
+    "counter": {"memory_states": 1, "memory_symbols": 1},
+}
+
+
+def run(module, inputs, state, mask, backend):
+    """Results and gradients, of inputs, state and parameters."""
+    module.scan_backend = backend
+    inputs = inputs.detach().clone().requires_grad_()
+    if isinstance(module, MemoryLayer):
+        readings, last, _ = module(inputs, state, mask)
+        results = [readings, *leaves(living(last))]
+    else:
+        scan = module.scan(inputs, state, mask, output_readings=True)
+        results = [scan.outputs, scan.readings, *leaves(living(scan.state))]
+    results = [part for part in results if part.numel()]
+    torch.manual_seed(5)
+    loss = sum((part * torch.randn_like(part)).sum() for part in results if part.requires_grad)
+    wanted = [inputs, *module.parameters(), *(leaf for leaf in leaves(state) if leaf.requires_grad)]
+    gradients = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
+    return [part.detach() for part in results], gradients
+
+
+def check(module, length=7, batch_size=3, state=None, mask=None, tolerance=1e-9, dtype=torch.float64):
+    torch.manual_seed(1)
+    inputs = torch.randn(batch_size, length, 5, dtype=dtype)
+    (expected, of_expected), (found, of_found) = (
+        run(module, inputs, state, mask, name) for name in ("reference", "numba")
+    )
+    for one, other in zip((*expected, *of_expected), (*found, *of_found), strict=True):
+        assert one.shape == other.shape
+        assert torch.isfinite(one).all()
+        if one.numel():
+            torch.testing.assert_close(other, one, rtol=tolerance, atol=tolerance * max(1.0, float(one.abs().max())))
+
+
+def cell_of(name, dtype=torch.float64, **fields):
+    return make_cell(dtype, **{"memory": "nondeterministic", "memory_size": 0} | STACKS[name] | fields)
+
+
+@pytest.mark.parametrize("logs", [False, True], ids=["real numbers", "logarithms"])
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize(("masked", "carried"), [(False, False), (True, True)], ids=["plain", "padded, carried"])
+def test_every_stack(stack, masked, carried, logs):
+    cell = cell_of(stack, controller="rnn")
+    if logs:
+        forbid_a_move(cell)
+    state = random_state(cell, 3, torch.float64) if carried else None
+    check(cell, state=state, mask=some_mask(3, 7) if masked else None)
+
+
+def forbid_a_move(module):
+    """A weight of 0 has all sequences done in logarithms."""
+    memory, projection = module.memory, module.controls.projection
+    with torch.no_grad():
+        projection.bias[memory.pairs**2 + 1 if memory.pairs > 1 else 2] = -torch.inf
+
+
+@pytest.mark.parametrize("stack", ["RNS", "VRNS", "window", "wide window", "RNS of 2022"])
+@pytest.mark.parametrize("spread", [10.0, 60.0])
+def test_given_vectors_of_longer_sequences_with_extreme_weights(stack, spread):
+    """Some sequences go on in logarithms from some step on: the weights are far apart."""
+    layer = MemoryLayer(5, "nondeterministic", **STACKS[stack]).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(spread)
+    mask = torch.arange(17) < torch.tensor([[17], [9], [1]])
+    check(layer, length=17, mask=mask, tolerance=1e-8)
+    check(layer, length=17, mask=mask.flip(1), tolerance=1e-8)
+
+
+@pytest.mark.parametrize("stack", ["RNS", "VRNS"])
+def test_float32_survives_log_weights_of_200(stack):
+    layer = MemoryLayer(5, "nondeterministic", **STACKS[stack])
+    with torch.no_grad():
+        layer.controls.projection.weight.mul_(300)
+    inputs = torch.randn(3, 20, 5)
+    (exact, _), (found, gradients) = (
+        run(layer.double(), inputs.double(), None, None, "reference"),
+        run(layer.float(), inputs, None, None, "numba"),
+    )
+    torch.testing.assert_close(found[0].double(), exact[0], rtol=0, atol=2e-3)
+    assert all(torch.isfinite(part).all() for part in gradients)
+
+
+def test_float32():
+    check(cell_of("VRNS", torch.float32), dtype=torch.float32, mask=some_mask(3, 7), tolerance=2e-4)
+
+
+def test_activation_checkpointing_and_no_gradients():
+    cell = cell_of("VRNS")
+    cell.scan_backend = "numba"
+    inputs = torch.randn(2, 6, 5, dtype=torch.float64, requires_grad=True)
+    run = lambda inputs: cell.scan(inputs).outputs  # noqa: E731
+    plain = run(inputs)
+    (expected,) = torch.autograd.grad(plain.square().sum(), inputs)
+    saved = checkpoint(run, inputs, use_reentrant=False)
+    (found,) = torch.autograd.grad(saved.square().sum(), inputs)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    with torch.no_grad():
+        torch.testing.assert_close(run(inputs), plain, rtol=0, atol=0)
+
+
+def test_several_models_at_once():
+    """Under `torch.func.vmap`."""
+    cells = [cell_of("VRNS", seed=seed) for seed in range(3)]
+    for cell in cells:
+        cell.scan_backend = "numba"
+    inputs = torch.randn(3, 2, 6, 5, dtype=torch.float64)
+    parameters, buffers = torch.func.stack_module_state(cells)
+
+    def outputs(parameters, buffers, inputs):
+        return torch.func.functional_call(cells[0], (parameters, buffers), (inputs,))
+
+    cells[0].forward = lambda inputs: cells[0].scan(inputs).outputs
+    found = torch.func.vmap(outputs)(parameters, buffers, inputs)
+    expected = torch.stack([cell.scan(of_cell).outputs for cell, of_cell in zip(cells, inputs, strict=True)])
+    torch.testing.assert_close(found, expected)
+
+
+def test_weights_that_are_no_number_are_passed_on():
+    cell = cell_of("RNS")
+    cell.scan_backend = "numba"
+    with torch.no_grad():
+        cell.controls.projection.bias[3] = torch.nan
+    assert cell.scan(torch.randn(2, 4, 5, dtype=torch.float64)).outputs[:, -1].isnan().all()
