@@ -320,6 +320,7 @@ def test_training_logs_each_loss(trained):
     assert "differentiable stack" in (trained / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_commands_take_it(trained, capsys, tmp_path):
     parsed = run_json(capsys, "parse", trained, SENTENCE, "--device", "cpu")
     assert re.sub("[()]", "", parsed["parses"][0]["tree"]) == SENTENCE

@@ -377,6 +377,7 @@ def test_a_language_models_run_with_workers(files, registries, tmp_path, capsys)
     assert train([*again, *changes]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.slow  # two processes are tested with tasks of a file too
 def test_trials_in_two_processes(files, registries, tmp_path, capsys):
     preset = tmp_path / "preset.yaml"
     fields = {"architectures": ["StackRNNForTokenClassification"], "input_encoding": "one_hot", "hidden_size": 4}

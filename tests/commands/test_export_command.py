@@ -62,6 +62,7 @@ def test_it_loads_and_computes_in_float32(exported):
     assert logits.dtype == torch.float32
 
 
+@pytest.mark.slow
 def test_scores_change_by_rounding_alone(capsys, trained, exported, tmp_path):
     """Perplexity by less than one in ten thousand, F1 and agreement by a sentence or two in hundreds."""
     text, trees = tmp_path / "text.txt", tmp_path / "trees.mrg"

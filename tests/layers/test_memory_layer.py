@@ -14,7 +14,7 @@ WITH_MEMORY = [fields for fields in MEMORIES if fields["memory"] != "none"]
 
 def make(fields, input_size=7):
     memory, settings = fields["memory"], {name: value for name, value in fields.items() if name != "memory"}
-    return MemoryLayer(input_size, memory, memory_size=3, **settings)
+    return MemoryLayer(input_size, memory, **{"memory_size": 3} | settings)
 
 
 @pytest.mark.parametrize("fields", WITH_MEMORY, ids=str)

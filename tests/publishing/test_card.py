@@ -77,6 +77,7 @@ def test_training_writes_a_card(trained):
     assert str(directory.parent) not in card.content
 
 
+@pytest.mark.slow
 def test_results_of_commands(capsys, model, treebank):
     commands = {
         "perplexity": ("--data", "generated:50:3"),

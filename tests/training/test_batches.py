@@ -189,7 +189,7 @@ def test_a_stream_goes_on_after_kills_on_another_number_of_processes(files, toke
     assert read == expected
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_workers_encode_the_same(files, tokenizer, workers):
     def pool_arrays(workers):
         reader = stream_pools(files, tokenizer, 0, 1, workers=workers).read(None)
