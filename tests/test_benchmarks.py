@@ -145,6 +145,7 @@ def test_a_device_that_is_not_there(load, capsys, name):
     assert all(line.startswith(f"benchmarks/{name}.py: error: --device") for line in errors)
 
 
+@pytest.mark.slow
 def test_a_quick_run_of_the_cell(load, tmp_path, capsys):
     path = tmp_path / "scan.json"
     assert load("scan").main(["--quick", "--only", "cell", "strength", "--json", str(path)]) == 0

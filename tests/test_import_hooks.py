@@ -93,7 +93,7 @@ def python(code):
     "imports",
     [
         "import stack_lm; from transformers import AutoModelForCausalLM",
-        "from transformers import AutoModelForCausalLM; import stack_lm",
+        pytest.param("from transformers import AutoModelForCausalLM; import stack_lm", marks=pytest.mark.slow),
         pytest.param(
             "import transformers, stack_lm; from transformers import AutoModelForCausalLM", marks=pytest.mark.slow
         ),
@@ -116,6 +116,7 @@ def test_models_open_whichever_came_first(saved, imports):
     assert python(code) == "StackRNNForCausalLM"
 
 
+@pytest.mark.slow
 def test_configurations_of_both_kinds_are_known():
     code = (
         "import stack_lm; from transformers import AutoConfig; "

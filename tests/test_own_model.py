@@ -223,6 +223,7 @@ def test_words_have_the_strengths_of_each_layer(own):
         np.testing.assert_allclose(table[f"push_strength_{layer}"], values, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_it_is_scored_for_agreement(trained, capsys):
     found = run_json(capsys, "agreement", trained, "--data", "1", "--format", "generated", "--device", "cpu")
     assert 0 <= found["accuracy"] <= 100

@@ -145,7 +145,9 @@ def test_a_deep_derivation(capsys):
             ["show", "suzgun2019/dyck2", "--shortest", "7", "--longest", "7"],
             "suzgun2019/dyck2 has no string of a length from 7 to 7",
         ),
-        (["show", "hao2018/formula", "--longest", "60"], "too many derivations of depth"),
+        pytest.param(
+            ["show", "hao2018/formula", "--longest", "60"], "too many derivations of depth", marks=pytest.mark.slow
+        ),
         (["show", "hao2018/xor", "--shortest", "20"], "sizes from a smaller to a larger one; got .*'shortest': 20"),
         (
             ["show", "suzgun2019/dyck2", "--shortest", "2", "--longest", "2"],

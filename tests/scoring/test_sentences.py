@@ -380,6 +380,7 @@ def test_tags_take_the_place_of_rare_words():
     assert without.unknown.tolist() == [False, True]
 
 
+@pytest.mark.slow
 def test_a_model_is_loaded_where_standard_output_is_closed(tmp_path):
     """As in some services; run in a process of its own, whose output it closes."""
     tokenizer = train_word_tokenizer([(["a", "b"], None)])

@@ -11,6 +11,7 @@ import pytest
 from stack_lm.kernels.cpu import python
 
 
+@pytest.mark.slow
 def test_every_kernel_runs_in_python():
     """In a process of its own, since Numba reads the switch when functions are decorated."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", Path(__file__).with_name("in_python.py")]

@@ -392,7 +392,7 @@ print(len(compiled), min(map(len, compiled.values())) > 0)
 @pytest.mark.parametrize(
     ("controller", "memory", "layers", "autocast", "architecture"),
     [
-        ("lstm", "stack", 1, False, 90),
+        pytest.param("lstm", "stack", 1, False, 90, marks=pytest.mark.slow),
         pytest.param(None, "deque", 0, False, 90, marks=pytest.mark.slow),
         pytest.param("gru", "deque", 2, True, 80, marks=pytest.mark.slow),
         pytest.param("rnn", "queue", 2, True, 90, marks=pytest.mark.slow),
