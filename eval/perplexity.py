@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stack_lm.errors import InputError
+from stack_lm.messages import shortened
 from stack_lm.trace import Trace
 
 
@@ -88,7 +89,7 @@ def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
     if not n_words:
         raise InputError("no word was predicted: every sentence has one word only, and the model needs one before it")
     if n_unknown == n_all:
-        words = " ".join(first)[:80]
+        words = shortened(" ".join(first), 80)
         raise InputError(f"every word of the text is unknown to the model; the first sentence is {words!r}")
     per_token, per_word = nats / n_tokens, nats / n_words
     return Perplexity(

@@ -16,6 +16,7 @@ from ..data.files import check_file
 from ..data.records import HUB, Record, choose_column, read_records
 from ..errors import InputError
 from ..interpretation.figures import check_figure_names, save_figure
+from ..messages import shortened
 from .files import check_different, check_ending, check_outputs, short_names
 from .parse import add_word_strength_option, open_scorer
 from .texts import add_column, note_without_result
@@ -163,7 +164,7 @@ def _read_frequencies(path: str) -> dict[str, float]:
         except ValueError:
             count = -1.0
         if not 0 <= count < float("inf"):
-            raise InputError(f"{record.where}: count must be a number of at least 0; got {str(value)[:60]!r}")
+            raise InputError(f"{record.where}: count must be a number of at least 0; got {shortened(value, 60)!r}")
         counts[record.text] += count  # type: ignore[assignment]
     return dict(counts)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InputError, OnError
+from ..messages import shortened
 from .files import LONGEST_LINE, UNPACKERS, check_file, line_blocks, open_file
 from .text import json_object, json_record, json_value, read_text
 
@@ -130,12 +131,12 @@ def _read_json(path: str | Path, on_error: OnError) -> Iterator[Row]:
         raise InputError(f"{name} has a JSON object on each line; rename it to end in .jsonl")
     records = json_value(text, name)
     if not isinstance(records, list):
-        raise InputError(f"{name}: a JSON list of objects is needed; got {text.strip()[:60]!r}")
+        raise InputError(f"{name}: a JSON list of objects is needed; got {shortened(text, 60)!r}")
     for number, record in enumerate(records, start=1):
         if isinstance(record, dict):
             yield number, record
         else:
-            on_error(InputError(f"{name}, item {number}: a JSON object is needed; got {str(record)[:60]!r}"))
+            on_error(InputError(f"{name}, item {number}: a JSON object is needed; got {shortened(record, 60)!r}"))
 
 
 def _read_csv(lines: Lines) -> Iterator[Row]:

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from ..errors import InputError
+from ..messages import shortened
 from .formats import TEXT, format_of
 from .records import Record, read_records
 
@@ -61,7 +62,7 @@ def _label(record: Record, column: str) -> str | int:
     if column not in record.fields:
         near = get_close_matches(column.lower(), [name.lower() for name in record.fields])
         hint = next((f" (did you mean {name!r}?)" for name in record.fields if name.lower() in near), "")
-        there = ", ".join(record.fields)[:200]
+        there = shortened(", ".join(record.fields), 200)
         raise InputError(f"{record.source} has no column {column!r}{hint}; its columns are {there}")
     value = record.fields[column]
     if type(value) not in (str, int) or not str(value).strip():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InputError, OnError, fail
+from ..messages import shortened
 from .files import LONGEST_LINE, UNPACKERS, check_file
 from .formats import FORMATS, TEXT, Row, format_of, read_rows
 
@@ -153,7 +154,7 @@ def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:
         first = next(iter(dataset.take(1)), None)
     except Exception as error:  # the library raises its own kinds, those of the network and ValueErrors
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"cannot open the dataset {path!r} ({split}): {reason[:200]}") from error
+        raise InputError(f"cannot open the dataset {path!r} ({split}): {shortened(reason, 200)}") from error
     if first is None:
         raise InputError(f"the dataset {path!r} ({split}) is empty")
     return dataset, first
@@ -199,7 +200,7 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str) ->
     Raises:
         InputError: if there is no such column; the message lists those there are.
     """
-    there = ", ".join(fields)[:200]
+    there = shortened(", ".join(fields), 200)
     if column is not None:
         if column in fields:
             return column
@@ -228,11 +229,11 @@ def _text(fields: Mapping[str, Any], column: str, where: str) -> str:
     try:
         text = fields[column]
     except KeyError:
-        raise InputError(f"{where}: no column {column!r}; it has {', '.join(fields)[:200]}") from None
+        raise InputError(f"{where}: no column {column!r}; it has {shortened(', '.join(fields), 200)}") from None
     if text is None:
         return ""
     if not isinstance(text, str):
-        raise InputError(f"{where}: the column {column!r} must be text; got {str(text)[:60]!r}")
+        raise InputError(f"{where}: the column {column!r} must be text; got {shortened(text, 60)!r}")
     if len(text) > LONGEST_LINE:
         raise InputError(f"{where}: a text of over {LONGEST_LINE:,} characters")
     if "\0" in text:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from ..data.files import check_file, fail
 from ..data.formats import FORMATS, TEXT, format_of, read_rows
 from ..errors import InputError
+from ..messages import shortened
 
 OwnKind = Literal["tagging", "transduction", "next_symbols", "classification", "language"]
 _PAIR = ("input", "output")
@@ -79,7 +80,7 @@ class Reading:
         near = [(name, close[0]) for name in fields if (close := get_close_matches(name.lower(), sorted(wanted), n=1))]
         hint = f" (did you mean {near[0][1]!r} by {near[0][0]!r}?)" if near else ""
         kind = "a task" if self.kind is None else f"kind={self.kind}"
-        raise InputError(f"{file} has the columns {', '.join(fields)[:200]}; {kind} needs {needed}{hint}")
+        raise InputError(f"{file} has the columns {shortened(', '.join(fields), 200)}; {kind} needs {needed}{hint}")
 
     def _value(self, fields: Mapping[str, Any], column: str, types: dict[str, type], where: str) -> tuple[str, ...]:
         """The symbols in a column of a row; the label is one."""
