@@ -314,7 +314,7 @@ def test_a_model_without_plugins_says_nothing_of_them(tmp_path):
 @pytest.mark.parametrize(
     "origin",
     [
-        "trap",
+        pytest.param("trap", marks=pytest.mark.slow),
         pytest.param("trap.py", marks=pytest.mark.slow),
         pytest.param("./trap.py", marks=pytest.mark.slow),
         "trap.py\x1b[31m\n; rm " + 200 * "x",
@@ -342,6 +342,7 @@ def test_a_damaged_record_is_refused(record):
         remember({"plugins": record})
 
 
+@pytest.mark.slow
 def test_a_language_models_run_with_workers(files, registries, tmp_path, capsys):
     """The segmenter of the corpus reaches the processes that tokenise; the run's directory says what it needs."""
     run_directory = tmp_path / "run"

@@ -126,6 +126,7 @@ def check_row(wsj, row, names):
             assert found[key] == pytest.approx(expected[key], abs=tolerance), (row, name, key)
 
 
+@pytest.mark.slow
 def test_prpn_row(wsj):
     check_row(wsj, "nltk_pos/prpn/nonbin/full", ["left", "right", "balanced", "random distances", "random merges"])
 

@@ -200,6 +200,7 @@ def test_workers_encode_the_same(files, tokenizer, workers):
     assert pool_arrays(workers) == pool_arrays(0)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_one_line(files, tokenizer):
     encoder = TextEncoder(tokenizer, Segmenter("lines"), 100, NO_FRAME)
     workers = EncodingWorkers(encoder, 1)

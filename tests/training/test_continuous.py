@@ -109,7 +109,7 @@ def test_validation_reads_documents_whole(tmp_path, text):
 
 
 @pytest.mark.parametrize("model", MEMORIES, ids=str)
-@pytest.mark.parametrize("streaming", [False, True], ids=["in memory", "stream"])
+@pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["in memory", "stream"])
 def test_resuming_is_exact_within_documents(tmp_path, text, model, streaming):
     data = {"streaming": True, "held_out": 0.2, "pool": 40, "workers": 0} if streaming else {}
     arguments = {"max_steps": 40, "epochs": 9, "save_every": 7, "keep_checkpoints": 99, "gradient_accumulation": 1}
