@@ -22,7 +22,7 @@ from ..atomic import atomic_directory
 from ..cache import MemoryCache
 from ..errors import InputError
 from ..layers import recurrent_layers
-from ..memory import MultipopSuperpositionStack, StackState, SuperpositionStack, map_tensors
+from ..memory import MultipopSuperpositionStack, NondeterministicStack, StackState, SuperpositionStack, map_tensors
 from .card import CARD
 from .loading import load_pretrained
 from .publishing import copy_model
@@ -104,7 +104,8 @@ class StepModel(nn.Module):
         max_elements: of each memory; None: as many as there are steps.
 
     Raises:
-        InputError: if a memory does not say how it grows, or does not grow at all and has a maximum asked for.
+        InputError: if a memory grows in two dimensions, does not say how it grows, or does not grow at all and has a
+            maximum asked for.
     """
 
     def __init__(self, model: nn.Module, max_elements: int | None = None) -> None:
@@ -175,6 +176,8 @@ def _empty(layer: Any, max_elements: int | None) -> tuple[Any, list[int | None]]
     on a memory reach some elements.
     """
     memory = layer.memory
+    if isinstance(memory, NondeterministicStack):  # and elements of zeros would not be empty
+        raise InputError(f"memory={memory.name!r} has no step in ONNX: its state grows in two dimensions at once")
     first = layer.initial_state(1)
     form = map_tensors(lambda part: part.to("meta"), first.memory)
     far, farther = (memory.after(form, steps) for steps in (_FAR, _FAR + 1))

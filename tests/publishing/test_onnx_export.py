@@ -10,6 +10,7 @@ from conftest import MEMORIES, byte_level_tokenizer, run, run_json, tiny_config
 
 from stack_lm import BufferedStackRNNConfig, BufferedStackRNNForTransduction, StackRNNForCausalLM
 from stack_lm.cache import MemoryCache
+from stack_lm.errors import InputError
 from stack_lm.hub import onnx_export
 
 STEPS = 50
@@ -57,7 +58,7 @@ def check_steps(model, directory, batch_size, with_actions=True):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fields", MEMORIES, ids=str)
+@pytest.mark.parametrize("fields", [each for each in MEMORIES if each["memory"] != "nondeterministic"], ids=str)
 def test_a_growing_memory_in_onnxruntime(fields, tmp_path):
     pytest.importorskip("onnxscript")
     model = write_model(tmp_path / "model", **fields)
@@ -65,6 +66,14 @@ def test_a_growing_memory_in_onnxruntime(fields, tmp_path):
     assert {"model.onnx", "onnx.json", "tokenizer.json", "config.json"} <= set(exported.files)
     for batch_size in (1, 3):
         check_steps(model, tmp_path / "onnx", batch_size)
+
+
+def test_a_memory_that_grows_in_two_dimensions_is_refused(tmp_path):
+    pytest.importorskip("onnxscript")
+    write_model(tmp_path / "model", memory="nondeterministic", memory_states=1, memory_symbols=2, memory_size=0)
+    with pytest.raises(InputError, match="memory='nondeterministic' has no step in ONNX"):
+        onnx_export.export_onnx(tmp_path / "model", tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()
 
 
 @pytest.mark.slow
