@@ -27,13 +27,18 @@ def _modules(package: griffe.Module) -> Iterator[griffe.Module]:
             yield from _modules(module)
 
 
+def _has_fields(cls: griffe.Class) -> bool:
+    """Whether a class, or one that it extends, is a named tuple or a configuration."""
+    direct = {str(base) for base in cls.bases} & {"NamedTuple", "PreTrainedConfig"}
+    return bool(direct) or any(_has_fields(base) for base in cls.resolved_bases if isinstance(base, griffe.Class))
+
+
 def _fields(cls: griffe.Class) -> list[griffe.Parameter]:
     """The fields that make a signature, those of the class that it extends first; none for any other class."""
     inherited = [field for base in cls.resolved_bases if isinstance(base, griffe.Class) for field in _fields(base)]
-    bases = {str(base) for base in cls.bases}
-    if not inherited and not bases & {"NamedTuple", "PreTrainedConfig"}:
+    if not _has_fields(cls):
         return []
-    kinds = griffe.ParameterKind
+    bases, kinds = {str(base) for base in cls.bases}, griffe.ParameterKind
     return inherited + [
         griffe.Parameter(
             field.name,

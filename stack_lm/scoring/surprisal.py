@@ -69,10 +69,10 @@ def surprisal(
         - `n_tokens`: tokens that were scored (int64); `unknown`: outside the vocabulary (bool);
         - `punctuation`: nothing but punctuation (bool), if that is split off;
         - `surprisal` (float64): NaN for the first word where the model has no token that begins sentences;
-        - `log_frequency` (float64): the logarithm, in the same base, of the word's share of all counts. A word that is
-          not counted is looked up without the punctuation at its ends; NaN if neither is;
-        - of a model with a memory its strengths, in elements (float64), such as `push_strength`: those of the word's
-          last token, or as a scorer's `word_strength` says; with several memory layers `push_strength_0`, ...
+        - `log_frequency` (float64): log of the share of all counts, of the word or of it without punctuation, or NaN;
+        - a memory's strengths (float64, in elements), such as `push_strength`; of several layers `push_strength_0`, ...
+
+        A word's strengths are those of its last token, or as a scorer's `word_strength` says.
 
     Raises:
         InputError: if the model cannot be loaded, or a text is no string or longer than the model can read, or an
