@@ -12,11 +12,10 @@ precision of float64, the sequence is done again, and to its end, in logarithms 
 
 from __future__ import annotations
 
-import math as python_math
-
 import numpy as np
 
 from . import nondeterministic_exact as exact
+from . import nondeterministic_real as real
 from .compilation import compiled
 from .math import exp, log
 from .nondeterministic_table import (
@@ -25,14 +24,12 @@ from .nondeterministic_table import (
     column,
     first_time,
     load_moves,
-    log_sum,
-    put_total,
     take_first,
 )
-from .rows import add_multiple, add_two, clear, copy, dot, put_multiple, squash_backward
+from .rows import clear, copy, squash_backward
 
-# Logarithms: of what a step may lose, with what is not worth to be kept; and of the part of all runs that may be lost.
-_LOST, _TINY, _MAY_BE_LOST = -640.0, 1e-290, -35.0
+# The logarithm of the part of all runs that may be lost.
+_MAY_BE_LOST = -35.0
 
 
 @compiled
@@ -51,7 +48,7 @@ def begin(memory: Nondeterministic, row: int, all_live: bool) -> None:
                     below[place] = share
                     for j in range(1, width):
                         below[place + j] = share * source[j]
-    memory.lost[row] = _LOST
+    memory.lost[row] = real.LOST
 
 
 @compiled
@@ -124,7 +121,7 @@ def step(memory: Nondeterministic, t: int, row: int, own: np.ndarray, reading: n
     possible = load_moves(memory, row, k, own)
     if not memory.exact[row]:
         if possible:
-            _move(memory, row, k, c)
+            real.move(memory, row, k, c)
         if not (possible and memory.lost[row] < _MAY_BE_LOST):  # or NaN
             memory.exact[row] = True
             exact.begin(memory, row)
@@ -136,127 +133,12 @@ def step(memory: Nondeterministic, t: int, row: int, own: np.ndarray, reading: n
 
 
 @compiled
-def _scale_pops(memory: Nondeterministic, row: int, k: int, c: int) -> None:
-    """The weights of pops from each state and top with their probability, for each state they go to as parts of the
-    largest, whose logarithms are the first `scales`; and what they reveal, for every time."""
-    states, pairs, width = memory.states, memory.states * memory.symbols, memory.size + 1
-    tops, pops = memory.tops[row, c - 1], memory.moves[row, k, 2 * pairs * pairs :]
-    for r in range(states):
-        largest = tops[0] + pops[r]
-        for sz in range(1, pairs):
-            largest = max(largest, tops[sz] + pops[sz * states + r])
-        memory.scales[0, r] = largest
-        for sz in range(pairs):
-            memory.popping[sz * states + r] = exp(tops[sz] + pops[sz * states + r] - largest)
-    first, before = first_time(memory, c), first_time(memory, c - 1)
-    n = (c - 1 - first) * pairs
-    revealed = memory.revealed[: n * states]
-    clear(revealed)
-    for sz in range(pairs):
-        below = memory.tables[row][column(memory, c - 1, sz)][(first + 1 - before) * pairs * width :]
-        for place in range(n):
-            for r in range(states):
-                revealed[place * states + r] += below[place * width] * memory.popping[sz * states + r]
-
-
-@compiled
-def _move(memory: Nondeterministic, row: int, k: int, c: int) -> None:
-    """The column of a new time, and its `lost`."""
-    states, symbols, width = memory.states, memory.symbols, memory.size + 1
-    pairs, table = states * symbols, memory.tables[row]
-    tops, total, moves = memory.tops[row, c - 1], memory.totals[row, c], memory.moves[row, k]
-    first, before = first_time(memory, c), first_time(memory, c - 1)
-    _scale_pops(memory, row, k, c)
-    for ry in range(pairs):
-        clear(table[column(memory, c, ry)])
-    for time in range(first, c - 1):
-        start, n = (first - first_time(memory, time)) * pairs * width, (time - first + 1) * pairs * width
-        revealed = memory.revealed[(time - first) * pairs * states :]
-        for y in range(symbols):
-            for u in range(0, states - 1, 2):  # two at a time, which takes half of the loads and stores
-                one, other = u * symbols + y, (u + 1) * symbols + y
-                below, further = table[column(memory, time, one)][start:], table[column(memory, time, other)][start:]
-                for r in range(states):
-                    target = table[column(memory, c, r * symbols + y)][:n]
-                    add_two(target, below, revealed[one * states + r], further, revealed[other * states + r])
-            if states % 2 == 1:
-                one = (states - 1) * symbols + y
-                below = table[column(memory, time, one)][start:]
-                for r in range(states):
-                    add_multiple(table[column(memory, c, r * symbols + y)][:n], below, revealed[one * states + r])
-    kept, end = (c - first) * pairs * width, (first - before) * pairs * width
-    for sz in range(pairs):  # how probable it is that the top is over what is remembered
-        memory.scales[1, sz] = _sum(table[column(memory, c - 1, sz)][end : end + kept], width)
-    for ry in range(pairs):
-        below, scale = table[column(memory, c, ry)], memory.scales[0, ry // symbols]
-        of_pops = _sum(below, width)
-        total[ry] = _total(memory, moves, tops, ry, of_pops, scale)
-        factor = exp(scale - total[ry]) if of_pops > _TINY else of_pops * 0
-        put_multiple(below[:kept], below, factor)
-        for sz in range(pairs):
-            replaced = exp(tops[sz] + moves[(pairs + sz) * pairs + ry] - total[ry])
-            add_multiple(below[:kept], table[column(memory, c - 1, sz)][end : end + kept], replaced)
-            pushed = exp(tops[sz] + moves[sz * pairs + ry] - total[ry])
-            below[kept + sz * width] = pushed
-            for j in range(1, width):
-                below[kept + sz * width + j] = pushed * memory.vectors[row, k, j - 1]
-    all_runs = put_total(memory, row, c)
-    highest = memory.scales[0, 0]
-    for r in range(1, states):
-        highest = max(highest, memory.scales[0, r])
-    now = _LOST + max(highest - all_runs, highest * 0)
-    then = memory.lost[row] + _largest_row(memory, moves) - all_runs
-    memory.lost[row] = max(now, then) + python_math.log1p(exp(-abs(now - then)))
-
-
-@compiled
-def _total(
-    memory: Nondeterministic, moves: np.ndarray, tops: np.ndarray, ry: int, of_pops: float, scale: float
-) -> float:
-    """The logarithm of the weight of all runs that come to a state and top."""
-    pairs = tops.shape[0]
-    logs = memory.logs
-    for sz in range(pairs):
-        logs[sz] = tops[sz] + moves[sz * pairs + ry]
-        share = memory.scales[1, sz]
-        logs[pairs + sz] = tops[sz] + moves[(pairs + sz) * pairs + ry]
-        logs[pairs + sz] += python_math.log(share) if share > 0 else exact.ZERO
-    logs[2 * pairs] = scale + python_math.log(of_pops) if of_pops > _TINY else exact.ZERO
-    return log_sum(logs[: 2 * pairs + 1])
-
-
-@compiled
-def _largest_row(memory: Nondeterministic, moves: np.ndarray) -> float:
-    """The logarithm of the largest sum of the weights of the moves from any state and top."""
-    states, pairs = memory.states, memory.states * memory.symbols
-    largest = moves[0]
-    for sz in range(pairs):
-        logs = memory.logs
-        for ry in range(pairs):
-            logs[ry], logs[pairs + ry] = moves[sz * pairs + ry], moves[(pairs + sz) * pairs + ry]
-        for r in range(states):
-            logs[2 * pairs + r] = moves[2 * pairs * pairs + sz * states + r]
-        found = log_sum(logs[: 2 * pairs + states])
-        largest = found if sz == 0 else max(largest, found)
-    return largest
-
-
-@compiled(any_order=True)
-def _sum(numbers: np.ndarray, width: int) -> float:
-    """The sum of every `width`-th number from the first on."""
-    total = numbers.dtype.type(0)
-    for place in range(0, numbers.shape[0], width):
-        total += numbers[place]
-    return total
-
-
-@compiled
 def _mean(memory: Nondeterministic, row: int, c: int, ry: int, j: int) -> float:
     """A number of the mean vector of a top."""
     width = memory.size + 1
     below = memory.tables[row][column(memory, c, ry)]
     if not memory.exact[row]:
-        return _sum(below[j:], width)
+        return real.sum_of(below[j:], width)
     total = below.dtype.type(0)
     for place in range(0, below.shape[0], width):
         total += exp(below[place]) * below[place + j]
@@ -295,9 +177,9 @@ def begin_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: in
                     change = grad.under[row, i - last + n - 1, place, qx, ry]
                     of_share, share = change[0] + memory.zero[0], below[start]
                     for j in range(1, width):
-                        of_share -= zero_unless(not logs and share > _TINY, change[j] * below[start + j] / share)
-                        of_below[start + j] += change[j] if logs else zero_unless(share > _TINY, change[j] / share)
-                    of_below[start] += of_share if logs else zero_unless(share > _TINY, of_share / share)
+                        of_share -= zero_unless(not logs and share > real.TINY, change[j] * below[start + j] / share)
+                        of_below[start + j] += change[j] if logs else zero_unless(share > real.TINY, change[j] / share)
+                    of_below[start] += of_share if logs else zero_unless(share > real.TINY, of_share / share)
     if memory.steps[row] == 0:
         take_first(memory, grad, row)
 
@@ -340,7 +222,7 @@ def step_backward(
     if memory.exact[row]:
         exact.move_backward(memory, grad, row, k, c)
     else:
-        _move_backward(memory, grad, row, k, c)
+        real.move_backward(memory, grad, row, k, c)
     n_moves = grad.moves.shape[0]
     _rows_backward(memory, grad, row, k, grad_logits[:n_moves])
     if memory.size > 0:
@@ -364,7 +246,9 @@ def _rows_backward(
             slice((pairs + sz) * pairs, (pairs + sz + 1) * pairs),
         )
         pops = slice(2 * pairs * pairs + sz * states, 2 * pairs * pairs + (sz + 1) * states)
-        of_row = _sum(of_moves[pushes], 1) + _sum(of_moves[replacements], 1) + _sum(of_moves[pops], 1)
+        of_row = (
+            real.sum_of(of_moves[pushes], 1) + real.sum_of(of_moves[replacements], 1) + real.sum_of(of_moves[pops], 1)
+        )
         grad.tops[row, sz] = of_row
         if memory.normalize:
             _normalise_backward(moves[pushes], of_row, grad_logits[pushes])
@@ -401,95 +285,6 @@ def _read_backward(
                     of_below[place] += of_share * below[place + 1 + j]
                 else:
                     of_below[place + 1 + j] += change
-
-
-@compiled
-def _move_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: int, k: int, c: int) -> None:
-    """Backwards through `_move`: from the gradients of the column and of `grad.totals` to those of all before it."""
-    states, symbols, width = memory.states, memory.symbols, memory.size + 1
-    pairs, table, of_table = states * symbols, memory.tables[row], grad.tables[row]
-    tops, total, moves = memory.tops[row, c - 1], memory.totals[row, c], memory.moves[row, k]
-    first, before = first_time(memory, c), first_time(memory, c - 1)
-    kept, end = (c - first) * pairs * width, (first - before) * pairs * width
-    _scale_pops(memory, row, k, c)
-    for ry in range(pairs):
-        below, of_below = table[column(memory, c, ry)], of_table[column(memory, c, ry)]
-        more = grad.totals[ry] - dot(of_below, below)
-        for place in range(0, of_below.shape[0], width):
-            of_below[place] += more
-        memory.scales[1, ry] = exp(memory.scales[0, ry // symbols] - total[ry])
-        if memory.scales[1, ry] > 1 / _TINY:
-            memory.scales[1, ry] = 0
-        for sz in range(pairs):
-            of_pushed = of_below[kept + sz * width : kept + (sz + 1) * width]
-            pushed = exp(tops[sz] + moves[sz * pairs + ry] - total[ry])
-            change = of_pushed[0]
-            for j in range(1, width):
-                change += of_pushed[j] * memory.vectors[row, k, j - 1]
-                grad.vector[j - 1] += pushed * of_pushed[j]
-            grad.moves[sz * pairs + ry] = pushed * change
-            replaced = exp(tops[sz] + moves[(pairs + sz) * pairs + ry] - total[ry])
-            place = (pairs + sz) * pairs + ry
-            grad.moves[place] = replaced * dot(of_below[:kept], table[column(memory, c - 1, sz)][end : end + kept])
-            add_multiple(of_table[column(memory, c - 1, sz)][end : end + kept], of_below, replaced)
-    for time in range(first, c - 1):
-        start, n = (first - first_time(memory, time)) * pairs * width, (time - first + 1) * pairs * width
-        revealed, scales = memory.revealed[(time - first) * pairs * states :], memory.scales[1]
-        for uy in range(pairs):
-            place, y = uy * states, uy % symbols
-            below = table[column(memory, time, uy)][start : start + n]
-            of_revealed = of_table[column(memory, time, uy)][start : start + n]
-            for r in range(0, states - 1, 2):
-                one, other = r * symbols + y, (r + 1) * symbols + y
-                revealed[place + r], revealed[place + r + 1] = _two_backward(
-                    below,
-                    of_table[column(memory, c, one)],
-                    revealed[place + r] * scales[one],
-                    of_table[column(memory, c, other)],
-                    revealed[place + r + 1] * scales[other],
-                    of_revealed,
-                )
-            if states % 2 == 1:
-                one, place = (states - 1) * symbols + y, place + states - 1
-                of_below = of_table[column(memory, c, one)][:n]
-                add_multiple(of_revealed, of_below, revealed[place] * scales[one])
-                revealed[place] = dot(of_below, below)
-            for r in range(states):
-                revealed[uy * states + r] *= scales[r * symbols + y]
-    _pops_backward(memory, grad, row, c)
-
-
-@compiled(any_order=True)
-def _two_backward(
-    source: np.ndarray, of_one: np.ndarray, one: float, of_other: np.ndarray, other: float, grad: np.ndarray
-) -> tuple[float, float]:
-    """grad += of_one * one + of_other * other; returns the sums of the products of both with `source`."""
-    with_one = with_other = one * 0
-    for j in range(source.shape[0]):
-        with_one += of_one[j] * source[j]
-        with_other += of_other[j] * source[j]
-        grad[j] += of_one[j] * one + of_other[j] * other
-    return with_one, with_other
-
-
-@compiled
-def _pops_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: int, c: int) -> None:
-    """Backwards through `_scale_pops`, from the gradients of what is revealed, which are where that was."""
-    states, pairs, width = memory.states, memory.states * memory.symbols, memory.size + 1
-    first, before = first_time(memory, c), first_time(memory, c - 1)
-    n, start = (c - 1 - first) * pairs, (first + 1 - before) * pairs * width
-    of_pops = grad.moves[2 * pairs * pairs :]
-    for sz in range(pairs):
-        below = memory.tables[row][column(memory, c - 1, sz)][start:]
-        of_below = grad.tables[row][column(memory, c - 1, sz)][start:]
-        for r in range(states):
-            popping = memory.popping[sz * states + r]
-            change = popping * 0
-            for place in range(n):
-                of_revealed = memory.revealed[place * states + r] * popping
-                change += of_revealed * below[place * width]
-                of_below[place * width] += of_revealed
-            of_pops[sz * states + r] = change
 
 
 @compiled
