@@ -21,6 +21,12 @@ class MemoryPreTrainedModel(PreTrainedModel):
     # `stack_lm` puts here what loads `stack_lm.hub.code`, which knows the models and is therefore not imported by them.
     load_hub: ClassVar[Any] = None
 
+    def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
+        generation = getattr(self, "generation_config", None)
+        if generation is not None and hasattr(type(config), "temperature"):
+            generation.temperature = None  # the field is that of the memory's controls, and transformers has taken it
+
     def memories(self) -> list[ControlledMemory]:
         """The memory layers, in order; see `stack_lm.layers.memories`."""
         return memories(self)

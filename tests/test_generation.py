@@ -132,6 +132,14 @@ def test_a_users_cache_is_continued_and_expanded():
     assert torch.equal(continued, model.generate(prompt, do_sample=True, max_new_tokens=4, num_return_sequences=3))
 
 
+def test_a_memorys_temperature_is_not_generations(tmp_path):
+    model = make_lm(memory="baby_ntm", memory_depth=4, operation_control="softmax_temperature", temperature=2.0)
+    assert model.generation_config.temperature is None
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    assert (loaded.generation_config.temperature, loaded.config.temperature) == (None, 2.0)
+
+
 def test_other_cache_implementations_are_refused():
     with pytest.raises(ValueError, match="cache_implementation must be None; got 'static'"):
         make_lm().generate(ids(1, 2), max_new_tokens=2, cache_implementation="static")

@@ -160,7 +160,6 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrai
         unwanted = {tokenizer.unk_token_id, tokenizer.pad_token_id}
         wanted = {None, tokenizer.bos_token_id, tokenizer.eos_token_id}
         generation.suppress_tokens = sorted(unwanted - wanted) or None
-        generation.temperature = None  # transformers has taken it from the memory's controls, whose it is
         generation._from_model_config = False  # else transformers may make it anew
     return model
 
