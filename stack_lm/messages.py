@@ -27,6 +27,17 @@ def unknown_name(what: str, name: Any, names: Iterable[Any]) -> InputError:
     return InputError(f"{what} must be one of {', '.join(allowed)}; got {name!r}{did_you_mean(name, allowed)}")
 
 
+def check_name(what: str, name: Any, names: Iterable[Any]) -> None:
+    """Refuse a name that is none of those allowed.
+
+    Raises:
+        InputError: see `unknown_name`, whose arguments these are.
+    """
+    allowed = list(names)
+    if name not in allowed:
+        raise unknown_name(what, name, allowed)
+
+
 def unknown_key(where: str, key: Any, keys: Iterable[Any], below: Iterable[str] = ()) -> InputError:
     """The error for a key that a configuration has not.
 
@@ -69,6 +80,11 @@ def shortened(text: Any, length: int) -> str:
     beginning = line[: length - 4]
     words = beginning.rpartition(" ")[0]
     return f"{words if len(words) > length // 2 else beginning} ..."
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a library's error, or its kind if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

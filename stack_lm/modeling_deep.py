@@ -99,12 +99,9 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
         refuse_unknown(kwargs)
         inputs_embeds = self.embed(input_ids, inputs_embeds)
         batch_size, length = inputs_embeds.shape[:2]
-        if not isinstance(past_key_values, MemoryCache | None):
-            raise ValueError(f"past_key_values must be a MemoryCache; got {type(past_key_values).__name__}")
-        if past_key_values is None and use_cache:
-            past_key_values = MemoryCache()
+        cache = self._cache(past_key_values, use_cache)
         mask = self._step_mask(attention_mask, batch_size, length)
-        scans = self._run(self.embedding_dropout(inputs_embeds), past_key_values, mask, output_actions)
+        scans = self._run(self.embedding_dropout(inputs_embeds), cache, mask, output_actions)
         outputs = tuple(scan.outputs for scan in scans)
         hidden = outputs[-1]
         if self.output_layer is not None:
@@ -114,7 +111,7 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
             output_hidden_states = self.config.output_hidden_states
         return DeepStackRNNModelOutput(
             last_hidden_state=hidden,
-            past_key_values=past_key_values,
+            past_key_values=cache,
             hidden_states=(inputs_embeds, *outputs) if output_hidden_states else None,
             actions=_of_memories(scans) if output_actions else None,
             layer_outputs=outputs,

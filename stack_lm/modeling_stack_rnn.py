@@ -109,6 +109,17 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         return inputs_embeds
 
     @staticmethod
+    def _cache(given: MemoryCache | None, use_cache: bool | None) -> MemoryCache | None:
+        """The cache that a call updates and returns: the one that it is given, or a new one if it is to have one.
+
+        Raises:
+            ValueError: for a cache of another kind.
+        """
+        if not isinstance(given, MemoryCache | None):
+            raise ValueError(f"past_key_values must be a MemoryCache; got {type(given).__name__}")
+        return MemoryCache() if given is None and use_cache else given
+
+    @staticmethod
     def _step_mask(attention_mask: Tensor | None, batch_size: int, length: int) -> Tensor | None:
         """[B, T] bool, or None where every step counts."""
         if attention_mask is None:
@@ -250,9 +261,8 @@ class StackRNNModel(StackRNNPreTrainedModel):
             inputs_embeds = self.embed(input_ids, inputs_embeds)
             inputs = self.embedding_dropout(inputs_embeds)
         batch_size, length = inputs.shape[:2]
-        if not isinstance(past_key_values, MemoryCache | None):
-            raise ValueError(f"past_key_values must be a MemoryCache; got {type(past_key_values).__name__}")
-        state = None if past_key_values is None else past_key_values.state(0, batch_size)
+        cache = self._cache(past_key_values, use_cache)
+        state = None if cache is None else cache.state(0, batch_size)
         mask = self._step_mask(attention_mask, batch_size, length)
         scan = self._scan(
             self.cell,
@@ -263,16 +273,14 @@ class StackRNNModel(StackRNNPreTrainedModel):
             output_layers=bool(output_hidden_states),
             output_readings=self.reading_exit is not None,
         )
-        if past_key_values is None and use_cache:
-            past_key_values = MemoryCache()
-        if past_key_values is not None:
-            past_key_values.update_state(0, scan.state, length)
+        if cache is not None:
+            cache.update_state(0, scan.state, length)
         hidden = self.transform(scan.outputs, scan.readings)
         if hidden is not scan.outputs and mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
         return StackRNNModelOutput(
             last_hidden_state=hidden,
-            past_key_values=past_key_values,
+            past_key_values=cache,
             hidden_states=None if scan.layers is None or inputs_embeds is None else (inputs_embeds, *scan.layers),
             actions=scan.actions if output_actions else None,
         )

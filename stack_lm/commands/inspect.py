@@ -19,7 +19,7 @@ from ..parsing.export import tree_record
 from ..parsing.treebank import read_treebank
 from ..parsing.trees import ConstituencyTree
 from .files import PAGES, check_ending, check_outputs
-from .parse import add_parsing_options, check_parsing_options, open_scorer, signal_of, words_of
+from .parse import add_parsing_options, check_parsing_options, open_scorer, words_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.signal and (alone or not scorer.makes_trees):
         _inspect_actions(options, scorer, words, tags)
         return
-    signal = signal_of(scorer, options)
+    signal = scorer.choose_signal(options.signal)
     contents = scorer.memory_contents(words, tags)
     (trace,) = scorer.trace([words], None if tags is None else [tags])
     if trace.unknown.all():

@@ -13,7 +13,7 @@ from ..console import Problems, add_model, add_model_options, print_json, print_
 from ..data.records import Record
 from ..errors import InputError
 from ..hub.locating import find_models
-from ..messages import unknown_name
+from ..messages import check_name
 from ..parsing.distances import DECODERS, SHIFTS
 from ..parsing.ensemble import mean_agreement, mutual_f1
 from ..parsing.export import ENDINGS, check_tree_file, tree_record, write_trees
@@ -110,10 +110,9 @@ def add_word_strength_option(parser: argparse.ArgumentParser) -> None:
 
 def check_parsing_options(options: argparse.Namespace) -> None:
     """Find mistakes before a model is loaded."""
-    if options.decoder not in DECODERS:
-        raise unknown_name("--decoder", options.decoder, DECODERS)
-    if options.signal is not None and options.signal not in SHIFTS:
-        raise unknown_name("--signal", options.signal, SHIFTS)
+    check_name("--decoder", options.decoder, DECODERS)
+    if options.signal is not None:
+        check_name("--signal", options.signal, SHIFTS)
 
 
 def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]]) -> ModelScorer:
@@ -139,13 +138,6 @@ def _prepare(scorer: ModelScorer, sentences: Sequence[Sequence[str]]) -> None:
         set_scan_backend(scorer.model, "reference")
 
 
-def signal_of(scorer: ModelScorer, options: argparse.Namespace) -> str:
-    """The name of the signal to parse with: the one that was asked for, or the layer's own."""
-    if options.signal and len(scorer.memories) != 1:
-        _ = scorer.layer  # an error where there is none, or it is not known which
-    return options.signal or scorer.parsing_signal
-
-
 def trace_sentences(
     scorer: ModelScorer,
     options: argparse.Namespace,
@@ -154,7 +146,7 @@ def trace_sentences(
     say: str,
 ) -> tuple[list[Trace], str]:
     """Traces of all sentences, and the name of the signal to parse with."""
-    signal = signal_of(scorer, options)
+    signal = scorer.choose_signal(options.signal)
     with progress(say, len(sentences)) as advance:
         traces = scorer.trace(sentences, tags, logprobs=False, progress=advance)
     return traces, signal
@@ -197,8 +189,9 @@ def _open_parser(options: argparse.Namespace, texts: Sequence[str]) -> Parser:
         batch_tokens=options.batch_tokens,
         ensemble=options.ensemble,
     )
+    sentences = [text.split() for text in texts]
     for each in (parser, *parser.ensemble):
-        _prepare(each.scorer, [text.split() for text in texts])
+        _prepare(each.scorer, sentences)
     return parser
 
 

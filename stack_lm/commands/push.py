@@ -11,7 +11,7 @@ from ..data.text import json_record, read_text
 from ..errors import InputError
 from ..hub.card import CARD, write_card
 from ..hub.publishing import copy_model, staging, upload
-from ..messages import shortened
+from ..messages import first_line, shortened
 
 EXAMPLE = "stack-lm push runs/brown-u1 someone/stack-lm-brown --dry-run upload/"
 
@@ -68,5 +68,4 @@ def _upload(directory: Path, options: argparse.Namespace) -> str:
     try:
         return upload(directory, options.repository, private=options.private, commit_message=options.message)
     except Exception as error:  # the hub and the network have many kinds
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"cannot upload to {options.repository}: {shortened(reason, 300)}") from error
+        raise InputError(f"cannot upload to {options.repository}: {shortened(first_line(error), 300)}") from error

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError, OnError
-from ..messages import shortened
+from ..messages import first_line, shortened
 from ..plugins import Registry
 from .text import Segmenter
 
@@ -115,8 +115,7 @@ class DocumentStream:
             except InputError:
                 raise
             except Exception as error:  # of many kinds: a file is gone or damaged, the network is down
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                raise InputError(f"cannot read on in {self.name}: {shortened(reason, 300)}") from error
+                raise InputError(f"cannot read on in {self.name}: {shortened(first_line(error), 300)}") from error
             text = document[self._column]
             if text and self._keep(text):
                 yield text

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InputError, OnError
-from ..messages import shortened
+from ..messages import first_line, shortened
 from .files import LONGEST_LINE, UNPACKERS, check_file, line_blocks, open_file
 from .text import json_object, json_record, json_value, read_text
 
@@ -57,6 +57,11 @@ def format_of(path: str | Path) -> str | None:
     for packed in UNPACKERS:
         name = name.removesuffix(packed)
     return next((key for key, known in FORMATS.items() if name.endswith(known.endings)), None)
+
+
+def is_table(path: str | Path) -> bool:
+    """Whether a file has columns, by its ending."""
+    return format_of(path) not in (None, TEXT)
 
 
 def read_rows(
@@ -215,7 +220,7 @@ def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:
             rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(_ROWS))
             yield from enumerate(rows, start=1)
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{name} is no Parquet file that can be read: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{name} is no Parquet file that can be read: {first_line(error)}") from error
 
 
 FORMATS: dict[str, Format] = {

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from ..errors import InputError
-from ..messages import shortened
-from .formats import TEXT, format_of
-from .records import Record, read_records
+from .records import Record, choose_column, read_records
 
 
 class LabelledText(NamedTuple):
@@ -23,11 +20,6 @@ class LabelledText(NamedTuple):
     words: tuple[str, ...]
     label: str
     where: str
-
-
-def is_table(path: str) -> bool:
-    """Whether a file is a table with columns, by its ending."""
-    return format_of(path) not in (None, TEXT)
 
 
 def read_labelled(path: str, column: str | None, label_column: str) -> list[LabelledText]:
@@ -59,12 +51,7 @@ def read_labelled(path: str, column: str | None, label_column: str) -> list[Labe
 
 
 def _label(record: Record, column: str) -> str | int:
-    if column not in record.fields:
-        near = get_close_matches(column.lower(), [name.lower() for name in record.fields])
-        hint = next((f" (did you mean {name!r}?)" for name in record.fields if name.lower() in near), "")
-        there = shortened(", ".join(record.fields), 200)
-        raise InputError(f"{record.source} has no column {column!r}{hint}; its columns are {there}")
-    value = record.fields[column]
+    value = record.fields[choose_column(record.fields, column, record.source)]
     if type(value) not in (str, int) or not str(value).strip():
         raise InputError(f"{record.where}: a label must be a string or an integer; got {value!r:.60}")
     label: str | int = value

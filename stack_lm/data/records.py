@@ -5,12 +5,11 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InputError, OnError, fail
-from ..messages import shortened
+from ..messages import check_name, first_line, nearest, shortened
 from .files import LONGEST_LINE, UNPACKERS, check_file
 from .formats import FORMATS, TEXT, Row, format_of, read_rows
 
@@ -78,8 +77,8 @@ def read_records(
         dataset = open_dataset(dataset_name, split)[0]
         yield from _records(enumerate(dataset, start=1), name, "row", column, keep_empty, on_error)
         return
-    if format_name is not None and format_name not in FORMATS:
-        raise InputError(f"format must be one of {', '.join(FORMATS)}; got {format_name!r}")
+    if format_name is not None:
+        check_name("format", format_name, FORMATS)
     files = find_files(name)
     for file in files:
         try:
@@ -153,8 +152,8 @@ def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:
         dataset = load_dataset(path, config or None, split=split, streaming=True)
         first = next(iter(dataset.take(1)), None)
     except Exception as error:  # the library raises its own kinds, those of the network and ValueErrors
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"cannot open the dataset {path!r} ({split}): {shortened(reason, 200)}") from error
+        reason = shortened(first_line(error), 200)
+        raise InputError(f"cannot open the dataset {path!r} ({split}): {reason}") from error
     if first is None:
         raise InputError(f"the dataset {path!r} ({split}) is empty")
     return dataset, first
@@ -204,8 +203,8 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str) ->
     if column is not None:
         if column in fields:
             return column
-        near = [name for name in fields if get_close_matches(column.lower(), [name.lower()])]
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        near = nearest(column, fields)
+        hint = f" (did you mean {near!r}?)" if near else ""
         raise InputError(f"{source} has no column {column!r}{hint}; its columns are {there}")
     if not fields:
         raise InputError(f"{source} has no columns")

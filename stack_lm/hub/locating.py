@@ -10,7 +10,7 @@ from typing import Any
 
 from ..console import print_note
 from ..errors import InputError
-from ..messages import shortened, similar_path
+from ..messages import first_line, shortened, similar_path
 
 WEIGHTS = ("*.safetensors", "*.bin")
 # A tokenizer is in one of these; the last are vocabularies from which transformers makes one.
@@ -116,9 +116,7 @@ def ask_hub(name: str, file: str) -> dict[str, Any]:
         raise InputError(f"there is no such directory, and no such model on the hub{similar_path(name)}") from error
     except Exception as error:  # the network has many kinds
         if not isinstance(try_to_load_from_cache(name, file), str):
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            if isinstance(error, OfflineModeIsEnabled):
-                reason = "HF_HUB_OFFLINE is set"
+            reason = "HF_HUB_OFFLINE is set" if isinstance(error, OfflineModeIsEnabled) else first_line(error)
             raise InputError(
                 f"there is no such directory, and the hub cannot be reached ({reason}){similar_path(name)}"
             ) from error
@@ -153,7 +151,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 def _reason(error: Exception) -> str:
     """An error of the libraries below in one line, without advice that nobody should follow."""
-    text = str(error).strip() or type(error).__name__
+    text = str(error)
     if isinstance(error, InputError):
         return text
     if "trust_remote_code" in text:
@@ -162,4 +160,4 @@ def _reason(error: Exception) -> str:
         return "its weights are a pickle with more in it than tensors, which is refused"
     if isinstance(error, RecursionError):
         return "its JSON is nested too deep"
-    return shortened(text.splitlines()[0], 300)
+    return shortened(first_line(error), 300)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..messages import shortened
+from ..messages import first_line, shortened
 
 
 def load_state_dict(path: Path) -> dict[str, Tensor]:
@@ -23,12 +23,11 @@ def load_state_dict(path: Path) -> dict[str, Tensor]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds here: of zip files, pickles and sizes
-        text = str(error).strip() or type(error).__name__
-        if "weights_only" in text:  # torch's advice is to load it without this protection
+        if "weights_only" in str(error):  # torch's advice is to load it without this protection
             raise InputError(f"{path} is refused: it is a pickle with more in it than tensors") from error
-        reason = text.splitlines()[0]
+        reason = shortened(first_line(error), 150)
         raise InputError(
-            f"{path} is no readable checkpoint (truncated, or not a state_dict of tensors): {shortened(reason, 150)}"
+            f"{path} is no readable checkpoint (truncated, or not a state_dict of tensors): {reason}"
         ) from error
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise InputError(f"{path} holds a {type(state).__name__}, not a state_dict of named tensors")

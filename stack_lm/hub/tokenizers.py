@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..messages import shortened
+from ..messages import first_line, shortened
 from ..tokenization import reopen_tokenizer
 from .locating import TOKENIZERS, ask_hub, looks_like_a_path
 
@@ -48,8 +48,8 @@ def open_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
         tokenizer.padding_side = "left"
         try_tokenizer(tokenizer)
     except Exception as error:  # many kinds: of the hub, of files, of formats
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"cannot load a tokenizer from {source or repr(source)}: {shortened(reason, 200)}") from error
+        reason = shortened(first_line(error), 200)
+        raise InputError(f"cannot load a tokenizer from {source or repr(source)}: {reason}") from error
     return tokenizer
 
 

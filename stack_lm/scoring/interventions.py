@@ -22,6 +22,7 @@ from ..layers.controlled import ControlledMemory
 from ..layers.interventions import Intervention, intervene
 from ..memory import Choice, Strength
 from ..memory.fields import Value
+from ..messages import check_name
 from .sentences import ModelScorer, Progress
 
 
@@ -75,9 +76,7 @@ class InterventionScorer(ModelScorer):
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **settings: Any) -> None:
         super().__init__(model, tokenizer, **settings)
         if not self.memories:
-            memory = getattr(model.config, "memory", None)
-            what = f"a {type(model.config).__name__}" if memory is None else f"memory={memory!r}"
-            raise InputError(f"the model has no memory ({what}) to intervene on")
+            raise self.no_memory(" to intervene on")
         self.intervened = self.memories[self.layer]
         self.plans = {plan.name: plan for plan in plans_of(self.intervened)}
         self._means: dict[str, Tensor] = {}
@@ -129,8 +128,7 @@ class InterventionScorer(ModelScorer):
         Raises:
             InputError: for another name, or if it needs means and `measure_means` has not been called.
         """
-        if name not in self.plans:
-            raise InputError(f"the intervention must be one of {', '.join(self.plans)}; got {name!r}")
+        check_name("the intervention", name, self.plans)
         plan = self.plans[name]
         if (plan.mean or plan.reading == "mean") and not self._means:
             raise InputError(f"{name} needs means: call measure_means with a text first")

@@ -52,20 +52,35 @@ class MemoryLayers:
         if self._layer is not None:
             return self._layer
         if not self.memories:
-            memory = getattr(self.model.config, "memory", None)
-            what = f"a {type(self.model.config).__name__}" if memory is None else f"memory={memory!r}"
-            raise InputError(f"the model has no memory ({what}), so it has no push or pop strengths to parse with")
+            raise self.no_memory(", so it has no push or pop strengths to parse with")
         usable = ", ".join(str(i) for i, memory in enumerate(self.memories) if _free_strengths(memory)) or "none"
         raise InputError(
             f"the model has {len(self.memories)} memory layers: name one with layer (--layer), from 0 to "
             f"{len(self.memories) - 1}; with strengths to parse with: {usable}"
         )
 
+    def no_memory(self, reason: str) -> InputError:
+        """The error for a model without a memory; `reason` ends its message."""
+        memory = getattr(self.model.config, "memory", None)
+        what = f"a {type(self.model.config).__name__}" if memory is None else f"memory={memory!r}"
+        return InputError(f"the model has no memory ({what}){reason}")
+
     def _find_layer(self) -> int | None:
         """The only memory layer, or the only one that can be parsed with."""
         numbers = range(len(self.memories))
         usable = numbers if len(numbers) == 1 else [i for i in numbers if _free_strengths(self.memories[i])]
         return usable[0] if len(usable) == 1 else None
+
+    def choose_signal(self, name: str | None) -> str:
+        """The signal that syntactic distances come from: the one that is named, or else `parsing_signal`.
+
+        Raises:
+            InputError: as `layer`, and without a name as `parsing_signal`.
+        """
+        if name is None:
+            return self.parsing_signal
+        _ = self.layer  # an error where there is none, or it is not known which
+        return name
 
     @property
     def makes_trees(self) -> bool:

@@ -8,9 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError
+from ..hub.loading import load_pretrained
+from ..messages import check_name
 from ..parsing.distances import DECODERS, SHIFTS, distances_from_trace, tree_from_distances
 from ..parsing.drawing import draw_trees
 from ..parsing.ensemble import combine_runs
@@ -113,14 +115,11 @@ class Parser:
         batch_tokens: int = 2048,
         ensemble: Sequence[Parser] = (),
     ) -> None:
-        if decoder not in DECODERS:
-            raise InputError(f"decoder must be one of {', '.join(DECODERS)}; got {decoder!r}")
-        if signal is not None and signal not in SHIFTS:
-            raise InputError(f"signal must be one of {', '.join(SHIFTS)}; got {signal!r}")
-        self.scorer = ModelScorer(model, tokenizer, batch_tokens=batch_tokens, layer=layer, word_strength=word_strength)
+        check_name("decoder", decoder, DECODERS)
         if signal is not None:
-            _ = self.scorer.layer  # an error where the model has no memory, or it is not known which
-        self.signal = signal or self.scorer.parsing_signal
+            check_name("signal", signal, SHIFTS)
+        self.scorer = ModelScorer(model, tokenizer, batch_tokens=batch_tokens, layer=layer, word_strength=word_strength)
+        self.signal = self.scorer.choose_signal(signal)
         self.decoder = decoder
         self.ensemble = tuple(ensemble)
 
@@ -157,8 +156,8 @@ class Parser:
         how: dict[str, Any] = {"signal": signal, "decoder": decoder, "layer": layer, "word_strength": word_strength}
         how["batch_tokens"] = batch_tokens
         others = [cls.from_pretrained(other, device=device, **how) for other in ensemble]
-        scorer = ModelScorer.from_pretrained(path, device=device, batch_tokens=batch_tokens, layer=layer)
-        return cls(scorer.model, scorer.tokenizer, ensemble=others, **how)
+        model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device)
+        return cls(model, tokenizer, ensemble=others, **how)
 
     def __call__(self, sentences: Any, *, is_split_into_words: bool | None = None) -> Parse | list[Parse | None]:
         """Parse one sentence or several.

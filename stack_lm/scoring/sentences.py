@@ -19,6 +19,7 @@ from ..cache import MemoryCache
 from ..errors import InputError
 from ..hub.loading import load_pretrained
 from ..layers import actions_by_layer
+from ..messages import check_name
 from ..model_kinds import body_and_head, kind_of
 from ..trace import Trace
 from .encoding import LONGEST, Encoding, SentenceEncoder, WordStrength, strengths_of_words
@@ -79,8 +80,7 @@ class ModelScorer(MemoryLayers):
         word_strength: WordStrength = "last",
     ) -> None:
         super().__init__(model.eval(), layer)
-        if word_strength not in get_args(WordStrength):
-            raise InputError(f"word_strength must be one of {', '.join(get_args(WordStrength))}; got {word_strength!r}")
+        check_name("word_strength", word_strength, get_args(WordStrength))
         self.word_strength = word_strength
         self.tokenizer = tokenizer
         self.batch_tokens = batch_tokens

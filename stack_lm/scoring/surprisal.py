@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from ..errors import InputError
+from ..messages import check_name
 from ..trace import Trace
 from .punctuation import Punctuation, inner, is_punctuation
 from .sentences import ModelScorer, Progress
@@ -150,8 +151,7 @@ def strengths_in(columns: Iterable[str]) -> list[str]:
 def _check_arguments(base: int | str, punctuation: str) -> None:
     if str(base) not in NATS:
         raise InputError(f"base must be one of {', '.join(NATS)}; got {base!r}")
-    if punctuation not in get_args(Punctuation):
-        raise InputError(f"punctuation must be one of {', '.join(get_args(Punctuation))}; got {punctuation!r}")
+    check_name("punctuation", punctuation, get_args(Punctuation))
 
 
 def _columns_of(frame: pd.DataFrame, column: Hashable) -> tuple[pd.DataFrame, list[Any]]:

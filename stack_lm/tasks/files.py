@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from ..errors import InputError
+from ..messages import check_name
 from .base import Example, Kind, Split, SplitChanges, Task
 from .kinds import BEGIN, END, PAD, SEPARATOR
 from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps
@@ -74,9 +75,10 @@ class FileTask(Task):
         unknown: Literal["refuse", "replace"] = "refuse",
         splits: SplitChanges | None = None,
     ) -> None:
-        _check_choice("kind", kind, (None, *get_args(OwnKind)))
-        _check_choice("symbols", symbols, ("words", "characters"))
-        _check_choice("unknown", unknown, ("refuse", "replace"))
+        if kind is not None:
+            check_name("kind", kind, get_args(OwnKind))
+        check_name("symbols", symbols, ("words", "characters"))
+        check_name("unknown", unknown, ("refuse", "replace"))
         if type(seed) is not int:
             raise InputError(f"seed must be an integer; got {seed!r}")
         self.name = path
@@ -233,11 +235,6 @@ class FileTask(Task):
             labels = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
             said += f"; {len(self.target_vocabulary)} labels: {labels}"
         return said
-
-
-def _check_choice(name: str, value: Any, allowed: Iterable[Any]) -> None:
-    if value not in allowed:
-        raise InputError(f"{name} must be one of {', '.join(str(a) for a in allowed if a is not None)}; got {value!r}")
 
 
 def _plan(task: FileTask, examples: Sequence[Example]) -> Split:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..data.formats import TEXT, format_of
+from ..data.formats import is_table
 from ..errors import InputError
 from ..messages import did_you_mean
 from ..plugins import Registry
@@ -65,7 +65,7 @@ def make_task(name: str, **options: Any) -> Task:
 
 def _is_file(name: Any) -> bool:
     """Whether a name is that of a file or folder: one that is there, or that ends as tables do."""
-    return isinstance(name, str) and (Path(name).exists() or format_of(name) not in (None, TEXT))
+    return isinstance(name, str) and (Path(name).exists() or is_table(name))
 
 
 def _find(name: Any) -> Callable[..., Task]:

@@ -6,15 +6,14 @@ import hashlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..data.files import check_file, fail
-from ..data.formats import FORMATS, TEXT, format_of, read_rows
+from ..data.formats import FORMATS, TEXT, is_table, read_rows
 from ..errors import InputError
-from ..messages import shortened
+from ..messages import nearest, shortened
 
 OwnKind = Literal["tagging", "transduction", "next_symbols", "classification", "language"]
 _PAIR = ("input", "output")
@@ -77,8 +76,8 @@ class Reading:
                 return columns
         needed = " or ".join(",".join(columns) for columns in allowed)
         wanted = {column for columns in allowed for column in columns if column not in fields}
-        near = [(name, close[0]) for name in fields if (close := get_close_matches(name.lower(), sorted(wanted), n=1))]
-        hint = f" (did you mean {near[0][1]!r} by {near[0][0]!r}?)" if near else ""
+        near = ((name, nearest(name, sorted(wanted))) for name in fields)
+        hint = next((f" (did you mean {meant!r} by {name!r}?)" for name, meant in near if meant), "")
         kind = "a task" if self.kind is None else f"kind={self.kind}"
         raise InputError(f"{file} has the columns {shortened(', '.join(fields), 200)}; {kind} needs {needed}{hint}")
 
@@ -137,9 +136,7 @@ def find_files(path: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for name, stems in _SPLITS.items():
         files = [
-            file
-            for file in sorted(path.iterdir())
-            if file.name.lower().partition(".")[0] in stems and format_of(file) not in (None, TEXT)
+            file for file in sorted(path.iterdir()) if file.name.lower().partition(".")[0] in stems and is_table(file)
         ]
         if len(files) > 1:
             raise InputError(f"{path} has several {name} files: {', '.join(file.name for file in files)}")

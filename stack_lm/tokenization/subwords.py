@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from ..errors import InputError
+from ..messages import check_name
 from .special import BEGIN, END, PADDING, begin_with, finish
 from .words import TREEBANK_QUOTES, CaseRules, Lowercase, word_splitter
 
@@ -93,8 +94,7 @@ def check_subwords(kind: str, vocab_size: int) -> None:
     Raises:
         InputError: for a kind that is not there, or a vocabulary that is too small or too large.
     """
-    if kind not in get_args(SubwordKind):
-        raise InputError(f"kind must be one of {', '.join(get_args(SubwordKind))}; got {kind!r}")
+    check_name("kind", kind, get_args(SubwordKind))
     if vocab_size <= len(_BYTES):
         raise InputError(
             f"vocab_size must be more than {len(_BYTES)} with kind {kind}, which has a token for each byte; "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
-from ..errors import InputError
+from ..messages import check_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -64,8 +64,7 @@ class CaseRules:
     """
 
     def __init__(self, lowercase: Lowercase) -> None:
-        if lowercase not in get_args(Lowercase):
-            raise InputError(f"lowercase must be one of {', '.join(get_args(Lowercase))}; got {lowercase!r}")
+        check_name("lowercase", lowercase, get_args(Lowercase))
         self._lowercase = lowercase
         self._capitals = set(ascii_uppercase)
 

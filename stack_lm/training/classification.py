@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from ..data import hold_out
-from ..data.labelled import LabelledText, is_table, read_labelled
+from ..data.formats import is_table
+from ..data.labelled import LabelledText, read_labelled
 from ..errors import InputError
 from ..eval import evaluate_agreement, read_agreement
 from ..eval.classification import ClassificationResult, score_labels
