@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -147,10 +148,15 @@ def draw_trees(trees: Sequence[ConstituencyTree | None], gold: Sequence[Constitu
         trees: None, for a sentence without a tree, is left out.
         gold: of the same words, as many.
     """
-    whole = draw_legend() if gold is not None else Picture((), (), 0.0, 0.0)
-    for picture in draw_each(trees, gold):
-        whole = whole.joined(picture.moved(0, whole.height + (MARGIN if whole.height else 0)))
-    return to_svg(whole)
+    lines: list[Line] = []
+    texts: list[Text] = []
+    width = height = 0.0
+    for picture in chain([draw_legend()] if gold is not None else [], draw_each(trees, gold)):
+        below = picture.moved(0, height + (MARGIN if height else 0))
+        lines += below.lines
+        texts += below.texts
+        width, height = max(width, below.width), below.height
+    return to_svg(Picture(tuple(lines), tuple(texts), width, height))
 
 
 def draw_legend() -> Picture:
@@ -164,17 +170,25 @@ def draw_legend() -> Picture:
     return Picture(lines, texts, 300.0, _LINE)
 
 
-def to_svg(picture: Picture) -> str:
-    """A picture as SVG, with a margin and its own styles, for a file or inside a page."""
+def to_svg(picture: Picture, *, style: str = STYLE, label: str = "") -> str:
+    """A picture as SVG, with a margin, for a file or inside a page.
+
+    Args:
+        picture: to show.
+        style: its own styles; "" for those of a page.
+        label: what it shows, for people who do not see it.
+    """
     shown = picture.moved(MARGIN, MARGIN)
     width, height = shown.width + MARGIN, shown.height + MARGIN
     body = [f'<path class="{line.kind}" d="{_path(line)}"/>' for line in shown.lines]
     for text in shown.texts:
         classes = f' class="{text.role} {text.kind}"' if text.role != "word" else ""
         body.append(f'<text{classes} x="{text.x:.1f}" y="{text.y:.1f}">{escape_markup(text.text)}</text>')
+    named = f' aria-label="{escape_markup(label)}"' if label else ""
+    styled = f"<style>{style}</style>\n" if style else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="trees" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" role="img">\n<style>{STYLE}</style>\n'
+        f'width="{width:.0f}" height="{height:.0f}" role="img"{named}>\n{styled}'
         '<rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(body) + "\n</svg>\n"
     )
 

@@ -55,9 +55,7 @@ def trees_page(
             continue
         sentence = f"<bdi>{escape_markup(' '.join(tree.words))}</bdi>"
         other = gold[number - 1] if gold is not None else None
-        # The styles are the page's: each picture need not repeat them.
-        picture = to_svg(draw_tree(tree, other)).replace(f"<style>{STYLE}</style>\n", "")
-        picture = picture.replace('role="img"', f'role="img" aria-label="{escape_markup(str(tree))}"', 1)
+        picture = to_svg(draw_tree(tree, other), style="", label=str(tree))
         origin = (tree if other is None else other).origin
         about = f'<p class="soft">{escape_markup(origin)}</p>' if origin else ""
         cards.append(

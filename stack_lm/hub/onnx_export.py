@@ -25,6 +25,7 @@ from ..layers import recurrent_layers
 from ..memory import MultipopSuperpositionStack, NondeterministicStack, StackState, SuperpositionStack, map_tensors
 from .card import CARD
 from .loading import load_pretrained
+from .locating import check_model_directory
 from .publishing import copy_model
 
 GRAPH, DESCRIPTION = "model.onnx", "onnx.json"
@@ -251,8 +252,7 @@ def export_onnx(source: str | Path, target: str | Path, max_elements: int | None
     """
     check_packages()
     source = Path(source)
-    if not (source / "config.json").is_file():
-        raise InputError(f"{source} is not a model directory: it has no config.json")
+    check_model_directory(source)
     with atomic_directory(target) as directory:
         model, tokenizer = load_pretrained(AutoModelForCausalLM, str(source), "cpu")
         if not recurrent_layers(model):
