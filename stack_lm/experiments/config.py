@@ -46,6 +46,8 @@ class TaskTrainingConfig:
             of them as its plan has.
         shuffle: go through the strings in a new order in each epoch.
         batch_size: strings in a batch.
+        batch_by_length: make batches of strings of one length, or of lengths next to each other, instead of any. It needs
+            `shuffle`, which draws the order of batches too.
         drop_last: leave out a last batch that is smaller than the others.
         loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over those of a string, and the
             mean over strings; or "steps": a sum over steps, at each of which the batch's scored positions are summed or
@@ -70,6 +72,7 @@ class TaskTrainingConfig:
     epochs: Count = 100
     shuffle: bool = True
     batch_size: Count = 10
+    batch_by_length: bool = False
     drop_last: bool = False
     loss_reduction: Literal["mean", "strings", "steps"] = "mean"
     optimizer: Literal["adam", "rmsprop", "sgd"] = "adam"
@@ -108,6 +111,8 @@ class TaskConfig(BaseConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
+        if self.training.batch_by_length and not self.training.shuffle:
+            raise InputError("training.batch_by_length needs training.shuffle=true")
         rate = self.training.learning_rate
         if rate == []:
             raise InputError("training.learning_rate must have an entry; got []")

@@ -194,7 +194,7 @@ class _Group:
             self._data = _stack([trial.training_data() for trial in self.trials], self.trials[0].encoding.padding)
         first, size, data = self.trials[0], self.loop.batch_size, self._data
         number = data.inputs.shape[1]
-        order = torch.stack([trial.order(number) for trial in self.trials])
+        order = torch.stack([trial.order(own) for trial, own in zip(self.trials, data.steps, strict=True)])
         rows = torch.arange(len(order)).unsqueeze(1)
         steps = data.steps.gather(1, order)
         sets = data.labels.dim() == 4

@@ -114,9 +114,17 @@ class Trial:
         """Whether the strings of each epoch are others."""
         return self.encoding.task.online
 
-    def order(self, number: int) -> Tensor:
-        """The order of an epoch's strings."""
-        return torch.randperm(number, generator=self._order) if self.loop.shuffle else torch.arange(number)
+    def order(self, steps: Tensor) -> Tensor:
+        """The order of an epoch's strings, of so many steps each [N]; every `batch_size` of them make a batch."""
+        number, size = len(steps), self.loop.batch_size
+        if not self.loop.shuffle:
+            return torch.arange(number)
+        order = torch.randperm(number, generator=self._order)
+        if not self.loop.batch_by_length:
+            return order
+        full = number - number % size  # the others, which make a smaller batch, are any
+        by_length = order[:full][steps[order[:full]].argsort(stable=True)].view(-1, size)
+        return torch.cat((by_length[torch.randperm(full // size, generator=self._order)].flatten(), order[full:]))
 
     def draw_noise(self, strings: int, steps: int) -> Noise:
         """The noise of the actions in an update, by name [strings, steps, ...]; empty where there is none.
