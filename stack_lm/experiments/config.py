@@ -46,8 +46,8 @@ class TaskTrainingConfig:
             of them as its plan has.
         shuffle: go through the strings in a new order in each epoch.
         batch_size: strings in a batch.
-        batch_by_length: make batches of strings of one length, or of lengths next to each other, instead of any. It needs
-            `shuffle`, which draws the order of batches too.
+        batch_by_length: make batches of strings of one length, or of lengths next to each other, instead of any. It
+            needs `shuffle`, which draws the order of batches too.
         drop_last: leave out a last batch that is smaller than the others.
         loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over those of a string, and the
             mean over strings; or "steps": a sum over steps, at each of which the batch's scored positions are summed or
