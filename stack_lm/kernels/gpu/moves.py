@@ -28,6 +28,12 @@ def _first(c, WINDOW):
 
 
 @triton.jit
+def _highest(terms, axis: tl.constexpr):
+    """The highest number; ZERO in the place of NaN, which the sum then passes on."""
+    return tl.max(tl.where(terms == terms, terms, _ZERO), axis=axis)
+
+
+@triton.jit
 def _add(term, most, total):
     """Add exp(term) to a sum, kept as `total` times exp(most)."""
     next_most = tl.maximum(most, term)
@@ -101,7 +107,7 @@ def weigh(
         replace = _row_weights(own, bias, replacements, i, i < P, DTYPE)
         pop = _row_weights(own, bias, pops, r, r < Q, DTYPE)
         if NORMALIZE:
-            most = tl.maximum(tl.maximum(tl.max(push, axis=0), tl.max(replace, axis=0)), tl.max(pop, axis=0))
+            most = tl.maximum(tl.maximum(_highest(push, 0), _highest(replace, 0)), _highest(pop, 0))
             total = tl.sum(tl.where(i < P, tl.exp(push - most) + tl.exp(replace - most), 0), axis=0)
             total += tl.sum(tl.where(r < Q, tl.exp(pop - most), 0), axis=0)
             total = most + tl.log(total)
@@ -159,7 +165,7 @@ def reveal(
         target = revealed + (b * R + place) * (P * Q)
         for r in range(Q):
             term = present + tl.load(pops + sz * Q + r, mask=sz < P, other=_ZERO)[None, :]
-            most = tl.max(term, axis=1)
+            most = _highest(term, 1)
             total = tl.sum(tl.where(term <= _NOTHING, 0, tl.exp(term - most[:, None])), axis=1)
             tl.store(target + uy * Q + r, _log(most, total), mask=uy < P)
 
@@ -332,13 +338,13 @@ def settle(
         for start in range(0, end, E):
             at, there = _tile(start, end, ry, inside, P, E)
             terms = tl.load(logs + column + at, mask=there, other=_ZERO)
-            highest = tl.max(terms, axis=0)
+            highest = _highest(terms, 0)
             sums = tl.sum(tl.where(terms <= _NOTHING, 0, tl.exp(terms - highest[None])), axis=0)
             next_most = tl.maximum(most, highest)
             total = total * tl.exp(most - next_most) + sums * tl.exp(highest - next_most)
             most = next_most
         total = _log(most, total)
-        most = tl.max(tl.max(total, axis=1), axis=0)
+        most = _highest(_highest(total, 1), 0)
         of_all = tl.where(total <= _NOTHING, 0, tl.exp(total - most))
         of_all = _log(most, tl.sum(tl.sum(of_all, axis=1), axis=0))
         top = tl.where(total <= _NOTHING, _ZERO, total - of_all)

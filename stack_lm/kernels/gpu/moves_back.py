@@ -67,10 +67,10 @@ def unsettle(
         of_top = tl.load(grad_top + b * P + ry, mask=inside, other=0.0)
         for first in range(0, SIZE, MB):
             j = first + tl.arange(0, MB)
-            at = (ry if READ_STATES else ry % S)[:, :, None] * SIZE + j[None, None]
+            read_at = (ry if READ_STATES else ry % S)[:, :, None] * SIZE + j[None, None]
             wanted = inside[:, :, None] & (j < SIZE)[None, None]
-            grad = tl.load(grad_reading + at, mask=wanted, other=0.0)
-            grad += tl.load(grad_given + at, mask=wanted, other=0.0).to(DTYPE)
+            grad = tl.load(grad_reading + read_at, mask=wanted, other=0.0)
+            grad += tl.load(grad_given + read_at, mask=wanted, other=0.0).to(DTYPE)
             grad *= probability[:, :, None]
             if M == 0:
                 of_top += tl.sum(grad, axis=2)
