@@ -131,7 +131,7 @@ def memory_tensors(memory: Any) -> tuple[Tensor, Tensor] | None:
     """`States.values` and `strengths` of a memory's state; None if it has none."""
     if isinstance(memory, NondeterministicState):
         return torch.cat((memory.under.unsqueeze(-1), memory.values.to(memory.under.dtype)), dim=-1), memory.top
-    return tuple(memory) if isinstance(memory, StackState) else None
+    return (memory.values, memory.strengths) if isinstance(memory, StackState) else None
 
 
 def memory_state(before: Any, values: Tensor, strengths: Tensor, dtype: torch.dtype) -> Any:
