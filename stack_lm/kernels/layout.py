@@ -22,7 +22,7 @@ from ..controllers import (
     SigmoidElmanController,
 )
 from ..controls import Controls
-from ..memory import StackState
+from ..memory import NondeterministicState, StackState
 from .protocol import CellState
 
 # The kinds of a step's pointwise part; whether there is a state is `Controller.recurrent`.
@@ -64,7 +64,8 @@ class States(NamedTuple):
     Attributes:
         hidden, cell: of the controller's layers [B, L, H] each; zeros for controllers that have none.
         reading: [B, R].
-        values, strengths: of the elements, from bottom to top [B, N, D] and [B, N]; N = D = 0 without a memory.
+        values, strengths: of the elements, from bottom to top [B, N, D] and [B, N]; N = D = 0 without a memory. Of a
+            nondeterministic stack, its table with the vectors behind each number [B, N, N, P, P, 1 + m], and its top.
     """
 
     hidden: Any
@@ -122,16 +123,33 @@ def gather_states(controller: Controller, state: CellState) -> States:
     layers, size = controller.num_layers, controller.hidden_size
     none = state.reading.new_zeros(len(state.reading), layers, size)
     hidden, memory_cell = (*state.controller, none, none)[:2]
-    if isinstance(state.memory, StackState):
-        return States(hidden, memory_cell, state.reading, *state.memory)
-    return States(hidden, memory_cell, state.reading, none[:, :0, :0], none[:, 0, :0])
+    remembered = memory_tensors(state.memory) or (none[:, :0, :0], none[:, 0, :0])
+    return States(hidden, memory_cell, state.reading, *remembered)
+
+
+def memory_tensors(memory: Any) -> tuple[Tensor, Tensor] | None:
+    """`States.values` and `strengths` of a memory's state; None if it has none."""
+    if isinstance(memory, NondeterministicState):
+        return torch.cat((memory.under.unsqueeze(-1), memory.values.to(memory.under.dtype)), dim=-1), memory.top
+    return (memory.values, memory.strengths) if isinstance(memory, StackState) else None
+
+
+def memory_state(before: Any, values: Tensor, strengths: Tensor, dtype: torch.dtype) -> Any:
+    """A memory's state of such tensors, in the form of the one before.
+
+    Args:
+        dtype: of vectors.
+    """
+    if isinstance(before, NondeterministicState):
+        vectors = values[..., 1:]
+        return NondeterministicState(values[..., 0], strengths, vectors if vectors.numel() else vectors.to(dtype))
+    return StackState(values.to(dtype), strengths) if isinstance(before, StackState) else before
 
 
 def next_state(before: CellState, last: States) -> CellState:
     """The state that a scan ends with, in the form of the one it started from."""
-    stored = isinstance(before.memory, StackState)
     return before._replace(
         controller=(last.hidden, last.cell)[: len(before.controller)],
-        memory=StackState(last.values, last.strengths) if stored else before.memory,
+        memory=memory_state(before.memory, last.values, last.strengths, last.reading.dtype),
         reading=last.reading,
     )

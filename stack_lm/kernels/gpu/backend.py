@@ -5,20 +5,25 @@ from __future__ import annotations
 import importlib.util
 import os
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ...controls import Controls
-from ...emission import Activation, ExpectedValue, Fixed, Sigmoid
-from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState, under_transform
+from ...emission import Activation, ExpectedValue, Fixed, LogWeights, Sigmoid
+from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, NondeterministicStack, under_transform
 from ..derivatives import first_derivative_only
-from ..layout import CONTROLLERS, States, gather_states, gather_weights, next_state
+from ..layout import CONTROLLERS, States, gather_states, gather_weights, memory_state, memory_tensors, next_state
 from ..protocol import CellState, Controlled, Inputs, MemoryState, System
 
-_MEMORIES = (NoMemory, NeuralStack, NeuralQueue, NeuralDeque)
+if TYPE_CHECKING:
+    from .elements import Stack
+
+_MEMORIES = (NoMemory, NeuralStack, NeuralQueue, NeuralDeque, NondeterministicStack)
+# Of a nondeterministic stack: the moves from a state and symbol, and what a pop reveals at a time, stay in registers.
+_MOST_PAIRS = 64
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
@@ -51,9 +56,11 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
         return "there is no memory"
     if type(system.memory) not in _MEMORIES:
         return f"it has no {type(system.memory).__name__}"
+    if isinstance(system.memory, NondeterministicStack) and system.memory.pairs > _MOST_PAIRS:
+        return f"memory_states times memory_symbols is {system.memory.pairs}, and it has registers for {_MOST_PAIRS}"
     for field in system.memory.actions:
         emission = type(system.controls.emission(field.name))
-        if emission not in (Activation, Fixed, Sigmoid, ExpectedValue):
+        if emission not in (Activation, Fixed, Sigmoid, ExpectedValue, LogWeights):
             return f"it has no {emission.__name__}"
     return None
 
@@ -102,7 +109,7 @@ def scan(
         hidden=results.hidden.transpose(0, 1).to(dtype),
         cell=results.cell.transpose(0, 1).to(dtype),
         reading=results.reading.to(dtype),
-        values=results.values.to(dtype),
+        values=results.values,
         strengths=results.strengths,
     )
     outputs, readings = (part.transpose(0, 1).to(dtype) for part in (results.outputs, results.readings))
@@ -113,21 +120,23 @@ def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tens
     """Run a sequence of given vectors; see `stack_lm.kernels.dispatch.Backend`. Precisions are as in `scan`."""
     from . import given as launches
 
-    projection, memory = system.controls.projection, state.memory
+    projection, remembered = system.controls.projection, memory_tensors(state.memory)
     assert projection is not None, "the values to push have logits"
+    assert remembered is not None, "there is a memory"
+    values, strengths = remembered
     logits = projection(inputs.values)
-    dtype = torch.promote_types(logits.dtype, memory.values.dtype)
+    dtype = torch.promote_types(logits.dtype, state.reading.dtype)
     exact = torch.promote_types(dtype, torch.float32)
     given = launches.Given(
         logits=logits.transpose(0, 1).contiguous(),
         active=_active(inputs),
         reading=state.reading.to(exact).contiguous(),
-        values=memory.values.to(exact).contiguous(),
-        strengths=memory.strengths.to(exact).contiguous(),
+        values=values.to(exact).contiguous(),
+        strengths=strengths.to(exact).contiguous(),
     )
     results = launches.Results(*_run(launches, _stack(system.memory, system.controls), given))
-    last = MemoryState(StackState(results.values.to(dtype), results.strengths), results.reading.to(dtype))
-    return results.readings.transpose(0, 1).to(dtype), last
+    last = memory_state(state.memory, results.values, results.strengths, dtype)
+    return results.readings.transpose(0, 1).to(dtype), MemoryState(last, results.reading.to(dtype))
 
 
 def _active(inputs: Inputs) -> Tensor:
@@ -137,8 +146,30 @@ def _active(inputs: Inputs) -> Tensor:
     return inputs.mask.t().to(torch.uint8).contiguous()
 
 
-def _stack(memory: Memory[Any, Any], controls: Controls) -> dict[str, Any]:
-    """The constants of the memory's kernels that depend on the memory and its controls alone."""
+def _stack(memory: Memory[Any, Any], controls: Controls) -> Stack:
+    """The memory as launches take it."""
+    from . import elements, nondeterministic
+
+    if isinstance(memory, NondeterministicStack):
+        return elements.Stack(nondeterministic, _of_nondeterministic(memory, controls, nondeterministic.NO_WINDOW))
+    return elements.Stack(elements, _of_elements(memory, controls))
+
+
+def _of_nondeterministic(memory: NondeterministicStack, controls: Controls, no_window: int) -> dict[str, Any]:
+    vector = controls.emission("push_value") if memory.size else None
+    return {
+        "Q": memory.states,
+        "S": memory.symbols,
+        "P": memory.pairs,
+        "M": memory.size,
+        "NORMALIZE": memory.normalize,
+        "READ_STATES": memory.read_states,
+        "WINDOW": memory.window or no_window,
+        "TANH": isinstance(vector, Activation) and vector.name == "tanh",
+    }
+
+
+def _of_elements(memory: Memory[Any, Any], controls: Controls) -> dict[str, Any]:
     stack: dict[str, Any] = {
         "DEQUE": isinstance(memory, NeuralDeque),
         "AT_TOP": not isinstance(memory, NeuralQueue),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,18 @@ from torch import Tensor
 from . import strength
 
 FUSED = {"enable_fp_fusion": True}  # Triton's default, which it announces to change unless it is given
+
+
+class Stack(NamedTuple):
+    """A memory as scans take it.
+
+    Attributes:
+        launches: this module, or one with the same functions.
+        constants: of its kernels, as far as they depend on the memory and its controls alone; the functions' `stack`.
+    """
+
+    launches: ModuleType
+    constants: dict[str, Any]
 
 
 class Lists(NamedTuple):
@@ -49,16 +62,18 @@ class Sizes(NamedTuple):
     log: int
 
 
-def begin(logits: Tensor, values: Tensor, strengths: Tensor, deque: bool) -> Lists:
+def begin(stack: dict[str, Any], logits: Tensor, values: Tensor, strengths: Tensor, active: Tensor) -> Lists:
     """The lists at the start of a scan.
 
     Elements of strength zero are left out; `of_first` gives them their gradients.
 
     Args:
+        stack: constants of the kernels.
         logits: of all controls [T, B, P], filled now or by the time of each step.
         values, strengths: of the initial memory's elements, from bottom to top [B, N, D] and [B, N].
-        deque: whether both ends are pushed and popped.
+        active: the mask [T, B], or [0, 0].
     """
+    deque = stack["DEQUE"]
     length, (batch_size, n) = len(logits), strengths.shape
     pops = 2 if deque else 1
     capacity = n + pops * length
@@ -88,11 +103,7 @@ def begin(logits: Tensor, values: Tensor, strengths: Tensor, deque: bool) -> Lis
 def steps(
     stack: dict[str, Any], lists: Lists, bias: Tensor, active: Tensor, reading: Tensor, given: Tensor
 ) -> Callable[[int], None]:
-    """A function that launches step t; see `strength.forward` for the arguments.
-
-    Args:
-        stack: constants of the kernels, as far as they depend on the memory and its controls alone.
-    """
+    """A function that launches step t; see `strength.forward` for the arguments."""
     sizes = _sizes(lists)
     constants = _constants(stack, lists, active, given.shape[2], reading.shape[1])
 
@@ -102,18 +113,18 @@ def steps(
     return launch
 
 
-def last_strengths(lists: Lists) -> Tensor:
-    """The strengths of all elements by id [B, C], from the list of the living."""
+def last(stack: dict[str, Any], lists: Lists) -> tuple[Tensor, Tensor]:
+    """The values and strengths of all elements by id at the end, [B, C, D] and [B, C], from the list of the living."""
     batch_size, capacity = lists.list_index.shape
     place = torch.arange(capacity, device=lists.list_index.device)
     living = (place >= lists.ends[:, :1]) & (place < lists.ends[:, 1:])
     # The last place is for those that are not living.
     everywhere = lists.list_strength.new_zeros(batch_size, capacity + 1)
     everywhere.scatter_(1, torch.where(living, lists.list_index.long(), capacity), lists.list_strength)
-    return everywhere[:, :capacity].contiguous()
+    return lists.values, everywhere[:, :capacity].contiguous()
 
 
-def begin_back(lists: Lists, reading: Tensor, values: Tensor, strengths: Tensor) -> Gradients:
+def begin_back(stack: dict[str, Any], lists: Lists, reading: Tensor, values: Tensor, strengths: Tensor) -> Gradients:
     """The gradients behind the last step, from those of the last reading [B, R] and of all elements by id."""
     return Gradients(
         reading=reading.clone(),
@@ -141,14 +152,15 @@ def steps_back(
     return launch
 
 
-def of_first(lists: Lists, active: Tensor, strengths: Tensor, at_top: bool, grads: Gradients) -> tuple[Tensor, Tensor]:
+def of_first(
+    stack: dict[str, Any], lists: Lists, active: Tensor, strengths: Tensor, grads: Gradients
+) -> tuple[Tensor, Tensor]:
     """The gradients of the initial memory's values and strengths, those of elements of strength zero among them.
 
     To these the first pop alone gives one, if they come before the element that it shortened.
 
     Args:
         strengths: of the initial memory [B, N].
-        at_top: whether the first pop is at the top.
     """
     n, length, pops = strengths.shape[1], len(lists.logits), lists.log_starts.shape[2]
     before = (pops - 1) * length
@@ -157,7 +169,7 @@ def of_first(lists: Lists, active: Tensor, strengths: Tensor, at_top: bool, grad
         return grad_values, grad_strengths
     which = torch.arange(before, before + n, device=grad_values.device)
     boundary = grads.first_boundary.unsqueeze(1)
-    passed = (boundary >= 0) & ((which > boundary) if at_top else (which < boundary))
+    passed = (boundary >= 0) & ((which > boundary) if stack["AT_TOP"] else (which < boundary))
     revived = torch.where(passed, grads.first_shared.unsqueeze(1), torch.zeros_like(grad_strengths))
     dead = strengths == 0
     if active.numel():

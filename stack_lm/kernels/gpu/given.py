@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from . import elements
-from .elements import Lists, at_active
+from .elements import Stack, at_active
 
 
 class Given(NamedTuple):
@@ -30,11 +29,11 @@ class Results(NamedTuple):
     strengths: Tensor
 
 
-def forward(stack: dict[str, Any], given: Given) -> tuple[Results, Lists]:
+def forward(stack: Stack, given: Given) -> tuple[Results, tuple[Tensor, ...]]:
     """Run a sequence.
 
     Args:
-        stack: constants of the kernels, as in `scan.Settings`.
+        stack: the memory.
         given: all tensors are contiguous.
 
     Returns:
@@ -43,23 +42,25 @@ def forward(stack: dict[str, Any], given: Given) -> tuple[Results, Lists]:
     length, _, n_logits = given.logits.shape
     reading = given.reading.clone()
     readings = reading.new_empty(length + 1, *reading.shape)
-    lists = elements.begin(given.logits, given.values, given.strengths, stack["DEQUE"])
-    step = elements.steps(stack, lists, reading.new_zeros(n_logits), given.active, reading, readings)
+    memory, constants = stack
+    lists = memory.begin(constants, given.logits, given.values, given.strengths, given.active)
+    step = memory.steps(constants, lists, reading.new_zeros(n_logits), given.active, reading, readings)
     for t in range(length):
         step(t)
-    results = Results(at_active(given.active, readings[1:]), reading, lists.values, elements.last_strengths(lists))
+    results = Results(at_active(given.active, readings[1:]), reading, *memory.last(constants, lists))
     return results, lists
 
 
-def backward(stack: dict[str, Any], given: Given, of_forward: Sequence[Tensor], grads: Results) -> Given:
+def backward(stack: Stack, given: Given, of_forward: Sequence[Tensor], grads: Results) -> Given:
     """Backwards through `forward`; see `scan.backward`."""
-    lists = Lists(*of_forward)
+    memory, constants = stack
+    lists = memory.Lists(*of_forward)
     of_readings = at_active(given.active, grads.readings)
     length, _, n_logits = given.logits.shape
-    of_memory = elements.begin_back(lists, grads.reading, grads.values, grads.strengths)
+    of_memory = memory.begin_back(constants, lists, grads.reading, grads.values, grads.strengths)
     bias = grads.reading.new_zeros(n_logits)
-    step_back = elements.steps_back(stack, lists, bias, given.active, of_memory, of_readings.shape[2])
+    step_back = memory.steps_back(constants, lists, bias, given.active, of_memory, of_readings.shape[2])
     for t in reversed(range(length)):
         step_back(t, of_readings[t])
-    values, strengths = elements.of_first(lists, given.active, given.strengths, stack["AT_TOP"], of_memory)
+    values, strengths = memory.of_first(constants, lists, given.active, given.strengths, of_memory)
     return Given(of_memory.logits, None, of_memory.reading, values, strengths)

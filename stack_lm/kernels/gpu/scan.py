@@ -15,7 +15,9 @@ from torch import Tensor
 
 from ..layout import LSTM
 from . import elements, pointwise
-from .elements import FUSED, Lists, at_active
+from .elements import FUSED, Stack, at_active
+
+_NO_STACK = Stack(elements, {"DEQUE": False, "AT_TOP": True})
 
 
 class Settings(NamedTuple):
@@ -26,14 +28,14 @@ class Settings(NamedTuple):
         recurrent: whether it has a state.
         skips: whether each layer is given x_t.
         readings: whether the readings are among the results.
-        stack: constants of the kernels of `strength`; None without a memory.
+        stack: the memory; None without one.
     """
 
     kind: int
     recurrent: bool
     skips: bool
     readings: bool
-    stack: dict[str, Any] | None
+    stack: Stack | None
 
 
 class Given(NamedTuple):
@@ -66,7 +68,7 @@ class Given(NamedTuple):
 
 class Results(NamedTuple):
     """The outputs [T, B, H], the readings [T, B, R] or [0, B, R], and the last states: [L, B, H], [L, B, H], [B, R],
-    [B, C, D] and [B, C]."""
+    [B, C, D] and [B, C], or as `layout.States` has them."""
 
     outputs: Tensor
     readings: Tensor
@@ -78,7 +80,7 @@ class Results(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What `backward` needs of `forward` besides the memory's `Lists`; `given_*` is what each layer was given."""
+    """What `backward` needs of `forward` besides the memory's lists; `given_*` is what each layer was given."""
 
     given_first: Tensor
     given_rest: Tensor
@@ -140,7 +142,7 @@ def forward(settings: Settings, given: Given) -> tuple[Results, tuple[Tensor, ..
     """Run a sequence. All tensors of `given` are contiguous.
 
     Returns:
-        The results, and what `backward` needs besides: a `Kept`, then `Lists`.
+        The results, and what `backward` needs besides: a `Kept`, then the memory's `Lists`.
     """
     projected, first, rest, stack = given.projected, given.first, given.rest, settings.stack
     length, batch_size = projected.shape[:2]
@@ -160,7 +162,8 @@ def forward(settings: Settings, given: Given) -> tuple[Results, tuple[Tensor, ..
         given_rest[:, 0, :, size:] = given.hidden[1:]
     given_first[0, :, first.shape[1] - depth :] = given.reading
     logits = projected.new_empty(length, batch_size, len(given.controls))
-    lists = elements.begin(logits, given.values, given.strengths, stack is not None and stack["DEQUE"])
+    memory, of_stack = stack or _NO_STACK
+    lists = memory.begin(of_stack, logits, given.values, given.strengths, given.active)
     reading = given.reading.clone()
     constants = [_pointwise_constants(settings, given, layer) for layer in range(layers)]
     of_layers = []
@@ -184,7 +187,7 @@ def forward(settings: Settings, given: Given) -> tuple[Results, tuple[Tensor, ..
     matrices = [first.t(), *rest.transpose(1, 2)]
     blocks = batch_size, triton.cdiv(size, constants[0]["BLOCK"])
     if stack:
-        step = elements.steps(stack, lists, given.controls_bias, given.active, reading, given_first)
+        step = memory.steps(of_stack, lists, given.controls_bias, given.active, reading, given_first)
 
     for t in range(length):
         for layer, tensors in enumerate(of_layers):
@@ -195,14 +198,15 @@ def forward(settings: Settings, given: Given) -> tuple[Results, tuple[Tensor, ..
             step(t)
     outputs = at_active(given.active, hidden[-1, 1:])
     readings = given_first[1 : length + 1 if settings.readings else 1, :, first.shape[1] - depth :]
+    last_values, last_strengths = memory.last(of_stack, lists)
     results = Results(
         outputs=outputs,
         readings=at_active(given.active, readings.to(reading.dtype)),
         hidden=hidden[:, -1].clone(),
         cell=cells[:, -1].clone() if settings.kind == LSTM else given.cell,
         reading=reading,
-        values=lists.values,
-        strengths=elements.last_strengths(lists),
+        values=last_values,
+        strengths=last_strengths,
     )
     return results, (*Kept(given_first, given_rest, gates, hidden, cells, tops), *lists)
 
@@ -217,8 +221,9 @@ def backward(settings: Settings, given: Given, of_forward: Sequence[Tensor], gra
     Returns:
         The gradients of `given`.
     """
-    kept, lists = Kept(*of_forward[: len(Kept._fields)]), Lists(*of_forward[len(Kept._fields) :])
     first, rest, stack = given.first, given.rest, settings.stack
+    memory, of_stack = stack or _NO_STACK
+    kept, lists = Kept(*of_forward[: len(Kept._fields)]), memory.Lists(*of_forward[len(Kept._fields) :])
     length, batch_size = given.projected.shape[:2]
     layers, _, size = given.hidden.shape
     depth = given.reading.shape[1]
@@ -228,7 +233,7 @@ def backward(settings: Settings, given: Given, of_forward: Sequence[Tensor], gra
     grad_rest = rest.new_zeros(layers - 1, batch_size, rest.shape[2])
     grad_top = first.new_empty(batch_size, size)
     straight, grad_cell = grads.hidden.clone(), grads.cell.clone()
-    of_memory = elements.begin_back(lists, grads.reading, grads.values, grads.strengths)
+    of_memory = memory.begin_back(of_stack, lists, grads.reading, grads.values, grads.strengths)
     of_readings = at_active(given.active, grads.readings)
     constants = [_pointwise_constants(settings, given, layer) for layer in range(layers)]
     of_layers = [
@@ -250,7 +255,9 @@ def backward(settings: Settings, given: Given, of_forward: Sequence[Tensor], gra
     matrices = [first, *rest]
     blocks = batch_size, triton.cdiv(size, constants[0]["BLOCK"])
     if stack:
-        step_back = elements.steps_back(stack, lists, given.controls_bias, given.active, of_memory, grad_first.shape[1])
+        step_back = memory.steps_back(
+            of_stack, lists, given.controls_bias, given.active, of_memory, grad_first.shape[1]
+        )
 
     for t in reversed(range(length)):
         if settings.readings:
@@ -272,9 +279,7 @@ def backward(settings: Settings, given: Given, of_forward: Sequence[Tensor], gra
     of_rest = [flat[i].t() @ kept.given_rest[i - 1, :-1].flatten(0, 1) for i in range(1, layers)]
     width = given.projected.shape[2] // (layers if settings.skips else 1)
     of_inputs = [grad_gates[i, :, :, :width] for i in range(layers if settings.skips else 1)]
-    grad_values, grad_strengths = elements.of_first(
-        lists, given.active, given.strengths, stack is None or stack["AT_TOP"], of_memory
-    )
+    grad_values, grad_strengths = memory.of_first(of_stack, lists, given.active, given.strengths, of_memory)
     flat_logits = of_memory.logits.flatten(0, 1)
     return Given(
         projected=torch.cat(of_inputs, dim=-1),

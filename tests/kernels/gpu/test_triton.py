@@ -13,14 +13,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import tiny_config
-from kernels.comparison import check_layer
+from kernels.comparison import check_layer, compare, random_state
+from kernels.comparison import make_cell as make_cell_of
 
 from stack_lm import MemoryLayer
 from stack_lm.errors import InputError
 from stack_lm.kernels.gpu import backend
 from stack_lm.kernels.protocol import Inputs
 from stack_lm.layers.cell import StackRNNCell
-from stack_lm.memory import StackState
+from stack_lm.memory import StackState, map_tensors
 
 ON_GPU = torch.cuda.is_available()
 INTERPRETED = not ON_GPU or os.environ.get("TRITON_INTERPRET") == "1"
@@ -196,6 +197,108 @@ def test_all_actions_of_given_vectors_are_one_product(device):
     assert calls == [1]  # and what hangs on the product is not ignored
 
 
+NONDETERMINISTIC = {
+    "RNS": {"memory_states": 2, "memory_symbols": 3},
+    "RNS of 2022": {"memory_states": 3, "memory_symbols": 1, "bottom": "fixed"},
+    "NS": {"memory_symbols": 2, "normalize_actions": True, "read_states": False, "bottom": "fixed"},
+    "VRNS": {"memory_symbols": 2, "memory_size": 3, "push_value_activation": "tanh"},
+    "VRNS without states": {
+        "memory_states": 1,
+        "memory_size": 2,
+        "read_states": False,
+        "bottom_vector": "zeros",
+        "memory_window": 3,
+    },
+    "window": {"memory_symbols": 1, "memory_window": 4},
+}
+
+
+def make_nondeterministic(device, stack, dtype=torch.float64, scale=3.0):
+    torch.manual_seed(3)
+    layer = MemoryLayer(5, "nondeterministic", **NONDETERMINISTIC[stack]).to(device, dtype)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(scale)
+    return layer
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        pytest.param(stack, marks=() if stack == "VRNS without states" else pytest.mark.slow)
+        for stack in NONDETERMINISTIC
+    ],
+)
+def test_nondeterministic_stacks(device, stack):
+    """With padding, at which a sequence has fewer times than another, and a carried state."""
+    mask = torch.tensor([[True] * 3, [False, True, False]], device=device)
+    layer = make_nondeterministic(device, stack)
+    check_layer(layer, 3, batch_size=2, mask=mask, first_steps=1, tolerance=1e-12, backend="triton")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", NONDETERMINISTIC)
+def test_longer_nondeterministic_stacks(device, stack):
+    check_layer(make_nondeterministic(device, stack), 9, batch_size=2, tolerance=1e-12, backend="triton")
+    layer = make_nondeterministic(device, stack, torch.float32)
+    check_layer(layer, 6, batch_size=1, first_steps=2, tolerance=1e-5, backend="triton")
+
+
+@pytest.mark.parametrize(
+    ("controller", "stack"),
+    [
+        ("rnn", "window"),
+        pytest.param("lstm", "VRNS", marks=pytest.mark.slow),
+        pytest.param("gru", "RNS", marks=pytest.mark.slow),
+        pytest.param("rnn", "VRNS without states", marks=pytest.mark.slow),
+        pytest.param("linear", "NS", marks=pytest.mark.slow),
+    ],
+)
+def test_nondeterministic_stacks_with_a_controller(device, controller, stack):
+    fields = {"memory_size": 0, "num_layers": 2 if controller == "gru" else 1} | NONDETERMINISTIC[stack]
+    cell = make_cell_of(memory="nondeterministic", controller=controller, **fields)
+    state, inputs = random_state(cell, 2, torch.float64, 1), torch.randn(2, 3, 5, dtype=torch.float64)
+    cell, inputs, mask = cell.to(device), inputs.to(device), torch.tensor([[True, False, True], [False] * 3])
+    state = map_tensors(lambda part: part.detach().to(device).requires_grad_(), state)
+    assert max(compare(cell, inputs, "triton", state, mask.to(device))) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 2e-3), pytest.param(torch.float64, 1e-10, marks=pytest.mark.slow)]
+)
+def test_nondeterministic_log_weights_of_hundreds(device, dtype, tolerance):
+    """Float32 rounds such logarithms to 1e-5 at best, and the reference's, too."""
+    layer = make_nondeterministic(device, "VRNS without states", dtype, scale=200.0)
+    inputs = torch.randn(1, 3, 5, dtype=dtype, device=device, requires_grad=True)
+    assert layer.controls.projection(inputs).abs().max() > 200
+    readings = []
+    for name in ("reference", "triton"):
+        layer.scan_backend = name
+        readings.append(layer(inputs)[0])
+    torch.testing.assert_close(readings[1], readings[0], rtol=0, atol=tolerance)
+    readings[1].square().sum().backward()
+    assert all(part.grad.isfinite().all() for part in (inputs, *layer.parameters()))
+
+
+def test_nondeterministic_weights_that_are_no_number_are_passed_on(device):
+    layer = make_nondeterministic(device, "window")
+    layer.scan_backend = "triton"
+    inputs = torch.randn(2, 2, 5, dtype=torch.float64, device=device)
+    inputs[0, 0, 0] = torch.nan
+    with np.errstate(all="ignore"):
+        readings = layer(inputs)[0]
+    assert readings[0].isnan().all()
+    assert readings[1].isfinite().all()
+
+
+def test_nondeterministic_stacks_without_room_are_refused():
+    layer = MemoryLayer(5, "nondeterministic", memory_states=8, memory_symbols=9)
+    reason = backend.obstacle(layer.system, torch.device("cuda"), torch.float32)
+    assert reason == "memory_states times memory_symbols is 72, and it has registers for 64"
+    cell = MemoryLayer(5, "nondeterministic", memory_states=8, memory_symbols=8)
+    assert backend.obstacle(cell.system, torch.device("cuda"), torch.float32) is None
+
+
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
 @pytest.mark.parametrize("strengths", [[1.0, 0.5, 0.5], [0.0, 1.0, 0.0]])
 def test_exact_ties(device, memory, strengths):
@@ -352,7 +455,7 @@ from triton.backends.compiler import GPUTarget
 from conftest import tiny_config
 from stack_lm import MemoryLayer
 from stack_lm.layers.cell import StackRNNCell
-from stack_lm.kernels.gpu import backend, pointwise, strength
+from stack_lm.kernels.gpu import backend, moves, moves_back, pointwise, strength
 from stack_lm.kernels.protocol import Inputs
 
 target = GPUTarget("cuda", ARCHITECTURE, 32)
@@ -372,15 +475,21 @@ class Compiled:
             compiled[result.hash] = result.asm["cubin"]
         return launch
 
-for module in (pointwise, strength):
-    for name in ("forward", "backward"):
+for module, names in (
+    (pointwise, "forward backward"),
+    (strength, "forward backward"),
+    (moves, "weigh reveal move settle"),
+    (moves_back, "unsettle unreveal unweigh"),
+):
+    for name in names.split():
         setattr(module, name, Compiled(getattr(module, name)))
+STRENGTHS = {} if MEMORY == "nondeterministic" else {"pop_control": "sigmoid"}
 with FakeTensorMode():  # which fails where a program looks at a number
     inputs, mask = torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3, dtype=torch.bool)
     if CONTROLLER is None:
-        runs, scan = MemoryLayer(5, MEMORY, memory_size=3, pop_control="sigmoid"), backend.scan_given
+        runs, scan = MemoryLayer(5, MEMORY, memory_size=3, **STRENGTHS), backend.scan_given
     else:
-        config = tiny_config(controller=CONTROLLER, memory=MEMORY, pop_control="sigmoid", num_layers=LAYERS)
+        config = tiny_config(controller=CONTROLLER, memory=MEMORY, num_layers=LAYERS, **STRENGTHS)
         runs, scan = StackRNNCell(config), backend.scan
     with torch.autocast("cpu", torch.bfloat16, enabled=AUTOCAST):
         results = scan(runs.system, Inputs(inputs, mask, {}, None, 3), runs.initial_state(2))
@@ -396,6 +505,8 @@ print(len(compiled), min(map(len, compiled.values())) > 0)
         pytest.param(None, "deque", 0, False, 90, marks=pytest.mark.slow),
         pytest.param("gru", "deque", 2, True, 80, marks=pytest.mark.slow),
         pytest.param("rnn", "queue", 2, True, 90, marks=pytest.mark.slow),
+        pytest.param(None, "nondeterministic", 0, False, 90, marks=pytest.mark.slow),
+        pytest.param("lstm", "nondeterministic", 1, True, 80, marks=pytest.mark.slow),
     ],
 )
 def test_kernels_compile_for_gpus(tmp_path, controller, memory, layers, autocast, architecture):
@@ -416,7 +527,8 @@ def test_kernels_compile_for_gpus(tmp_path, controller, memory, layers, autocast
         check=False,
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    assert run.stdout.split() == [str(2 + 2 * layers), "True"]
+    of_memory = 7 if memory == "nondeterministic" else 2
+    assert run.stdout.split() == [str(of_memory + 2 * layers), "True"]
 
 
 def test_benchmark(device, monkeypatch, capsys):
