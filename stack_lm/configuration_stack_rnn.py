@@ -145,7 +145,7 @@ class StackRNNConfig(MemoryConfig):
         read_states: read states and symbols of a nondeterministic stack, not symbols alone.
         bottom: whether the bottom of a nondeterministic stack can be replaced and uncovered ("open", 2023) or not
             ("fixed", 2020 and 2022).
-        bottom_vector: that it carries: "ones" or "zeros".
+        bottom_vector: that it carries: "ones", "zeros" or "learned", as the vectors that are pushed are.
         push_control: how the push strength is emitted: "sigmoid" (in (0, 1)), "expected_value" (the mean of a softmax
             over {0, ..., max}), or a number: fixed to that strength.
         pop_control: likewise the pop strength.

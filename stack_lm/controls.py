@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import init
 from transformers.initialization import copy_
 
 from .emission import Emission
@@ -55,13 +56,30 @@ class ActionProjection(nn.Linear):
         copy_(self.bias, bias)  # transformers' own, which leaves weights that were just loaded alone
 
 
+class LearnedStart(nn.ParameterDict):
+    """The logits of those parts of a memory's initial state that are learned; zeros at first.
+
+    Args:
+        widths: number of logits of each part, by name.
+    """
+
+    def __init__(self, widths: Mapping[str, int]) -> None:
+        super().__init__({name: nn.Parameter(torch.empty(width)) for name, width in widths.items()})
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Zeros: the middle of what an activation gives."""
+        for parameter in self.values():
+            init.zeros_(parameter)
+
+
 class Controls(nn.Module):
-    """Emits all actions of a memory from the controller's output.
+    """Emits all actions of a memory from the controller's output, and what is learned of its initial state.
 
     Args:
         hidden_size: size of the controller's output, H.
         memory: whose action fields to fill.
-        emissions: how, by the name of the field.
+        emissions: how, by the name of the field, those of `Memory.learned` included.
         bias: whether the linear layer has biases.
 
     Attributes:
@@ -81,11 +99,12 @@ class Controls(nn.Module):
         self.widths = [emissions[field.name].width for field in memory.actions]
         biases = [emissions[field.name].initial_bias() for field in memory.actions]
         self.projection = ActionProjection(hidden_size, self.widths, biases, bias=bias) if any(self.widths) else None
+        self.start = LearnedStart({field.name: emissions[field.name].width for field in memory.learned})
 
     @classmethod
     def from_config(cls, config: Any, memory: Memory[Any, Any]) -> Controls:
         """The controls of a memory that a configuration asks for, or anything with its attributes."""
-        emissions = {field.name: field.emission(config) for field in memory.actions}
+        emissions = {field.name: field.emission(config) for field in (*memory.actions, *memory.learned)}
         return cls(config.hidden_size, memory, emissions, bias=config.bias)
 
     def emission(self, name: str) -> Emission:
@@ -95,6 +114,10 @@ class Controls(nn.Module):
             found = self.choices[name]
         emission: Emission = found
         return emission
+
+    def first(self) -> dict[str, Tensor]:
+        """The learned parts of the memory's initial state, by name; see `Memory.set_learned`."""
+        return {name: self.emission(name).emit(logits.unsqueeze(0))[0][0] for name, logits in self.start.items()}
 
     @contextmanager
     def with_noise(self, noise: Noise | None) -> Iterator[None]:

@@ -7,7 +7,8 @@ are one layer there, so n is the number of rows of all of them together.
 "xavier", of the released code of DuSell and Chiang (2020): the controller's weights and biases are drawn from
 U(-0.1, 0.1), those of linear layers from Glorot and Bengio's uniform distribution, with the gain of the function that
 follows. All strengths are one layer there, and each other action is one. The actions of a memory with weights, such as
-the nondeterministic stack, are drawn as the controller's weights, biases too.
+the nondeterministic stack, are drawn as the controller's weights, biases too, and so are logits of what is learned of
+its initial state.
 
 With both, biases of linear layers are zero, except those that the configuration sets, as by `pop_strength_init`.
 
@@ -26,7 +27,7 @@ from torch.nn import init
 from transformers.initialization import copy_
 
 from .controllers import Controller
-from .controls import ActionProjection, Controls
+from .controls import ActionProjection, Controls, LearnedStart
 from .memory import Weights
 
 # Of the weights of a controller with "xavier".
@@ -52,7 +53,7 @@ def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> No
 @torch.no_grad()
 def draw_xavier(model: nn.Module, module: nn.Module) -> None:
     """Initialise a controller or a linear layer; see `draw_weights`."""
-    if isinstance(module, Controller):
+    if isinstance(module, Controller | LearnedStart):
         for parameter in module.parameters(recurse=False):
             init.uniform_(parameter, -CONTROLLER_BOUND, CONTROLLER_BOUND)
     elif isinstance(module, ActionProjection):

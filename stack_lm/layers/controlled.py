@@ -146,6 +146,7 @@ class ControlledMemory(nn.Module):
         """An empty memory for `batch_size` sequences of `length` steps, if that is known, and its reading."""
         like = self.like
         memory = self.memory.initial_state(batch_size, length, device=like.device, dtype=like.dtype)
+        memory = self.memory.set_learned(memory, self.controls.first())
         return MemoryState(memory, self.memory.initial_reading(memory).to(like.dtype))
 
     def begin(self, state: Any, inputs: Tensor) -> Any:
@@ -190,7 +191,8 @@ class ControlledMemory(nn.Module):
         """
         first = self.initial_state(rows.shape[0]).reading.to(state.reading.dtype)
         reading = torch.where(rows.unsqueeze(-1), first, state.reading)
-        return state._replace(memory=self.memory.reset(state.memory, rows), reading=reading)
+        memory = self.memory.set_learned(self.memory.reset(state.memory, rows), self.controls.first(), rows)
+        return state._replace(memory=memory, reading=reading)
 
     def drive(
         self, hidden: Tensor, state: MemoryState, active: Tensor | None = None, noise: Noise | None = None

@@ -65,6 +65,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
     Args:
         memory: the memory itself.
         intervention: what to replace.
+        first: the learned parts of the memory's initial state, by name.
 
     Raises:
         ValueError: for an action that the memory does not have, or a value of another shape.
@@ -73,9 +74,11 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
     name = "intervened"
     state_type = IntervenedState
 
-    def __init__(self, memory: Memory[Any, Any], intervention: Intervention) -> None:
-        self.memory, self.intervention = memory, intervention
-        self.actions, self.action_type = memory.actions, memory.action_type
+    def __init__(
+        self, memory: Memory[Any, Any], intervention: Intervention, first: Mapping[str, Tensor] | None = None
+    ) -> None:
+        self.memory, self.intervention, self.first = memory, intervention, first or {}
+        self.actions, self.action_type, self.learned = memory.actions, memory.action_type, memory.learned
         self.reading_size, self.exit_size = memory.reading_size, memory.exit_size
         shapes = {action.name: action.shape for action in memory.actions}
         self._given: dict[str, tuple[Tensor, bool]] = {}
@@ -106,6 +109,11 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
         exits = reading.new_zeros(batch_size, self.exit_size) if self.exit_size else None
         return IntervenedState(state, steps, done, reading, exits)
 
+    def set_learned(
+        self, state: IntervenedState, parts: Mapping[str, Tensor], rows: Tensor | None = None
+    ) -> IntervenedState:
+        return state._replace(memory=self.memory.set_learned(state.memory, parts, rows))
+
     def initial_reading(self, state: IntervenedState) -> Tensor:
         return self.memory.initial_reading(state.memory)
 
@@ -113,7 +121,8 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
         actions = self._replaced(actions, state.steps)
         before = state.memory
         if self.intervention.one_element:
-            before = self.memory.reset(before, torch.ones_like(state.steps, dtype=torch.bool))
+            everywhere = torch.ones_like(state.steps, dtype=torch.bool)
+            before = self.memory.set_learned(self.memory.reset(before, everywhere), self.first, everywhere)
         after, reading = self.memory.update(before, actions)
         if self.intervention.reading is not None:
             reading = self.intervention.reading.to(reading).expand_as(reading)
@@ -197,7 +206,7 @@ def intervene(layer: ControlledMemory, intervention: Intervention) -> Iterator[N
         ValueError: if the intervention does not fit the memory.
     """
     memory, backend = layer.memory, layer.scan_backend
-    layer.memory, layer.scan_backend = IntervenedMemory(memory, intervention), "reference"
+    layer.memory, layer.scan_backend = IntervenedMemory(memory, intervention, layer.controls.first()), "reference"
     try:
         yield
     finally:

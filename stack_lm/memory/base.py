@@ -75,6 +75,8 @@ class Memory(ABC, Generic[State, Actions]):
         actions: the fields that `step` takes, in the order of `action_type`.
         action_type: the NamedTuple of its actions.
         state_type: the NamedTuple of its state.
+        learned: parts of its initial state that are learned, as fields: a layer has a parameter for the logits of each,
+            and gives the memory what their emissions make of them (see `set_learned`).
         reading_size: size of the vector it reads out, R.
         exit_size: size of the vector that a head may be given of it (see `exits`), X; 0 where it may be given none.
     """
@@ -84,6 +86,7 @@ class Memory(ABC, Generic[State, Actions]):
     actions: tuple[ActionField, ...]
     action_type: type[Actions]
     state_type: type[State]
+    learned: tuple[ActionField, ...] = ()
     reading_size: int
     exit_size: int = 0
 
@@ -105,6 +108,16 @@ class Memory(ABC, Generic[State, Actions]):
             length: how many steps it is about to take, if that is known: a memory may make room for them.
             **where: device and dtype of what is stored; a memory may keep more precise numbers.
         """
+
+    def set_learned(self, state: State, parts: Mapping[str, Tensor], rows: Tensor | None = None) -> State:
+        """A state of empty memories in which the learned parts of an initial state are in place; see `learned`.
+
+        Args:
+            state: as `initial_state` or `reset` returned it.
+            parts: one for each of `learned`, by name, of its shape.
+            rows: [B], True where the memory is empty; None: all are.
+        """
+        return state
 
     def initial_reading(self, state: State) -> Tensor:
         """The reading at the first step, r_0: zeros [B, R] unless a paper defines another."""

@@ -16,6 +16,7 @@ shrink with time, so that a state can be carried through a text of any length.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Unpack
 
 import torch
@@ -82,12 +83,15 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         read_states: whether the reading has states, or symbols alone.
         bottom: "open": the bottom can be replaced and uncovered again, but not popped. "fixed": it can only be pushed
             upon; once covered it stays so.
-        bottom_vector: the vector that it carries.
+        bottom_vector: the vector that it carries: "ones", "zeros", or "learned": zeros, in whose place `set_learned`
+            puts another. A layer learns its logits, and makes the vector of them as it makes those that are pushed
+            (published with a sigmoid).
         window: most steps D from the time of an element to that of the one above it, or to the present; runs with
             older elements are dropped. None: no limit.
 
     Raises:
-        InputError: if a step would take more weights than any network can have.
+        InputError: if a step would take more weights than any network can have, or if a vector of no numbers is to be
+            learned.
     """
 
     settings = {  # noqa: RUF012 - declared as a class variable by `Memory`
@@ -98,7 +102,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         "normalize_actions": Setting(False, bool),
         "read_states": Setting(True, bool),
         "bottom": Setting("open", Literal["open", "fixed"]),
-        "bottom_vector": Setting("ones", Literal["ones", "zeros"]),
+        "bottom_vector": Setting("ones", Literal["ones", "zeros", "learned"]),
         "push_value_activation": Setting("sigmoid", Literal["tanh", "sigmoid"]),
     }
     state_type = NondeterministicState
@@ -112,7 +116,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         normalize: bool = False,
         read_states: bool = True,
         bottom: Literal["open", "fixed"] = "open",
-        bottom_vector: Literal["ones", "zeros"] = "ones",
+        bottom_vector: Literal["ones", "zeros", "learned"] = "ones",
         window: int | None = None,
     ) -> None:
         pairs = states * symbols
@@ -122,6 +126,10 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
                 f"memory_states={states} and memory_symbols={symbols} make {weights:,} weights a step; "
                 f"at most {_MOST_WEIGHTS:,} are allowed"
             )
+        if bottom_vector == "learned":
+            if not size:
+                raise InputError("bottom_vector='learned' needs a memory_size of at least 1; got 0")
+            self.learned = (Value("bottom_vector", size),)
         self.states, self.symbols, self.size, self.pairs = states, symbols, size, pairs
         self.normalize, self.read_states, self.window = normalize, read_states, window
         self.bottom, self.bottom_vector = bottom, bottom_vector
@@ -170,12 +178,21 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
             values[:, 0, 0, 0, 0] = 1
         return NondeterministicState(under, top, values)
 
+    def set_learned(
+        self, state: NondeterministicState, parts: Mapping[str, Tensor], rows: Tensor | None = None
+    ) -> NondeterministicState:
+        if not parts:
+            return state
+        values = state.values
+        bottom = torch.zeros(values.shape[1:5], dtype=torch.bool, device=values.device)
+        bottom[-1, -1, 0, 0] = True
+        chosen = bottom.unsqueeze(-1) if rows is None else bottom.unsqueeze(-1) & rows.view(-1, 1, 1, 1, 1, 1)
+        return state._replace(values=torch.where(chosen, parts["bottom_vector"].to(values.dtype), values))
+
     def initial_reading(self, state: NondeterministicState) -> Tensor:
         """The reading r_0 of the stack at the start: its bottom, for certain."""
-        reading = state.top.new_zeros(state.top.shape[0], self.reading_size)
-        first = max(self.size, 1)
-        reading[:, :first] = 0.0 if self.size and self.bottom_vector == "zeros" else 1.0
-        return reading
+        bottom = state.values[:, 0, 0, 0, 0] if self.size else torch.ones_like(state.top[:, :1])
+        return F.pad(bottom, (0, self.reading_size - bottom.shape[1]))
 
     def update(self, state: NondeterministicState, actions: Any) -> tuple[NondeterministicState, Tensor]:
         """Make every move of every run, then read.

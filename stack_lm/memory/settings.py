@@ -127,7 +127,7 @@ def complete_settings(config: Any) -> Memory[Any, Any]:
                 + ", ".join(settings)
             )
     memory = make_memory(config)
-    for field in memory.actions:
+    for field in (*memory.actions, *memory.learned):
         field.check_settings(config)
     return memory
 
@@ -139,5 +139,5 @@ def make_memory(config: Any) -> Memory[Any, Any]:
         ValueError: if the settings do not go together, or if the memory does not declare those of one of its actions.
     """
     memory = memory_class(config.memory).from_config(config)
-    check_fields(config.memory, memory.actions, memory.settings)
+    check_fields(config.memory, (*memory.actions, *memory.learned), memory.settings)
     return memory
