@@ -145,6 +145,28 @@ def test_a_model_that_cannot_be(changes, message):
         Trial(build(TaskConfig, values))
 
 
+def test_batches_by_length():
+    """Lengths of different batches overlap in no more than one; each string comes once, in another order each epoch."""
+    ours = trial("test/per_step", batch_by_length=True, batch_size=10)
+    steps = torch.arange(96) % 7
+    orders = [ours.order(steps) for _ in range(3)]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(96))
+        batches = [steps[batch] for batch in order.split(10)]
+        assert [len(batch) for batch in batches] == [10] * 9 + [6]
+        ranges = sorted((int(batch.min()), int(batch.max())) for batch in batches[:-1])
+        assert all(high <= low for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False))
+    firsts = [[int(steps[batch[0]]) for batch in order.split(10)[:-1]] for order in orders]
+    assert any(first != sorted(first) for first in firsts)  # batches come in any order too
+    assert len({tuple(order.tolist()) for order in orders}) == 3
+    of_one = {frozenset(order[:10].tolist()) for order in orders}
+    assert len(of_one) == 3
+    few = trial("test/per_step", batch_by_length=True, batch_size=10).order(torch.tensor([3, 1, 2]))
+    assert sorted(few.tolist()) == [0, 1, 2]
+    with pytest.raises(InputError, match=r"^training\.batch_by_length needs training\.shuffle=true$"):
+        trial("test/per_step", batch_by_length=True, shuffle=False).config.check()
+
+
 def test_settings_that_do_not_go_together():
     with pytest.raises(InputError, match="'steps' needs a task whose loss is a sum over steps; test/sets has none"):
         trial("test/sets", loss_reduction="steps")
@@ -167,6 +189,7 @@ def several(task, architecture=None, seeds=4, **training):
         ("test/sets", None, {"dtype": "float64", "batch_size": 1, "shuffle": False}),
         ("test/pair", None, {"optimizer": "rmsprop", "max_grad_norm": 0.1, "learning_rate": [0.01, 0.02]}),
         ("test/language", None, {"optimizer": "sgd", "max_grad_value": 0.01, "loss_reduction": "strings"}),
+        ("test/language", None, {"batch_by_length": True, "batch_size": 4, "loss_reduction": "strings"}),
     ],
 )
 def test_trials_at_once_are_as_those_alone(task, architecture, training):
