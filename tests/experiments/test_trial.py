@@ -1,6 +1,7 @@
 """One trial: training, stopping, and scores against their definitions."""
 
 import dataclasses
+import itertools
 import math
 
 import pytest
@@ -155,7 +156,7 @@ def test_batches_by_length():
         batches = [steps[batch] for batch in order.split(10)]
         assert [len(batch) for batch in batches] == [10] * 9 + [6]
         ranges = sorted((int(batch.min()), int(batch.max())) for batch in batches[:-1])
-        assert all(high <= low for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False))
+        assert all(high <= low for (_, high), (low, _) in itertools.pairwise(ranges))
     firsts = [[int(steps[batch[0]]) for batch in order.split(10)[:-1]] for order in orders]
     assert any(first != sorted(first) for first in firsts)  # batches come in any order too
     assert len({tuple(order.tolist()) for order in orders}) == 3
