@@ -1,0 +1,187 @@
+"""The most probable run of a nondeterministic stack (Viterbi): what the stack does, where its reading is a mixture.
+
+The recurrences are the papers' own with the greatest weight in place of the sum (DuSell & Chiang 2023, section 3):
+
+    inner[i -> j][qx -> ry] = log weight of the best partial run from time i, state q and top x, to time j, in which y
+                              lies directly over x and the stack up to x is untouched
+    best[j][ry]             = max over i, q, x of best[i][qx] + inner[i -> j][qx -> ry]
+
+The moves are found backwards: at each step the alternatives are compared once more, so no back-pointers are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .nondeterministic import ZERO, NondeterministicStack
+from .room import check_room
+
+MOVES = ("push", "replace", "pop")
+PUSH, REPLACE, POP = range(3)
+# Numbers compared at once: the sequences, and the times below the top, are taken in parts of about so many.
+_AT_ONCE = 2**22
+
+
+class Run(NamedTuple):
+    """One run over T steps, as it is after each.
+
+    Attributes:
+        moves: [T], indices in `MOVES`.
+        states: [T].
+        symbols: the top symbol [T].
+        elements: the step that pushed the top [T], from 1; 0 for the bottom.
+        depths: elements on the stack [T], without the bottom.
+        weight: the logarithm of the run's weight, the sum of those of its moves.
+    """
+
+    moves: np.ndarray
+    states: np.ndarray
+    symbols: np.ndarray
+    elements: np.ndarray
+    depths: np.ndarray
+    weight: float
+
+
+@torch.no_grad()
+def best_runs(memory: NondeterministicStack, actions: Any, lengths: Sequence[int] | None = None) -> list[Run]:
+    """The run of the greatest weight of each sequence, wherever it ends; of several, one.
+
+    Args:
+        memory: whose sizes, normalisation, bottom and window hold.
+        actions: the log weights of its moves, by name or as its actions: `push_weight` and `replace_weight`
+            [B, T, Q, S, Q, S] and `pop_weight` [B, T, Q, S, Q]. Vectors play no part.
+        lengths: of the sequences, at most T; None takes T for all.
+
+    Raises:
+        InputError: for a sequence without any run, or one whose table does not fit in memory.
+    """
+    named = actions if isinstance(actions, dict) else actions._asdict()
+    parts = [named[f"{name}_weight"].detach().cpu().double() for name in MOVES]
+    batch_size, steps = parts[0].shape[:2]
+    lengths = [steps] * batch_size if lengths is None else list(lengths)
+    # The memory's own view of the weights, each step a sequence to it.
+    flat = memory._weights([part.flatten(0, 1) for part in parts], torch.float64)
+    weights = [part.masked_fill(part <= ZERO / 2, -math.inf).unflatten(0, (batch_size, steps)) for part in flat]
+    of_one = (steps + 1) ** 2 * memory.pairs**2
+    check_room(8 * of_one, None, f"the most probable run over {steps:,} steps", "shorter sequences need less")
+    block = max(1, _AT_ONCE // of_one)
+    runs: list[Run] = []
+    for start in range(0, batch_size, block):
+        rows = slice(start, start + block)
+        of_block = [part[rows, : max(lengths[rows], default=0)] for part in weights]
+        inner, best = _tables(memory, *of_block)
+        for row, length in enumerate(lengths[rows]):
+            own = [part[row].numpy() for part in of_block]
+            runs.append(_Backwards(memory, inner[row], best[row], own, start + row + 1).run(length))
+    return runs
+
+
+def _tables(memory: NondeterministicStack, push: Tensor, replace: Tensor, pop: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Of T steps `inner` [B, T + 1, T + 1, P, P], at [i + 1, j], and `best` [B, T + 2, P], at [j + 1]."""
+    batch_size, steps, pairs = push.shape[:3]
+    split = (memory.states, memory.symbols)
+    inner = push.new_full((batch_size, steps + 1, steps + 1, pairs, pairs), -math.inf)
+    best = push.new_full((batch_size, steps + 2, pairs), -math.inf)
+    best[:, :2, 0] = 0
+    if memory.bottom == "open":
+        inner[:, 0, 0, 0, 0] = 0
+    for j in range(1, steps + 1):
+        first = 0 if memory.window is None else max(0, j + 1 - memory.window)  # of the times below, plus 1
+        column = inner[:, first:j, j]
+        before = inner[:, first:j, j - 1]  # [B, i, qx, sz]; none where i = j - 1
+        column.copy_((before.unsqueeze(-1) + replace[:, j - 1, None, None]).amax(3))
+        if j > 1 and first < j - 1:
+            # What popping the top reveals, u and y at time k, in a state r: [B, k, uy, r], k from `first`.
+            popped = (inner[:, first + 1 : j, j - 1].unsqueeze(-1) + pop[:, j - 1, None, None]).amax(3)
+            popped = popped.unflatten(2, split)[:, None, :, None]
+            below = inner[:, first : j - 1, first : j - 1].unflatten(4, split)  # [B, i, k, qx, u, y]
+            rows = max(1, _AT_ONCE // max(1, below[:, :1].numel() * memory.states))
+            for start in range(0, below.shape[1], rows):
+                some = below[:, start : start + rows]
+                revealed = (some.unsqueeze(-1) + popped).amax((2, 4))  # [B, i, qx, y, r]
+                into = column[:, start : start + some.shape[1]]
+                torch.maximum(into, revealed.transpose(3, 4).flatten(3), out=into)
+        inner[:, j, j] = push[:, j - 1]
+        best[:, j + 1] = (best[:, first : j + 1].unsqueeze(-1) + inner[:, first : j + 1, j]).amax((1, 2))
+    return inner.numpy(), best.numpy()
+
+
+class _Backwards:
+    """The moves of one sequence, from its tables."""
+
+    def __init__(
+        self, memory: NondeterministicStack, inner: np.ndarray, best: np.ndarray, weights: list[np.ndarray], number: int
+    ) -> None:
+        self.memory, self.inner, self.best, self.number = memory, inner, best, number
+        self.push, self.replace, self.pop = weights
+
+    def run(self, length: int) -> Run:
+        """Raises InputError if there is none."""
+        top = int(self.best[length + 1].argmax())
+        weight = float(self.best[length + 1, top])
+        if weight == -math.inf:
+            raise InputError(
+                f"sequence {self.number} has no run: the weights of all moves that its runs could make are 0 "
+                "(log weights of minus infinity)"
+            )
+        moves, tops = np.zeros(length, dtype=np.int8), np.zeros(length + 1, dtype=np.int64)
+        time = length
+        while time > 0:  # the element that is the top at this time, then the one that it was put over
+            values = self.best[: time + 1] + self.inner[: time + 1, time, :, top]
+            i, under = np.unravel_index(values.argmax(), values.shape)
+            self._partial(int(i), time, int(under), top, moves, tops)
+            time, top = int(i) - 1, int(under)
+        return _run(moves, *np.divmod(tops[1:], self.memory.symbols), weight)
+
+    def _partial(self, i: int, j: int, under: int, top: int, moves: np.ndarray, tops: np.ndarray) -> None:
+        """The moves of the partial run from time i - 1 to time j."""
+        pending = [(i, j, under, top)]
+        while pending:
+            i, j, under, top = pending.pop()
+            if j == 0:  # the bottom at the start
+                continue
+            tops[j] = top
+            if i == j:
+                moves[j - 1] = PUSH
+                continue
+            replaced = self.inner[i, j - 1, under] + self.replace[j - 1, :, top]
+            k, revealed, popped, value = self._popped(i, j, under, top)
+            if value > replaced.max():
+                moves[j - 1] = POP
+                pending += ((i, k, under, revealed), (k + 1, j - 1, revealed, popped))
+            else:
+                moves[j - 1] = REPLACE
+                pending.append((i, j - 1, under, int(replaced.argmax())))
+
+    def _popped(self, i: int, j: int, under: int, top: int) -> tuple[int, int, int, float]:
+        """The best way to pop at time j: the time k and state of the top that is revealed, what is popped, the weight."""
+        if i > j - 2:
+            return 0, 0, 0, -math.inf
+        state, symbol = divmod(top, self.memory.symbols)
+        revealed = np.arange(self.memory.states) * self.memory.symbols + symbol  # in any state
+        times = np.arange(i, j - 1)
+        below = self.inner[i, times[:, None], under, revealed]  # [k, u]
+        above = self.inner[i + 1 : j, j - 1][:, revealed] + self.pop[j - 1, :, state]  # [k, u, sz]
+        values = below[:, :, None] + above
+        k, u, popped = np.unravel_index(values.argmax(), values.shape)
+        return i + int(k), int(revealed[u]), int(popped), float(values[k, u, popped])
+
+
+def _run(moves: np.ndarray, states: np.ndarray, symbols: np.ndarray, weight: float) -> Run:
+    """With the stack of elements that the moves leave after each step."""
+    stack, elements, depths = [0], [], []
+    for step, move in enumerate(moves.tolist(), start=1):
+        if move == PUSH:
+            stack.append(step)
+        elif move == POP:
+            stack.pop()
+        elements.append(stack[-1])
+        depths.append(len(stack) - 1)
+    return Run(moves, states, symbols, np.array(elements, dtype=int), np.array(depths, dtype=int), weight)
