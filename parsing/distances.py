@@ -14,7 +14,9 @@ from stack_lm.trace import Trace
 from .trees import ConstituencyTree
 
 # A signal's value at word t, or at the word before, is the distance between words t - 1 and t.
-SHIFTS = {"push_strength": 0, "pop_strength": 1, "read_strength": 0, "total_strength": 0}
+SHIFTS = {"push_strength": 0, "pop_strength": 1, "read_strength": 0, "total_strength": 0, "run_depth": 1}
+# Signals that are nearness: their distance is their negative.
+_NEAR = {"run_depth"}
 
 
 def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
@@ -24,11 +26,15 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
     strength is that of word t - 1: a word that closes much is far from the next word (Merrill et al. 2019, section
     5). The first element belongs to the boundary before the sentence; for a pop strength it is 0.
 
+    The depth of a nondeterministic stack's run after word t - 1 is the number of its elements that the boundary before
+    word t lies inside, where an element spans the words from its push to its pop, both included. Its negative is the
+    distance, and the decoder "gap" makes a tree that has all of these spans.
+
     NOTE: the released code of Merrill et al. does not shift the pop strength; this follows the paper.
 
     Args:
         trace: with the signal.
-        signal: "push_strength", "pop_strength", "read_strength" or "total_strength".
+        signal: "push_strength", "pop_strength", "read_strength", "total_strength" or "run_depth".
 
     Raises:
         InputError: if the trace has no such signal, or it is not finite.
@@ -39,6 +45,7 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
     values = np.asarray(trace.signals[signal], dtype=float)
     if not np.isfinite(values).all():
         raise InputError(f"the {signal} of {' '.join(trace.words)!r} is not finite: the model is broken")
+    values = -values if signal in _NEAR else values
     return np.concatenate(([0.0], values[:-1])) if SHIFTS[signal] else values
 
 

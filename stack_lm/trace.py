@@ -10,6 +10,27 @@ import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
+class StackRun:
+    """The most probable run of a nondeterministic stack over one sentence: the stack after the last token of each word.
+
+    Attributes:
+        moves: of each word's last token, "push", "replace" or "pop" [n].
+        states: numbers from 0 [n].
+        symbols: the top symbol, from 0 [n].
+        elements: the word that pushed the top, from 0; -1 for the bottom, or a token before the words [n].
+        depths: elements on the stack, without the bottom [n].
+        weight: the logarithm of the run's weight, up to the last word.
+    """
+
+    moves: tuple[str, ...]
+    states: np.ndarray
+    symbols: np.ndarray
+    elements: np.ndarray
+    depths: np.ndarray
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
 class Trace:
     """A model's computation over one sentence, word by word.
 
@@ -22,6 +43,7 @@ class Trace:
         end_logprob: log-probability that the sentence ends there, in nats; NaN where the tokenizer has no end token.
         actions: of each memory layer of the model, in order, all that it reports after each word, by name [n, ...].
         layer: which of these `signals`, `distributions` and `operations` are of; None for none of them.
+        run: the most probable run of that layer, if it is a nondeterministic stack.
     """
 
     words: tuple[str, ...]
@@ -31,12 +53,14 @@ class Trace:
     end_logprob: float = float("nan")
     actions: tuple[Mapping[str, np.ndarray], ...] = ()
     layer: int | None = 0
+    run: StackRun | None = None
 
     @property
     def signals(self) -> dict[str, np.ndarray]:
         """One number for each word, by name, each [n]: push_strength, pop_strength, read_strength and total_strength
-        for a stack, in elements."""
-        return self._of_dimensions(1)
+        for a stack, in elements; run_depth for a nondeterministic one, the elements on the stack of its best run."""
+        of_run = {} if self.run is None else {"run_depth": self.run.depths.astype(float)}
+        return self._of_dimensions(1) | of_run
 
     @property
     def distributions(self) -> dict[str, np.ndarray]:

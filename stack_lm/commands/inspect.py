@@ -76,8 +76,8 @@ def run(options: argparse.Namespace) -> None:
         words = scorer.split(" ".join(words))  # text, whose punctuation may not have been split off
     tags = None if gold is None else gold.word_tags
     # Without a memory there are the words' probabilities; a signal or a layer that was asked for is an error below.
-    alone = not scorer.memories and options.layer is None
-    if not options.signal and (alone or not scorer.makes_trees):
+    alone = not scorer.memories and options.layer is None and not options.signal
+    if alone or (scorer.memories and scorer.shows_runs) or (not options.signal and not scorer.makes_trees):
         _inspect_actions(options, scorer, words, tags)
         return
     signal = scorer.choose_signal(options.signal)
@@ -137,13 +137,27 @@ def _inspect_actions(
     if options.json:
         told = {"words": list(words), "unknown": trace.unknown.tolist(), "logprobs": trace.logprobs.tolist()}
         told["surprisal"] = computation.panels["surprisal"].numbers[0].tolist()
+        if trace.run is not None:
+            run = trace.run
+            told["run"] = {"moves": run.moves, "weight": run.weight}
+            told["run"] |= {name: getattr(run, name).tolist() for name in ("states", "symbols", "elements", "depths")}
         print_json(about | told | actions | {"labels": labels, "written": written})
         return
     panels = [computation.panels[name] for name in ("surprisal", *trace.signals, *trace.operations)]
     columns = [f"{panel.name} {label}".strip() for panel in panels for label in panel.labels]
     numbers = np.concatenate([panel.numbers for panel in panels]).T.tolist()
     shown = [f"{word} (unknown)" if new else word for word, new in zip(words, trace.unknown, strict=True)]
-    print_table("", ["word", *columns], [(word, *row) for word, row in zip(shown, numbers, strict=True)])
+    rows = [[word, *row] for word, row in zip(shown, numbers, strict=True)]
+    if trace.run is not None:
+        columns += ["move", "state", "symbol"]
+        run = trace.run
+        rows = [
+            row + list(own)
+            for row, own in zip(
+                rows, zip(run.moves, run.states.tolist(), run.symbols.tolist(), strict=True), strict=True
+            )
+        ]
+    print_table("", ["word", *columns], rows)
     print("written: " + ", ".join(written))
 
 

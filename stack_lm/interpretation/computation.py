@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..parsing.page import html_page
-from ..trace import Trace
+from ..trace import StackRun, Trace
 from .figures import new_figure, with_plain_text
 
 if TYPE_CHECKING:
@@ -96,8 +96,24 @@ def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> C
         several = list(labels.get(name, [str(k) for k in range(len(numbers))])) if values.ndim > 1 else [""]
         limits = (0.0, 1.0) if numbers.min() >= 0 and numbers.max() <= 1 else None
         panels[name] = Panel(name.replace("_", " "), [label.replace("_", " ") for label in several], numbers, limits)
+    if trace.run is not None:
+        panels |= _of_run(trace.run)
     nothing = [""] * len(trace.words)
     return Computation(trace.words, nothing, nothing, panels)
+
+
+def _of_run(run: StackRun) -> dict[str, Panel]:
+    """The most probable run of a nondeterministic stack: a row for each move, state and symbol, and the depth."""
+    rows = {"move": ("push", "replace", "pop")}
+    values = {"move": np.array(run.moves)}
+    for name, numbers in (("state", run.states), ("symbol", run.symbols)):
+        rows[name] = tuple(str(k) for k in range(int(numbers.max()) + 1))
+        values[name] = numbers.astype(str)
+    panels = {
+        f"run_{name}": Panel(f"{name} of the best run", own, np.array([values[name] == row for row in own], float))
+        for name, own in rows.items()
+    }
+    return panels | {"run_depth": Panel("depth of the best run (elements)", [""], run.depths[None].astype(float), None)}
 
 
 @with_plain_text

@@ -50,7 +50,12 @@ class Run(NamedTuple):
 
 
 @torch.no_grad()
-def best_runs(memory: NondeterministicStack, actions: Any, lengths: Sequence[int] | None = None) -> list[Run]:
+def best_runs(
+    memory: NondeterministicStack,
+    actions: Any,
+    lengths: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+) -> list[Run]:
     """The run of the greatest weight of each sequence, wherever it ends; of several, one.
 
     Args:
@@ -58,12 +63,13 @@ def best_runs(memory: NondeterministicStack, actions: Any, lengths: Sequence[int
         actions: the log weights of its moves, by name or as its actions: `push_weight` and `replace_weight`
             [B, T, Q, S, Q, S] and `pop_weight` [B, T, Q, S, Q]. Vectors play no part.
         lengths: of the sequences, at most T; None takes T for all.
+        names: of the sequences, for messages; None counts them from 1.
 
     Raises:
         InputError: for a sequence without any run, or one whose table does not fit in memory.
     """
     named = actions if isinstance(actions, dict) else actions._asdict()
-    parts = [named[f"{name}_weight"].detach().cpu().double() for name in MOVES]
+    parts = [torch.as_tensor(named[f"{name}_weight"]).detach().cpu().double() for name in MOVES]
     batch_size, steps = parts[0].shape[:2]
     lengths = [steps] * batch_size if lengths is None else list(lengths)
     # The memory's own view of the weights, each step a sequence to it.
@@ -79,7 +85,8 @@ def best_runs(memory: NondeterministicStack, actions: Any, lengths: Sequence[int
         inner, best = _tables(memory, *of_block)
         for row, length in enumerate(lengths[rows]):
             own = [part[row].numpy() for part in of_block]
-            runs.append(_Backwards(memory, inner[row], best[row], own, start + row + 1).run(length))
+            name = f"sequence {start + row + 1}" if names is None else names[start + row]
+            runs.append(_Backwards(memory, inner[row], best[row], own, name).run(length))
     return runs
 
 
@@ -117,9 +124,9 @@ class _Backwards:
     """The moves of one sequence, from its tables."""
 
     def __init__(
-        self, memory: NondeterministicStack, inner: np.ndarray, best: np.ndarray, weights: list[np.ndarray], number: int
+        self, memory: NondeterministicStack, inner: np.ndarray, best: np.ndarray, weights: list[np.ndarray], name: str
     ) -> None:
-        self.memory, self.inner, self.best, self.number = memory, inner, best, number
+        self.memory, self.inner, self.best, self.name = memory, inner, best, name
         self.push, self.replace, self.pop = weights
 
     def run(self, length: int) -> Run:
@@ -128,7 +135,7 @@ class _Backwards:
         weight = float(self.best[length + 1, top])
         if weight == -math.inf:
             raise InputError(
-                f"sequence {self.number} has no run: the weights of all moves that its runs could make are 0 "
+                f"{self.name} has no run: the weights of all moves that its runs could make are 0 "
                 "(log weights of minus infinity)"
             )
         moves, tops = np.zeros(length, dtype=np.int8), np.zeros(length + 1, dtype=np.int64)
@@ -161,7 +168,7 @@ class _Backwards:
                 pending.append((i, j - 1, under, int(replaced.argmax())))
 
     def _popped(self, i: int, j: int, under: int, top: int) -> tuple[int, int, int, float]:
-        """The best way to pop at time j: the time k and state of the top that is revealed, what is popped, the weight."""
+        """The best way to pop at time j: time k and top that is revealed, what is popped, the weight."""
         if i > j - 2:
             return 0, 0, 0, -math.inf
         state, symbol = divmod(top, self.memory.symbols)

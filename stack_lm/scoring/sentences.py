@@ -19,11 +19,12 @@ from ..cache import MemoryCache
 from ..errors import InputError
 from ..hub.loading import load_pretrained
 from ..layers import actions_by_layer
+from ..memory.viterbi import Run, best_runs
 from ..messages import check_name
 from ..model_kinds import body_and_head, kind_of
 from ..trace import Trace
-from .encoding import LONGEST, Encoding, SentenceEncoder, WordStrength, strengths_of_words
-from .memory_layers import MemoryLayers
+from .encoding import LONGEST, Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
+from .memory_layers import MemoryLayers, has_runs
 from .punctuation import Punctuation
 
 Progress = Callable[[int], None]
@@ -178,13 +179,24 @@ class ModelScorer(MemoryLayers):
                 for of_layer in self._actions(outputs)
             ]
             scores = self._next_token_logprobs(outputs, ids) if logprobs else None
+            runs = self._runs(actions, [encodings[i] for i in batch], [numbers[i] for i in batch])
             for row, i in enumerate(batch):
                 score = None if scores is None else scores[row]
                 of_row = [{name: values[row] for name, values in of_layer.items()} for of_layer in actions]
-                traces[i] = self._align(encodings[i], score, of_row)
+                traces[i] = self._align(encodings[i], score, of_row, runs[row])
             if progress is not None:
                 progress(len(batch))
         return [trace for trace in traces if trace is not None]
+
+    def _runs(
+        self, actions: Sequence[Mapping[str, np.ndarray]], encodings: Sequence[Encoding], numbers: Sequence[int]
+    ) -> Sequence[Run | None]:
+        """The most probable run of each sentence of a batch, up to its last word: later actions predict nothing."""
+        if self._layer is None or not has_runs(self.memories[self._layer]):
+            return [None] * len(encodings)
+        memory: Any = self.memories[self._layer].memory
+        ends = [int(np.flatnonzero(encoding.word_of >= 0)[-1]) + 1 for encoding in encodings]
+        return best_runs(memory, actions[self._layer], ends, [f"sentence {number}" for number in numbers])
 
     @torch.inference_mode()
     def memory_contents(self, words: Sequence[str], tags: Sequence[str] | None = None) -> np.ndarray:
@@ -401,6 +413,7 @@ class ModelScorer(MemoryLayers):
         encoding: Encoding,
         scores: np.ndarray | None,
         actions: Sequence[Mapping[str, np.ndarray]],
+        run: Run | None,
     ) -> Trace:
         """Sum scores over each word's tokens, and find the word's actions."""
         n, ids, word_of = len(encoding.words), np.array(encoding.ids), encoding.word_of
@@ -419,7 +432,8 @@ class ModelScorer(MemoryLayers):
         if self.tokenizer.unk_token_id is not None:
             unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
         of_words = tuple(strengths_of_words(of_layer, word_of, self.word_strength) for of_layer in actions)
-        return Trace(tuple(encoding.words), logprobs, n_tokens, unknown, end, of_words, self._layer)
+        of_run = None if run is None else run_of_words(run, word_of)
+        return Trace(tuple(encoding.words), logprobs, n_tokens, unknown, end, of_words, self._layer, of_run)
 
 
 def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from stack_lm.errors import InputError
 from stack_lm.memory import NondeterministicStack
 from stack_lm.memory.viterbi import MOVES, best_runs
+from stack_lm.parsing import distances_from_trace, tree_from_distances
+from stack_lm.trace import StackRun, Trace
 
 
 def random_weights(memory, steps, batch_size=1, seed=0, grid=0):
@@ -144,3 +146,24 @@ def test_no_steps_and_no_sequences():
     assert run.weight == 0
     assert run.moves.shape == np.shape(run.depths) == (0,)
     assert best_runs(memory, random_weights(memory, 4, batch_size=0)) == []
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 9), st.integers(0, 2**20))
+def test_the_tree_of_its_depths_has_every_span(steps, seed):
+    memory = NondeterministicStack(2, 2)
+    (run,) = best_runs(memory, random_weights(memory, steps, seed=seed))
+    words = tuple(f"w{t}" for t in range(steps))
+    moves = tuple(MOVES[move] for move in run.moves)
+    of_words = StackRun(moves, run.states, run.symbols, run.elements - 1, run.depths, run.weight)
+    nothing = np.full(steps, np.nan)
+    trace = Trace(words, nothing, nothing, nothing, run=of_words)
+    tree = tree_from_distances(words, distances_from_trace(trace, "run_depth"), "gap")
+    opened, spans = [], set()
+    for t, move in enumerate(moves):
+        if move == "push":
+            opened.append(t)
+        elif move == "pop":
+            spans.add((opened.pop(), t + 1))
+    spans |= {(start, steps) for start in opened if start < steps - 1}
+    assert spans <= {span[:2] for span in tree.spans}
