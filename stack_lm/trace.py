@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ class StackRun:
         symbols: the top symbol, from 0 [n].
         elements: the word that pushed the top, from 0; -1 for the bottom, or a token before the words [n].
         depths: elements on the stack, without the bottom [n].
+        stacks: the symbols on the stack, from the bottom, which is there, to the top [n].
         weight: the logarithm of the run's weight, up to the last word.
     """
 
@@ -27,6 +29,7 @@ class StackRun:
     symbols: np.ndarray
     elements: np.ndarray
     depths: np.ndarray
+    stacks: Sequence[tuple[int, ...]]
     weight: float
 
 
@@ -43,7 +46,7 @@ class Trace:
         end_logprob: log-probability that the sentence ends there, in nats; NaN where the tokenizer has no end token.
         actions: of each memory layer of the model, in order, all that it reports after each word, by name [n, ...].
         layer: which of these `signals`, `distributions` and `operations` are of; None for none of them.
-        run: the most probable run of that layer, if it is a nondeterministic stack.
+        find_run: finds the most probable run of that layer, if it is a nondeterministic stack; see `run`.
     """
 
     words: tuple[str, ...]
@@ -53,7 +56,16 @@ class Trace:
     end_logprob: float = float("nan")
     actions: tuple[Mapping[str, np.ndarray], ...] = ()
     layer: int | None = 0
-    run: StackRun | None = None
+    find_run: Callable[[], StackRun] | None = None
+
+    @cached_property
+    def run(self) -> StackRun | None:
+        """The most probable run of a nondeterministic stack, found when it is first asked for; None of other memories.
+
+        Raises:
+            InputError: if no run is possible.
+        """
+        return None if self.find_run is None else self.find_run()
 
     @property
     def signals(self) -> dict[str, np.ndarray]:

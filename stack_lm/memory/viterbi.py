@@ -7,12 +7,13 @@ The recurrences are the papers' own with the greatest weight in place of the sum
     best[j][ry]             = max over i, q, x of best[i][qx] + inner[i -> j][qx -> ry]
 
 The moves are found backwards: at each step the alternatives are compared once more, so no back-pointers are kept.
+`tables` is the definition of the two; `kernels.cpu.viterbi` fills the same tables compiled.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,11 @@ from .room import check_room
 
 MOVES = ("push", "replace", "pop")
 PUSH, REPLACE, POP = range(3)
-# Numbers compared at once: the sequences, and the times below the top, are taken in parts of about so many.
+# Numbers compared at once: the times below the top are taken in parts of about so many.
 _AT_ONCE = 2**22
+
+# From a memory and its weights over T steps, push and replace [T, P, P] and pop [T, P, Q], to `inner` and `best`.
+Tables = Callable[[NondeterministicStack, Tensor, Tensor, Tensor], tuple[np.ndarray, np.ndarray]]
 
 
 class Run(NamedTuple):
@@ -38,6 +42,7 @@ class Run(NamedTuple):
         symbols: the top symbol [T].
         elements: the step that pushed the top [T], from 1; 0 for the bottom.
         depths: elements on the stack [T], without the bottom.
+        stacks: their symbols [T], from the bottom, which is there, to the top.
         weight: the logarithm of the run's weight, the sum of those of its moves.
     """
 
@@ -46,7 +51,48 @@ class Run(NamedTuple):
     symbols: np.ndarray
     elements: np.ndarray
     depths: np.ndarray
+    stacks: list[tuple[int, ...]]
     weight: float
+
+
+@torch.no_grad()
+def tables(memory: NondeterministicStack, push: Tensor, replace: Tensor, pop: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """The greatest weights of partial runs over T steps, and of whole ones up to each time.
+
+    Args:
+        memory: of P = Q * S pairs of a state and a symbol.
+        push: log weights [T, P, P], float64; minus infinity where there is no such move.
+        replace: likewise.
+        pop: likewise [T, P, Q].
+
+    Returns:
+        `inner` [T + 1, T + 1, P, P], of times i and j at [i + 1, j], and `best` [T + 2, P], of time j at [j + 1].
+    """
+    steps, pairs = push.shape[:2]
+    split = (memory.states, memory.symbols)
+    inner = push.new_full((steps + 1, steps + 1, pairs, pairs), -math.inf)
+    best = push.new_full((steps + 2, pairs), -math.inf)
+    best[:2, 0] = 0
+    if memory.bottom == "open":
+        inner[0, 0, 0, 0] = 0
+    for j in range(1, steps + 1):
+        first = 0 if memory.window is None else max(0, j + 1 - memory.window)  # of the times below, plus 1
+        column = inner[first:j, j]
+        before = inner[first:j, j - 1]  # [i, qx, sz]; none where i = j - 1
+        column.copy_((before.unsqueeze(-1) + replace[j - 1]).amax(2))
+        if first < j - 1:
+            # What popping the top reveals, u and y at time k, in a state r: [k, u, y, r], k from `first`.
+            popped = (inner[first + 1 : j, j - 1].unsqueeze(-1) + pop[j - 1]).amax(2).unflatten(1, split)
+            below = inner[first : j - 1, first : j - 1].unflatten(3, split)  # [i, k, qx, u, y]
+            rows = max(1, _AT_ONCE // (below[0].numel() * memory.states))
+            for start in range(0, len(below), rows):
+                some = below[start : start + rows].unsqueeze(-1)
+                revealed = (some + popped[:, None]).amax((1, 3))  # [i, qx, y, r]
+                into = column[start : start + len(some)]
+                torch.maximum(into, revealed.transpose(2, 3).flatten(2), out=into)
+        inner[j, j] = push[j - 1]
+        best[j + 1] = (best[first : j + 1].unsqueeze(-1) + inner[first : j + 1, j]).amax((0, 1))
+    return inner.numpy(), best.numpy()
 
 
 @torch.no_grad()
@@ -54,7 +100,9 @@ def best_runs(
     memory: NondeterministicStack,
     actions: Any,
     lengths: Sequence[int] | None = None,
+    *,
     names: Sequence[str] | None = None,
+    fill: Tables = tables,
 ) -> list[Run]:
     """The run of the greatest weight of each sequence, wherever it ends; of several, one.
 
@@ -64,60 +112,27 @@ def best_runs(
             [B, T, Q, S, Q, S] and `pop_weight` [B, T, Q, S, Q]. Vectors play no part.
         lengths: of the sequences, at most T; None takes T for all.
         names: of the sequences, for messages; None counts them from 1.
+        fill: `tables`, or what `kernels.runs.tables_for` chooses for many or long sequences.
 
     Raises:
         InputError: for a sequence without any run, or one whose table does not fit in memory.
     """
     named = actions if isinstance(actions, dict) else actions._asdict()
     parts = [torch.as_tensor(named[f"{name}_weight"]).detach().cpu().double() for name in MOVES]
-    batch_size, steps = parts[0].shape[:2]
-    lengths = [steps] * batch_size if lengths is None else list(lengths)
-    # The memory's own view of the weights, each step a sequence to it.
-    flat = memory._weights([part.flatten(0, 1) for part in parts], torch.float64)
-    weights = [part.masked_fill(part <= ZERO / 2, -math.inf).unflatten(0, (batch_size, steps)) for part in flat]
-    of_one = (steps + 1) ** 2 * memory.pairs**2
-    check_room(8 * of_one, None, f"the most probable run over {steps:,} steps", "shorter sequences need less")
-    block = max(1, _AT_ONCE // of_one)
-    runs: list[Run] = []
-    for start in range(0, batch_size, block):
-        rows = slice(start, start + block)
-        of_block = [part[rows, : max(lengths[rows], default=0)] for part in weights]
-        inner, best = _tables(memory, *of_block)
-        for row, length in enumerate(lengths[rows]):
-            own = [part[row].numpy() for part in of_block]
-            name = f"sequence {start + row + 1}" if names is None else names[start + row]
-            runs.append(_Backwards(memory, inner[row], best[row], own, name).run(length))
+    lengths = [parts[0].shape[1]] * len(parts[0]) if lengths is None else lengths
+    names = [f"sequence {number}" for number in range(1, len(lengths) + 1)] if names is None else names
+    runs = []
+    for row, (length, name) in enumerate(zip(lengths, names, strict=True)):
+        size = 8 * (length + 1) ** 2 * memory.pairs**2
+        check_room(size, None, f"the most probable run over {length:,} steps", "shorter sequences need less")
+        # The memory's own view of the weights, each step a sequence to it.
+        weights = [
+            part.masked_fill(part <= ZERO / 2, -math.inf)
+            for part in memory._weights([part[row, :length] for part in parts], torch.float64)
+        ]
+        found = fill(memory, *weights)
+        runs.append(_Backwards(memory, *found, [part.numpy() for part in weights], name).run(length))
     return runs
-
-
-def _tables(memory: NondeterministicStack, push: Tensor, replace: Tensor, pop: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Of T steps `inner` [B, T + 1, T + 1, P, P], at [i + 1, j], and `best` [B, T + 2, P], at [j + 1]."""
-    batch_size, steps, pairs = push.shape[:3]
-    split = (memory.states, memory.symbols)
-    inner = push.new_full((batch_size, steps + 1, steps + 1, pairs, pairs), -math.inf)
-    best = push.new_full((batch_size, steps + 2, pairs), -math.inf)
-    best[:, :2, 0] = 0
-    if memory.bottom == "open":
-        inner[:, 0, 0, 0, 0] = 0
-    for j in range(1, steps + 1):
-        first = 0 if memory.window is None else max(0, j + 1 - memory.window)  # of the times below, plus 1
-        column = inner[:, first:j, j]
-        before = inner[:, first:j, j - 1]  # [B, i, qx, sz]; none where i = j - 1
-        column.copy_((before.unsqueeze(-1) + replace[:, j - 1, None, None]).amax(3))
-        if j > 1 and first < j - 1:
-            # What popping the top reveals, u and y at time k, in a state r: [B, k, uy, r], k from `first`.
-            popped = (inner[:, first + 1 : j, j - 1].unsqueeze(-1) + pop[:, j - 1, None, None]).amax(3)
-            popped = popped.unflatten(2, split)[:, None, :, None]
-            below = inner[:, first : j - 1, first : j - 1].unflatten(4, split)  # [B, i, k, qx, u, y]
-            rows = max(1, _AT_ONCE // max(1, below[:, :1].numel() * memory.states))
-            for start in range(0, below.shape[1], rows):
-                some = below[:, start : start + rows]
-                revealed = (some.unsqueeze(-1) + popped).amax((2, 4))  # [B, i, qx, y, r]
-                into = column[:, start : start + some.shape[1]]
-                torch.maximum(into, revealed.transpose(3, 4).flatten(3), out=into)
-        inner[:, j, j] = push[:, j - 1]
-        best[:, j + 1] = (best[:, first : j + 1].unsqueeze(-1) + inner[:, first : j + 1, j]).amax((1, 2))
-    return inner.numpy(), best.numpy()
 
 
 class _Backwards:
@@ -182,13 +197,19 @@ class _Backwards:
 
 
 def _run(moves: np.ndarray, states: np.ndarray, symbols: np.ndarray, weight: float) -> Run:
-    """With the stack of elements that the moves leave after each step."""
-    stack, elements, depths = [0], [], []
-    for step, move in enumerate(moves.tolist(), start=1):
+    """With the stack that the moves leave after each step."""
+    pushed_at, stack = [0], [0]
+    elements, stacks = [], []
+    for step, (move, symbol) in enumerate(zip(moves.tolist(), symbols.tolist(), strict=True), start=1):
         if move == PUSH:
-            stack.append(step)
+            pushed_at.append(step)
+            stack.append(symbol)
         elif move == POP:
+            pushed_at.pop()
             stack.pop()
-        elements.append(stack[-1])
-        depths.append(len(stack) - 1)
-    return Run(moves, states, symbols, np.array(elements, dtype=int), np.array(depths, dtype=int), weight)
+        else:
+            stack[-1] = symbol
+        elements.append(pushed_at[-1])
+        stacks.append(tuple(stack))
+    depths = np.array([len(symbols) - 1 for symbols in stacks], dtype=int)
+    return Run(moves, states, symbols, np.array(elements, dtype=int), depths, stacks, weight)

@@ -213,4 +213,5 @@ def run_of_words(run: Run, word_of: np.ndarray) -> StackRun:
     last = inside[np.append(np.flatnonzero(np.diff(word_of[inside])), len(inside) - 1)]
     pushed_by = np.append(-1, word_of)[run.elements[last]]  # elements count steps from 1
     moves = tuple(MOVES[move] for move in run.moves[last])
-    return StackRun(moves, run.states[last], run.symbols[last], pushed_by, run.depths[last], run.weight)
+    stacks = [run.stacks[step] for step in last]
+    return StackRun(moves, run.states[last], run.symbols[last], pushed_by, run.depths[last], stacks, run.weight)

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stack_lm.errors import InputError
+from stack_lm.kernels.cpu import viterbi as compiled
+from stack_lm.kernels.runs import tables_for
 from stack_lm.memory import NondeterministicStack
-from stack_lm.memory.viterbi import MOVES, best_runs
+from stack_lm.memory.viterbi import MOVES, best_runs, tables
 from stack_lm.parsing import distances_from_trace, tree_from_distances
 from stack_lm.trace import StackRun, Trace
 
@@ -97,12 +99,33 @@ def test_sequences_are_independent_and_may_be_shorter(window, monkeypatch):
     actions = random_weights(memory, 12, batch_size=3)
     lengths = [12, 5, 1]
     together = best_runs(memory, actions._asdict(), lengths)
-    monkeypatch.setattr("stack_lm.memory.viterbi._AT_ONCE", 100)  # in parts: a sequence, and a row, at a time
+    monkeypatch.setattr("stack_lm.memory.viterbi._AT_ONCE", 100)  # in parts: a row at a time
     for row, length in enumerate(lengths):
         (alone,) = best_runs(memory, memory.action_type(*(part[row : row + 1, :length] for part in actions)))
         assert steps_of(alone) == steps_of(together[row])
         assert alone.weight == together[row].weight
         assert len(alone.moves) == length
+
+
+@pytest.mark.parametrize("options", [{}, {"window": 3}, {"bottom": "fixed", "normalize": True}])
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2), (1, 1)])
+def test_the_compiled_tables_are_the_same(sizes, options):
+    memory = NondeterministicStack(*sizes, **options)
+    actions = random_weights(memory, 14, batch_size=2)
+    actions.push_weight[0, 3, :, 0] = actions.pop_weight[1, 6:8] = -math.inf
+    for length in (14, 2, 1, 0):
+        found = [best_runs(memory, actions, [length] * 2, fill=fill) for fill in (tables, compiled.tables)]
+        for one, other in zip(*found, strict=True):
+            assert steps_of(one) == steps_of(other)
+            assert one.weight == pytest.approx(other.weight)
+
+
+def test_much_is_compiled(monkeypatch):
+    monkeypatch.delenv("STACK_LM_SCAN_BACKEND", raising=False)
+    assert tables_for([60]) is tables
+    assert tables_for([25] * 20) is compiled.tables
+    monkeypatch.setenv("STACK_LM_SCAN_BACKEND", "reference")
+    assert tables_for([25] * 20) is tables
 
 
 def programme(memory, string):
@@ -127,6 +150,7 @@ def test_marked_reversal_is_pushed_then_popped():
     assert run.elements.tolist() == [1, 2, 3, 4, 4, 3, 2, 1, 0]
     assert run.symbols.tolist() == [1, 2, 2, 1, 1, 2, 2, 1, 0]
     assert run.states.tolist() == [0] * 4 + [1] * 5
+    assert run.stacks[3:6] == [(0, 1, 2, 2, 1), (0, 1, 2, 2, 1), (0, 1, 2, 2)]
     assert run.weight == 0
 
 
@@ -155,9 +179,9 @@ def test_the_tree_of_its_depths_has_every_span(steps, seed):
     (run,) = best_runs(memory, random_weights(memory, steps, seed=seed))
     words = tuple(f"w{t}" for t in range(steps))
     moves = tuple(MOVES[move] for move in run.moves)
-    of_words = StackRun(moves, run.states, run.symbols, run.elements - 1, run.depths, run.weight)
+    of_words = StackRun(moves, run.states, run.symbols, run.elements - 1, run.depths, run.stacks, run.weight)
     nothing = np.full(steps, np.nan)
-    trace = Trace(words, nothing, nothing, nothing, run=of_words)
+    trace = Trace(words, nothing, nothing, nothing, find_run=lambda: of_words)
     tree = tree_from_distances(words, distances_from_trace(trace, "run_depth"), "gap")
     opened, spans = [], set()
     for t, move in enumerate(moves):
