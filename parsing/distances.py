@@ -80,8 +80,14 @@ def _gap(distances: Sequence[float]) -> list[tuple[int, int]]:
     return [(start, stop + 1) for start, stop in _reaches(distances[1:])]
 
 
+DEFAULT_DECODER = "algorithm1"
 DECODERS: dict[str, Callable[[Sequence[float]], list[tuple[int, int]]]] = {"algorithm1": _algorithm1, "gap": _gap}
 """Decoders by name: from distances to the spans of two words or more of a binary tree."""
+
+
+def default_decoder(signal: str) -> str:
+    """The decoder for the distances of a signal: "gap" for `run_depth`, whose spans the other can lose."""
+    return "gap" if signal in _NEAR else DEFAULT_DECODER
 
 
 def spans_by_splitting(n: int, split: Callable[[int, int], int]) -> list[tuple[int, int]]:
@@ -106,7 +112,7 @@ def spans_by_splitting(n: int, split: Callable[[int, int], int]) -> list[tuple[i
 
 
 def tree_from_distances(
-    words: Sequence[str], distances: Sequence[float] | np.ndarray, decoder: str = "algorithm1"
+    words: Sequence[str], distances: Sequence[float] | np.ndarray, decoder: str = DEFAULT_DECODER
 ) -> ConstituencyTree:
     """Decode syntactic distances into a binary tree, greedily and top-down.
 

@@ -9,6 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+MOVES = ("push", "replace", "pop")
+"""What a nondeterministic stack can do at a step."""
+
 
 @dataclass(frozen=True, eq=False)
 class StackRun:

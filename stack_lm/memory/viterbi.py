@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..trace import MOVES
 from .nondeterministic import ZERO, NondeterministicStack
 from .room import check_room
 
-MOVES = ("push", "replace", "pop")
 PUSH, REPLACE, POP = range(3)
 # Numbers compared at once: the times below the top are taken in parts of about so many.
 _AT_ONCE = 2**22

@@ -9,9 +9,9 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import InputError
-from ..memory.viterbi import MOVES, Run
+from ..memory.viterbi import Run
 from ..tokenization import RareWordTags, added_tokens, sentence_frame, word_splitter_of
-from ..trace import StackRun
+from ..trace import MOVES, StackRun
 from .punctuation import Punctuation, split_points
 
 # Texts in one call of a tokenizer: a balance of call overhead and memory.
@@ -203,7 +203,7 @@ def strengths_of_words(
 
 
 def run_of_words(run: Run, word_of: np.ndarray) -> StackRun:
-    """A run over tokens as it is after the last token of each word.
+    """A run over tokens (or symbols of a task) as it is after the last one of each word.
 
     Args:
         run: over at least the tokens up to that of the last word.
