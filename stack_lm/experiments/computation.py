@@ -133,7 +133,7 @@ def compute(source: TaskModel, example: Example) -> Computation:
     given = np.array([[symbol == own for own in inputs] for symbol in symbols], float)
     steps, by_step, best = _steps(model, rows.inputs, encoding, count, noise)
     where = ", by position" if encoding.buffered else ""
-    wanted = {symbol for target in targets for symbol in target.split("/")}
+    wanted = {symbol for target in targets for symbol in (target.split("/") if sets else [target])}
     panels = {
         "input": _of_symbols(f"input{where}", symbols, given, set(inputs), steps),
         "output": _of_symbols(f"output{where} (probability)", answers, shares, wanted, steps),
