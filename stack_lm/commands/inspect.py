@@ -180,7 +180,7 @@ def _describe_run(run: StackRun | None) -> dict[str, Any]:
     return {"run": {"moves": run.moves, **numbers, "stacks": run.stacks, "weight": run.weight}}
 
 
-def _print_steps(columns: list[str], rows: Sequence[tuple], run: StackRun | None, text_columns: int) -> None:
+def _print_steps(columns: list[str], rows: Sequence[tuple[Any, ...]], run: StackRun | None, text_columns: int) -> None:
     """A table with a row for each step, and the moves of the most probable run, if there is one."""
     if run is None:
         print_table("", columns, rows, text_columns=text_columns)
@@ -220,15 +220,14 @@ def _inspect_task(options: argparse.Namespace) -> None:
             for name, panel in computation.panels.items()
         }
         told = {"inputs": computation.inputs, "targets": computation.targets, "outputs": computation.outputs}
-        told |= {"errors": len(computation.errors), **_describe_run(computation.run)}
-        print_json(about | told | {"panels": numbers, "written": written})
+        rest = {"errors": len(computation.errors), "panels": numbers, "written": written}
+        print_json(about | told | _describe_run(computation.run) | rest)
         return
     if computation.buffered and computation.run is not None:
-        rows = [(str(step),) for step in computation.steps]
-        _print_steps(["step"], rows, computation.run, 1)
+        _print_steps(["step"], [(step,) for step in computation.steps], computation.run, 1)
     else:
-        rows = list(zip(computation.inputs, computation.targets, computation.outputs, strict=True))
-        _print_steps(["read", "target", "answer"], rows, computation.run, 3)
+        symbols = zip(computation.inputs, computation.targets, computation.outputs, strict=True)
+        _print_steps(["read", "target", "answer"], list(symbols), computation.run, 3)
     print("written: " + ", ".join(written))
 
 
