@@ -5,8 +5,8 @@ import torch
 
 import stack_lm
 from stack_lm.checks import build
-from stack_lm.config_files import preset_names, read_config
-from stack_lm.experiments.config import TaskConfig
+from stack_lm.config_files import preset_names, preset_path, read_config, read_yaml, table_names
+from stack_lm.experiments.config import Table, TaskConfig
 from stack_lm.layers import recurrent_layers
 from stack_lm.training.config import RunConfig
 
@@ -221,6 +221,43 @@ def test_dusell2023_penn_treebank(name, fields, expected):
     assert size(model) == expected
     assert model.config.memory_window == (35 if "rns" in name else None)
     assert (training.optimizer, training.batch_size, training.patience) == ("sgd", 32, 2)
+
+
+# --- DuSell & Chiang (2024), LSTMs for formal languages: numbers of parameters of the released code
+LSTMS = {  # symbols, of which theirs has one more than ours for padded reversal; and Q
+    "marked_reversal": (3, 2, 42_004, 41_402, 31_138),
+    "unmarked_reversal": (2, 2, 41_503, 40_936, 30_817),
+    "padded_reversal": (3, 3, 42_004, 41_402, 41_803),
+    "dyck": (4, 2, 42_505, 41_868, 31_459),
+    "hardest_cfl": (7, 3, 44_008, 43_266, 43_087),
+}
+
+
+@pytest.mark.parametrize("language", LSTMS)
+def test_dusell2024(language):
+    symbols, states, *expected = LSTMS[language]
+    for name, number in zip(("lstm", "lstm_superposition", "lstm_nondeterministic"), expected, strict=True):
+        fields = {"memory_states": states} if name == "lstm_nondeterministic" else {}
+        model, training = build_model(f"dusell2024/{name}", vocab_size=symbols + 2, **fields)
+        hidden = model.config.hidden_size
+        # Ours read <s> and </s> too, and have <s> among the outputs and a second bias for each gate.
+        assert size(model) - 3 * 4 * hidden - (hidden + 1) == number
+        assert training.batch_by_length == bool(fields)
+
+
+@pytest.mark.parametrize("name", [name for name in table_names() if name.startswith("dusell")])
+def test_tables_of_dusell(name):
+    """All rows build; nondeterministic stacks have the states that the language takes, and batches of one length."""
+    table = Table.build(read_yaml(preset_path(name, tables=True)))
+    for row in table.rows:
+        trial = table.config(row)
+        trial.check()
+        stack_lm.StackRNNConfig(vocab_size=9, **trial.model)
+        assert trial.training.batch_by_length == (trial.model["memory"] == "nondeterministic")
+        if trial.training.batch_by_length and name != "dusell2023/capacity":
+            assert trial.model["memory_states"] == 2 + any(
+                kind in row.task for kind in ("padded", "hardest", "dusell2023")
+            )
 
 
 # Number prediction has a configuration class of its own, and a buffered network other labels.
