@@ -12,7 +12,7 @@ import argparse
 import ctypes
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ MODELS: dict[str, dict[str, Any]] = {
 BATCH, TOKENS, MODEL_SIZE = 32, 35, 256  # of the papers' language models
 
 
-def least(runs: dict[Key, Run], args: argparse.Namespace, seconds: float, rounds: int = 2) -> dict[Key, float]:
+def least(runs: Mapping[Key, Run], args: argparse.Namespace, seconds: float, rounds: int = 2) -> dict[Key, float]:
     """Least milliseconds of each, in turn for so many seconds, in `rounds` rounds at least."""
     if args.quick:
         seconds, rounds = 0, 1
@@ -118,7 +118,7 @@ def measure_cell(args: argparse.Namespace, tell: Tell) -> list[Row]:
         cell, inputs = cell_and_inputs(size, args.device)
         reference, _ = cell_and_inputs(size, args.device)
         reference.scan_backend = "reference"
-        runs = {
+        runs: dict[str, Run] = {
             "forward": partial(cell.scan, inputs),
             "both": partial(passes, cell, inputs),
             "reference": partial(passes, reference, inputs),
@@ -212,7 +212,8 @@ def update_run(fields: dict[str, Any], size: int, device: torch.device) -> Run:
     """A training step: forward from the state of the last one, loss, backward and fused Adam."""
     torch.manual_seed(0)
     config = StackRNNConfig(vocab_size=VOCABULARY, embedding_size=size, hidden_size=size, **fields)
-    model = StackRNNForCausalLM(config).to(device).train()
+    model: Any = StackRNNForCausalLM(config)
+    model.to(device).train()
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     ids = torch.randint(VOCABULARY, (BATCH, TOKENS + 1), device=device)
     carried = CarriedState(model, BATCH)
@@ -257,7 +258,7 @@ PARTS = [
     *(
         Part(
             letter,
-            f"Against {letter} (otherwise {base.name}, batch {base.batch}, n {base.length})",
+            f"Against {letter} ({base.name}, batch {base.batch}, n {base.length})",
             f"{_PASSES} MiB: peak memory.",
             partial(measure_growth, letter),
         )
