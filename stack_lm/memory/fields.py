@@ -20,6 +20,7 @@ from ..emission import Activation, Emission, LogWeights, OperationChoice, make_c
 
 # The limits are far beyond any use: more cannot be made, only waited for.
 Size = Annotated[int, Integer(1, 2**20)]  # of vectors and memories
+ValueActivation = Literal["tanh", "sigmoid", "exp", "identity"]
 Parts = Annotated[int, Integer(1, 1_000)]  # side by side, or layers
 Elements = Annotated[int, Integer(1, 10_000)]  # of a memory, in one operation
 StrengthControl = Literal["sigmoid", "expected_value"] | NotNegative

@@ -26,7 +26,7 @@ from torch import Tensor
 from ..checks import Integer
 from ..errors import InputError
 from .base import Memory, Where, accurate, numbers_hidden, register_memory
-from .fields import Parts, Setting, Value, Weights
+from .fields import Parts, Setting, Value, ValueActivation, Weights
 from .room import check_room
 
 # The logarithm of a weight of 0: a number, so that neither differences nor gradients are NaN.
@@ -103,7 +103,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         "read_states": Setting(True, bool),
         "bottom": Setting("open", Literal["open", "fixed"]),
         "bottom_vector": Setting("ones", Literal["ones", "zeros", "learned"]),
-        "push_value_activation": Setting("sigmoid", Literal["tanh", "sigmoid"]),
+        "push_value_activation": Setting("sigmoid", ValueActivation),
     }
     state_type = NondeterministicState
 
