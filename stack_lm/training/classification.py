@@ -56,6 +56,7 @@ class ClassificationTrainer(TrainingLoop):
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
         """See `TrainingLoop.prepare`."""
         config, data = self.config, self.config.data
+        kind = choose_class(config.model, "classification")
         train = self._read(data.train)[: data.limit]
         self.labels = self._find_labels(train)
         if data.validation is None:
@@ -93,7 +94,7 @@ class ClassificationTrainer(TrainingLoop):
             "id2label": dict(enumerate(self.labels)),
             "label2id": {label: i for i, label in enumerate(self.labels)},
         }
-        return new_model(choose_class(config.model, "classification"), config.model | fields), batches
+        return new_model(kind, config.model | fields), batches
 
     def _read(self, path: str) -> list[LabelledText]:
         if is_table(path):
