@@ -13,7 +13,7 @@ from .memory.settings import stack_attention_settings
 from .messages import did_you_mean
 
 ATTENTION = "attention"
-_LAYERS = (ATTENTION, ATTENTION, "stack", ATTENTION, ATTENTION)
+_DEFAULT_LAYERS = (ATTENTION, ATTENTION, "stack", ATTENTION, ATTENTION)
 _UNDECIDED: Any = None
 
 
@@ -103,7 +103,7 @@ class StackTransformerConfig(MemoryConfig):
         size, heads = self.hidden_size, self.num_attention_heads
         if self.intermediate_size is None:
             self.intermediate_size = 4 * size
-        self.layers = [self._complete_layer(i, layer) for i, layer in enumerate(self.layers or _LAYERS)]
+        self.layers = [self._complete_layer(i, layer) for i, layer in enumerate(self.layers or _DEFAULT_LAYERS)]
         if ATTENTION not in self.layers:
             return
         if size % heads:

@@ -25,15 +25,15 @@ from .modeling_heads import StackRNNForSequenceClassification, StackRNNForTokenC
 from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModelOutput, StackRNNPreTrainedModel
 
 # Under this name a cache keeps which of the tokens so far are no padding.
-_REAL = "attention_mask"
+_REAL_TOKENS = "attention_mask"
 # The longest wave of sinusoidal and rotary positions, over 2 pi.
-_BASE = 10_000.0
+_LONGEST_WAVE = 10_000.0
 
 
 def _angles(positions: Tensor, size: int) -> Tensor:
     """The angles of positions [...] in waves of size / 2 lengths: [..., size / 2], in float32."""
     waves = torch.arange(0, size, 2, device=positions.device, dtype=torch.float32)
-    return positions.unsqueeze(-1).float() * torch.exp(waves * (-math.log(_BASE) / size))
+    return positions.unsqueeze(-1).float() * torch.exp(waves * (-math.log(_LONGEST_WAVE) / size))
 
 
 def sinusoids(positions: Tensor, size: int) -> Tensor:
@@ -251,13 +251,13 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         mask = self._step_mask(attention_mask, batch_size, length)
         if cache is None:
             return mask, mask
-        seen, earlier = cache.get_seq_length(0), cache.state(_REAL, batch_size)
+        seen, earlier = cache.get_seq_length(0), cache.state(_REAL_TOKENS, batch_size)
         if mask is None and earlier is None:
             return None, None
         ones = embedded.new_ones(batch_size, seen + length, dtype=torch.bool)
         before = ones[:, :seen] if earlier is None else torch.cat((earlier, ones[:, earlier.shape[1] : seen]), dim=1)
         all_real = torch.cat((before, ones[:, seen:] if mask is None else mask), dim=1)
-        cache.update_state(_REAL, all_real, 0)
+        cache.update_state(_REAL_TOKENS, all_real, 0)
         return mask, all_real
 
     def _add_positions(self, embedded: Tensor, all_real: Tensor | None, seen: int) -> tuple[Tensor, Tensor | None]:
