@@ -53,7 +53,7 @@ def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> No
     elif initialization == "xavier":
         draw_xavier(model, module)
     elif initialization == "normal":
-        draw_normal(module, model.config.initializer_range)  # type: ignore[union-attr]
+        draw_normal(module, model.config.initializer_range)  # type: ignore[union-attr, arg-type]
 
 
 @torch.no_grad()

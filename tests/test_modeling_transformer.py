@@ -39,14 +39,12 @@ def count(model):
 
 
 # The numbers of parameters that DuSell and Chiang's released code (2024) makes.
-# NOTE: five of them are the vector at the bottom of the nondeterministic stack, which is learned there.
-BOTTOM = 5
 PUBLISHED = {
-    "marked_reversal": (43_044, 40_964, 33_273 - BOTTOM),
-    "unmarked_reversal": (42_979, 40_899, 33_216 - BOTTOM),
-    "padded_reversal": (43_044, 40_964, 36_633 - BOTTOM),
-    "dyck": (43_109, 41_029, 33_330 - BOTTOM),
-    "hardest_cfl": (43_304, 41_224, 36_861 - BOTTOM),
+    "marked_reversal": (43_044, 40_964, 33_273),
+    "unmarked_reversal": (42_979, 40_899, 33_216),
+    "padded_reversal": (43_044, 40_964, 36_633),
+    "dyck": (43_109, 41_029, 33_330),
+    "hardest_cfl": (43_304, 41_224, 36_861),
 }
 # NOTE: in the released code padded reversal has a symbol of its own for the padding.
 SYMBOLS = {"padded_reversal": 4}

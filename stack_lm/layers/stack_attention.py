@@ -21,7 +21,7 @@ class StackAttention(nn.Module):
     and, of the reading r_t after these actions, the output `W_o r_t` (DuSell & Chiang 2024, section 4). It is causal.
 
     Memories have their own defaults, but for those of the paper: "superposition" has a no-op, elements of size d and
-    vectors as they are; "nondeterministic" has vectors of 5, `exp(W_v x_t)`. With "stack", which the paper does not
+    vectors as they are; "nondeterministic" has vectors of 5, `exp(W_v x_t)`, the one at the bottom learned. With "stack", which the paper does not
     have, all strengths are expected values and elements have size d.
 
     Args:

@@ -84,8 +84,8 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         bottom: "open": the bottom can be replaced and uncovered again, but not popped. "fixed": it can only be pushed
             upon; once covered it stays so.
         bottom_vector: the vector that it carries: "ones", "zeros", or "learned": zeros, in whose place `set_learned`
-            puts another. A layer learns its logits, and makes the vector of them as it makes those that are pushed
-            (published with a sigmoid).
+            puts another. A layer learns its logits, and makes the vector of them as it makes those that are pushed, or
+            with a sigmoid where those are exponentials (published with a sigmoid).
         window: most steps D from the time of an element to that of the one above it, or to the present; runs with
             older elements are dropped. None: no limit.
 
@@ -129,7 +129,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         if bottom_vector == "learned":
             if not size:
                 raise InputError("bottom_vector='learned' needs a memory_size of at least 1; got 0")
-            self.learned = (Value("bottom_vector", size),)
+            self.learned = (Value("bottom_vector", size, at_start=True),)
         self.states, self.symbols, self.size, self.pairs = states, symbols, size, pairs
         self.normalize, self.read_states, self.window = normalize, read_states, window
         self.bottom, self.bottom_vector = bottom, bottom_vector

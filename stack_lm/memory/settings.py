@@ -65,7 +65,7 @@ def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleName
 # What stack attention (DuSell & Chiang 2024) has in place of a memory's own defaults; a size of None is that of x_t.
 _OF_STACK_ATTENTION: dict[str, dict[str, Any]] = {
     "superposition": {"memory_size": None, "no_op": True, "push_value_activation": "identity"},
-    "nondeterministic": {"memory_size": 5, "push_value_activation": "exp"},
+    "nondeterministic": {"memory_size": 5, "push_value_activation": "exp", "bottom_vector": "learned"},
     "stack": {"memory_size": None, "pop_control": "expected_value"},
 }
 
@@ -84,6 +84,8 @@ def stack_attention_settings(memory: str, given: dict[str, Any], size: int) -> d
     if memory == "none":
         raise InputError("memory='none' reads nothing, so it cannot take the place of attention")
     own = {name: size if value is None else value for name, value in _OF_STACK_ATTENTION.get(memory, {}).items()}
+    if given.get("memory_size") == 0:  # symbols alone
+        own.pop("bottom_vector", None)
     config = settings_of(memory, own | given, hidden_size=size, bias=False)
     complete_settings(config)
     return {name: getattr(config, name) for name in memory_class(memory).settings}

@@ -61,12 +61,12 @@ SUPPORT = [
 ]
 
 
-def nondeterministic(logits):
+def nondeterministic(logits, bottom):
     """The weights of all runs, each with its whole stack: symbols, and the vectors that they carry."""
     states = symbols = 2
     pairs = states * symbols
     runs, readings = {(0, ((0, 0),)): torch.tensor(1.0).double()}, []
-    vectors = [torch.ones(M).double()]
+    vectors = [torch.sigmoid(bottom)]
     for t, z in enumerate(logits, start=1):
         push, replace, pop, value = z.split((pairs * pairs, pairs * pairs, pairs * states, M))
         push, replace, pop = (part.exp().view(pairs, -1) for part in (push, replace, pop))
@@ -104,7 +104,10 @@ def test_it_equals_the_formulas_step_by_step(memory):
     assert layer.output.bias is None
     outputs, _, _ = layer(x)
     for found, row in zip(outputs, x, strict=True):
-        expected = torch.stack(DEFINITIONS[memory](row @ weight.T)) @ layer.output.weight.T
+        expected = (
+            torch.stack(DEFINITIONS[memory](row @ weight.T, *layer.stack.controls.start.values()))
+            @ layer.output.weight.T
+        )
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -156,7 +159,7 @@ def test_the_actions_of_a_stack_are_readable():
     _, _, actions = layer(torch.randn(2, 4, D).double(), output_actions=True)
     assert actions.push_strength.shape == (2, 4)
     assert [each.memory.name for each in memories(layer)] == ["stack"]
-    maps = {"superposition": D * 3 + 2 * D * M, "nondeterministic": D * 4 * 10 + D * M + D * 4 * M}
+    maps = {"superposition": D * 3 + 2 * D * M, "nondeterministic": D * 4 * 10 + D * M + D * 4 * M + M}
     for memory, count in maps.items():
         assert sum(parameter.numel() for parameter in make(memory).parameters()) == count
 
