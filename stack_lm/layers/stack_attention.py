@@ -18,11 +18,11 @@ class StackAttention(nn.Module):
     """A sublayer of a transformer that reads a memory instead of earlier vectors: [B, T, d] to [B, T, d].
 
     Of each vector x_t, three linear maps without biases make the actions `W_a x_t`, the vector pushed, of `W_v x_t`,
-    and, of the reading r_t after these actions, the output `W_o r_t` (DuSell & Chiang 2024, section 4). It is causal.
+    and, of the reading r_t after these actions, the output `W_o r_t` (DuSell & Chiang 2024). It is causal.
 
     Memories have their own defaults, but for those of the paper: "superposition" has a no-op, elements of size d and
-    vectors as they are; "nondeterministic" has vectors of 5, `exp(W_v x_t)`, the one at the bottom learned. With "stack", which the paper does not
-    have, all strengths are expected values and elements have size d.
+    vectors as they are; "nondeterministic" has vectors of 5, `exp(W_v x_t)`, and at the bottom a learned one, through a
+    sigmoid. With "stack", which the paper does not have, all strengths are expected values and elements have size d.
 
     Args:
         size: of x_t and of the output, d.

@@ -104,10 +104,8 @@ def test_it_equals_the_formulas_step_by_step(memory):
     assert layer.output.bias is None
     outputs, _, _ = layer(x)
     for found, row in zip(outputs, x, strict=True):
-        expected = (
-            torch.stack(DEFINITIONS[memory](row @ weight.T, *layer.stack.controls.start.values()))
-            @ layer.output.weight.T
-        )
+        expected = torch.stack(DEFINITIONS[memory](row @ weight.T, *layer.stack.controls.start.values()))
+        expected = expected @ layer.output.weight.T
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -162,6 +160,12 @@ def test_the_actions_of_a_stack_are_readable():
     maps = {"superposition": D * 3 + 2 * D * M, "nondeterministic": D * 4 * 10 + D * M + D * 4 * M + M}
     for memory, count in maps.items():
         assert sum(parameter.numel() for parameter in make(memory).parameters()) == count
+
+
+def test_without_vectors_a_nondeterministic_stack_learns_none():
+    layer = StackAttention(D, "nondeterministic", memory_size=0)
+    assert not layer.stack.controls.start
+    assert layer(torch.randn(2, 4, D))[0].shape == (2, 4, D)
 
 
 @pytest.mark.parametrize("activation", ["exp", "identity"])
