@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from .configuration_buffered import BufferedStackRNNConfig
     from .configuration_deep import DeepStackRNNConfig
     from .configuration_stack_rnn import StackRNNConfig
+    from .configuration_transformer import StackTransformerConfig
     from .layers import memories
     from .layers.cell import StackRNNCell
     from .layers.controlled import explain_backend, set_scan_backend
     from .layers.interventions import Intervention, intervene
     from .layers.memory_layer import MemoryLayer
+    from .layers.stack_attention import StackAttention
     from .layers.stack_rnn import StackRNN
     from .model_kinds import ModelClass, ModelKind, register_model
     from .modeling_base import MemoryPreTrainedModel
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
         StackRNNForTokenClassification,
     )
     from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModel
+    from .modeling_transformer import (
+        StackTransformerForCausalLM,
+        StackTransformerForSequenceClassification,
+        StackTransformerForTokenClassification,
+        StackTransformerModel,
+    )
     from .scoring.parser import Parse, Parser
     from .scoring.sentences import ModelScorer
     from .scoring.surprisal import surprisal
@@ -52,8 +60,9 @@ def register_configurations() -> None:
     from .configuration_buffered import BufferedStackRNNConfig
     from .configuration_deep import DeepStackRNNConfig
     from .configuration_stack_rnn import StackRNNConfig
+    from .configuration_transformer import StackTransformerConfig
 
-    for config in (StackRNNConfig, BufferedStackRNNConfig, DeepStackRNNConfig):
+    for config in (StackRNNConfig, BufferedStackRNNConfig, DeepStackRNNConfig, StackTransformerConfig):
         AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
@@ -92,10 +101,12 @@ _HOMES = {
     "BufferedStackRNNConfig": "configuration_buffered",
     "DeepStackRNNConfig": "configuration_deep",
     "StackRNNConfig": "configuration_stack_rnn",
+    "StackTransformerConfig": "configuration_transformer",
     "MemoryLayer": "layers.memory_layer",
     "BufferedStackRNNForTransduction": "modeling_buffered",
     "DeepStackRNNForCausalLM": "modeling_deep",
     "DeepStackRNNModel": "modeling_deep",
+    "StackAttention": "layers.stack_attention",
     "StackRNN": "layers.stack_rnn",
     "StackRNNCell": "layers.cell",
     "StackRNNForCausalLM": "modeling_stack_rnn",
@@ -103,6 +114,10 @@ _HOMES = {
     "StackRNNForSequenceClassification": "modeling_heads",
     "StackRNNForTokenClassification": "modeling_heads",
     "StackRNNModel": "modeling_stack_rnn",
+    "StackTransformerForCausalLM": "modeling_transformer",
+    "StackTransformerForSequenceClassification": "modeling_transformer",
+    "StackTransformerForTokenClassification": "modeling_transformer",
+    "StackTransformerModel": "modeling_transformer",
     "ModelScorer": "scoring.sentences",
     "Parse": "scoring.parser",
     "Parser": "scoring.parser",
@@ -142,6 +157,7 @@ __all__ = [
     "Parse",
     "Parser",
     "SentenceModel",
+    "StackAttention",
     "StackRNN",
     "StackRNNCell",
     "StackRNNConfig",
@@ -150,6 +166,11 @@ __all__ = [
     "StackRNNForSequenceClassification",
     "StackRNNForTokenClassification",
     "StackRNNModel",
+    "StackTransformerConfig",
+    "StackTransformerForCausalLM",
+    "StackTransformerForSequenceClassification",
+    "StackTransformerForTokenClassification",
+    "StackTransformerModel",
     "TemperatureSchedule",
     "Trace",
     "__version__",

@@ -197,6 +197,11 @@ class DeepStackRNNConfig(MemoryConfig):
     eos_token_id: CountOrZero | list[CountOrZero] | None = None
 
     @property
+    def head_bias(self) -> bool:
+        """Whether heads have biases."""
+        return self.bias
+
+    @property
     def memory_names(self) -> list[str]:
         return [layer.get("memory", "stack") for layer in self.layers or ()]
 

@@ -158,7 +158,7 @@ class StackRNNConfig(MemoryConfig):
         temperature: of the latter two; training may lower it.
         evaluation_noise: keep the Gumbel noise on in evaluation, as Suzgun et al. (2019) do.
         evaluation_argmax: in evaluation, take the most probable operation alone.
-        push_value_activation: "tanh" or "sigmoid", applied to the pushed element.
+        push_value_activation: of the pushed element: "tanh", "sigmoid", "exp" or "identity" (none).
         push_strength_init: the push strength that the initial biases of its control give, in elements, above 0 and
             below 1 ("sigmoid") or max_push; logit i of an expected value starts at i times one number. None leaves the
             projection's default, about half of the range. A fixed strength has none.
@@ -238,6 +238,11 @@ class StackRNNConfig(MemoryConfig):
     pad_token_id: CountOrZero | None = None
     bos_token_id: CountOrZero | None = None
     eos_token_id: CountOrZero | list[CountOrZero] | None = None
+
+    @property
+    def head_bias(self) -> bool:
+        """Whether heads have biases."""
+        return self.bias
 
     @property
     def memory_names(self) -> list[str]:

@@ -201,17 +201,18 @@ class OperationChoice(nn.Module, Emission):
 
 
 class Activation(Emission):
-    """A vector [B, D]: tanh or sigmoid of its logits.
+    """A vector [B, D]: tanh, sigmoid or exp of its logits, or these as they are.
 
     Args:
         size: D.
-        name: "tanh" or "sigmoid".
+        name: "tanh", "sigmoid", "exp" or "identity".
     """
 
-    functions: ClassVar = {"tanh": torch.tanh, "sigmoid": torch.sigmoid}
+    functions: ClassVar = {"tanh": torch.tanh, "sigmoid": torch.sigmoid, "exp": torch.exp, "identity": lambda x: x}
 
-    def __init__(self, size: int, name: Literal["tanh", "sigmoid"] = "tanh") -> None:
-        self.width, self.name, self.nonlinearity = size, name, name
+    def __init__(self, size: int, name: Literal["tanh", "sigmoid", "exp", "identity"] = "tanh") -> None:
+        self.width, self.name = size, name
+        self.nonlinearity = name if name in ("tanh", "sigmoid") else "linear"
 
     def emit(self, logits: Tensor, noise: Tensor | None = None) -> tuple[Tensor, None]:
         """The vector, of the logits' type; see `Emission.emit`."""

@@ -10,10 +10,14 @@ follows. All strengths are one layer there, and each other action is one. The ac
 the nondeterministic stack, are drawn as the controller's weights, biases too, and so are logits of what is learned of
 its initial state.
 
-With both, biases of linear layers are zero, except those that the configuration sets, as by `pop_strength_init`.
+"normal", of GPT-2: weights of linear layers and embeddings are drawn from a normal distribution whose standard
+deviation is `initializer_range`.
+
+With all three, biases of linear layers are zero, except those that the configuration sets, as by `pop_strength_init`.
 
 NOTE: the paper of Hao et al. does not say how weights are drawn, that of DuSell and Chiang not with which gains.
-Embeddings and learned first states, which their code does not have, keep their own initialisation.
+The embeddings of transformers are drawn from U(-0.1, 0.1) with "xavier". Other embeddings and learned first states,
+which their code does not have, keep their own initialisation.
 """
 
 from __future__ import annotations
@@ -42,12 +46,14 @@ def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> No
     Args:
         model: with a head or without.
         module: any of its modules; those of other kinds than the initialisation is for are left alone.
-        initialization: "torch", "normal_rows" or "xavier".
+        initialization: "torch", "normal_rows", "xavier" or "normal".
     """
     if initialization == "normal_rows":
         draw_normal_rows(model, module)
     elif initialization == "xavier":
         draw_xavier(model, module)
+    elif initialization == "normal":
+        draw_normal(module, model.config.initializer_range)  # type: ignore[union-attr, arg-type]
 
 
 @torch.no_grad()
@@ -84,6 +90,14 @@ def _xavier_actions(controls: Controls, like: torch.Tensor) -> torch.Tensor:
         bound = gain * math.sqrt(6 / (weight.shape[1] + layers[field.layer]))
         part.uniform_(-bound, bound)
     return weight
+
+
+@torch.no_grad()
+def draw_normal(module: nn.Module, deviation: float) -> None:
+    """Initialise a linear layer or embeddings; see `draw_weights`."""
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        init.normal_(module.weight, std=deviation)
+        _reset_biases(module)
 
 
 @torch.no_grad()

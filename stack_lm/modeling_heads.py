@@ -12,7 +12,6 @@ from transformers.modeling_outputs import SequenceClassifierOutputWithPast, Toke
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .cache import MemoryCache
-from .configuration_stack_rnn import StackRNNConfig
 from .labels import IGNORED
 from .layers.controlled import Actions
 from .modeling_stack_rnn import (
@@ -48,14 +47,15 @@ class _Head(StackRNNPreTrainedModel, ABC):
         config: sizes, controller, memory and controls; `num_labels`.
     """
 
+    body_class: ClassVar[type[StackRNNPreTrainedModel]] = StackRNNModel
     output_type: ClassVar[type[ModelOutput]] = StackRNNPerStepOutput
 
-    def __init__(self, config: StackRNNConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.num_labels = config.num_labels or 2
-        self.model = StackRNNModel(config)
+        self.model: StackRNNPreTrainedModel = self.body_class(config)
         self.dropout = nn.Dropout(config.output_dropout)
-        self.score = nn.Linear(config.head_input_size, self.num_labels, bias=config.bias)
+        self.score = nn.Linear(config.head_input_size, self.num_labels, bias=config.head_bias)
         self.post_init()
 
     @can_return_tuple

@@ -331,7 +331,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         super().__init__(config)
         self.model: StackRNNPreTrainedModel = self.body_class(config)
         self.dropout = nn.Dropout(config.output_dropout)
-        self.lm_head = nn.Linear(config.head_input_size, config.vocab_size, bias=config.bias)
+        self.lm_head = nn.Linear(config.head_input_size, config.vocab_size, bias=config.head_bias)
         self.post_init()
 
     def get_output_embeddings(self) -> nn.Module:

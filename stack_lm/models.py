@@ -3,6 +3,7 @@
 from .configuration_buffered import BufferedStackRNNConfig
 from .configuration_deep import DeepStackRNNConfig
 from .configuration_stack_rnn import StackRNNConfig
+from .configuration_transformer import StackTransformerConfig
 from .model_kinds import TEXT, ModelClass, ModelKind, register_model
 from .modeling_buffered import BufferedStackRNNForTransduction
 from .modeling_deep import DeepStackRNNForCausalLM, DeepStackRNNModel
@@ -12,6 +13,12 @@ from .modeling_heads import (
     StackRNNForTokenClassification,
 )
 from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModel
+from .modeling_transformer import (
+    StackTransformerForCausalLM,
+    StackTransformerForSequenceClassification,
+    StackTransformerForTokenClassification,
+    StackTransformerModel,
+)
 
 STACK_RNN = register_model(
     ModelKind(
@@ -36,6 +43,22 @@ DEEP = register_model(
         ),
         head_apart=True,
         continuous=True,
+    )
+)
+TRANSFORMER = register_model(
+    ModelKind(
+        StackTransformerConfig,
+        (
+            ModelClass(StackTransformerModel, "AutoModel"),
+            ModelClass(StackTransformerForCausalLM, "AutoModelForCausalLM", (TEXT, "language", "transduction")),
+            ModelClass(
+                StackTransformerForSequenceClassification, "AutoModelForSequenceClassification", ("classification",)
+            ),
+            ModelClass(
+                StackTransformerForTokenClassification, "AutoModelForTokenClassification", ("per_step", "language")
+            ),
+        ),
+        head_apart=True,
     )
 )
 BUFFERED = register_model(

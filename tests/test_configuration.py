@@ -27,7 +27,11 @@ REFUSED = [
     ("hidden_size", 0, r"hidden_size must be an integer of at least 1; got 0"),
     ("num_layers", True, r"num_layers must be an integer of at least 1; got True"),
     ("max_pop", 0, r"max_pop must be an integer of at least 1; got 0"),
-    ("push_value_activation", "relu", r"push_value_activation must be one of 'tanh', 'sigmoid'; got 'relu'"),
+    (
+        "push_value_activation",
+        "relu",
+        r"push_value_activation must be one of 'tanh', 'sigmoid', 'exp', 'identity'; got 'relu'",
+    ),
     ("pop_strength_init", "low", r"pop_strength_init must be a finite number or None; got 'low'"),
     ("read_strength_init", float("inf"), r"read_strength_init must be a finite number or None; got inf"),
     ("embedding_dropout", 1.0, r"embedding_dropout must be a finite number of at least 0 and below 1; got 1.0"),

@@ -52,6 +52,12 @@ def test_the_examples_of_tasks_print_what_the_page_says():
 
 
 @pytest.mark.slow
+def test_the_examples_of_transformers_print_what_the_page_says():
+    expected = re.findall(r"^```text\n(.*?)^```", (DOCS / "transformers.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert run(*examples("transformers.md")) == "".join(expected)
+
+
+@pytest.mark.slow
 def test_the_examples_of_networks_print_what_the_page_says():
     tagger, *others = examples("networks.md")
     _, *expected = re.findall(r"^```text\n(.*?)^```", (DOCS / "networks.md").read_text(), re.DOTALL | re.MULTILINE)

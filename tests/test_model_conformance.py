@@ -7,15 +7,33 @@ import torch
 from conftest import CONTROLLERS, MEMORIES, tiny_config
 from transformers import AutoModelForCausalLM
 
-from stack_lm import StackRNNForCausalLM
+from stack_lm import StackRNNForCausalLM, StackTransformerConfig, StackTransformerForCausalLM
+from stack_lm.layers import actions_by_layer
 
 PAIRS = [{"controller": controller, **memory} for controller, memory in itertools.product(CONTROLLERS, MEMORIES)]
 PAIRS += [{"reading_entry": "hidden_state", "controller": "rnn", **memory} for memory in MEMORIES[1:]]
+TRANSFORMERS = [
+    {"layers": ["attention", "attention"], "position_encoding": "rotary"},
+    {"layers": ["stack", "attention"], "position_encoding": "learned"},
+    {"layers": ["attention", "superposition", "attention"]},
+    {"layers": ["attention", {"memory": "nondeterministic", "memory_symbols": 2, "memory_size": 2}]},
+    {"layers": ["queue", "superposition"], "position_encoding": "none", "tie_word_embeddings": True},
+]
+PAIRS += TRANSFORMERS
+
+
+def tiny_model(fields):
+    """A small model: of a transformer's fields or a stack RNN's."""
+    if "layers" not in fields:
+        return StackRNNForCausalLM(tiny_config(**fields))
+    sizes = {"vocab_size": 23, "hidden_size": 8, "num_attention_heads": 2, "pad_token_id": 0, "dropout": 0.0}
+    config = StackTransformerConfig(**sizes, attention_dropout=0.0, initialization="torch", **fields)
+    return StackTransformerForCausalLM(config)
 
 
 def make_lm(fields):
     """A model with large random weights, whose continuations differ from state to state."""
-    model = StackRNNForCausalLM(tiny_config(**fields))
+    model = tiny_model(fields)
     for parameter in model.parameters():
         parameter.data *= 3
     return model.eval()
@@ -44,9 +62,9 @@ def test_generation_carries_the_state(fields):
         assert row[4:].tolist() == prompt[0, -4:].tolist()
 
 
-@pytest.mark.parametrize("fields", [{"controller": "lstm", **memory} for memory in MEMORIES], ids=str)
+@pytest.mark.parametrize("fields", [{"controller": "lstm", **memory} for memory in MEMORIES] + TRANSFORMERS, ids=str)
 def test_bfloat16_and_autocast(fields):
-    model = StackRNNForCausalLM(tiny_config(**fields))
+    model = tiny_model(fields)
     batch = torch.randint(1, 23, (2, 6))
     exact = model(batch, labels=batch).loss
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -56,5 +74,6 @@ def test_bfloat16_and_autocast(fields):
     outputs = model.to(torch.bfloat16)(batch, labels=batch, output_actions=True)
     torch.testing.assert_close(outputs.loss.float(), exact, rtol=0.03, atol=0)
     outputs.loss.backward()
-    for name in {"operation", "depth", "total_strength", "push_strength"} & set(outputs.actions):
-        assert outputs.actions[name].dtype == torch.float32
+    for actions in actions_by_layer(outputs.actions):
+        for name in {"operation", "depth", "total_strength", "push_strength"} & set(actions):
+            assert actions[name].dtype == torch.float32

@@ -19,7 +19,7 @@ from stack_lm.errors import InputError
 from stack_lm.hub.code import has_code
 from stack_lm.layers import memories
 
-SOURCE = Path(__file__).with_name("stack_transformer.py")
+SOURCE = Path(__file__).with_name("memory_transformer.py")
 RECIPE = Path(__file__).parents[1] / "recipes" / "train_lm.py"
 SENTENCE = "the dog that the cats fear chases a rabbit ."
 
@@ -34,8 +34,8 @@ def load(name, path):
 @pytest.fixture(scope="module")
 def own():
     """The user's module, imported as a program would."""
-    yield load("stack_transformer", SOURCE)
-    del sys.modules["stack_transformer"]
+    yield load("memory_transformer", SOURCE)
+    del sys.modules["memory_transformer"]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def trained(own, tmp_path_factory):
     """The directory of a run of recipes/train_lm.py from a YAML file."""
     directory = tmp_path_factory.mktemp("own")
     (directory / "own.yaml").write_text(
-        "model: {model_type: stack_transformer, hidden_size: 16, memories: [stack, superposition], memory_size: 4}\n"
+        "model: {model_type: memory_transformer, hidden_size: 16, memories: [stack, superposition], memory_size: 4}\n"
         "data: {source: 'generated:300', held_out: 40}\n"
         "training: {epochs: 2, learning_rate: 0.01, threads: 1, loss_dtype: float32}\n"
         f"output_dir: {directory / 'run'}\n"
@@ -53,8 +53,8 @@ def trained(own, tmp_path_factory):
 
 
 def make(own, **fields):
-    model = own.StackTransformerForCausalLM(
-        own.StackTransformerConfig(vocab_size=19, hidden_size=16, memory_size=3, pad_token_id=0, **fields)
+    model = own.MemoryTransformerForCausalLM(
+        own.MemoryTransformerConfig(vocab_size=19, hidden_size=16, memory_size=3, pad_token_id=0, **fields)
     ).eval()
     for parameter in model.parameters():
         parameter.data *= 1.5
@@ -132,9 +132,9 @@ def test_training_writes_its_metrics(trained):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ("model_type: heap", r"model.model_type must be one of stack_rnn, .*stack_transformer.*; got 'heap'"),
-        ("model_type: stack_transformer, heads: 3", "model: unknown key 'heads'; the keys here are "),
-        ("model_type: stack_transformer, memories: [heap]", "model: memory must be one of"),
+        ("model_type: heap", r"model.model_type must be one of stack_rnn, .*memory_transformer.*; got 'heap'"),
+        ("model_type: memory_transformer, heads: 3", "model: unknown key 'heads'; the keys here are "),
+        ("model_type: memory_transformer, memories: [heap]", "model: memory must be one of"),
         ("model_type: buffered_stack_rnn", "model.model_type must be one of stack_rnn"),
     ],
 )
@@ -146,10 +146,10 @@ def test_bad_configurations_are_one_line(own, capsys, tmp_path, fields, message)
 
 
 def test_continuous_text_needs_a_state_that_can_be_reset(own, capsys, tmp_path):
-    arguments = ["model.model_type=stack_transformer", "data.source=generated:80", "data.mode=continuous"]
+    arguments = ["model.model_type=memory_transformer", "data.source=generated:80", "data.mode=continuous"]
     arguments += ["data.validation=generated:20", "data.sequence_length=8"]
     assert load("train_lm", RECIPE).main([*arguments, f"output_dir={tmp_path}/run"]) == 2
-    assert "data.mode must be 'sentences' with model_type='stack_transformer'" in capsys.readouterr().err
+    assert "data.mode must be 'sentences' with model_type='memory_transformer'" in capsys.readouterr().err
 
 
 def test_it_is_scored_and_parsed(trained, capsys):
@@ -200,8 +200,8 @@ def test_it_is_inspected(trained, capsys, tmp_path):
 
 def test_a_layer_is_named_where_there_is_a_choice(own, trained):
     tokenizer = ModelScorer.from_pretrained(trained, device="cpu").tokenizer
-    config = own.StackTransformerConfig(vocab_size=len(tokenizer), memories=["stack", "queue", "superposition"])
-    model = own.StackTransformerForCausalLM(config)
+    config = own.MemoryTransformerConfig(vocab_size=len(tokenizer), memories=["stack", "queue", "superposition"])
+    model = own.MemoryTransformerForCausalLM(config)
     scorer = ModelScorer(model, tokenizer)
     with pytest.raises(InputError, match=r"has 3 memory layers: name one .* 0 to 2; with strengths .*: 0, 1$"):
         _ = scorer.parsing_signal
@@ -231,13 +231,13 @@ def test_it_is_scored_for_agreement(trained, capsys):
 
 def test_it_is_saved_with_its_code(own, trained, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(trained)
-    assert type(model) is own.StackTransformerForCausalLM
+    assert type(model) is own.MemoryTransformerForCausalLM
     model.save_pretrained(tmp_path / "model", code=True)
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     assert config["auto_map"] == {
-        "AutoConfig": "stack_transformer.StackTransformerConfig",
-        "AutoModel": "stack_transformer.StackTransformer",
-        "AutoModelForCausalLM": "stack_transformer.StackTransformerForCausalLM",
+        "AutoConfig": "memory_transformer.MemoryTransformerConfig",
+        "AutoModel": "memory_transformer.MemoryTransformer",
+        "AutoModelForCausalLM": "memory_transformer.MemoryTransformerForCausalLM",
     }
     assert (tmp_path / "model" / SOURCE.name).read_text() == SOURCE.read_text()
     model.push_to_hub("someone/model", dry_run=tmp_path / "pushed", tags=["mine"])
@@ -303,9 +303,9 @@ def test_names_of_kinds_are_kept(own):
 
     with pytest.raises(ValueError, match="the model_type name 'stack_rnn' is taken"):
         register_model(ModelKind(Other, ()))
-    load("stack_transformer", SOURCE)  # again, as from a notebook
-    again = sys.modules["stack_transformer"]
-    assert type(AutoConfig.for_model("stack_transformer")) is again.StackTransformerConfig
-    load("stack_transformer", SOURCE)
-    own.register_model(ModelKind(own.StackTransformerConfig, (ModelClass(own.StackTransformerForCausalLM),)))
+    load("memory_transformer", SOURCE)  # again, as from a notebook
+    again = sys.modules["memory_transformer"]
+    assert type(AutoConfig.for_model("memory_transformer")) is again.MemoryTransformerConfig
+    load("memory_transformer", SOURCE)
+    own.register_model(ModelKind(own.MemoryTransformerConfig, (ModelClass(own.MemoryTransformerForCausalLM),)))
     assert not has_code(GPT2Config())

@@ -199,15 +199,14 @@ def _inspect_task(options: argparse.Namespace) -> None:
     check_figure_names(options.figure)
     check_ending("--output", options.output, PAGES)
     check_outputs({"--output": options.output, "--figure": options.figure}, [options.model])
-    from ..experiments.computation import choose_example, compute, load_task_model
+    from ..experiments.computation import choose_example, compute, describe_network, load_task_model
     from ..interpretation.computation import computation_page, plot_computation
 
     source = load_task_model(options.model)
     computation = compute(source, choose_example(source.task, options.words, None, 0))
     if len(computation.inputs) > LONGEST:
         raise InputError(f"a page shows at most {LONGEST} symbols; the string has {len(computation.inputs):,}")
-    config = source.model.config
-    about = {"model": options.model, "task": str(source.task), "controller": config.controller, "memory": config.memory}
+    about = {"model": options.model, "task": str(source.task)} | describe_network(source.model)
     page = computation_page(computation, about, " ".join(computation.inputs))
     with atomic_file(options.output) as temporary:
         temporary.write_text(page, encoding="utf-8")

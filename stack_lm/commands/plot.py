@@ -101,13 +101,15 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
     from ..experiments.config import check_task_models
 
     check_task_models(options.sources[0])
-    from ..experiments.computation import choose_example, compute, load_task_model
+    from ..experiments.computation import choose_example, compute, describe_network, load_task_model
     from ..interpretation.computation import plot_computation
 
     source = load_task_model(options.sources[0])
     example = choose_example(source.task, options.input, options.length, options.seed)
     computation = compute(source, example)
-    title = f"{source.task}, {source.model.config.controller} controller, memory: {source.model.config.memory}"
+    network = describe_network(source.model)
+    controller = f", {network['controller']} controller" if "controller" in network else ""
+    title = f"{source.task}{controller}, memory: {network['memory']}"
     figure = plot_computation(computation, _MEMORY if options.kind == "memory" else None, title.replace("_", " "))
     return figure, {
         "input": " ".join(computation.inputs),

@@ -14,13 +14,15 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from ..controls import Noise
+from ..emission import Fixed
 from ..errors import InputError
 from ..interpretation.computation import MOST_STEPS, Computation, Panel, run_panels
 from ..kernels.protocol import CellState, Inputs
 from ..kernels.runs import tables_for
-from ..layers import operation_labels, recurrent_layers
+from ..layers import draw_noise, noise_of, operation_labels, recurrent_layers, strengths_of, with_noise
 from ..layers.buffered import buffered_steps
 from ..layers.controlled import Actions
+from ..layers.memory_layer import MemoryLayer
 from ..memory import NondeterministicStack, Value
 from ..memory.viterbi import best_runs
 from ..model_kinds import classes_for
@@ -68,7 +70,8 @@ def load_task_model(directory: str | Path) -> TaskModel:
         model = classes_for(*KINDS)[architecture].from_pretrained(path).eval()
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{path} has no model that can be loaded: {error}") from error
-    return TaskModel(model, task, Encoding(task, architecture))
+    begin, end = model.config.bos_token_id, model.config.eos_token_id
+    return TaskModel(model, task, Encoding(task, architecture, one_boundary=begin is not None and begin == end))
 
 
 def choose_example(task: Task, text: str | None, length: int | None, seed: int) -> Example:
@@ -109,12 +112,11 @@ def compute(source: TaskModel, example: Example) -> Computation:
     """
     model, task, encoding = source
     rows = encoding.encode([example])
-    cell = recurrent_layers(model)[0]
     count = rows.inputs.shape[1]
     if encoding.buffered:
         count = model.config.steps_per_token * count + model.config.extra_steps
-    noise = cell.controls.draw_noise((1, count), cell.like, torch.Generator().manual_seed(0))
-    with cell.controls.with_noise(noise):
+    noise = draw_noise(model, (1, count), torch.Generator().manual_seed(0))
+    with with_noise(model, noise):
         logits = _outputs(model, rows, encoding).double()
     sets = task.kind == "next_symbols"
     shares = (torch.sigmoid(logits) if sets else torch.softmax(logits, -1)).T.numpy()
@@ -159,8 +161,11 @@ def _of_symbols(name: str, symbols: Sequence[str], shares: np.ndarray, needed: S
     return Panel(name, [symbols[k] for k in kept], filled)
 
 
-def _control(model: Any, name: str) -> Any:
-    return getattr(model.config, f"{name}_control", None)
+def describe_network(model: Any) -> dict[str, str]:
+    """A network in a few words: its controller, if it has one, and its memories."""
+    config = model.config
+    controller = {"controller": config.controller} if hasattr(config, "controller") else {}
+    return controller | {"memory": ", ".join(config.memory_names) or "none"}
 
 
 class _Step(NamedTuple):
@@ -177,9 +182,12 @@ def _run_steps(model: Any, inputs: Tensor, buffered: bool, count: int, noise: No
     """The steps of the cell one by one, and whether elements of its memory have strengths."""
     base = model.base_model if not buffered else model.model
     cell, values = recurrent_layers(base)[0], base.embed(inputs, None)
-    given = Inputs(values, None, noise, None, count)
+    given = Inputs(values, None, noise_of(noise, 0), None, count)
     found, has_runs = [], isinstance(cell.memory, NondeterministicStack)
-    for t, (read, outputs, taken, state) in enumerate(_walk(model, cell, given, buffered)):
+    walk = (
+        _walk_given(base, cell, inputs, given) if isinstance(cell, MemoryLayer) else _walk(model, cell, given, buffered)
+    )
+    for t, (read, outputs, taken, state) in enumerate(walk):
         emitted, _ = cell.controls(outputs, given.step(t)[1])
         pushed = [getattr(emitted, field.name)[0] for field in cell.memory.actions if isinstance(field, Value)]
         actions = {name: part[0].double().numpy() for name, part in taken.items()}
@@ -201,10 +209,30 @@ def _walk(model: Any, cell: Any, given: Inputs, buffered: bool) -> Iterator[tupl
         yield inputs, layers[-1], taken, state
 
 
+def _walk_given(
+    base: Any, layer: MemoryLayer, inputs: Tensor, given: Inputs
+) -> Iterator[tuple[Tensor, Tensor, Actions, Any]]:
+    """`_walk` for a memory that is driven by vectors which the network computes of all steps at once."""
+    driving: list[Tensor] = []
+    hook = layer.register_forward_pre_hook(lambda _, arguments: driving.append(arguments[0]))
+    try:
+        base(inputs, use_cache=False)
+    finally:
+        hook.remove()
+    state = layer.initial_state(1)
+    for t, (read, vectors) in enumerate(zip(given.values.unbind(1), driving[0].unbind(1), strict=True)):
+        with layer.controls.with_noise(given.step(t)[1]):
+            _, state, taken = layer.step(vectors, state)
+        yield read, vectors, taken, state
+
+
 def _steps(
     model: Any, inputs: Tensor, encoding: Encoding, count: int, noise: Noise
 ) -> tuple[int, dict[str, Panel], StackRun | None]:
     """The number of steps; what is read, the actions on the memory and what it holds at each; its run, if any."""
+    layers = recurrent_layers(model)
+    if not layers:
+        return count, {}, None
     steps, strengths = _run_steps(model, inputs, encoding.buffered, count, noise)
     actions = {name: np.array([step.actions[name] for step in steps], float) for name in steps[0].actions}
     panels = {}
@@ -212,17 +240,17 @@ def _steps(
         read = np.array([step.read for step in steps]).T
         used = {encoding.symbols[k] for k in inputs[0].tolist()}
         panels["input_reading"] = _of_symbols("read from the input buffer", encoding.symbols, read, used, len(steps))
-    fixed = {f"{name}_strength" for name in ("push", "pop", "read") if isinstance(_control(model, name), float)}
+    fixed = {name for name, emission in strengths_of(layers[0]).items() if isinstance(emission, Fixed)}
     for name in (*_SAID, *(name for name in actions if name.endswith(("_top", "_bottom")))):
-        if name in actions and name.removesuffix("_top").removesuffix("_bottom") not in fixed:
+        if name in actions and name not in fixed:
             limits = None if name == "input_strength" else (0.0, 1.0)
             said = _SAID.get(name, f"{name.replace('_', ' ')} (elements)")
             panels[name] = Panel(said, [""], actions[name][None], limits)
-    for name, labels in operation_labels(recurrent_layers(model)[0]).items():
+    for name, labels in operation_labels(layers[0]).items():
         shown, weights = [label.replace("_", " ") for label in labels], actions[name]  # [T, S, O]
         panels[name] = Panel(f"{name} (weight)", shown, weights.reshape(len(weights), -1).T)
-    memory, best = recurrent_layers(model)[0].memory, None
-    if model.config.memory != "none":
+    memory, best = layers[0].memory, None
+    if memory.actions:
         if steps[0].pushed.size:
             panels["value"] = _vectors("pushed vector", [step.pushed for step in steps])
         panels["reading"] = _vectors("reading", [step.reading for step in steps])

@@ -48,6 +48,8 @@ class TaskTrainingConfig:
         batch_size: strings in a batch.
         batch_by_length: make batches of strings of one length, or of lengths next to each other, instead of any. It
             needs `shuffle`, which draws the order of batches too.
+        one_boundary: in a language, end strings with the symbol that begins them, `<s>`: the network never reads `</s>`
+            nor predicts `<s>`, so it needs one symbol fewer.
         drop_last: leave out a last batch that is smaller than the others.
         loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over those of a string, and the
             mean over strings; or "steps": a sum over steps, at each of which the batch's scored positions are summed or
@@ -73,6 +75,7 @@ class TaskTrainingConfig:
     shuffle: bool = True
     batch_size: Count = 10
     batch_by_length: bool = False
+    one_boundary: bool = False
     drop_last: bool = False
     loss_reduction: Literal["mean", "strings", "steps"] = "mean"
     optimizer: Literal["adam", "rmsprop", "sgd"] = "adam"

@@ -14,12 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..cache import MemoryGenerationMixin
 from ..config_files import preset_names, read_config
 from ..errors import InputError
 from ..model_kinds import choose_class, classes_for, kind_of
 from ..tasks import Example, Task
 from ..tasks.formats import padded
-from ..tasks.kinds import KINDS, NULL, PAD
+from ..tasks.kinds import BEGIN, KINDS, NULL, PAD, NextSymbol
 
 
 class Encoded(NamedTuple):
@@ -85,6 +86,7 @@ class Encoding:
     Args:
         task: any.
         architecture: the model's class.
+        one_boundary: of a language: whether `<s>` is what ends strings too; see `TaskTrainingConfig`.
 
     Attributes:
         kind: of the task, with its rows and scores.
@@ -96,7 +98,7 @@ class Encoding:
         InputError: if the task does not fit the model.
     """
 
-    def __init__(self, task: Task, architecture: str) -> None:
+    def __init__(self, task: Task, architecture: str, *, one_boundary: bool = False) -> None:
         fitting = classes_for(task.kind)
         if architecture not in fitting:
             raise InputError(
@@ -105,16 +107,19 @@ class Encoding:
             )
         self.task, self.architecture = task, architecture
         self.buffered = architecture == "BufferedStackRNNForTransduction"
-        self.kind = KINDS[task.kind](task)
+        one_boundary = one_boundary and task.kind == "language"
+        self.kind = NextSymbol(task, one_boundary=True) if one_boundary else KINDS[task.kind](task)
         self.symbols, self.answers = self.kind.symbols, self.kind.answers
         self._null = self.symbols.index(NULL) if NULL in self.symbols else None
         self.fields = {"vocab_size": len(self.symbols)}
+        if one_boundary:
+            self.fields["bos_token_id"] = self.fields["eos_token_id"] = self.symbols.index(BEGIN)
         self.padding = self._null or 0
         if task.kind == "classification":  # its model asks the padding where a string ends
             self.padding = self.fields["pad_token_id"] = self.symbols.index(PAD)
         if self.buffered:
             self.fields["target_vocab_size"] = len(self.answers)
-        elif architecture != "StackRNNForCausalLM":
+        elif not issubclass(fitting[architecture], MemoryGenerationMixin):
             self.fields["num_labels"] = len(self.answers)
 
     def encode(self, examples: Sequence[Example]) -> Encoded:

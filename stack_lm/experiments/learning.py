@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from ..checks import checks_of
 from ..errors import InputError
-from ..layers import recurrent_layers
+from ..layers import with_noise
 from ..training.optimizer import make_optimizer
 from ..training.together import Together
 from .encoding import Encoded, loss_weights, weighted_loss
@@ -99,7 +100,7 @@ def can_join(trial: Trial) -> bool:
     others; and not where the compiled scan cannot run them.
     """
     config = trial.model.config
-    if any((config.embedding_dropout, config.hidden_dropout, config.output_dropout)):
+    if any(getattr(config, name) for name in checks_of(type(config)) if name.endswith("dropout")):
         return False
     if trial.encoding.buffered and trial.draw_noise(1, 1):
         return False  # the steps of a scan with buffers are not those of its strings
@@ -162,7 +163,7 @@ class _Group:
         return (sums / updates).tolist(), strings, updates
 
     def _loss(self, model: Any, batch: Batch) -> Tensor:
-        with recurrent_layers(model)[0].controls.with_noise(batch.get("noise")):
+        with with_noise(model, batch.get("noise")):
             logits = run(model, batch["inputs"], batch["labels"].shape[1], self.trials[0].encoding)
         return weighted_loss(logits, batch["labels"], batch["weights"])
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..controls import Noise
 from ..errors import InputError
-from ..layers import recurrent_layers
+from ..layers import draw_noise
 from ..model_kinds import choose_class, classes_for
 from ..plugins import used
 from ..tasks import Example, make_task
@@ -54,7 +54,8 @@ class Trial:
         task = make_task(config.task, **config.options)
         if config.data and config.data != task.digest:
             raise InputError(f"{config.task} has changed since the trials began")
-        self.encoding = Encoding(task, choose_class(config.model, *KINDS).__name__)
+        architecture = choose_class(config.model, *KINDS).__name__
+        self.encoding = Encoding(task, architecture, one_boundary=self.loop.one_boundary)
         reduction = self.loop.loss_reduction
         if reduction == "steps" and task.step_reduction is None:
             raise InputError(
@@ -131,8 +132,7 @@ class Trial:
 
         It comes from the trial's own generator, so that it does not depend on the trials that are trained beside it.
         """
-        layer = recurrent_layers(self.model)[0]
-        return layer.controls.draw_noise((strings, steps), layer.like, self._noise)
+        return draw_noise(self.model, (strings, steps), self._noise)
 
     def end_epoch(self, loss: float, strings: int, updates: int) -> bool:
         """Score the model after an epoch.

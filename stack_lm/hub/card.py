@@ -150,11 +150,13 @@ def _memories(config: Mapping[str, Any]) -> list[str]:
     """The names of a model's memories, each once."""
     if "layers" not in config:
         return [str(config.get("memory", "none"))]
-    names = dict.fromkeys(str(layer["memory"]) for layer in config["layers"])
+    names = dict.fromkeys(str(layer["memory"]) for layer in config["layers"] if layer != "attention")
     return [name for name in names if name != "none"] or ["none"]
 
 
 def _description(config: Mapping[str, Any], kind: str, parameters: int) -> str:
+    if "num_attention_heads" in config:
+        return _description_of_transformer(config, kind, parameters)
     if "layers" in config:
         return _description_of_layers(config, kind, parameters)
     memory = config.get("memory", "none")
@@ -171,6 +173,19 @@ def _description(config: Mapping[str, Any], kind: str, parameters: int) -> str:
         f"Its controller is {config.get('controller', 'lstm')}, {layers} layer{'s' * (layers != 1)} of "
         f"{config.get('hidden_size')} units; it has {parameters:,} parameters and a vocabulary of "
         f"{config.get('vocab_size', 0):,} tokens."
+    )
+
+
+def _description_of_transformer(config: Mapping[str, Any], kind: str, parameters: int) -> str:
+    """Of a model of self-attention and stack attention."""
+    layers = [
+        "self-attention" if layer == "attention" else f"a differentiable {layer['memory'].replace('_', ' ')}"
+        for layer in config["layers"]
+    ]
+    return (
+        f"A transformer {kind} of {len(layers)} layers, made with stack-lm. From the first to the last they have "
+        f"{', '.join(layers)}. Vectors have {config['hidden_size']} elements; it has {parameters:,} parameters and a "
+        f"vocabulary of {config.get('vocab_size', 0):,} tokens."
     )
 
 

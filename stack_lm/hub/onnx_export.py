@@ -23,6 +23,7 @@ from ..cache import MemoryCache
 from ..errors import InputError
 from ..layers import recurrent_layers
 from ..memory import MultipopSuperpositionStack, NondeterministicStack, StackState, SuperpositionStack, map_tensors
+from ..model_kinds import kind_of
 from .card import CARD
 from .loading import load_pretrained
 from .locating import check_model_directory
@@ -257,6 +258,12 @@ def export_onnx(source: str | Path, target: str | Path, max_elements: int | None
         model, tokenizer = load_pretrained(AutoModelForCausalLM, str(source), "cpu")
         if not recurrent_layers(model):
             raise InputError(f"{source} is a {type(model).__name__} without memory layers; it has no step with a state")
+        kind = kind_of(model.config)
+        if kind is not None and not kind.continuous:
+            raise InputError(
+                f"{source} is a {type(model).__name__}, which keeps more than the states of its memories, such as keys "
+                "and values; its step cannot be exported"
+            )
         step = StepModel(model.float().eval(), max_elements).eval()
         program, outputs = trace(step)
         program.save(directory / GRAPH, external_data=False)

@@ -1,5 +1,23 @@
 """Layers: a memory with its controls, driven by given vectors or by a controller. Which of them a model has."""
 
-from .of_models import actions_by_layer, memories, operation_labels, recurrent_layers, strengths_of
+from .of_models import (
+    actions_by_layer,
+    draw_noise,
+    memories,
+    noise_of,
+    operation_labels,
+    recurrent_layers,
+    strengths_of,
+    with_noise,
+)
 
-__all__ = ["actions_by_layer", "memories", "operation_labels", "recurrent_layers", "strengths_of"]
+__all__ = [
+    "actions_by_layer",
+    "draw_noise",
+    "memories",
+    "noise_of",
+    "operation_labels",
+    "recurrent_layers",
+    "strengths_of",
+    "with_noise",
+]

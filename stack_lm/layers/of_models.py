@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
+from ..controls import Noise
 from ..emission import Emission
 from ..memory import Choice, Strength
 from .controlled import Actions, ControlledMemory
@@ -23,6 +26,36 @@ def recurrent_layers(model: nn.Module) -> list[ControlledMemory]:
 def memories(model: nn.Module) -> list[ControlledMemory]:
     """The memory layers of any network, in the order in which it has them; a cell with `memory="none"` is none."""
     return [layer for layer in recurrent_layers(model) if layer.memory.actions]
+
+
+def draw_noise(model: nn.Module, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Noise:
+    """The noise of the actions on all memories of a network, [*shape, ...] by the layer's number and the action's name.
+
+    Args:
+        model: any.
+        shape: of the steps.
+        generator: to draw from; None is torch's own.
+    """
+    return {
+        f"{i}.{name}": noise
+        for i, layer in enumerate(recurrent_layers(model))
+        for name, noise in layer.controls.draw_noise(shape, layer.like, generator).items()
+    }
+
+
+def noise_of(noise: Noise, number: int) -> Noise:
+    """Of what `draw_noise` drew that of one layer, by the action's name."""
+    start = f"{number}."
+    return {name.removeprefix(start): part for name, part in noise.items() if name.startswith(start)}
+
+
+@contextmanager
+def with_noise(model: nn.Module, noise: Noise | None) -> Iterator[None]:
+    """Inside it the layers of a network have this noise, drawn by `draw_noise`; None: as outside."""
+    with ExitStack() as stack:
+        for i, layer in enumerate(recurrent_layers(model)):
+            stack.enter_context(layer.controls.with_noise(None if noise is None else noise_of(noise, i)))
+        yield
 
 
 def strengths_of(layer: ControlledMemory) -> dict[str, Emission]:

@@ -20,6 +20,7 @@ from ..emission import Activation, Emission, LogWeights, OperationChoice, make_c
 
 # The limits are far beyond any use: more cannot be made, only waited for.
 Size = Annotated[int, Integer(1, 2**20)]  # of vectors and memories
+ValueActivation = Literal["tanh", "sigmoid", "exp", "identity"]
 Parts = Annotated[int, Integer(1, 1_000)]  # side by side, or layers
 Elements = Annotated[int, Integer(1, 10_000)]  # of a memory, in one operation
 StrengthControl = Literal["sigmoid", "expected_value"] | NotNegative
@@ -217,10 +218,13 @@ class Value(ActionField):
     Args:
         name: of the action.
         size: D.
+        at_start: whether it is learned, of the first state. Where pushed vectors are exponentials it is a sigmoid, as
+            in DuSell & Chiang (2024); else it is made as they are.
     """
 
     name: str
     size: int
+    at_start: bool = False
     reported: ClassVar[bool] = False
 
     @property
@@ -232,7 +236,8 @@ class Value(ActionField):
         return ("push_value_activation",)
 
     def emission(self, settings: Any) -> Emission:
-        return Activation(self.size, settings.push_value_activation)
+        activation = settings.push_value_activation
+        return Activation(self.size, "sigmoid" if self.at_start and activation == "exp" else activation)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from torch import Tensor
 from ..checks import Integer
 from ..errors import InputError
 from .base import Memory, Where, accurate, numbers_hidden, register_memory
-from .fields import Parts, Setting, Value, Weights
+from .fields import Parts, Setting, Value, ValueActivation, Weights
 from .room import check_room
 
 # The logarithm of a weight of 0: a number, so that neither differences nor gradients are NaN.
@@ -84,8 +84,8 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         bottom: "open": the bottom can be replaced and uncovered again, but not popped. "fixed": it can only be pushed
             upon; once covered it stays so.
         bottom_vector: the vector that it carries: "ones", "zeros", or "learned": zeros, in whose place `set_learned`
-            puts another. A layer learns its logits, and makes the vector of them as it makes those that are pushed
-            (published with a sigmoid).
+            puts another. A layer learns its logits, and makes the vector of them as it makes those that are pushed, or
+            with a sigmoid where those are exponentials (published with a sigmoid).
         window: most steps D from the time of an element to that of the one above it, or to the present; runs with
             older elements are dropped. None: no limit.
 
@@ -103,7 +103,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         "read_states": Setting(True, bool),
         "bottom": Setting("open", Literal["open", "fixed"]),
         "bottom_vector": Setting("ones", Literal["ones", "zeros", "learned"]),
-        "push_value_activation": Setting("sigmoid", Literal["tanh", "sigmoid"]),
+        "push_value_activation": Setting("sigmoid", ValueActivation),
     }
     state_type = NondeterministicState
 
@@ -129,7 +129,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         if bottom_vector == "learned":
             if not size:
                 raise InputError("bottom_vector='learned' needs a memory_size of at least 1; got 0")
-            self.learned = (Value("bottom_vector", size),)
+            self.learned = (Value("bottom_vector", size, at_start=True),)
         self.states, self.symbols, self.size, self.pairs = states, symbols, size, pairs
         self.normalize, self.read_states, self.window = normalize, read_states, window
         self.bottom, self.bottom_vector = bottom, bottom_vector

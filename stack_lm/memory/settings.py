@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 from ..checks import Check, check_of, undecided
+from ..errors import InputError
 from ..messages import did_you_mean
 from .base import MEMORIES, Memory, memory_class
 from .fields import Setting, check_fields
@@ -59,6 +60,35 @@ def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleName
         near = did_you_mean(unknown[0], own)
         raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {known}{near}")
     return SimpleNamespace(memory=memory, **fields, **(dict.fromkeys(setting_names()) | given))
+
+
+# What stack attention (DuSell & Chiang 2024) has in place of a memory's own defaults; a size of None is that of x_t.
+_OF_STACK_ATTENTION: dict[str, dict[str, Any]] = {
+    "superposition": {"memory_size": None, "no_op": True, "push_value_activation": "identity"},
+    "nondeterministic": {"memory_size": 5, "push_value_activation": "exp", "bottom_vector": "learned"},
+    "stack": {"memory_size": None, "pop_control": "expected_value"},
+}
+
+
+def stack_attention_settings(memory: str, given: dict[str, Any], size: int) -> dict[str, Any]:
+    """The settings of a memory in stack attention, complete.
+
+    Args:
+        memory: its name.
+        given: settings that are not the defaults.
+        size: of the vectors that drive it.
+
+    Raises:
+        ValueError: for "none", and as `settings_of` and `complete_settings`.
+    """
+    if memory == "none":
+        raise InputError("memory='none' reads nothing, so it cannot take the place of attention")
+    own = {name: size if value is None else value for name, value in _OF_STACK_ATTENTION.get(memory, {}).items()}
+    if given.get("memory_size") == 0:  # symbols alone
+        own.pop("bottom_vector", None)
+    config = settings_of(memory, own | given, hidden_size=size, bias=False)
+    complete_settings(config)
+    return {name: getattr(config, name) for name in memory_class(memory).settings}
 
 
 def layer_settings(

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .base import Actions, Memory, Where, accurate, numbers_hidden, register_memory
-from .fields import Setting, Size, Strength, Value, control_settings
+from .fields import Setting, Size, Strength, Value, ValueActivation, control_settings
 
 End = Literal["top", "bottom"]
 
@@ -35,7 +35,7 @@ STRENGTH_SETTINGS = {
     **control_settings("push", "expected_value"),
     **control_settings("pop", 1.0),
     **control_settings("read", "expected_value"),
-    "push_value_activation": Setting("tanh", Literal["tanh", "sigmoid"]),
+    "push_value_activation": Setting("tanh", ValueActivation),
 }
 
 

@@ -21,13 +21,13 @@ from torch import Tensor
 
 from ..checks import OneOf, Positive
 from .base import Memory, Where, accurate, numbers_hidden, register_memory
-from .fields import Choice, Elements, Parts, Setting, Size, Value
+from .fields import Choice, Elements, Parts, Setting, Size, Value, ValueActivation
 from .mixing import Mixture, Move, mix
 
 CHOICE_CONTROLS = ("softmax", "softmax_temperature", "gumbel_softmax")
 CHOICE_SETTINGS = {
     "memory_size": Setting(16, Size),
-    "push_value_activation": Setting("sigmoid", Literal["tanh", "sigmoid"]),
+    "push_value_activation": Setting("sigmoid", ValueActivation),
     "operation_control": Setting("softmax", OneOf(CHOICE_CONTROLS)),
     "temperature": Setting(1.0, Positive),
     "evaluation_noise": Setting(False, bool),

@@ -61,11 +61,26 @@ class NextSymbol(PerStep):
 
     `nats` are the cross-entropy of a symbol; `accuracy` is the share of strings of which all symbols that are
     determined are the most probable ones (Joulin and Mikolov 2015, section 5.1).
+
+    Args:
+        task: of the kind.
+        one_boundary: whether `<s>` is what ends strings too, so that there is one symbol fewer.
     """
 
     scores: ClassVar[Mapping[str, Score]] = {"nats": cross_entropy, "accuracy": of_strings}
     shown = ("nats",)
     distribution = True
+
+    def __init__(self, task: Task, *, one_boundary: bool = False) -> None:
+        super().__init__(task)
+        self.one_boundary = one_boundary
+        if one_boundary:
+            self.symbols = self.answers = self.symbols[:-1]
+
+    def row(self, example: Example) -> Example:
+        if not self.one_boundary:
+            return example
+        return example._replace(target=(*example.target[:-1], len(self.symbols) - 1))
 
 
 class Joined(PerStep):

@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..eval import evaluate_agreement, read_agreement
 from ..eval.classification import ClassificationResult, score_labels
 from ..labels import IGNORED
-from ..modeling_heads import StackRNNForSequenceClassification
+from ..model_kinds import choose_class
 from ..scoring.number_classifier import LABELS, NumberClassifier
 from ..scoring.sentences import length_batches
 from ..tokenization import added_tokens, train_word_tokenizer
@@ -56,6 +56,7 @@ class ClassificationTrainer(TrainingLoop):
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
         """See `TrainingLoop.prepare`."""
         config, data = self.config, self.config.data
+        kind = choose_class(config.model, "classification")
         train = self._read(data.train)[: data.limit]
         self.labels = self._find_labels(train)
         if data.validation is None:
@@ -93,7 +94,7 @@ class ClassificationTrainer(TrainingLoop):
             "id2label": dict(enumerate(self.labels)),
             "label2id": {label: i for i, label in enumerate(self.labels)},
         }
-        return new_model(StackRNNForSequenceClassification, config.model | fields), batches
+        return new_model(kind, config.model | fields), batches
 
     def _read(self, path: str) -> list[LabelledText]:
         if is_table(path):

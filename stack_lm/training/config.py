@@ -355,9 +355,6 @@ class ClassificationConfig(BaseConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
-        kind = self.model.get("model_type", "stack_rnn")
-        if kind != "stack_rnn":
-            raise InputError(f"model.model_type of a classifier must be 'stack_rnn'; got {kind!r}")
         if self.data.column == self.data.label_column:
             raise InputError(f"data.column and data.label_column must differ; got {self.data.column!r} for both")
         self.training.check()

@@ -130,7 +130,7 @@ def test_a_pdf_of_a_tree_that_no_page_holds(capsys, folder, model):
     ("content", "overrides", "message"),
     [
         (FRAMED, ("data.column=label",), "data.column and data.label_column must differ; got 'label' for both"),
-        (FRAMED, ("model.model_type=deep_stack_rnn",), "model.model_type of a classifier must be 'stack_rnn'"),
+        (FRAMED, ("model.model_type=deep_stack_rnn",), "model.model_type must be one of stack_rnn, stack_transformer"),
         (FRAMED, ("data.test=[[t.csv]]",), "data.test[0] must be a string"),
         ("text,label\n" + "the dog,a\n" * 20, (), "a classifier needs two labels or more; all texts have 'a'"),
         (FRAMED + "a,\n", (), "t.csv, row 21: a label must be a string or an integer; got ''"),

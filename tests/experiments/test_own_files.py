@@ -121,7 +121,7 @@ def test_results_of_another_file_are_not_mixed(capsys, preset, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["hao2018/buffered_linear_stack", "classification.csv"], "needs a StackRNNForSequenceClassification; presets"),
+        (["hao2018/buffered_linear_stack", "classification.csv"], "needs a StackRNNForSequenceClassification or"),
         (["preset.yaml", "tagging.csv", "model.architectures=[StackRNNForCausalLM]"], "a StackRNNForCausalLM does not"),
         (["preset.yaml", "tagging.csv", "options.kind=classification"], "has the columns input, output"),
         (["preset.yaml", "tagging.csv", "options.share=1"], "tagging.csv has the options kind, symbols"),

@@ -18,7 +18,7 @@ from ...controls import Controls
 from ...emission import Activation, Emission, ExpectedValue, Fixed, Sigmoid
 from ...memory import Memory
 from . import emission, memories
-from .rows import SIGMOID, TANH
+from .rows import EXP, IDENTITY, SIGMOID, TANH
 
 Group = Any  # a named tuple of arrays and numbers
 
@@ -163,7 +163,7 @@ def fill_control(setting: Emission, first: int, which: int, controls: np.ndarray
 def value_kind(setting: Emission) -> int:
     """The number of a value's activation."""
     assert isinstance(setting, Activation)
-    return int(TANH if setting.name == "tanh" else SIGMOID)
+    return int({"tanh": TANH, "sigmoid": SIGMOID, "exp": EXP, "identity": IDENTITY}[setting.name])
 
 
 def unknown_emission(controls: Controls, *known: type[Emission]) -> str | None:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from .compilation import compiled
-from .math import sigmoid, tanh
+from .math import exp, sigmoid, tanh
 
 # No literals: Numba would compile a version for each.
-TANH, SIGMOID = np.int64(0), np.int64(1)
+TANH, SIGMOID, EXP, IDENTITY = np.int64(0), np.int64(1), np.int64(2), np.int64(3)
 
 # The loops over a row stand in functions of their own: LLVM then vectorises every one of them. An assignment to a slice
 # would look for overlaps first.
@@ -83,11 +83,14 @@ def scale(target: np.ndarray, factor: np.ndarray) -> None:
 
 @compiled
 def squash(values: np.ndarray, kind: int) -> None:
-    """tanh or sigmoid, in place."""
+    """tanh, sigmoid or exp, in place; IDENTITY leaves them as they are."""
     if kind == TANH:
         for j in range(values.shape[0]):
             values[j] = tanh(values[j])
-    else:
+    elif kind == EXP:
+        for j in range(values.shape[0]):
+            values[j] = exp(values[j])
+    elif kind == SIGMOID:
         for j in range(values.shape[0]):
             values[j] = sigmoid(values[j])
 
@@ -99,6 +102,11 @@ def squash_backward(squashed: np.ndarray, kind: int, grad: np.ndarray, grad_sums
     if kind == TANH:
         for j in range(squashed.shape[0]):
             grad_sums[j] = grad[j] * (one - squashed[j] * squashed[j])
+    elif kind == EXP:
+        for j in range(squashed.shape[0]):
+            grad_sums[j] = grad[j] * squashed[j]
+    elif kind == IDENTITY:
+        copy(grad_sums, grad)
     else:
         for j in range(squashed.shape[0]):
             grad_sums[j] = grad[j] * squashed[j] * (one - squashed[j])

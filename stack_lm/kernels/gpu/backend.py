@@ -59,9 +59,11 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
     if isinstance(system.memory, NondeterministicStack) and system.memory.pairs > _MOST_PAIRS:
         return f"memory_states times memory_symbols is {system.memory.pairs}, and it has registers for {_MOST_PAIRS}"
     for field in system.memory.actions:
-        emission = type(system.controls.emission(field.name))
-        if emission not in (Activation, Fixed, Sigmoid, ExpectedValue, LogWeights):
-            return f"it has no {emission.__name__}"
+        emission = system.controls.emission(field.name)
+        if type(emission) not in (Activation, Fixed, Sigmoid, ExpectedValue, LogWeights):
+            return f"it has no {type(emission).__name__}"
+        if isinstance(emission, Activation) and emission.name not in ("tanh", "sigmoid"):
+            return f"it has no {emission.name} of pushed values"
     return None
 
 

@@ -22,10 +22,10 @@ from stack_lm import (
 )
 
 
-class StackTransformerConfig(PreTrainedConfig):
+class MemoryTransformerConfig(PreTrainedConfig):
     """One layer more than it has memories."""
 
-    model_type = "stack_transformer"
+    model_type = "memory_transformer"
 
     vocab_size: int = 100
     hidden_size: int = 32
@@ -41,7 +41,7 @@ class StackTransformerConfig(PreTrainedConfig):
 class Layer(nn.Module):
     """Self-attention and a feed-forward network; its state in a cache has a number."""
 
-    def __init__(self, config: StackTransformerConfig, number: int) -> None:
+    def __init__(self, config: MemoryTransformerConfig, number: int) -> None:
         super().__init__()
         size = config.hidden_size
         self.number, self.heads = number, config.num_heads
@@ -59,20 +59,20 @@ class Layer(nn.Module):
 
 
 @dataclass
-class StackTransformerOutput(BaseModelOutputWithPast):
+class MemoryTransformerOutput(BaseModelOutputWithPast):
     actions: tuple[Any, ...] | None = None
 
 
 @dataclass
-class StackTransformerCausalLMOutput(CausalLMOutputWithPast):
+class MemoryTransformerCausalLMOutput(CausalLMOutputWithPast):
     actions: tuple[Any, ...] | None = None
 
 
-class StackTransformer(MemoryPreTrainedModel):
-    config_class = StackTransformerConfig
+class MemoryTransformer(MemoryPreTrainedModel):
+    config_class = MemoryTransformerConfig
     base_model_prefix = "model"
 
-    def __init__(self, config: StackTransformerConfig) -> None:
+    def __init__(self, config: MemoryTransformerConfig) -> None:
         super().__init__(config)
         size, number = config.hidden_size, len(config.memories)
         self.embed_tokens = nn.Embedding(config.vocab_size, size)
@@ -91,7 +91,7 @@ class StackTransformer(MemoryPreTrainedModel):
         use_cache: bool | None = None,
         output_actions: bool = False,
         **kwargs: Any,
-    ) -> StackTransformerOutput:
+    ) -> MemoryTransformerOutput:
         batch, length = input_ids.shape
         cache = MemoryCache() if past_key_values is None and use_cache else past_key_values
         seen = 0 if cache is None else cache.get_seq_length()
@@ -111,16 +111,16 @@ class StackTransformer(MemoryPreTrainedModel):
                 cache.update_state(i, state, length)
             actions.append(done)
             hidden = layer(hidden + reader(readings), visible, cache)
-        return StackTransformerOutput(self.norm(hidden), cache, actions=tuple(actions) if output_actions else None)
+        return MemoryTransformerOutput(self.norm(hidden), cache, actions=tuple(actions) if output_actions else None)
 
 
-class StackTransformerForCausalLM(MemoryPreTrainedModel, MemoryGenerationMixin):
-    config_class = StackTransformerConfig
+class MemoryTransformerForCausalLM(MemoryPreTrainedModel, MemoryGenerationMixin):
+    config_class = MemoryTransformerConfig
     base_model_prefix = "model"
 
-    def __init__(self, config: StackTransformerConfig) -> None:
+    def __init__(self, config: MemoryTransformerConfig) -> None:
         super().__init__(config)
-        self.model = StackTransformer(config)
+        self.model = MemoryTransformer(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
         self.post_init()
 
@@ -136,19 +136,19 @@ class StackTransformerForCausalLM(MemoryPreTrainedModel, MemoryGenerationMixin):
         output_actions: bool = False,
         labels: Tensor | None = None,
         **kwargs: Any,
-    ) -> StackTransformerCausalLMOutput:
+    ) -> MemoryTransformerCausalLMOutput:
         outputs = self.model(input_ids, attention_mask, past_key_values, use_cache, output_actions)
         logits = self.lm_head(outputs.last_hidden_state)
         loss = None if labels is None else self.loss_function(logits, labels, self.config.vocab_size, **kwargs)
-        return StackTransformerCausalLMOutput(loss, logits, outputs.past_key_values, actions=outputs.actions)
+        return MemoryTransformerCausalLMOutput(loss, logits, outputs.past_key_values, actions=outputs.actions)
 
 
 register_model(
     ModelKind(
-        StackTransformerConfig,
+        MemoryTransformerConfig,
         (
-            ModelClass(StackTransformer, "AutoModel"),
-            ModelClass(StackTransformerForCausalLM, "AutoModelForCausalLM", trains_on=("text",)),
+            ModelClass(MemoryTransformer, "AutoModel"),
+            ModelClass(MemoryTransformerForCausalLM, "AutoModelForCausalLM", trains_on=("text",)),
         ),
         head_apart=True,
     )

@@ -1,0 +1,144 @@
+"""StackTransformerConfig: a transformer some of whose layers read a memory in place of self-attention."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from .checks import CountOrZero, NotNegative, Positive, Probability
+from .configuration_stack_rnn import MemoryConfig, Tokens
+from .errors import InputError
+from .memory import memory_class
+from .memory.fields import Parts, Size
+from .memory.settings import stack_attention_settings
+from .messages import did_you_mean
+
+ATTENTION = "attention"
+_DEFAULT_LAYERS = (ATTENTION, ATTENTION, "stack", ATTENTION, ATTENTION)
+_UNDECIDED: Any = None
+
+
+class StackTransformerConfig(MemoryConfig):
+    """Configuration of a causal transformer with layers of self-attention and of stack attention.
+
+    By default the third of five layers has a stack of strengths. Without a memory among the layers it is a plain
+    transformer: with `position_encoding="learned"`, `hidden_act="gelu_new"`, `tie_word_embeddings=True` and
+    `head_bias=False` that of GPT-2.
+
+    Args:
+        vocab_size: number of token ids.
+        hidden_size: size of the vectors between layers, d.
+        layers: from the first to the last: "attention"; the name of a memory; or a mapping of `memory`, its name, and
+            its settings (see `StackRNNConfig`; the defaults are those of `StackAttention`).
+        num_attention_heads: of each layer of self-attention; they divide hidden_size.
+        intermediate_size: size of the feed-forward networks: 4 d unless given.
+        hidden_act: their function, "relu", "gelu" or "gelu_new" (with tanh, as GPT-2 has it).
+        position_encoding: "sinusoidal", "learned", "rotary" (in self-attention) or "none".
+        max_position_embeddings: longest sequence with learned positions.
+        scale_embeddings: multiply embeddings by the root of d, as with sinusoids.
+        layer_norm_epsilon: of layer norms.
+        bias: whether self-attention, feed-forward networks and layer norms have biases. Stack attention has none.
+        head_bias: whether heads have biases.
+        dropout: on embeddings, in feed-forward networks, and on what layers add.
+        attention_dropout: on the weights of self-attention.
+        output_dropout: on what heads are given.
+        initialization: of weights: "normal" (with a standard deviation of `initializer_range`, as GPT-2), "torch" (the
+            defaults of torch's own modules) or "xavier" (see `stack_lm.initialization`).
+        initializer_range: see `initialization`.
+        tie_word_embeddings: share input and output embeddings.
+        use_cache: return keys, values and states in `past_key_values`.
+        pad_token_id: the token that pads sequences.
+        bos_token_id: the token that begins them.
+        eos_token_id: the token, or tokens, that end them.
+
+    Raises:
+        ValueError: for a value outside what its field allows, values that do not go together, or an unknown keyword
+            argument.
+
+    Example:
+        >>> stack = {"memory": "superposition", "memory_size": 32}
+        >>> config = StackTransformerConfig(hidden_size=64, layers=["attention", stack, "attention"])
+    """
+
+    model_type = "stack_transformer"
+    input_encoding = "embedding"  # what stack RNN models ask for; there is no other here
+
+    vocab_size: Tokens = 10_000
+    hidden_size: Size = 128
+    layers: list[Any] = _UNDECIDED
+    num_attention_heads: Parts = 4
+    intermediate_size: Size = _UNDECIDED
+    hidden_act: Literal["relu", "gelu", "gelu_new"] = "relu"
+    position_encoding: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    max_position_embeddings: Size = 1024
+    scale_embeddings: bool = True
+    layer_norm_epsilon: Positive = 1e-5
+    bias: bool = True
+    head_bias: bool = True
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.1
+    output_dropout: Probability = 0.0
+    initialization: Literal["normal", "torch", "xavier"] = "normal"
+    initializer_range: NotNegative = 0.02
+    tie_word_embeddings: bool = False
+    use_cache: bool = True
+    pad_token_id: CountOrZero | None = None
+    bos_token_id: CountOrZero | None = None
+    eos_token_id: CountOrZero | list[CountOrZero] | None = None
+
+    @property
+    def memory_names(self) -> list[str]:
+        return [layer["memory"] for layer in self.layers or () if isinstance(layer, dict) and "memory" in layer]
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    @property
+    def head_input_size(self) -> int:
+        """Size of the vectors that the model's head is given."""
+        return self.hidden_size
+
+    def complete(self) -> None:
+        size, heads = self.hidden_size, self.num_attention_heads
+        if self.intermediate_size is None:
+            self.intermediate_size = 4 * size
+        self.layers = [self._complete_layer(i, layer) for i, layer in enumerate(self.layers or _DEFAULT_LAYERS)]
+        if ATTENTION not in self.layers:
+            return
+        if size % heads:
+            raise InputError(f"num_attention_heads must divide hidden_size={size}; got {heads}")
+        if self.position_encoding == "rotary" and size // heads % 2:
+            raise InputError(
+                f"position_encoding='rotary' needs heads of an even size; hidden_size={size} and "
+                f"num_attention_heads={heads} make it {size // heads}"
+            )
+
+    def _complete_layer(self, number: int, layer: Any) -> str | dict[str, Any]:
+        """A layer: "attention", or a memory with all of its settings."""
+        where = f"layers[{number}]"
+        if layer == ATTENTION:
+            return ATTENTION
+        given = {"memory": layer} if isinstance(layer, str) else layer
+        if not isinstance(given, dict) or not isinstance(given.get("memory"), str):
+            raise InputError(
+                f"{where} must be {ATTENTION!r}, the name of a memory, or a mapping with the key 'memory'; "
+                f"got {layer!r}"
+            )
+        name = given["memory"]
+        try:
+            own = memory_class(name).settings
+        except InputError as error:
+            near = did_you_mean(name, [ATTENTION])
+            raise InputError(f"{where} must be {ATTENTION!r} or have a memory: {error}{near}") from error
+        unknown = next((key for key in given if key not in ("memory", *own)), None)
+        if unknown is not None:
+            raise InputError(
+                f"unknown key {f'{where}.{unknown}'!r}; the keys here are {', '.join(('memory', *own))}"
+                f"{did_you_mean(unknown, own)}"
+            )
+        settings = {key: value for key, value in given.items() if key != "memory"}
+        try:
+            return {"memory": name} | stack_attention_settings(name, settings, self.hidden_size)
+        except ValueError as error:
+            raise InputError(f"{where}: {error}") from error

@@ -1,0 +1,75 @@
+"""Stack attention: a memory in place of self-attention, in any transformer (DuSell & Chiang 2024)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..checks import check_of
+from ..kernels.protocol import MemoryState
+from ..memory.fields import Size
+from ..memory.settings import stack_attention_settings
+from .controlled import Actions
+from .memory_layer import MemoryLayer
+
+
+class StackAttention(nn.Module):
+    """A sublayer of a transformer that reads a memory instead of earlier vectors: [B, T, d] to [B, T, d].
+
+    Of each vector x_t, three linear maps without biases make the actions `W_a x_t`, the vector pushed, of `W_v x_t`,
+    and, of the reading r_t after these actions, the output `W_o r_t` (DuSell & Chiang 2024). It is causal.
+
+    Memories have their own defaults, but for those of the paper: "superposition" has a no-op, elements of size d and
+    vectors as they are; "nondeterministic" has vectors of 5, `exp(W_v x_t)`, and at the bottom a learned one, through a
+    sigmoid. With "stack", which the paper does not have, all strengths are expected values and elements have size d.
+
+    Args:
+        size: of x_t and of the output, d.
+        memory: the name of any registered memory, such as "superposition", "nondeterministic" or "stack".
+        settings: of the memory, as of `MemoryLayer`.
+
+    Attributes:
+        stack: the memory with W_a and W_v, whose rows are in `stack.controls.projection`.
+        output: W_o.
+
+    Raises:
+        ValueError: for a memory or a setting that does not exist, or a value that it does not allow.
+
+    Example:
+        >>> layer = StackAttention(64, memory="superposition", memory_size=32)
+        >>> outputs, state, actions = layer(torch.randn(8, 20, 64), output_actions=True)
+        >>> outputs.shape, actions.operation.shape
+        (torch.Size([8, 20, 64]), torch.Size([8, 20, 1, 3]))
+    """
+
+    def __init__(self, size: int, memory: str = "superposition", **settings: Any) -> None:
+        super().__init__()
+        settings = stack_attention_settings(memory, settings, check_of(Size)("size", size))
+        self.stack = MemoryLayer(size, memory, bias=False, **settings)
+        self.output = nn.Linear(self.stack.reading_size, size, bias=False)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        state: MemoryState | None = None,
+        mask: Tensor | None = None,
+        *,
+        output_actions: bool = False,
+    ) -> tuple[Tensor, MemoryState, Actions]:
+        """Run a sequence x_1 .. x_T.
+
+        Args:
+            hidden: [B, T, d].
+            state: to continue from; None: an empty memory.
+            mask: [B, T] bool, False at padding, which leaves the memory as it is; the output is zeros there.
+            output_actions: return the actions.
+
+        Returns:
+            The outputs [B, T, d], the last state, and the actions [B, T, ...], empty if not asked for.
+
+        Raises:
+            ValueError: as `MemoryLayer.forward`.
+        """
+        readings, state, actions = self.stack(hidden, state, mask, output_actions=output_actions)
+        return self.output(readings), state, actions

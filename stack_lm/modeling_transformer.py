@@ -1,0 +1,319 @@
+"""A causal transformer some of whose layers read a memory in place of self-attention (DuSell & Chiang 2024)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import init
+from transformers.activations import ACT2FN
+from transformers.masking_utils import create_causal_mask
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils import can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+
+from .arguments import refuse_unknown
+from .cache import MemoryCache
+from .configuration_transformer import ATTENTION, StackTransformerConfig
+from .initialization import CONTROLLER_BOUND
+from .layers.controlled import Actions
+from .layers.stack_attention import StackAttention
+from .modeling_heads import StackRNNForSequenceClassification, StackRNNForTokenClassification
+from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModelOutput, StackRNNPreTrainedModel
+
+# Under this name a cache keeps which of the tokens so far are no padding.
+_REAL_TOKENS = "attention_mask"
+# The longest wave of sinusoidal and rotary positions, over 2 pi.
+_LONGEST_WAVE = 10_000.0
+
+
+def _angles(positions: Tensor, size: int) -> Tensor:
+    """The angles of positions [...] in waves of size / 2 lengths: [..., size / 2], in float32."""
+    waves = torch.arange(0, size, 2, device=positions.device, dtype=torch.float32)
+    return positions.unsqueeze(-1).float() * torch.exp(waves * (-math.log(_LONGEST_WAVE) / size))
+
+
+def sinusoids(positions: Tensor, size: int) -> Tensor:
+    """The sines, and between them the cosines, of positions [...]: [..., size] (Vaswani et al. 2017, section 3.5)."""
+    angles = _angles(positions, size + size % 2)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :size]
+
+
+def rotate(vectors: Tensor, angles: Tensor) -> Tensor:
+    """Vectors [B, heads, T, d] turned by angles [B, T, d / 2] (Su et al. 2021); the halves of a vector are pairs."""
+    first, second = vectors.chunk(2, dim=-1)
+    cosines, sines = (part.unsqueeze(1).to(vectors.dtype) for part in (angles.cos(), angles.sin()))
+    return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)
+
+
+def _eager(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **settings: Any
+) -> tuple[Tensor, Tensor]:
+    """Attention as transformers' `attn_implementation="eager"`: its outputs [B, T, heads, d], and the weights."""
+    weights = query @ key.transpose(2, 3) * settings["scaling"]
+    weights = weights if mask is None else weights + mask
+    weights = weights.softmax(-1, dtype=torch.promote_types(query.dtype, torch.float32)).to(query.dtype)
+    weights = nn.functional.dropout(weights, settings["dropout"], module.training)
+    return (weights @ value).transpose(1, 2), weights
+
+
+class SelfAttention(nn.Module):
+    """Causal self-attention over several heads, through transformers' attention interface.
+
+    Args:
+        config: sizes.
+        number: of its keys and values in a cache.
+    """
+
+    is_causal = True
+
+    def __init__(self, config: StackTransformerConfig, number: int) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.config, self.number = config, number
+        self.heads, self.dropout = config.num_attention_heads, config.attention_dropout
+        self.in_proj = nn.Linear(size, 3 * size, bias=config.bias)
+        self.out_proj = nn.Linear(size, size, bias=config.bias)
+
+    def forward(
+        self, hidden: Tensor, visible: Any, angles: Tensor | None = None, cache: MemoryCache | None = None
+    ) -> Tensor:
+        """From [B, T, d] to [B, T, d].
+
+        Args:
+            hidden: of T tokens.
+            visible: what each sees, as `create_causal_mask` makes it.
+            angles: of rotary positions [B, T, d / heads / 2].
+            cache: of the tokens before; it is updated.
+        """
+        parts = self.in_proj(hidden).unflatten(-1, (3, self.heads, -1))  # [B, T, 3, heads, d]
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+        if angles is not None:
+            queries, keys = rotate(queries, angles), rotate(keys, angles)
+        if cache is not None:
+            keys, values = cache.update(keys, values, self.number)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, _eager)
+        dropout = self.dropout if self.training else 0.0
+        scaling = queries.shape[-1] ** -0.5
+        mixed, _ = attend(self, queries, keys, values, visible, dropout=dropout, scaling=scaling)
+        return self.out_proj(mixed.flatten(2))
+
+
+class StackTransformerLayer(GradientCheckpointingLayer):
+    """`y = x + dropout(attention(norm(x)))`, and `y + dropout(feed_forward(norm(y)))`.
+
+    Args:
+        config: sizes.
+        kind: an entry of `config.layers`.
+        number: of its state in a cache.
+
+    Attributes:
+        attention: self-attention, or stack attention.
+    """
+
+    def __init__(self, config: StackTransformerConfig, kind: str | dict[str, Any], number: int) -> None:
+        super().__init__()
+        size, inner, bias = config.hidden_size, config.intermediate_size, config.bias
+        self.number = number
+        self.attention_norm = nn.LayerNorm(size, config.layer_norm_epsilon, bias=bias)
+        self.attention: nn.Module = (
+            StackAttention(size, **kind) if isinstance(kind, dict) else SelfAttention(config, number)
+        )
+        self.feed_forward_norm = nn.LayerNorm(size, config.layer_norm_epsilon, bias=bias)
+        self.up, self.down = nn.Linear(size, inner, bias=bias), nn.Linear(inner, size, bias=bias)
+        self.activation = ACT2FN[config.hidden_act]
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        visible: Any = None,
+        angles: Tensor | None = None,
+        mask: Tensor | None = None,
+        cache: MemoryCache | None = None,
+        output_actions: bool = False,
+    ) -> tuple[Tensor, Actions]:
+        """From [B, T, d] to [B, T, d], and the actions on the memory, if there is one and they are asked for.
+
+        Args:
+            hidden: of T tokens.
+            visible, angles: see `SelfAttention`.
+            mask: [B, T] bool, False at padding.
+            cache: of the tokens before; it is updated.
+            output_actions: return the actions.
+        """
+        normed, actions = self.attention_norm(hidden), Actions()
+        if isinstance(self.attention, StackAttention):
+            batch_size, length = hidden.shape[:2]
+            state = None if cache is None else cache.state(self.number, batch_size)
+            mixed, state, actions = self.attention(normed, state, mask, output_actions=output_actions)
+            if cache is not None:
+                cache.update_state(self.number, state, length)
+        else:
+            mixed = self.attention(normed, visible, angles, cache)
+        hidden = hidden + self.dropout(mixed)
+        inner = self.dropout(self.activation(self.up(self.feed_forward_norm(hidden))))
+        return hidden + self.dropout(self.down(inner)), actions
+
+
+class StackTransformerPreTrainedModel(StackRNNPreTrainedModel):
+    """Loading, saving and initialising, shared by all stack transformers."""
+
+    config_class = StackTransformerConfig
+    _no_split_modules = ["StackTransformerLayer"]  # noqa: RUF012
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, nn.Embedding) and self.config.initialization == "xavier":
+            init.uniform_(module.weight, -CONTROLLER_BOUND, CONTROLLER_BOUND)
+
+
+class StackTransformerModel(StackTransformerPreTrainedModel):
+    """Token embeddings with positions, layers of self-attention and of stack attention, and a layer norm.
+
+    Args:
+        config: sizes and layers.
+    """
+
+    def __init__(self, config: StackTransformerConfig) -> None:
+        super().__init__(config)
+        config.complete()
+        size = config.hidden_size
+        self.embed_tokens = nn.Embedding(config.vocab_size, size)
+        self.embed_positions = (
+            nn.Embedding(config.max_position_embeddings, size) if config.position_encoding == "learned" else None
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        # In a cache the states of memories come first.
+        stacks = [i for i, kind in enumerate(config.layers) if kind != ATTENTION]
+        order = stacks + [i for i, kind in enumerate(config.layers) if kind == ATTENTION]
+        self.layers = nn.ModuleList(
+            StackTransformerLayer(config, kind, order.index(i)) for i, kind in enumerate(config.layers)
+        )
+        self.norm = nn.LayerNorm(size, config.layer_norm_epsilon, bias=config.bias)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @can_return_tuple
+    @merge_with_config_defaults
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: MemoryCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_actions: bool = False,
+        **kwargs: Any,
+    ) -> StackRNNModelOutput:
+        """Run token ids, or embeddings, through the network.
+
+        Args, Raises: as `StackRNNModel.forward`. Hidden states are the input of the first layer, then the output of
+            each, the last one normed. With learned positions a sequence that is longer is an error too.
+        """
+        refuse_unknown(kwargs)
+        embedded = self.embed(input_ids, inputs_embeds)
+        cache = self._cache(past_key_values, use_cache)
+        if cache is not None and self.gradient_checkpointing and self.training:
+            raise ValueError("activation checkpointing cannot continue from past_key_values; got a cache")
+        mask, all_real = self._masks(attention_mask, cache, embedded)
+        visible = create_causal_mask(self.config, embedded, all_real, cache)
+        hidden, angles = self._add_positions(embedded, all_real, 0 if cache is None else cache.get_seq_length(0))
+        hidden = self.dropout(hidden)
+        states, actions = [hidden], []
+        for layer in self.layers:
+            hidden, done = layer(hidden, visible, angles, mask, cache, output_actions)
+            states.append(hidden)
+            actions += [done] if isinstance(layer.attention, StackAttention) else []
+        hidden = self.norm(hidden)
+        hidden = hidden if mask is None else hidden.masked_fill(~mask.unsqueeze(-1), 0)
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        of_memories = actions[0] if len(actions) == 1 else tuple(actions) or Actions()
+        return StackRNNModelOutput(
+            last_hidden_state=hidden,
+            past_key_values=cache,
+            hidden_states=(*states[:-1], hidden) if output_hidden_states else None,
+            actions=of_memories if output_actions else None,
+        )
+
+    def _masks(
+        self, attention_mask: Tensor | None, cache: MemoryCache | None, embedded: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Where tokens are no padding: those of this call [B, T], and all of them so far; None where all are."""
+        batch_size, length = embedded.shape[:2]
+        mask = self._step_mask(attention_mask, batch_size, length)
+        if cache is None:
+            return mask, mask
+        seen, earlier = cache.get_seq_length(0), cache.state(_REAL_TOKENS, batch_size)
+        if mask is None and earlier is None:
+            return None, None
+        ones = embedded.new_ones(batch_size, seen + length, dtype=torch.bool)
+        before = ones[:, :seen] if earlier is None else torch.cat((earlier, ones[:, earlier.shape[1] : seen]), dim=1)
+        all_real = torch.cat((before, ones[:, seen:] if mask is None else mask), dim=1)
+        cache.update_state(_REAL_TOKENS, all_real, 0)
+        return mask, all_real
+
+    def _add_positions(self, embedded: Tensor, all_real: Tensor | None, seen: int) -> tuple[Tensor, Tensor | None]:
+        """The input of the first layer [B, T, d], and the angles of rotary positions."""
+        length, kind, size = embedded.shape[1], self.config.position_encoding, self.config.hidden_size
+        if all_real is None:
+            positions = torch.arange(seen, seen + length, device=embedded.device).unsqueeze(0)
+        else:
+            positions = (all_real.cumsum(1)[:, seen:] - 1).clamp(min=0)
+        if self.config.scale_embeddings:
+            embedded = embedded * math.sqrt(size)
+        if kind == "rotary":
+            return embedded, _angles(positions, size // self.config.num_attention_heads)
+        if kind == "sinusoidal":
+            embedded = embedded + sinusoids(positions, size).to(embedded.dtype)
+        elif self.embed_positions is not None:
+            longest = self.config.max_position_embeddings
+            if seen + length > longest:
+                raise ValueError(
+                    f"with learned positions a sequence has at most max_position_embeddings={longest} tokens; "
+                    f"got {seen + length}"
+                )
+            embedded = embedded + self.embed_positions(positions)
+        return embedded, None
+
+
+class StackTransformerForCausalLM(StackRNNForCausalLM, StackTransformerPreTrainedModel):
+    """A language model of self-attention and stack attention (DuSell & Chiang 2024).
+
+    Called as `StackRNNForCausalLM`. Without a memory among its layers it is a plain transformer.
+
+    Args:
+        config: sizes and layers.
+    """
+
+    config_class = StackTransformerConfig
+    body_class = StackTransformerModel
+
+
+class StackTransformerForSequenceClassification(StackRNNForSequenceClassification, StackTransformerPreTrainedModel):
+    """A stack transformer that classifies a sequence by its last token; called as `StackRNNForSequenceClassification`.
+
+    Args:
+        config: sizes and layers; `num_labels`.
+    """
+
+    config_class = StackTransformerConfig
+    body_class = StackTransformerModel
+
+
+class StackTransformerForTokenClassification(StackRNNForTokenClassification, StackTransformerPreTrainedModel):
+    """A stack transformer that gives every step a class; called as `StackRNNForTokenClassification`.
+
+    Args:
+        config: sizes and layers; `num_labels`.
+    """
+
+    config_class = StackTransformerConfig
+    body_class = StackTransformerModel

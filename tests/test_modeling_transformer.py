@@ -1,0 +1,251 @@
+"""The stack transformer: its formulas, published sizes, caches, GPT-2 as a special case, errors."""
+
+import math
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+
+from stack_lm import (
+    MemoryCache,
+    StackTransformerConfig,
+    StackTransformerForCausalLM,
+    StackTransformerForSequenceClassification,
+    StackTransformerForTokenClassification,
+)
+from stack_lm.checks import build
+from stack_lm.config_files import read_config
+from stack_lm.experiments.config import TaskConfig
+from stack_lm.experiments.encoding import Encoding
+from stack_lm.experiments.trial import make_model
+from stack_lm.tasks import make_task
+
+STACKS = ["superposition", "stack", {"memory": "nondeterministic", "memory_symbols": 2, "memory_size": 2}]
+POSITIONS = ["sinusoidal", "learned", "rotary", "none"]
+
+
+def make(*layers, kind=StackTransformerForCausalLM, **fields):
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 19, "hidden_size": 8, "num_attention_heads": 2, "pad_token_id": 0, "initializer_range": 0.5}
+    return kind(StackTransformerConfig(**sizes | {"layers": list(layers) or None} | fields)).eval()
+
+
+def ids(*shape):
+    return torch.randint(1, 19, shape)
+
+
+def count(model):
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+# The numbers of parameters that DuSell and Chiang's released code (2024) makes.
+PUBLISHED = {
+    "marked_reversal": (43_044, 40_964, 33_273),
+    "unmarked_reversal": (42_979, 40_899, 33_216),
+    "padded_reversal": (43_044, 40_964, 36_633),
+    "dyck": (43_109, 41_029, 33_330),
+    "hardest_cfl": (43_304, 41_224, 36_861),
+}
+# NOTE: in the released code padded reversal has a symbol of its own for the padding.
+SYMBOLS = {"padded_reversal": 4}
+
+
+@pytest.mark.parametrize("task", PUBLISHED)
+def test_parameters_are_those_of_the_released_code(task):
+    for preset, published in zip(("", "_superposition", "_nondeterministic"), PUBLISHED[task], strict=True):
+        values = read_config(f"dusell2024/transformer{preset}") | {"task": f"dusell2020/{task}"}
+        encoding = Encoding(make_task(values["task"]), "StackTransformerForCausalLM", one_boundary=True)
+        encoding.fields["vocab_size"] = SYMBOLS.get(task, encoding.fields["vocab_size"])
+        if preset == "_nondeterministic" and task in ("padded_reversal", "hardest_cfl"):
+            values["model"]["layers"][2]["memory_states"] = 3
+        assert count(make_model(build(TaskConfig, values), encoding)) == published
+
+
+def test_it_equals_its_formulas():
+    """`y = x + stack(LN(x))`, `y + FF(LN(y))`, one last layer norm, embeddings times root d and sinusoids."""
+    model = make("superposition", "attention", dropout=0.0).double()
+    tokens = ids(2, 6)
+    x = model.model.embed_tokens(tokens) * math.sqrt(8)
+    for t in range(6):
+        for i in range(8):
+            angle = t / 10_000 ** (2 * (i // 2) / 8)
+            x[:, t, i] += math.cos(angle) if i % 2 else math.sin(angle)
+    for layer in model.model.layers:
+        given = layer.attention_norm(x)
+        if layer.number == 0:
+            mixed = layer.attention(given)[0]
+        else:
+            query, key, value = (layer.attention.in_proj(given)[..., 8 * i : 8 * i + 8] for i in range(3))
+            heads = []
+            for head in (slice(0, 4), slice(4, 8)):
+                scores = query[..., head] @ key[..., head].mT / 2
+                scores = scores.masked_fill(torch.ones(6, 6).triu(1).bool(), -math.inf)
+                heads.append(scores.softmax(-1) @ value[..., head])
+            mixed = layer.attention.out_proj(torch.cat(heads, -1))
+        y = x + mixed
+        x = y + layer.down(torch.relu(layer.up(layer.feed_forward_norm(y))))
+    expected = model.lm_head(model.model.norm(x))
+    # Sinusoids are of float32.
+    torch.testing.assert_close(model(tokens).logits, expected, rtol=1e-5, atol=1e-5)
+    bare = make("superposition", "attention", position_encoding="none", scale_embeddings=False).double()
+    state = bare.model.embed_tokens(tokens)
+    for layer in bare.model.layers:
+        state = layer(state, None)[0]
+    torch.testing.assert_close(bare(tokens).logits, bare.lm_head(bare.model.norm(state)), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_without_a_memory_it_is_gpt2(implementation):
+    torch.manual_seed(1)
+    sizes = {"vocab_size": 31, "n_positions": 16, "n_embd": 12, "n_layer": 2, "n_head": 3}
+    gpt2 = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)).eval()
+    for parameter in gpt2.parameters():
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    config = StackTransformerConfig(
+        vocab_size=31, hidden_size=12, layers=["attention"] * 2, num_attention_heads=3, hidden_act="gelu_new",
+        position_encoding="learned", max_position_embeddings=16, scale_embeddings=False, tie_word_embeddings=True,
+        head_bias=False, attn_implementation=implementation,
+    )  # fmt: skip
+    model = StackTransformerForCausalLM(config).eval()
+    names = {
+        "wte": "embed_tokens", "wpe": "embed_positions", "ln_f": "norm", "ln_1": "attention_norm", "h": "layers",
+        "ln_2": "feed_forward_norm", "attn": "attention", "c_attn": "in_proj", "c_fc": "up",
+    }  # fmt: skip
+    weights = {}
+    for name, part in gpt2.transformer.state_dict().items():
+        name = name.replace("mlp.c_proj", "down").replace("attn.c_proj", "attn.out_proj").replace("mlp.", "")
+        name = ".".join(names.get(piece, piece) for piece in name.split("."))
+        weights[name] = part.T if part.dim() == 2 and "embed" not in name else part
+    model.model.load_state_dict(weights)
+    assert count(model) == count(gpt2)
+    tokens, mask = torch.randint(31, (2, 9)), torch.ones(2, 9).long()
+    torch.testing.assert_close(model(tokens).logits, gpt2(tokens).logits, rtol=1e-5, atol=1e-5)
+    mask[0, 6:] = 0
+    found, expected = (m(tokens, attention_mask=mask).logits[mask.bool()] for m in (model, gpt2))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=str)
+@pytest.mark.parametrize("position", POSITIONS)
+@torch.no_grad()
+def test_chunks_steps_and_padding_change_nothing(stack, position):
+    model, tokens = make("attention", stack, "attention", position_encoding=position).double(), ids(2, 7)
+    whole = model(tokens).logits
+    for sizes in ((4, 3), (1,) * 7):
+        cache = MemoryCache()
+        parts = [model(part, past_key_values=cache).logits for part in tokens.split(sizes, 1)]
+        torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-5, atol=1e-5)
+    padded = torch.nn.functional.pad(tokens, (2, 3))
+    mask = (padded != 0).long()
+    assert torch.allclose(model(padded, attention_mask=mask).logits[:, 2:9], whole, atol=1e-5)
+    for reach in (0, 1):  # masks of all tokens so far, and of the chunk's own
+        cache = MemoryCache()
+        parts = [
+            model(padded[:, i : i + 3], attention_mask=mask[:, i * reach : i + 3], past_key_values=cache).logits
+            for i in range(0, 12, 3)
+        ]
+        assert torch.allclose(torch.cat(parts, 1)[:, 2:9], whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("stack", ["attention", *STACKS], ids=str)
+def test_generation_with_and_without_a_cache_by_beams_and_in_batches(stack):
+    model = make("attention", stack)
+    prompts = torch.cat((ids(1, 5), torch.nn.functional.pad(ids(1, 3), (2, 0))))
+    given = {"attention_mask": (prompts != 0).long(), "max_new_tokens": 5, "do_sample": False}
+    for options in ({}, {"num_beams": 3}, {"num_beams": 2, "num_return_sequences": 2}):
+        cached, fresh = (model.generate(prompts, use_cache=use, **given, **options) for use in (True, False))
+        assert torch.equal(cached, fresh)
+    greedy = model.generate(prompts, **given)
+    assert torch.equal(model.generate(prompts, prefill_chunk_size=2, **given), greedy)
+    single = model.generate(prompts[1:, 2:], max_new_tokens=5, do_sample=False)
+    assert torch.equal(greedy[1, 2:], single[0])
+
+
+def test_training_reaches_all_weights_also_with_checkpoints():
+    model, tokens = make("attention", "stack", "superposition", dropout=0.0, attention_dropout=0.0).train(), ids(2, 9)
+    gradients = []
+    for checkpoints in (False, True):
+        if checkpoints:
+            model.activation_checkpointing_enable()
+        model.zero_grad()
+        model(tokens, labels=tokens, use_cache=False).loss.backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    for one, other in zip(*gradients, strict=True):
+        assert one.any()
+        torch.testing.assert_close(one, other)
+    with pytest.raises(ValueError, match="activation checkpointing cannot continue from past_key_values"):
+        model(tokens, past_key_values=MemoryCache())
+
+
+def test_actions_and_hidden_states():
+    tokens = ids(2, 4)
+    model = make("stack", "attention", "superposition")
+    outputs = model(tokens, output_actions=True, output_hidden_states=True)
+    assert [next(iter(actions)) for actions in outputs.actions] == ["push_strength", "operation"]
+    assert [part.shape for part in outputs.hidden_states] == [(2, 4, 8)] * 4
+    assert make("attention", "stack")(tokens, output_actions=True).actions.push_strength.shape == (2, 4)
+    assert not make("attention")(tokens, output_actions=True).actions
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels"),
+    [
+        (StackTransformerForSequenceClassification, torch.tensor([0, 2])),
+        (StackTransformerForTokenClassification, torch.tensor([[0, 1, 2, 1, 0], [2, 1, 0, -100, -100]])),
+    ],
+)
+def test_heads(kind, labels, tmp_path):
+    model, tokens = make("attention", "stack", kind=kind, num_labels=3), ids(2, 5)
+    tokens[1, 3:] = 0
+    mask = (tokens != 0).long()
+    outputs = model(tokens, attention_mask=mask, labels=labels)
+    outputs.loss.backward()
+    alone = model(tokens[1:, :3]).logits
+    torch.testing.assert_close(outputs.logits[1:] if alone.dim() == 2 else outputs.logits[1:, :3], alone)
+    model.save_pretrained(tmp_path)
+    assert torch.equal(kind.from_pretrained(tmp_path)(tokens, attention_mask=mask).logits, outputs.logits)
+
+
+def test_a_configuration_is_complete_and_saved(tmp_path):
+    config = StackTransformerConfig(layers=["attention", {"memory": "superposition", "memory_size": 3}])
+    assert config.layers[1]["no_op"] is True
+    assert config.layers[1]["push_value_activation"] == "identity"
+    assert config.memory_names == ["superposition"]
+    config.save_pretrained(tmp_path)
+    assert AutoConfig.from_pretrained(tmp_path).layers == config.layers
+    assert [layer if isinstance(layer, str) else layer["memory"] for layer in StackTransformerConfig().layers] == [
+        "attention", "attention", "stack", "attention", "attention",
+    ]  # fmt: skip
+    assert type(AutoModelForCausalLM.from_config(config)) is StackTransformerForCausalLM
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"layers": ["attention", "atention"]},
+            r"layers\[1\] must be 'attention' or have a memory: memory must be one",
+        ),
+        ({"layers": ["none"]}, r"layers\[0\]: memory='none' reads nothing"),
+        ({"layers": [3]}, r"layers\[0\] must be 'attention', the name of a memory, or a mapping .*; got 3"),
+        (
+            {"layers": [{"memory": "stack", "size": 3}]},
+            r"unknown key 'layers\[0\].size'; the keys here are memory, mem",
+        ),
+        ({"layers": [{"memory": "stack", "memory_size": 0}]}, r"layers\[0\]: memory_size must be an integer of at"),
+        ({"hidden_size": 10}, "num_attention_heads must divide hidden_size=10; got 4"),
+        ({"hidden_size": 12, "position_encoding": "rotary"}, "position_encoding='rotary' needs heads of an even size"),
+        ({"heads": 3}, "StackTransformerConfig has no field 'heads'"),
+        ({"hidden_act": "tanh"}, "hidden_act must be one of 'relu', 'gelu', 'gelu_new'; got 'tanh'"),
+    ],
+)
+def test_errors_have_one_line(fields, message):
+    with pytest.raises(ValueError, match=f"^{message}") as caught:
+        StackTransformerConfig(**fields)
+    assert "\n" not in str(caught.value)
+
+
+def test_learned_positions_end():
+    model = make("attention", position_encoding="learned", max_position_embeddings=4)
+    with pytest.raises(ValueError, match="has at most max_position_embeddings=4 tokens; got 5"):
+        model(ids(1, 5))
