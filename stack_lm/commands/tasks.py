@@ -260,7 +260,7 @@ def _read_lines(task: Task, file: str) -> Iterator[_Line]:
                     raise InputError(f"line {number} must be `input,output`; it has {len(row)} fields")
                 output = []
                 for symbols in row[1].split():
-                    spelled = [task.aliases.get(symbol, symbol) for symbol in _parts(symbols, known)]
+                    spelled = [s if s in known else task.aliases.get(s, s) for s in _parts(symbols, known)]
                     unknown = [symbol for symbol in spelled if symbol not in known]
                     if unknown:
                         raise InputError(f"line {number}: {unknown[0]!r} is no symbol of the targets of {task}")
