@@ -64,8 +64,8 @@ class Task(ABC):
             "language": the source is `<s>` and a string, the target the string and `</s>`: a symbol at each step again,
                 whose distribution is to be learned;
             "transduction": from a source to a target of any length, through one of the formats;
-            "delayed": from a source to a target of any length, a symbol of it at each blank after the source; the network
-                does not read its own outputs;
+            "delayed": from a source to a target of any length, a symbol of it at each blank after the source; the
+                network does not read its own outputs;
             "classification": one target, a label of the whole source.
         vocabulary: the symbols of sources; the place of a symbol is its id.
         aliases: other spellings of symbols, as in the released files of a paper.

@@ -3,7 +3,7 @@
 import random
 import re
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 from math import comb, exp, inf, isqrt, log
 
 import pytest
@@ -78,7 +78,7 @@ def hidden(s):
 
 
 MEMBERS = {
-    "even_pairs": lambda s: sum(a != b for a, b in zip(s, s[1:], strict=False)) % 2 == 0,
+    "even_pairs": lambda s: sum(a != b for a, b in pairwise(s)) % 2 == 0,
     "repeat_01": lambda s: "".join(s) == "01" * (len(s) // 2),
     "parity": lambda s: s.count("1") % 2 == 1,
     "cycle_navigation": cycle,
@@ -142,7 +142,8 @@ def strings(task):
 
 
 def test_there_are_eighteen_languages():
-    assert sorted(NAMES) == sorted(MEMBERS) == sorted(LISTED) and len(NAMES) == 18
+    assert sorted(NAMES) == sorted(MEMBERS) == sorted(LISTED)
+    assert len(NAMES) == 18
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -217,12 +218,14 @@ def test_examples_have_their_labels_and_lengths(name):
         for _ in range(60):
             example = task.sample(rng, longest)
             string = tuple(task.write(example.source).split())[1:]
-            assert example.source[0] == len(task.symbols) and len(string) <= longest
+            assert example.source[0] == len(task.symbols)
+            assert len(string) <= longest
             assert example.target == (int(MEMBERS[name](string)),)
             labels[example.target] += 1
         assert min(labels.values()) > 10
     member = task.positive(rng, 500)
-    assert len(member) <= 500 and MEMBERS[name](member)
+    assert len(member) <= 500
+    assert MEMBERS[name](member)
 
 
 def test_held_out_strings_are_new():
@@ -230,7 +233,8 @@ def test_held_out_strings_are_new():
     task.change({"test_short_held_out": {"number": 100, "longest": 12}})
     parts = {name: {example.source for example in task.split(name, 0)} for name in ("train", "validation")}
     held_out = task.split("test_short_held_out", 0)
-    assert len(held_out) == 100 and not (parts["train"] | parts["validation"]) & {e.source for e in held_out}
+    assert len(held_out) == 100
+    assert not (parts["train"] | parts["validation"]) & {e.source for e in held_out}
     assert "test_short_held_out" not in TASKS["repeat_01"].plan
 
 

@@ -118,7 +118,7 @@ class MissingDuplicate(AnsweredTask):
             return None
         half, place = len(whole) // 2, whole.index(_HIDDEN)
         missing = whole[(place + half) % len(whole)]
-        full = whole[:place] + (missing,) + whole[place + 1 :]
+        full = (*whole[:place], missing, *whole[place + 1 :])
         return (missing,) if full[:half] == full[half:] else None
 
 

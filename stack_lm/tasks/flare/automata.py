@@ -42,7 +42,7 @@ class AutomatonTask(RecognitionTask):
 
     @cached_property
     def _levels(self) -> list[tuple[dict[State, float], float]]:
-        """For each length the weight of all ways from a state to the end, over the largest, and the latter's logarithm."""
+        """For each length the weights of all ways from states to the end, over the largest; the latter's logarithm."""
         stops = {state: self._weight(state) if state in self.accepting else 0.0 for state in self.arcs}
         return [_scaled(stops, 0.0)]
 

@@ -76,7 +76,7 @@ class RecognitionTask(Task):
         """
 
     def next_symbols(self, string: Sequence[str]) -> list[Symbols]:
-        """The symbols that may follow each of the n + 1 prefixes of a string: none after one that no member begins with.
+        """The symbols that may follow each of the n + 1 prefixes of a string: none where no member begins so.
 
         Args:
             string: n symbols.
