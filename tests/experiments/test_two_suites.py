@@ -12,6 +12,11 @@ from stack_lm.experiments.encoding import Encoding, loss_weights
 from stack_lm.tasks import make_task
 
 
+@pytest.fixture(autouse=True)
+def _no_compiled_scan(monkeypatch):
+    monkeypatch.setenv("STACK_LM_SCAN_BACKEND", "reference")
+
+
 def results(directory):
     return [json.loads(line) for line in (directory / "results.jsonl").read_text(encoding="utf-8").splitlines()]
 
