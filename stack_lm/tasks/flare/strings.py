@@ -96,7 +96,7 @@ class UnmarkedReversal(_Unfolded):
 class _Marked(_Unfolded):
     """A word, #, and what the word determines: as many symbols again."""
 
-    symbols = (*BITS, MARK)
+    symbols: ClassVar[String] = (*BITS, MARK)
     smallest = 1
 
     def most(self, longest: int) -> int:
@@ -150,7 +150,7 @@ class BucketSort(_Marked):
     """A word, #, and its symbols in ascending order."""
 
     letters: ClassVar[String] = ("1", "2", "3", "4", "5")
-    symbols = (*letters, MARK)
+    symbols: ClassVar[String] = (*letters, MARK)
 
     def image(self, word: String) -> String:
         """The word, sorted."""
