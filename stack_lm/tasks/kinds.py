@@ -102,7 +102,7 @@ class Joined(PerStep):
 class Delayed(PerStep):
     """Tasks that read the source, then a blank for each symbol of the target, and answer there.
 
-    They are trained on all of the target, and scored where the mask says so (Delétang et al. 2023, section 4).
+    They are trained on all of the target, and scored where the mask says so (Delétang et al. 2023).
     """
 
     def __init__(self, task: Task) -> None:

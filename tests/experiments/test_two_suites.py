@@ -35,6 +35,7 @@ def test_all_of_an_answer_is_trained_on_and_its_number_scored():
     assert weights.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_training_stops_when_all_has_been_right(tmp_path):
     small = [
         "options.splits.train={number: 640, shortest: 1, longest: 3}",
@@ -70,6 +71,7 @@ def test_training_stops_when_all_has_been_right(tmp_path):
     assert set(test["by_length"]["accuracy"]) == {"4", "5", "6"}
 
 
+@pytest.mark.slow
 def test_a_recogniser_is_trained(tmp_path, capsys):
     splits = {"train": (400, 6), "validation": (60, 6), "validation_long": (20, 9), "test": (30, 12)}
     splits["test_short_held_out"] = (5, 20)

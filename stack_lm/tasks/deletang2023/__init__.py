@@ -1,1 +1,1 @@
-"""The fifteen tasks of Delétang et al. (2023), "Neural Networks and the Chomsky Hierarchy"."""
+"""The fifteen tasks of Delétang et al. (2023)."""

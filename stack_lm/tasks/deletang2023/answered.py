@@ -1,8 +1,8 @@
 """What the tasks of Delétang et al. (2023) share: an input, and an answer that is written after it.
 
 Definitions and distributions are those of the released code where it differs from the paper.
-NOTE: the released code draws a length for each batch, and strings of that length; here each string has a length of its
-own. It has no validation strings; those here have the lengths of training.
+NOTE: our choices: each string has a length of its own, the validation strings have the lengths of training, and a test
+length has eight strings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arithmetic modulo 5 (Delétang et al. 2023, table A.1)."""
+"""Arithmetic modulo 5 (Delétang et al. 2023)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binary numbers (Delétang et al. 2023, table A.1). Operands and results have the least significant bit first."""
+"""Binary numbers (Delétang et al. 2023). Operands and results have the least significant bit first."""
 
 from __future__ import annotations
 

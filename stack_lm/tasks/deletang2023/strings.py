@@ -1,4 +1,4 @@
-"""Strings that are moved, copied, sorted or asked about (Delétang et al. 2023, table A.1)."""
+"""Strings that are moved, copied, sorted or asked about (Delétang et al. 2023)."""
 
 from __future__ import annotations
 

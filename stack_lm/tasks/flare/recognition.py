@@ -31,7 +31,7 @@ class RecognitionTask(Task):
     The size of an example is the longest length that it may have, that of its split: how likely a length is below that
     depends on the language. The source is `<s>` and the string, so that the empty string has a symbol too.
 
-    NOTE: the paper's networks begin without `<s>`, but for the transformer.
+    NOTE: the `<s>` is our choice; the paper has one for transformers.
 
     Args:
         splits: changes of the plan (see `Task`).
