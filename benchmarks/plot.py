@@ -6,6 +6,7 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from report import Row, read_result
@@ -86,6 +87,29 @@ def plot_chunks(axes: Axes, rows: Sequence[Row]) -> None:
     axes.legend(frameon=False)
 
 
+def plot_growth(axes: Axes, rows: Sequence[Row], column: str, label: str) -> None:
+    """Time and peak memory against a size, all logarithmic, so that slopes are powers."""
+    x = [row[column] for row in rows]
+    for unit, what, color, marker in (("ms", "time, ms", COLORS[0], "s"), ("MiB", "peak memory, MiB", COLORS[1], "o")):
+        if all(row[unit] for row in rows):
+            axes.plot(x, [row[unit] for row in rows], color=color, marker=marker, label=what)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks(x, [str(value) for value in x])
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel(label)
+    axes.legend(frameon=False)
+
+
+GROWTH = {
+    "n": "n, symbols",
+    "Q": "Q, states",
+    "S": "S, stack symbols",
+    "m": "m, elements of a vector",
+    "B": "B, batch size",
+    "D": "D, window",
+}
 PANELS: dict[str, Callable[[Any, Sequence[Row]], None]] = {
     "length": plot_length,
     "memory": plot_memory,
@@ -93,6 +117,7 @@ PANELS: dict[str, Callable[[Any, Sequence[Row]], None]] = {
     "batch": lambda axes, rows: plot_ratios(axes, rows, "batch", "batch size"),
     "strength": lambda axes, rows: plot_ratios(axes, rows, "push_strength", "push strength"),
     "chunks": plot_chunks,
+    **{name: partial(plot_growth, column=name, label=label) for name, label in GROWTH.items()},
 }
 
 
@@ -133,7 +158,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog="example:\n  python benchmarks/plot.py scan.json docs/scan.png",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("result", metavar="RESULT.json", help="written by benchmarks/scan.py or loss.py with --json")
+    parser.add_argument(
+        "result",
+        metavar="RESULT.json",
+        help="written with --json by a benchmark that draws: scan, loss, nondeterministic",
+    )
     parser.add_argument("figure", metavar="OUT.png", help="what to write; the suffix says the format")
     args = parser.parse_args(argv)
     return run_command("benchmarks/plot.py", lambda: plot(args.result, args.figure))

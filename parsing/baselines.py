@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from stack_lm.errors import InputError
 
-from .distances import spans_by_splitting, tree_from_distances
+from .distances import DEFAULT_DECODER, spans_by_splitting, tree_from_distances
 from .trees import ConstituencyTree
 
 LONGEST_UNIFORM = 1000  # words
@@ -55,7 +55,7 @@ def balanced_left_full(words: Sequence[str]) -> ConstituencyTree:
     return _split(words, lambda start, stop: start + _power_of_two_below(stop - start))
 
 
-def random_distances(words: Sequence[str], rng: random.Random, decoder: str = "algorithm1") -> ConstituencyTree:
+def random_distances(words: Sequence[str], rng: random.Random, decoder: str = DEFAULT_DECODER) -> ConstituencyTree:
     """The tree that a decoder makes of random distances."""
     return tree_from_distances(words, [rng.random() for _ in words], decoder)
 

@@ -14,7 +14,9 @@ from stack_lm.trace import Trace
 from .trees import ConstituencyTree
 
 # A signal's value at word t, or at the word before, is the distance between words t - 1 and t.
-SHIFTS = {"push_strength": 0, "pop_strength": 1, "read_strength": 0, "total_strength": 0}
+SHIFTS = {"push_strength": 0, "pop_strength": 1, "read_strength": 0, "total_strength": 0, "run_depth": 1}
+# Signals that are nearness: their distance is their negative.
+_NEAR = {"run_depth"}
 
 
 def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
@@ -24,11 +26,15 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
     strength is that of word t - 1: a word that closes much is far from the next word (Merrill et al. 2019, section
     5). The first element belongs to the boundary before the sentence; for a pop strength it is 0.
 
+    The depth of a nondeterministic stack's run after word t - 1 is the number of its elements that the boundary before
+    word t lies inside, where an element spans the words from its push to its pop, both included. Its negative is the
+    distance, and the decoder "gap" makes a tree that has all of these spans.
+
     NOTE: the released code of Merrill et al. does not shift the pop strength; this follows the paper.
 
     Args:
         trace: with the signal.
-        signal: "push_strength", "pop_strength", "read_strength" or "total_strength".
+        signal: "push_strength", "pop_strength", "read_strength", "total_strength" or "run_depth".
 
     Raises:
         InputError: if the trace has no such signal, or it is not finite.
@@ -39,6 +45,7 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
     values = np.asarray(trace.signals[signal], dtype=float)
     if not np.isfinite(values).all():
         raise InputError(f"the {signal} of {' '.join(trace.words)!r} is not finite: the model is broken")
+    values = -values if signal in _NEAR else values
     return np.concatenate(([0.0], values[:-1])) if SHIFTS[signal] else values
 
 
@@ -73,8 +80,14 @@ def _gap(distances: Sequence[float]) -> list[tuple[int, int]]:
     return [(start, stop + 1) for start, stop in _reaches(distances[1:])]
 
 
+DEFAULT_DECODER = "algorithm1"
 DECODERS: dict[str, Callable[[Sequence[float]], list[tuple[int, int]]]] = {"algorithm1": _algorithm1, "gap": _gap}
 """Decoders by name: from distances to the spans of two words or more of a binary tree."""
+
+
+def default_decoder(signal: str) -> str:
+    """The decoder for the distances of a signal: "gap" for `run_depth`, whose spans the other can lose."""
+    return "gap" if signal in _NEAR else DEFAULT_DECODER
 
 
 def spans_by_splitting(n: int, split: Callable[[int, int], int]) -> list[tuple[int, int]]:
@@ -99,7 +112,7 @@ def spans_by_splitting(n: int, split: Callable[[int, int], int]) -> list[tuple[i
 
 
 def tree_from_distances(
-    words: Sequence[str], distances: Sequence[float] | np.ndarray, decoder: str = "algorithm1"
+    words: Sequence[str], distances: Sequence[float] | np.ndarray, decoder: str = DEFAULT_DECODER
 ) -> ConstituencyTree:
     """Decode syntactic distances into a binary tree, greedily and top-down.
 

@@ -12,7 +12,7 @@ from stack_lm.data.text import json_record, read_text
 from stack_lm.errors import InputError, OnError, fail
 from stack_lm.messages import shortened
 
-from .distances import tree_from_distances
+from .distances import DEFAULT_DECODER, tree_from_distances
 from .trees import ConstituencyTree, Span, read_binary_parse, read_brackets
 
 # Keys of JSON lines, by what their values are.
@@ -24,7 +24,7 @@ NLTK_TREEBANKS = ("nltk:treebank", "nltk:conll2000")
 CHUNKS = "chunks:"
 
 
-def read_treebank(source: str, *, decoder: str = "algorithm1", on_error: OnError = fail) -> list[ConstituencyTree]:
+def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnError = fail) -> list[ConstituencyTree]:
     """Read trees, without traces.
 
     Args:
@@ -64,7 +64,7 @@ def read_treebank(source: str, *, decoder: str = "algorithm1", on_error: OnError
 
 
 def read_predictions(
-    source: str, *, decoder: str = "algorithm1", on_error: OnError = fail
+    source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnError = fail
 ) -> list[ConstituencyTree | None]:
     """Read the trees that a parser made, in the order of their sentences.
 

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+
+MOVES = ("push", "replace", "pop")
+"""What a nondeterministic stack can do at a step."""
+
+
+@dataclass(frozen=True, eq=False)
+class StackRun:
+    """The most probable run of a nondeterministic stack over one sentence: the stack after the last token of each word.
+
+    Attributes:
+        moves: of each word's last token, "push", "replace" or "pop" [n].
+        states: numbers from 0 [n].
+        symbols: the top symbol, from 0 [n].
+        elements: the word that pushed the top, from 0; -1 for the bottom, or a token before the words [n].
+        depths: elements on the stack, without the bottom [n].
+        stacks: the symbols on the stack, from the bottom, which is there, to the top [n].
+        weight: the logarithm of the run's weight, up to the last word.
+    """
+
+    moves: tuple[str, ...]
+    states: np.ndarray
+    symbols: np.ndarray
+    elements: np.ndarray
+    depths: np.ndarray
+    stacks: Sequence[tuple[int, ...]]
+    weight: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +49,7 @@ class Trace:
         end_logprob: log-probability that the sentence ends there, in nats; NaN where the tokenizer has no end token.
         actions: of each memory layer of the model, in order, all that it reports after each word, by name [n, ...].
         layer: which of these `signals`, `distributions` and `operations` are of; None for none of them.
+        find_run: finds the most probable run of that layer, if it is a nondeterministic stack; see `run`.
     """
 
     words: tuple[str, ...]
@@ -31,12 +59,23 @@ class Trace:
     end_logprob: float = float("nan")
     actions: tuple[Mapping[str, np.ndarray], ...] = ()
     layer: int | None = 0
+    find_run: Callable[[], StackRun] | None = None
+
+    @cached_property
+    def run(self) -> StackRun | None:
+        """The most probable run of a nondeterministic stack, found when it is first asked for; None of other memories.
+
+        Raises:
+            InputError: if no run is possible.
+        """
+        return None if self.find_run is None else self.find_run()
 
     @property
     def signals(self) -> dict[str, np.ndarray]:
         """One number for each word, by name, each [n]: push_strength, pop_strength, read_strength and total_strength
-        for a stack, in elements."""
-        return self._of_dimensions(1)
+        for a stack, in elements; run_depth for a nondeterministic one, the elements on the stack of its best run."""
+        of_run = {} if self.run is None else {"run_depth": self.run.depths.astype(float)}
+        return self._of_dimensions(1) | of_run
 
     @property
     def distributions(self) -> dict[str, np.ndarray]:

@@ -145,7 +145,7 @@ def test_files_that_are_no_results(load, tmp_path, capsys, text, message):
     assert not (tmp_path / "figure.png").exists()
 
 
-@pytest.mark.parametrize("name", ["loss", "scan", "seeds", "training"])
+@pytest.mark.parametrize("name", ["loss", "nondeterministic", "scan", "seeds", "training"])
 def test_a_device_that_is_not_there(load, capsys, name):
     assert [load(name).main(["--device", device]) for device in ("cuda:99", "meta", "nonesuch")] == [2, 2, 2]
     errors = capsys.readouterr().err.splitlines()
@@ -199,6 +199,54 @@ def test_seeds(load, tmp_path, monkeypatch):
         assert 0 < row["compiled"] < 1
         known = row["vmap_of_the_reference,_us"] is not None
         assert known == (row["preset"].startswith("hao2018") and row["seeds"] == 2)
+
+
+def test_nondeterministic(load, tmp_path, monkeypatch, capsys):
+    module = load("nondeterministic")
+    monkeypatch.setattr(module, "VOCABULARY", 20)
+    monkeypatch.setattr(module, "BATCH", 2)
+    monkeypatch.setattr(module, "TOKENS", 3)
+    monkeypatch.setattr(module, "in_fresh_process", lambda function, *arguments: function(*arguments))
+    path = tmp_path / "nondeterministic.json"
+    chosen = ["cell", *module.GROWTH, "update"]
+    assert module.main(["--quick", "--threads", "1", "--only", *chosen, "--json", str(path)]) == 0
+    tables = {table["name"]: table["rows"] for table in json.loads(path.read_text())["tables"]}
+    assert list(tables) == chosen
+    assert all(row["ms"] > 0 for letter in module.GROWTH for row in tables[letter])
+    assert [row["D"] for row in tables["D"]] == [5, 10]
+    assert [row["memory"] for row in tables["update"]] == ["none", "RNS 2-3", "VRNS 1-1-32"]
+    pytest.importorskip("matplotlib")
+    assert load("plot").main([str(path), str(tmp_path / "figure.png")]) == 0
+    monkeypatch.setitem(sys.modules, "torch_semiring_einsum", None)
+    capsys.readouterr()
+    assert module.main(["--quick", "--threads", "1", "--only", "einsum"]) == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert "pip install --no-deps torch_semiring_einsum" in error
+
+
+def test_einsum_computes_the_same_stack(load):
+    pytest.importorskip("torch_semiring_einsum")
+    module, einsum = load("nondeterministic"), load("einsum_stack")
+    cell, inputs = module.cell_and_inputs(module.Size(batch=2, length=6), CPU)
+    found = []
+    for each in (cell, einsum.einsum_cell(cell)):
+        scan = each.scan(inputs, output_readings=True)
+        (gradient,) = torch.autograd.grad(scan.outputs.square().sum(), inputs)
+        found.append((scan.readings, gradient))
+    torch.testing.assert_close(*found, atol=1e-4, rtol=0)
+
+
+def test_targets_of_nondeterministic_stacks(load):
+    args = type("Options", (), {"quick": False})
+    einsum = [{"stack": "RNS 2-3", "n": n, "einsum/compiled": figure} for n, figure in ((40, 31.0), (80, 29.0))]
+    update = [{"memory": "none", "to_none": 1.0}, {"memory": "RNS 2-3", "to_none": 2.0}]
+    tables = [{"name": "einsum", "rows": einsum}, {"name": "update", "rows": update}]
+    rows = load("nondeterministic").summarize(tables, args)["rows"]
+    assert [(row["measured"], row["target"], row["met"]) for row in rows] == [
+        (31.0, ">= 30", "yes"),
+        (29.0, ">= 30", "no"),
+        (2.0, "<= 3", "yes"),
+    ]
 
 
 def test_agreement(load, capsys, tmp_path):

@@ -184,7 +184,8 @@ def test_every_recipe_is_valid(name):
     from stack_lm.training.config import ClassificationConfig, RunConfig
 
     path = preset_path(name)
-    kind = RunConfig if path.parent.name in ("merrill2019", "deep") else TaskConfig
+    text = path.parent.name in ("merrill2019", "deep") or path.stem.startswith("ptb_")
+    kind = RunConfig if text else TaskConfig
     config = build(ClassificationConfig if path.stem.startswith("numpred") else kind, read_config(path))
     config.check()
     (architecture,) = config.model.get("architectures", ["StackRNNForCausalLM"])

@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..experiments.config import is_task_model
 from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, plot_distributions, plot_strengths, save_figure
-from ..parsing.distances import distances_from_trace, tree_from_distances
+from ..parsing.distances import DEFAULT_DECODER, default_decoder, distances_from_trace, tree_from_distances
 from ..parsing.export import tree_record
 from ..parsing.treebank import read_treebank
 from ..parsing.trees import ConstituencyTree
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..scoring.sentences import ModelScorer
-    from ..trace import Trace
+    from ..trace import StackRun, Trace
 
 # The page shows the stack after each word, so it grows by the square of their number: this is some 6 MB.
 LONGEST = 500
@@ -76,9 +76,9 @@ def run(options: argparse.Namespace) -> None:
         words = scorer.split(" ".join(words))  # text, whose punctuation may not have been split off
     tags = None if gold is None else gold.word_tags
     # Without a memory there are the words' probabilities; a signal or a layer that was asked for is an error below.
-    alone = not scorer.memories and options.layer is None
-    if not options.signal and (alone or not scorer.makes_trees):
-        _inspect_actions(options, scorer, words, tags)
+    alone = not scorer.memories and options.layer is None and not options.signal
+    if alone or (scorer.memories and scorer.shows_runs) or (not options.signal and not scorer.makes_trees):
+        _inspect_actions(options, scorer, words, tags, gold)
         return
     signal = scorer.choose_signal(options.signal)
     contents = scorer.memory_contents(words, tags)
@@ -86,9 +86,10 @@ def run(options: argparse.Namespace) -> None:
     if trace.unknown.all():
         raise InputError(f"the sentence has no word that the model knows: {' '.join(words)!r}")
     distances = distances_from_trace(trace, signal)
-    tree = tree_from_distances(words, distances, options.decoder)
+    decoder = options.decoder or default_decoder(signal)
+    tree = tree_from_distances(words, distances, decoder)
     memory, controls = scorer.memories[scorer.layer].memory.name, _controls(scorer)
-    about = {"model": options.model, **controls, "tree": f"{signal.replace('_', ' ')}, {options.decoder}"}
+    about = {"model": options.model, **controls, "tree": f"{signal.replace('_', ' ')}, {decoder}"}
     page = render_page(trace, tree, contents, distances, memory=memory, about=about, gold=gold)
     figures = _sentence_figures(options, trace, tree)
     with atomic_file(options.output) as temporary:
@@ -97,7 +98,7 @@ def run(options: argparse.Namespace) -> None:
         save_figure(path, figure)
     if options.json:
         how = {"model": options.model, "memory": memory, "controls": controls}
-        how |= {"signal": signal, "decoder": options.decoder}
+        how |= {"signal": signal, "decoder": decoder}
         print_json(how | _describe_sentence(trace, tree, contents, distances) | {"written": targets})
         return
     print(tree)
@@ -111,9 +112,14 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _inspect_actions(
-    options: argparse.Namespace, scorer: ModelScorer, words: Sequence[str], tags: Sequence[str] | None
+    options: argparse.Namespace,
+    scorer: ModelScorer,
+    words: Sequence[str],
+    tags: Sequence[str] | None,
+    gold: ConstituencyTree | None,
 ) -> None:
-    """No memory, or one that makes no trees, as one in superposition: surprisal and all actions, word by word."""
+    """Surprisal and all actions or the run, word by word: no memory, one that makes no trees, as one in superposition,
+    or a nondeterministic stack."""
     from ..interpretation.computation import computation_of_trace, computation_page, plot_computation
     from ..layers import operation_labels
 
@@ -129,6 +135,12 @@ def _inspect_actions(
         about |= {"memory": layer.memory.name} | _controls(scorer)
         actions = {name: values.tolist() for name, values in trace.actions[scorer.layer].items()}
     computation = computation_of_trace(trace, labels)
+    tree: dict[str, Any] = {}
+    if trace.run is not None:
+        tree = _tree_of_run(options, scorer, trace)
+        about["tree"] = f"{tree['tree']} ({tree['signal'].replace('_', ' ')}, {tree['decoder']})"
+    if gold is not None:
+        about["gold tree"] = str(gold)
     with atomic_file(options.output) as temporary:
         temporary.write_text(computation_page(computation, about, " ".join(words)), encoding="utf-8")
     if options.figure:
@@ -137,14 +149,46 @@ def _inspect_actions(
     if options.json:
         told = {"words": list(words), "unknown": trace.unknown.tolist(), "logprobs": trace.logprobs.tolist()}
         told["surprisal"] = computation.panels["surprisal"].numbers[0].tolist()
-        print_json(about | told | actions | {"labels": labels, "written": written})
+        print_json(about | tree | told | _describe_run(trace.run) | actions | {"labels": labels, "written": written})
         return
-    panels = [computation.panels[name] for name in ("surprisal", *trace.signals, *trace.operations)]
+    if tree:
+        print(tree["tree"])
+    shown_actions = () if trace.run is not None else (*trace.signals, *trace.operations)
+    panels = [computation.panels[name] for name in ("surprisal", *shown_actions)]
     columns = [f"{panel.name} {label}".strip() for panel in panels for label in panel.labels]
     numbers = np.concatenate([panel.numbers for panel in panels]).T.tolist()
     shown = [f"{word} (unknown)" if new else word for word, new in zip(words, trace.unknown, strict=True)]
-    print_table("", ["word", *columns], [(word, *row) for word, row in zip(shown, numbers, strict=True)])
+    rows = [(word, *row) for word, row in zip(shown, numbers, strict=True)]
+    _print_steps(["word", *columns], rows, trace.run, 1)
     print("written: " + ", ".join(written))
+
+
+def _tree_of_run(options: argparse.Namespace, scorer: ModelScorer, trace: Trace) -> dict[str, Any]:
+    """The tree of a nondeterministic stack's most probable run, and how it was made."""
+    signal = scorer.choose_signal(options.signal)
+    decoder = options.decoder or default_decoder(signal)
+    distances = distances_from_trace(trace, signal)
+    tree = tree_from_distances(trace.words, distances, decoder)
+    return {"signal": signal, "decoder": decoder, **tree_record(tree, distances), "tree": str(tree)}
+
+
+def _describe_run(run: StackRun | None) -> dict[str, Any]:
+    """A most probable run for JSON, if there is one."""
+    if run is None:
+        return {}
+    numbers = {name: getattr(run, name).tolist() for name in ("states", "symbols", "elements", "depths")}
+    return {"run": {"moves": run.moves, **numbers, "stacks": run.stacks, "weight": run.weight}}
+
+
+def _print_steps(columns: list[str], rows: Sequence[tuple[Any, ...]], run: StackRun | None, text_columns: int) -> None:
+    """A table with a row for each step, and the moves of the most probable run, if there is one."""
+    if run is None:
+        print_table("", columns, rows, text_columns=text_columns)
+        return
+    of_run = zip(run.moves, run.states.tolist(), run.symbols.tolist(), run.depths.tolist(), strict=True)
+    both = [row + own for row, own in zip(rows, of_run, strict=True)]
+    caption = "move, state, top symbol and depth: of the most probable run"
+    print_table("", [*columns, "move", "state", "symbol", "depth"], both, caption, text_columns)
 
 
 def _inspect_task(options: argparse.Namespace) -> None:
@@ -176,10 +220,14 @@ def _inspect_task(options: argparse.Namespace) -> None:
             for name, panel in computation.panels.items()
         }
         told = {"inputs": computation.inputs, "targets": computation.targets, "outputs": computation.outputs}
-        print_json(about | told | {"errors": len(computation.errors), "panels": numbers, "written": written})
+        rest = {"errors": len(computation.errors), "panels": numbers, "written": written}
+        print_json(about | told | _describe_run(computation.run) | rest)
         return
-    rows = zip(computation.inputs, computation.targets, computation.outputs, strict=True)
-    print_table("", ["read", "target", "answer"], list(rows), text_columns=3)
+    if computation.buffered and computation.run is not None:
+        _print_steps(["step"], [(step,) for step in computation.steps], computation.run, 1)
+    else:
+        symbols = zip(computation.inputs, computation.targets, computation.outputs, strict=True)
+        _print_steps(["read", "target", "answer"], list(symbols), computation.run, 3)
     print("written: " + ", ".join(written))
 
 
@@ -190,7 +238,7 @@ def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
         return None
     if options.words is not None or options.sentence is None:
         raise InputError("--treebank needs --sentence N, and no sentence as an argument")
-    trees = read_treebank(options.treebank, decoder=options.decoder)
+    trees = read_treebank(options.treebank, decoder=options.decoder or DEFAULT_DECODER)
     if options.sentence > len(trees):
         raise InputError(
             f"--sentence must be at most {len(trees)}, as {options.treebank} has no more; got {options.sentence}"

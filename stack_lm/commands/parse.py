@@ -14,7 +14,7 @@ from ..data.records import Record
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..messages import check_name
-from ..parsing.distances import DECODERS, SHIFTS
+from ..parsing.distances import DECODERS, DEFAULT_DECODER, SHIFTS
 from ..parsing.ensemble import mean_agreement, mutual_f1
 from ..parsing.export import ENDINGS, check_tree_file, tree_record, write_trees
 from ..trace import Trace
@@ -74,13 +74,13 @@ def add_parsing_options(parser: argparse.ArgumentParser) -> None:
         "--signal",
         metavar="NAME",
         help=f"distances come from one of {', '.join(SHIFTS)}; by default the push strength, or the pop strength "
-        "where the push is fixed",
+        "where the push is fixed; run_depth, the depth of its most probable run, for a nondeterministic stack",
     )
     parser.add_argument(
         "--decoder",
         metavar="NAME",
-        default="algorithm1",
-        help=f"one of {', '.join(DECODERS)} (default: algorithm1)",
+        help=f"one of {', '.join(DECODERS)} (default: gap for run_depth, which keeps all of its spans, else "
+        f"{DEFAULT_DECODER})",
     )
     add_layer_option(parser)
     add_model_options(parser)
@@ -110,7 +110,8 @@ def add_word_strength_option(parser: argparse.ArgumentParser) -> None:
 
 def check_parsing_options(options: argparse.Namespace) -> None:
     """Find mistakes before a model is loaded."""
-    check_name("--decoder", options.decoder, DECODERS)
+    if options.decoder is not None:
+        check_name("--decoder", options.decoder, DECODERS)
     if options.signal is not None:
         check_name("--signal", options.signal, SHIFTS)
 
@@ -201,7 +202,7 @@ def _print(options: argparse.Namespace, parser: Parser, parses: Sequence[Parse |
     if options.json:
         how = {"models": models} if options.ensemble else {"model": options.model, "signal": parser.signal}
         found = [_EMPTY if parse is None else parse.record() for parse in parses]
-        print_json({**how, "decoder": options.decoder, **agreement, "parses": found})
+        print_json({**how, "decoder": parser.decoder, **agreement, "parses": found})
         return
     if options.ensemble or len(parses) > 3:
         for parse in parses:

@@ -17,7 +17,7 @@ from ..hub.locating import find_models
 from ..messages import shortened
 from ..parsing.baselines import FIXED_BASELINES, RANDOM_BASELINES, random_distances
 from ..parsing.conventions import CONVENTIONS, Convention, GoldForm, Removed, WholeSentence, WordRule, get_convention
-from ..parsing.distances import distances_from_trace, tree_from_distances
+from ..parsing.distances import DEFAULT_DECODER, default_decoder, distances_from_trace, tree_from_distances
 from ..parsing.ensemble import OUTLIER_SHARE
 from ..parsing.evalb import read_parameters
 from ..parsing.export import ENDINGS, check_tree_file, write_trees
@@ -167,7 +167,7 @@ def run(options: argparse.Namespace) -> None:
     problems = Problems(options.keep_going)
     if not options.keep_going:
         find_models(*options.models)
-    trees = read_treebank(options.treebank, decoder=options.decoder, on_error=problems.on_error)
+    trees = read_treebank(options.treebank, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
     gold = [prepare_gold(tree, convention) for tree in trees]
     wanted = [i for i, item in enumerate(gold) if options.max_length is None or item.length <= options.max_length]
     if not wanted:
@@ -222,7 +222,9 @@ def run(options: argparse.Namespace) -> None:
             for score, other in zip(scores[1:], result["systems"][1:], strict=True)
         ]
     if options.baselines:
-        result["baselines"] = _baselines(chosen, convention, options.decoder)
+        result["baselines"] = _baselines(
+            chosen, convention, options.decoder or result["systems"][0].get("decoder", DEFAULT_DECODER)
+        )
     if options.json:
         for described, score in zip(result["systems"], scores, strict=True):
             described["interval"] = f1_interval(score)
@@ -250,7 +252,7 @@ def _check_ensemble_options(options: argparse.Namespace, systems: Sequence[str])
 def _read_system(
     path: str, options: argparse.Namespace, n_gold: int, problems: Problems
 ) -> list[ConstituencyTree | None]:
-    predictions = read_predictions(path, decoder=options.decoder, on_error=problems.on_error)
+    predictions = read_predictions(path, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
     if len(predictions) != n_gold:
         raise InputError(f"{path} has {len(predictions)} trees, but {options.treebank} has {n_gold}")
     return predictions
@@ -275,10 +277,11 @@ def _parse_gold_sentences(
         raise InputError(str(error) if model in str(error) else f"{model}: {error}") from error
     if all(trace.unknown.all() for trace in traces):
         raise InputError(f"{model} knows no word of {options.treebank}: {shortened(' '.join(traces[0].words), 80)!r}")
-    trees = [tree_from_distances(trace.words, distances_from_trace(trace, signal), options.decoder) for trace in traces]
+    decoder = options.decoder or default_decoder(signal)
+    trees = [tree_from_distances(trace.words, distances_from_trace(trace, signal), decoder) for trace in traces]
     described = {
         "signal": signal,
-        "decoder": options.decoder,
+        "decoder": decoder,
         "punctuation": "kept"
         if convention.removed == "nothing"
         else f"removed {'before' if before else 'after'} parsing",

@@ -34,6 +34,10 @@ _MEMORY = (
     "push_strength_bottom",
     "pop_strength_bottom",
     "memory",
+    "run_move",
+    "run_state",
+    "run_stack",
+    "run_depth",
 )
 KINDS = {
     "computation": "what a model reads, answers and does at each step of a string",

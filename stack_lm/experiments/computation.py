@@ -15,16 +15,20 @@ from torch import Tensor
 
 from ..controls import Noise
 from ..errors import InputError
-from ..interpretation.computation import MOST_STEPS, Computation, Panel
+from ..interpretation.computation import MOST_STEPS, Computation, Panel, run_panels
 from ..kernels.protocol import CellState, Inputs
+from ..kernels.runs import tables_for
 from ..layers import operation_labels, recurrent_layers
 from ..layers.buffered import buffered_steps
 from ..layers.controlled import Actions
-from ..memory import Value
+from ..memory import NondeterministicStack, Value
+from ..memory.viterbi import best_runs
 from ..model_kinds import classes_for
 from ..plugins import remember
+from ..scoring.encoding import run_of_words
 from ..tasks import Example, Task, make_task
 from ..tasks.kinds import KINDS
+from ..trace import StackRun
 from .config import TASK_FILE, check_task_models
 from .encoding import Encoded, Encoding
 from .scores import run
@@ -127,14 +131,14 @@ def compute(source: TaskModel, example: Example) -> Computation:
         targets = [""] * (len(outputs) - len(targets)) + targets
     inputs = [symbols[k] for k in rows.inputs[0].tolist()]
     given = np.array([[symbol == own for own in inputs] for symbol in symbols], float)
-    steps, by_step = _steps(model, rows.inputs, encoding, count, noise)
+    steps, by_step, best = _steps(model, rows.inputs, encoding, count, noise)
     where = ", by position" if encoding.buffered else ""
-    wanted = {symbol for target in targets for symbol in target.split("/")}
+    wanted = {symbol for target in targets for symbol in (target.split("/") if sets else [target])}
     panels = {
         "input": _of_symbols(f"input{where}", symbols, given, set(inputs), steps),
         "output": _of_symbols(f"output{where} (probability)", answers, shares, wanted, steps),
     }
-    return Computation(inputs, targets, outputs, panels | by_step, buffered=encoding.buffered)
+    return Computation(inputs, targets, outputs, panels | by_step, encoding.buffered, best)
 
 
 def _outputs(model: Any, rows: Encoded, encoding: Encoding) -> Tensor:
@@ -174,13 +178,13 @@ def _run_steps(model: Any, inputs: Tensor, buffered: bool, count: int, noise: No
     base = model.base_model if not buffered else model.model
     cell, values = recurrent_layers(base)[0], base.embed(inputs, None)
     given = Inputs(values, None, noise, None, count)
-    found = []
+    found, has_runs = [], isinstance(cell.memory, NondeterministicStack)
     for t, (read, outputs, taken, state) in enumerate(_walk(model, cell, given, buffered)):
         emitted, _ = cell.controls(outputs, given.step(t)[1])
         pushed = [getattr(emitted, field.name)[0] for field in cell.memory.actions if isinstance(field, Value)]
         actions = {name: part[0].double().numpy() for name, part in taken.items()}
         value = torch.cat(pushed).double().numpy() if pushed else np.zeros(0)
-        held = _held(state.memory) if pushed else np.zeros(0)
+        held = _held(state.memory) if pushed and not has_runs else np.zeros(0)
         found.append(_Step(read[0].double().numpy(), actions, value, state.reading[0].double().numpy(), held))
     return found, hasattr(state.memory, "strengths")
 
@@ -197,8 +201,10 @@ def _walk(model: Any, cell: Any, given: Inputs, buffered: bool) -> Iterator[tupl
         yield inputs, layers[-1], taken, state
 
 
-def _steps(model: Any, inputs: Tensor, encoding: Encoding, count: int, noise: Noise) -> tuple[int, dict[str, Panel]]:
-    """The number of steps; what is read, the actions on the memory and what it holds at each."""
+def _steps(
+    model: Any, inputs: Tensor, encoding: Encoding, count: int, noise: Noise
+) -> tuple[int, dict[str, Panel], StackRun | None]:
+    """The number of steps; what is read, the actions on the memory and what it holds at each; its run, if any."""
     steps, strengths = _run_steps(model, inputs, encoding.buffered, count, noise)
     actions = {name: np.array([step.actions[name] for step in steps], float) for name in steps[0].actions}
     panels = {}
@@ -215,11 +221,25 @@ def _steps(model: Any, inputs: Tensor, encoding: Encoding, count: int, noise: No
     for name, labels in operation_labels(recurrent_layers(model)[0]).items():
         shown, weights = [label.replace("_", " ") for label in labels], actions[name]  # [T, S, O]
         panels[name] = Panel(f"{name} (weight)", shown, weights.reshape(len(weights), -1).T)
+    memory, best = recurrent_layers(model)[0].memory, None
     if model.config.memory != "none":
-        panels["value"] = _vectors("pushed vector", [step.pushed for step in steps])
+        if steps[0].pushed.size:
+            panels["value"] = _vectors("pushed vector", [step.pushed for step in steps])
         panels["reading"] = _vectors("reading", [step.reading for step in steps])
-        panels["memory"] = _contents_panel([step.held for step in steps], strengths)
-    return len(steps), panels
+        if isinstance(memory, NondeterministicStack):
+            best = _best_run(memory, actions)
+            panels |= run_panels(best)
+        else:
+            panels["memory"] = _contents_panel([step.held for step in steps], strengths)
+    return len(steps), panels, best
+
+
+def _best_run(memory: NondeterministicStack, actions: dict[str, np.ndarray]) -> StackRun:
+    """The most probable run of T steps, from the weights of all moves [T, ...]."""
+    given = {name: values[None] for name, values in actions.items()}
+    count = given["pop_weight"].shape[1]
+    (run,) = best_runs(memory, given, names=["the string"], fill=tables_for([count]))
+    return run_of_words(run, np.arange(count))
 
 
 def _vectors(name: str, vectors: Sequence[np.ndarray]) -> Panel:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..parsing.page import html_page
-from ..trace import Trace
+from ..trace import MOVES, StackRun, Trace
 from .figures import new_figure, with_plain_text
 
 if TYPE_CHECKING:
@@ -36,12 +36,14 @@ class Panel:
         labels: of the rows.
         numbers: [rows, T]; NaN where there is none.
         limits: what the palest and the darkest colour mean; None takes the least and the greatest number.
+        whole: whether they are whole numbers, written without decimals, and into the cells of several rows too.
     """
 
     name: str
     labels: Sequence[str]
     numbers: np.ndarray
     limits: tuple[float, float] | None = (0.0, 1.0)
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Computation:
         outputs: at each step the symbols that the network answered, likewise.
         panels: numbers by name, [rows, K]: "input", "output", and those of actions and memory.
         buffered: whether the network is one between buffers, whose K steps have no symbol each. Otherwise K is T.
+        run: the most probable run of a nondeterministic stack; None of other memories.
     """
 
     inputs: Sequence[str]
@@ -61,6 +64,7 @@ class Computation:
     outputs: Sequence[str]
     panels: Mapping[str, Panel]
     buffered: bool = False
+    run: StackRun | None = None
 
     @property
     def steps(self) -> list[str]:
@@ -79,6 +83,8 @@ class Computation:
 def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> Computation:
     """A language model over a sentence: the probability of each word, and all actions on one memory, if it has one.
 
+    Of a nondeterministic stack it is the most probable run, and not the weights of all possible moves.
+
     Args:
         trace: of n words.
         labels: of the numbers of an action that has several, by the action's name.
@@ -91,13 +97,37 @@ def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> C
         "surprisal": surprisal,
         "probability": Panel("probability of the word", [""], np.exp(trace.logprobs)[None]),
     }
-    for name, values in (trace.actions[trace.layer or 0] if trace.actions else {}).items():
+    actions = trace.actions[trace.layer or 0] if trace.actions and trace.run is None else {}
+    for name, values in actions.items():
         numbers = values.reshape(len(trace.words), -1).T
         several = list(labels.get(name, [str(k) for k in range(len(numbers))])) if values.ndim > 1 else [""]
         limits = (0.0, 1.0) if numbers.min() >= 0 and numbers.max() <= 1 else None
         panels[name] = Panel(name.replace("_", " "), [label.replace("_", " ") for label in several], numbers, limits)
+    if trace.run is not None:
+        panels |= run_panels(trace.run)
     nothing = [""] * len(trace.words)
-    return Computation(trace.words, nothing, nothing, panels)
+    return Computation(trace.words, nothing, nothing, panels, run=trace.run)
+
+
+def run_panels(run: StackRun) -> dict[str, Panel]:
+    """The most probable run of a nondeterministic stack: its moves and states, and the stack with its symbols.
+
+    An element stays at its height from its push to its pop, so that its lifetime is a bar.
+    """
+    states = range(int(run.states.max()) + 1)
+    moves = np.array([[move == own for move in run.moves] for own in MOVES], float)
+    height = max(map(len, run.stacks))
+    symbols = np.full((height, len(run.stacks)), np.nan)
+    for step, stack in enumerate(run.stacks):
+        symbols[: len(stack), step] = stack
+    heights = [str(k) for k in range(height)]
+    greatest = (0.0, max(1.0, float(np.nanmax(symbols))))
+    return {
+        "run_move": Panel("move of the most probable run", MOVES, moves),
+        "run_state": Panel("its state", [str(k) for k in states], np.array([run.states == k for k in states], float)),
+        "run_stack": Panel("its stack: symbol at each height", heights[::-1], symbols[::-1], greatest, whole=True),
+        "run_depth": Panel("its depth (elements)", [""], run.depths[None].astype(float), None, whole=True),
+    }
 
 
 @with_plain_text
@@ -144,8 +174,8 @@ def _draw_panel(axes: Axes, computation: Computation, name: str) -> None:
     image = axes.imshow(
         panel.numbers, aspect="auto", cmap=_COLORS, vmin=low, vmax=max(high, low + 1e-9), interpolation="nearest"
     )
-    every = -(-len(panel.labels) * _ROW // _HIGHEST)
-    places = range(0, len(panel.labels), max(1, int(every)))
+    every = max(1, int(-(-len(panel.labels) * _ROW // _HIGHEST)))
+    places = range(0, len(panel.labels), every)
     axes.set_yticks(places, [panel.labels[place] for place in places], fontsize="x-small")
     axes.set_title(panel.name, fontsize="small", loc="left", pad=4)
     axes.tick_params(length=0)
@@ -153,15 +183,15 @@ def _draw_panel(axes: Axes, computation: Computation, name: str) -> None:
     if name == "output":
         rows = {label: row for row, label in enumerate(panel.labels)}
         for step in computation.errors:
-            wanted = [rows[symbol] for symbol in computation.targets[step].split("/")]
+            target = computation.targets[step]  # one symbol, which may have a slash, such as </s>, or several
+            wanted = [rows[symbol] for symbol in ([target] if target in rows else target.split("/"))]
             axes.plot([step] * len(wanted), wanted, "x", color="red", markersize=4)
-    elif len(panel.labels) == 1 and panel.numbers.shape[1] <= _MOST_NUMBERS:
-        for step, value in enumerate(panel.numbers[0]):
-            if np.isfinite(value):
-                dark = value < low + 0.6 * (high - low)
-                axes.text(
-                    step, 0, f"{value:.1f}", ha="center", va="center", fontsize=5.5, color="white" if dark else "black"
-                )
+    elif (len(panel.labels) == 1 or panel.whole) and panel.numbers.shape[1] <= _MOST_NUMBERS:
+        for row, step in np.argwhere(np.isfinite(panel.numbers)).tolist() if every == 1 else ():
+            value = panel.numbers[row, step]
+            ink = "white" if value < low + 0.6 * (high - low) else "black"
+            said = f"{value:.{0 if panel.whole else 1}f}"
+            axes.text(step, row, said, ha="center", va="center", fontsize=5.5, color=ink)
     bar = axes.figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, aspect=8)
     bar.ax.tick_params(labelsize=5.5, length=2)
 
@@ -186,7 +216,7 @@ def computation_page(computation: Computation, about: Mapping[str, str], title: 
         low, high = panel.limits or (float(np.nanmin(panel.numbers)), float(np.nanmax(panel.numbers)))
         for i, (label, numbers) in enumerate(zip(panel.labels, panel.numbers, strict=True)):
             of_panel = f'<th rowspan="{len(panel.labels)}">{escape(panel.name)}</th>' if i == 0 else ""
-            cells = "".join(_cell(float(value), low, high) for value in numbers)
+            cells = "".join(_cell(float(value), low, high, 0 if panel.whole else 2) for value in numbers)
             rows.append(f"<tr>{of_panel}<th>{escape(label)}</th>{cells}</tr>")
     said = "; ".join(f"{escape(key)}: {escape(value)}" for key, value in about.items())
     wrong = " A wrong answer where one is scored is red." if any(computation.targets) else ""
@@ -213,9 +243,9 @@ def _symbols(name: str, symbols: Sequence[str], wrong: Sequence[int] = ()) -> st
     return f"<tr><th>{name}</th><th></th>{cells}</tr>"
 
 
-def _cell(value: float, low: float, high: float) -> str:
+def _cell(value: float, low: float, high: float, decimals: int) -> str:
     if not np.isfinite(value):
         return "<td></td>"
     share = 0.0 if high <= low else min(1.0, max(0.0, (value - low) / (high - low)))
     ink = "#fff" if share > 0.55 else "#1a1a1a"
-    return f'<td style="background:rgb(0 114 178/{share:.2f});color:{ink}">{value:.2f}</td>'
+    return f'<td style="background:rgb(0 114 178/{share:.2f});color:{ink}">{value:.{decimals}f}</td>'

@@ -9,7 +9,9 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import InputError
+from ..memory.viterbi import Run
 from ..tokenization import RareWordTags, added_tokens, sentence_frame, word_splitter_of
+from ..trace import MOVES, StackRun
 from .punctuation import Punctuation, split_points
 
 # Texts in one call of a tokenizer: a balance of call overhead and memory.
@@ -198,3 +200,18 @@ def strengths_of_words(
         else:
             of_words[name] = (np.add if how == "sum" else np.maximum).reduceat(values[inside], starts)
     return of_words
+
+
+def run_of_words(run: Run, word_of: np.ndarray) -> StackRun:
+    """A run over tokens (or symbols of a task) as it is after the last one of each word.
+
+    Args:
+        run: over at least the tokens up to that of the last word.
+        word_of: see `strengths_of_words`.
+    """
+    (inside,) = np.nonzero(word_of >= 0)
+    last = inside[np.append(np.flatnonzero(np.diff(word_of[inside])), len(inside) - 1)]
+    pushed_by = np.append(-1, word_of)[run.elements[last]]  # elements count steps from 1
+    moves = tuple(MOVES[move] for move in run.moves[last])
+    stacks = [run.stacks[step] for step in last]
+    return StackRun(moves, run.states[last], run.symbols[last], pushed_by, run.depths[last], stacks, run.weight)

@@ -8,13 +8,23 @@ from ..emission import Fixed
 from ..errors import InputError
 from ..layers import memories, strengths_of
 from ..layers.controlled import ControlledMemory
+from ..memory import NondeterministicStack
 
 # The strengths that distances come from, the first of them that is not fixed.
 _PARSED = ("push_strength", "pop_strength")
+# That of a nondeterministic stack, which has no strengths: the depth of its most probable run.
+RUN_DEPTH = "run_depth"
+
+
+def has_runs(layer: ControlledMemory) -> bool:
+    """Whether a memory is a nondeterministic stack."""
+    return isinstance(layer.memory, NondeterministicStack)
 
 
 def _free_strengths(layer: ControlledMemory) -> list[str]:
-    """The strengths of a memory that can be parsed with: those of push and pop, if it has both, but for fixed ones."""
+    """The signals of a memory to parse with: its strengths of push and pop, if it has both, but for fixed ones."""
+    if has_runs(layer):
+        return [RUN_DEPTH]
     strengths = strengths_of(layer)
     if not set(_PARSED) <= strengths.keys():
         return []
@@ -84,17 +94,27 @@ class MemoryLayers:
 
     @property
     def makes_trees(self) -> bool:
-        """Whether the memory has one push and one pop strength, which syntactic distances could come from.
+        """Whether syntactic distances can come from the memory: it has one push and one pop strength, or runs.
 
         Raises:
             InputError: as `layer`.
         """
-        return set(_PARSED) <= strengths_of(self.memories[self.layer]).keys()
+        layer = self.memories[self.layer]
+        return has_runs(layer) or set(_PARSED) <= strengths_of(layer).keys()
+
+    @property
+    def shows_runs(self) -> bool:
+        """Whether the memory is a nondeterministic stack, of which there is a run to show.
+
+        Raises:
+            InputError: as `layer`.
+        """
+        return has_runs(self.memories[self.layer])
 
     @property
     def parsing_signal(self) -> str:
         """The signal that syntactic distances come from: the push strength, or the pop strength if the push is fixed
-        (Merrill et al. 2019, section 5).
+        (Merrill et al. 2019, section 5); the depth of the most probable run of a nondeterministic stack.
 
         Raises:
             InputError: if the model has no memory, one of another kind, or fixes both strengths; and as `layer`.

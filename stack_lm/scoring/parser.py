@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from ..errors import InputError
 from ..hub.loading import load_pretrained
 from ..messages import check_name
-from ..parsing.distances import DECODERS, SHIFTS, distances_from_trace, tree_from_distances
+from ..parsing.distances import DECODERS, SHIFTS, default_decoder, distances_from_trace, tree_from_distances
 from ..parsing.drawing import draw_trees
 from ..parsing.ensemble import combine_runs
 from ..parsing.export import tree_record
@@ -51,7 +51,8 @@ class Parse:
 
     @property
     def strengths(self) -> dict[str, np.ndarray]:
-        """Push, pop, read and total strength at each word, by name, each [n], in elements; of a vote none."""
+        """Push, pop, read and total strength at each word, or the depth of the run, by name, each [n], in elements; of
+        a vote none."""
         return {} if self.trace is None else self.trace.signals
 
     def to_nltk(self) -> Tree:
@@ -92,8 +93,9 @@ class Parser:
         model: a language model with a memory that has push and pop strengths.
         tokenizer: its fast tokenizer.
         signal: what distances come from, such as "pop_strength"; None takes the push strength, or the pop strength
-            where the push is fixed.
-        decoder: "algorithm1" or "gap"; see `stack_lm.parsing.tree_from_distances`.
+            where the push is fixed; of a nondeterministic stack "run_depth", the depth of its most probable run.
+        decoder: "algorithm1" or "gap"; see `stack_lm.parsing.tree_from_distances`. None takes "algorithm1", or "gap"
+            for "run_depth".
         layer: the memory layer to parse with, from 0, where the model has several.
         word_strength: of a word with several tokens: that of its "first" or "last" token, their "sum" or "max".
         batch_tokens: tokens in a batch, padding included.
@@ -109,18 +111,19 @@ class Parser:
         tokenizer: PreTrainedTokenizerBase,
         *,
         signal: str | None = None,
-        decoder: str = "algorithm1",
+        decoder: str | None = None,
         layer: int | None = None,
         word_strength: WordStrength = "last",
         batch_tokens: int = 2048,
         ensemble: Sequence[Parser] = (),
     ) -> None:
-        check_name("decoder", decoder, DECODERS)
+        if decoder is not None:
+            check_name("decoder", decoder, DECODERS)
         if signal is not None:
             check_name("signal", signal, SHIFTS)
         self.scorer = ModelScorer(model, tokenizer, batch_tokens=batch_tokens, layer=layer, word_strength=word_strength)
         self.signal = self.scorer.choose_signal(signal)
-        self.decoder = decoder
+        self.decoder = decoder or default_decoder(self.signal)
         self.ensemble = tuple(ensemble)
 
     @classmethod
@@ -129,7 +132,7 @@ class Parser:
         path: str,
         *,
         signal: str | None = None,
-        decoder: str = "algorithm1",
+        decoder: str | None = None,
         layer: int | None = None,
         word_strength: WordStrength = "last",
         device: str | None = None,

@@ -18,12 +18,14 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from ..cache import MemoryCache
 from ..errors import InputError
 from ..hub.loading import load_pretrained
+from ..kernels.runs import tables_for
 from ..layers import actions_by_layer
+from ..memory.viterbi import Tables, best_runs
 from ..messages import check_name
 from ..model_kinds import body_and_head, kind_of
-from ..trace import Trace
-from .encoding import LONGEST, Encoding, SentenceEncoder, WordStrength, strengths_of_words
-from .memory_layers import MemoryLayers
+from ..trace import StackRun, Trace
+from .encoding import LONGEST, Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
+from .memory_layers import MemoryLayers, has_runs
 from .punctuation import Punctuation
 
 Progress = Callable[[int], None]
@@ -170,6 +172,7 @@ class ModelScorer(MemoryLayers):
         if encodings:
             longest = max(range(len(encodings)), key=lambda i: len(encodings[i].ids))
             self._check_length(len(encodings[longest].ids), f"sentence {numbers[longest]}")
+        fill = tables_for(len(encoding.ids) for encoding in encodings)
         traces: list[Trace | None] = [None] * len(sentences)
         for batch, ids in self._batches([encoding.ids for encoding in encodings]):
             outputs = self._run(ids)
@@ -181,10 +184,28 @@ class ModelScorer(MemoryLayers):
             for row, i in enumerate(batch):
                 score = None if scores is None else scores[row]
                 of_row = [{name: values[row] for name, values in of_layer.items()} for of_layer in actions]
-                traces[i] = self._align(encodings[i], score, of_row)
+                find_run = self._run_finder(of_row, encodings[i], numbers[i], fill)
+                traces[i] = self._align(encodings[i], score, of_row, find_run)
             if progress is not None:
                 progress(len(batch))
         return [trace for trace in traces if trace is not None]
+
+    def _run_finder(
+        self, actions: Sequence[Mapping[str, np.ndarray]], encoding: Encoding, number: int, fill: Tables
+    ) -> Callable[[], StackRun] | None:
+        """Finds a sentence's most probable run up to its last word: later actions predict nothing."""
+        if self._layer is None or not has_runs(self.memories[self._layer]):
+            return None
+        memory: Any = self.memories[self._layer].memory
+        end = int(np.flatnonzero(encoding.word_of >= 0)[-1]) + 1
+        # A copy, so that the rest of the batch is not kept.
+        own = {name: values[None, :end].copy() for name, values in actions[self._layer].items()}
+
+        def find() -> StackRun:
+            (run,) = best_runs(memory, own, names=[f"sentence {number}"], fill=fill)
+            return run_of_words(run, encoding.word_of)
+
+        return find
 
     @torch.inference_mode()
     def memory_contents(self, words: Sequence[str], tags: Sequence[str] | None = None) -> np.ndarray:
@@ -401,6 +422,7 @@ class ModelScorer(MemoryLayers):
         encoding: Encoding,
         scores: np.ndarray | None,
         actions: Sequence[Mapping[str, np.ndarray]],
+        find_run: Callable[[], StackRun] | None,
     ) -> Trace:
         """Sum scores over each word's tokens, and find the word's actions."""
         n, ids, word_of = len(encoding.words), np.array(encoding.ids), encoding.word_of
@@ -419,7 +441,7 @@ class ModelScorer(MemoryLayers):
         if self.tokenizer.unk_token_id is not None:
             unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
         of_words = tuple(strengths_of_words(of_layer, word_of, self.word_strength) for of_layer in actions)
-        return Trace(tuple(encoding.words), logprobs, n_tokens, unknown, end, of_words, self._layer)
+        return Trace(tuple(encoding.words), logprobs, n_tokens, unknown, end, of_words, self._layer, find_run)
 
 
 def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

@@ -10,7 +10,7 @@ import pkgutil
 from importlib import import_module
 
 from .base import Example, Language, Split, Task
-from .dusell2020.bounded import BoundedLanguage
+from .bounded import BoundedLanguage, GrammarLanguage
 from .files import FileTask
 from .formats import BufferedFormat, DelimitedFormat, PerStepFormat, Transduction, TransductionFormat
 from .registry import make_task, register_task, task_names
@@ -22,6 +22,7 @@ __all__ = [
     "DelimitedFormat",
     "Example",
     "FileTask",
+    "GrammarLanguage",
     "Language",
     "PerStepFormat",
     "Split",

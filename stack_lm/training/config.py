@@ -185,7 +185,7 @@ class BaseLoopConfig:
             model of the best; null trains to the end and takes the last.
         batch_size: sentences in a batch, on each process; of continuous text, documents next to each other.
         gradient_accumulation: batches in an update, on each process.
-        optimizer: "adam", "adamw" or "rmsprop".
+        optimizer: "adam", "adamw", "rmsprop" or "sgd".
         learning_rate: of the optimizer, at its highest.
         weight_decay: of the optimizer, as an L2 term in the gradient; of AdamW decoupled from it.
         schedule: of the learning rate, after the warm-up.
@@ -212,7 +212,7 @@ class BaseLoopConfig:
     patience: Count | None = field(default=None, metadata=MAY_CHANGE)
     batch_size: Count = 16
     gradient_accumulation: Count = 1
-    optimizer: Literal["adam", "adamw", "rmsprop"] = "adam"
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
     learning_rate: Positive = 1e-3
     weight_decay: NotNegative = 0.0
     schedule: Literal["constant", "linear", "cosine"] = "constant"

@@ -22,7 +22,9 @@ def models(tmp_path_factory):
     tokenizer = train_word_tokenizer([(s.words, None) for s in generate_corpus(2000)])
     kinds = {"stack": {"pop_control": 1.0}, "lstm": {"memory": "none"}, "superposition": {
         "memory": "superposition", "num_stacks": 2
-    }, "deque": {"memory": "deque"}, "sigmoid": {
+    }, "deque": {"memory": "deque"}, "nondeterministic": {
+        "memory": "nondeterministic", "memory_size": 0
+    }, "sigmoid": {
         f"{name}_control": "sigmoid" for name in ("push", "pop", "read")
     }}  # fmt: skip
     for name, fields in kinds.items():
@@ -84,6 +86,41 @@ def test_inspect_shows_memories_that_make_no_trees_action_by_action(capsys, mode
     assert (status, shown.split()[0] in out) == (0, True)
     status, _, err = run(capsys, *arguments, "--distributions", tmp_path / "d.png")
     assert (status, "--distributions is for a memory with one push and pop strength" in err) == (2, True)
+
+
+def test_inspect_shows_the_run_of_a_nondeterministic_stack(capsys, models, treebank, tmp_path):
+    page, figure = tmp_path / "p.html", tmp_path / "f.png"
+    arguments = ("inspect", models / "nondeterministic", SENTENCE, "--output", page)
+    found = run_json(capsys, *arguments, "--figure", figure)
+    (trace,) = ModelScorer.from_pretrained(str(models / "nondeterministic"), device="cpu").trace([SENTENCE.split()])
+    assert found["run"]["moves"] == list(trace.run.moves)
+    assert found["run"]["depths"] == trace.run.depths.tolist()
+    assert (found["signal"], found["decoder"]) == ("run_depth", "gap")
+    assert re.sub("[()]", "", found["tree"]) == SENTENCE
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    text = page.read_text()
+    assert found["tree"] in text
+    assert "move of the most probable run" in text
+    assert "push weight" not in text  # of every possible move
+    status, out, _ = run(capsys, *arguments, "--decoder", "algorithm1")
+    assert status == 0
+    for row, move, depth in zip(out.splitlines()[4:], trace.run.moves, trace.run.depths, strict=False):
+        cells = [cell.strip() for cell in row.split("│")]
+        assert (cells[3], cells[6]) == (move, str(depth))
+    gold = ("--treebank", treebank, "--sentence", 3)
+    run_json(capsys, "inspect", models / "nondeterministic", *gold, "--output", page)
+    assert f"gold tree: {read_treebank(str(treebank))[2]}" in page.read_text()
+    for option, message in (
+        (("--signal", "push_strength"), "no signal 'push_strength' to parse with; there are: run_depth"),
+        (("--distributions", tmp_path / "d.png"), "--distributions is for a memory with one push and pop strength"),
+    ):
+        status, out, err = run(capsys, *arguments, *option)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert message in err
+    found = run_json(capsys, "strengths", models / "nondeterministic", "--data", treebank)
+    assert (found["signal"], found["n_sentences"]) == ("run_depth", 40)
+    found = run_json(capsys, "parse-f1", models / "nondeterministic", "--treebank", treebank, "--convention", "prpn")
+    assert (found["signal"], found["decoder"]) == ("run_depth", "gap")
 
 
 def test_inspect_shows_the_surprisal_of_a_model_without_a_memory(capsys, models, tmp_path):

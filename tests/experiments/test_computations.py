@@ -19,6 +19,7 @@ from stack_lm.experiments.trial import Trial
 from stack_lm.interpretation.trials import Curve, plot_curves
 from stack_lm.memory import Choice
 from stack_lm.tasks import make_task
+from stack_lm.trace import MOVES
 
 STACK = {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0}
 NOISY = {
@@ -187,6 +188,32 @@ def test_an_example_is_filled_as_in_the_data():
     assert len(choose_example(task, "1 0", None, 0).source) == 24
     assert len(choose_example(task, None, 13, 0).source) == 48
     assert len(choose_example(task, "1 " * 30, None, 0).source) == 60
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_the_run_of_a_nondeterministic_stack(capsys, tmp_path, size):
+    saved(tmp_path / "m", "test/language", memory="nondeterministic", memory_size=size)
+    text, figure = "a b b a", tmp_path / "figure.png"
+    source = load_task_model(tmp_path / "m")
+    computation = compute(source, choose_example(source.task, text, None, 0))
+    best = computation.run
+    assert ("value" in computation.panels) == bool(size)
+    stack = panel(computation, "run_stack")
+    np.testing.assert_array_equal(np.isfinite(stack).sum(0) - 1, best.depths)
+    np.testing.assert_array_equal(stack[-1 - best.depths, range(5)], best.symbols)
+    assert [panel(computation, "run_move")[:, t].argmax() for t in range(5)] == [MOVES.index(m) for m in best.moves]
+    if size:
+        return
+    arguments = ("inspect", tmp_path / "m", text, "--output", tmp_path / "p.html")
+    told = run_json(capsys, *arguments, "--figure", figure)  # whose targets have a slash: </s>
+    assert told["run"]["moves"] == list(best.moves)
+    assert told["run"]["stacks"] == [list(symbols) for symbols in best.stacks]
+    assert "move of the most probable run" in (tmp_path / "p.html").read_text()
+    status, out, _ = run(capsys, *arguments)
+    assert (status, "symbol" in out, "depth" in out) == (0, True, True)
+    status, _, _ = run(capsys, "plot", "memory", tmp_path / "m", "--input", text, "--output", figure)
+    assert status == 0
+    assert png_size(figure)[1] > 300
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])

@@ -5,15 +5,16 @@ import torch
 
 import stack_lm
 from stack_lm.checks import build
-from stack_lm.config_files import preset_names, read_config
-from stack_lm.experiments.config import TaskConfig
+from stack_lm.config_files import preset_names, preset_path, read_config, read_yaml, table_names
+from stack_lm.experiments.config import Table, TaskConfig
 from stack_lm.layers import recurrent_layers
 from stack_lm.training.config import RunConfig
 
 
 def build_model(name, **fields):
     """The model of a configuration, which must have no key that its training loop does not know."""
-    run = build(RunConfig if name.startswith(("merrill2019/", "deep/")) else TaskConfig, read_config(name))
+    trainer = RunConfig if name.startswith(("merrill2019/", "deep/", "dusell2023/ptb")) else TaskConfig
+    run = build(trainer, read_config(name))
     run.check()
     (architecture,) = run.model.get("architectures", ["StackRNNForCausalLM"])
     model_class = getattr(stack_lm, architecture)
@@ -188,6 +189,75 @@ def test_suzgun2019_baselines(d6):
     model, _ = build_model(f"suzgun2019/stack_rnn_joulin_mikolov{'_d6' * d6}", vocab_size=symbols, num_labels=symbols)
     # Joulin & Mikolov (2015), eqs. 2 to 6: U, R, P, V, A and D, without biases; two elements are read.
     assert size(model) == hidden * (symbols + hidden + 2 * element + symbols + 2 + element)
+
+
+# --- DuSell & Chiang (2023), Penn Treebank: numbers of parameters of the released code, by Q, S and m
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "expected"),
+    [
+        ("lstm", {}, 5_656_336),
+        ("lstm", {"hidden_size": 258, "embedding_size": 258}, 5_704_576),
+        ("lstm", {"hidden_size": 267, "embedding_size": 267}, 5_922_448),
+        ("superposition", {}, 5_685_289),
+        ("rns", (1, 29), 6_125_759),
+        ("rns", (2, 13), 6_043_788),
+        ("rns", (4, 5), 5_902_976),
+        ("rns", (1, 2), 5_660_954),
+        ("rns", (4, 3), 5_754_976),
+        ("vrns", (1, 1, 256), 5_985_299),
+        ("vrns", (1, 1, 32), 5_698_131),
+        ("vrns", (1, 5, 20), 5_778_031),
+        ("vrns", (2, 3, 10), 5_741_944),
+        ("vrns", (3, 3, 5), 5_752_279),
+    ],
+)
+def test_dusell2023_penn_treebank(name, fields, expected):
+    if isinstance(fields, tuple):
+        fields = dict(zip(("memory_states", "memory_symbols", "memory_size"), fields, strict=False))
+    with torch.device("meta"):
+        model, training = build_model(f"dusell2023/ptb_{name}", vocab_size=10_000, **fields)
+    assert size(model) == expected
+    assert model.config.memory_window == (35 if "rns" in name else None)
+    assert (training.optimizer, training.batch_size, training.patience) == ("sgd", 32, 2)
+
+
+# --- DuSell & Chiang (2024), LSTMs for formal languages: numbers of parameters of the released code
+LSTMS = {  # symbols, of which theirs has one more than ours for padded reversal; and Q
+    "marked_reversal": (3, 2, 42_004, 41_402, 31_138),
+    "unmarked_reversal": (2, 2, 41_503, 40_936, 30_817),
+    "padded_reversal": (3, 3, 42_004, 41_402, 41_803),
+    "dyck": (4, 2, 42_505, 41_868, 31_459),
+    "hardest_cfl": (7, 3, 44_008, 43_266, 43_087),
+}
+
+
+@pytest.mark.parametrize("language", LSTMS)
+def test_dusell2024(language):
+    symbols, states, *expected = LSTMS[language]
+    for name, number in zip(("lstm", "lstm_superposition", "lstm_nondeterministic"), expected, strict=True):
+        fields = {"memory_states": states} if name == "lstm_nondeterministic" else {}
+        model, training = build_model(f"dusell2024/{name}", vocab_size=symbols + 2, **fields)
+        hidden = model.config.hidden_size
+        # Ours read <s> and </s> too, and have <s> among the outputs and a second bias for each gate.
+        assert size(model) - 3 * 4 * hidden - (hidden + 1) == number
+        assert training.batch_by_length == bool(fields)
+
+
+@pytest.mark.parametrize("name", [name for name in table_names() if name.startswith("dusell")])
+def test_tables_of_dusell(name):
+    """All rows build; nondeterministic stacks have the states that the language takes, and batches of one length."""
+    table = Table.build(read_yaml(preset_path(name, tables=True)))
+    for row in table.rows:
+        trial = table.config(row)
+        trial.check()
+        stack_lm.StackRNNConfig(vocab_size=9, **trial.model)
+        assert trial.training.batch_by_length == (trial.model["memory"] == "nondeterministic")
+        if trial.training.batch_by_length and name != "dusell2023/capacity":
+            assert trial.model["memory_states"] == 2 + any(
+                kind in row.task for kind in ("padded", "hardest", "dusell2023")
+            )
 
 
 # Number prediction has a configuration class of its own, and a buffered network other labels.

@@ -78,9 +78,13 @@ def test_a_fall_that_cannot_be(tmp_path, capsys):
     assert "loss" not in capsys.readouterr().err
 
 
-def test_rmsprop(tmp_path):
-    trainer = Trainer(run_config(tmp_path, epochs=1, optimizer="rmsprop", log_every=1), quiet=True)
-    assert isinstance(getattr(trainer.updater.optimizer, "optimizer", trainer.updater.optimizer), torch.optim.RMSprop)
+@pytest.mark.parametrize(
+    ("name", "kind", "rate"), [("rmsprop", torch.optim.RMSprop, 1e-3), ("sgd", torch.optim.SGD, 1.0)]
+)
+def test_other_optimizers(name, kind, rate, tmp_path):
+    config = run_config(tmp_path, epochs=1, optimizer=name, learning_rate=rate, log_every=1)
+    trainer = Trainer(config, quiet=True)
+    assert isinstance(getattr(trainer.updater.optimizer, "optimizer", trainer.updater.optimizer), kind)
     trainer.train()
     losses = [record["train_nats_per_token"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
     assert losses[-1] < losses[0]

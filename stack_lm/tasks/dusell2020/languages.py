@@ -8,9 +8,9 @@ The strings here are those of the grammars; see `PaddedReversal` and `Dyck`.
 
 from __future__ import annotations
 
+from ..bounded import GrammarLanguage
 from ..grammars import Grammar
 from ..registry import register_task
-from .bounded import BoundedLanguage
 
 
 def _again(mean: float) -> float:
@@ -22,8 +22,12 @@ def _reversal(centre: str, mean: float = 60) -> Grammar:
     return Grammar({"S": {"0 S 0": _again(mean) / 2, "1 S 1": _again(mean) / 2, centre: 1 - _again(mean)}})
 
 
+class _Language(GrammarLanguage):
+    paper = "DuSell and Chiang 2020"
+
+
 @register_task("dusell2020/marked_reversal")
-class MarkedReversal(BoundedLanguage):
+class MarkedReversal(_Language):
     """`w # w reversed`, with 60 symbols in `w` in the mean."""
 
     symbols = "0 1 #"
@@ -31,7 +35,7 @@ class MarkedReversal(BoundedLanguage):
 
 
 @register_task("dusell2020/unmarked_reversal")
-class UnmarkedReversal(BoundedLanguage):
+class UnmarkedReversal(_Language):
     """`w` and `w` reversed."""
 
     symbols = "0 1"
@@ -39,7 +43,7 @@ class UnmarkedReversal(BoundedLanguage):
 
 
 @register_task("dusell2020/padded_reversal")
-class PaddedReversal(BoundedLanguage):
+class PaddedReversal(_Language):
     """`w`, any number of one symbol, 30 in the mean, and `w` reversed.
 
     NOTE: `w` may be empty. In the released code it is not: there, no string is padding alone.
@@ -56,7 +60,7 @@ class PaddedReversal(BoundedLanguage):
 
 
 @register_task("dusell2020/dyck")
-class Dyck(BoundedLanguage):
+class Dyck(_Language):
     """Well-nested strings of two pairs: one split at each level in the mean, and 40 levels.
 
     NOTE: a string may be one group, within one outermost pair: 78% of those of 60 symbols are. In the released code
@@ -74,7 +78,7 @@ class Dyck(BoundedLanguage):
 
 
 @register_task("dusell2020/hardest_cfl")
-class HardestCFL(BoundedLanguage):
+class HardestCFL(_Language):
     """A Dyck word cut into pieces, each of which hides among other strings (Greibach 1973).
 
     Sections end with `;`. In each, one of the strings between commas belongs to the word, which begins with `$`.

@@ -1,62 +1,74 @@
 """Languages with an exact lower bound of the cross-entropy (DuSell and Chiang 2020, section 5; 2022, section 4).
 
-A length is drawn from those that the grammar has in a window, all equally likely, then a string of that length from the
-probabilistic grammar: p(w) = p(length) p_G(w) / p_G(length). No model has a lower cross-entropy, in the mean over
-strings, than this distribution itself.
+A length is drawn from the possible ones in a window, all equally likely, then a string of that length:
+p(w) = p(length) p(w | length), which for a probabilistic grammar is p(length) p_G(w) / p_G(length). No model has a
+lower cross-entropy, in the mean over strings, than this distribution itself.
 """
 
 from __future__ import annotations
 
 import random
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from math import log
+from math import inf, log
 from typing import Any, ClassVar
 
-from ...errors import InputError
-from ..base import Example, Language, Split, SplitChanges
-from ..grammars import ByLength, Grammar
+from ..errors import InputError
+from .base import Example, Language, Split, SplitChanges
+from .grammars import ByLength, Grammar
 
 
 class BoundedLanguage(Language):
-    """The strings of a probabilistic context-free grammar by length.
+    """Strings by length, whose probabilities are known.
+
+    A subclass says which lengths are possible, draws strings of a length, knows its strings, and log p(w | length).
 
     NOTE: the released networks predict the first symbol from their initial state and never read a `<s>`; their batches
     are of one length each.
 
     Args:
+        symbols: of the strings.
         splits: changes of the plan (see `Task`).
     """
 
-    paper = "DuSell and Chiang 2020"
     further_scores = ("difference",)
     default_plan: ClassVar = {
         "train": Split(10_000, 40, 80),
         "validation": Split(1_000, 40, 80),
         "test": Split(100, 40, 100, balanced=True),
     }
-    symbols: ClassVar[str]
-    grammar: ClassVar[Grammar]
 
-    def __init__(self, *, splits: SplitChanges | None = None) -> None:
-        super().__init__(self.symbols.split(), splits=splits)
+    @abstractmethod
+    def possible(self, length: int) -> bool:
+        """Whether the language has strings of a length."""
 
-    @cached_property
-    def lengths(self) -> ByLength:
-        """Weights and draws by length."""
-        return ByLength(self.grammar)
+    @abstractmethod
+    def string(self, rng: random.Random, length: int) -> Sequence[str]:
+        """Draw the symbols of a string of a possible length."""
+
+    @abstractmethod
+    def contains(self, string: Sequence[str]) -> bool:
+        """Whether symbols are a string of the language."""
+
+    @abstractmethod
+    def log_given_length(self, strings: Sequence[Sequence[str]]) -> list[float]:
+        """Log p(w | length) of each string, in nats.
+
+        It is -inf for one that is not of the language, or less likely than float64 can say.
+        """
 
     def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
         """The possible lengths, equally often."""
-        return {length: 1.0 for length in range(shortest, longest + 1) if self.lengths.weight(length)}
+        return {length: 1.0 for length in range(shortest, longest + 1) if self.possible(length)}
 
     def sample(self, rng: random.Random, length: int) -> Example:
         """Draw a string of a length."""
-        return super().example(self.read(" ".join(self.lengths.draw(rng, length))))
+        return super().example(self.read(" ".join(self.string(rng, length))))
 
     def example(self, string: Sequence[int]) -> Example:
         """A string of the language."""
-        if not self.grammar.derives(self.write(string).split()):
+        if not self.contains(self.write(string).split()):
             raise InputError(f"no string of {self}: {self.write(string)}")
         return super().example(string)
 
@@ -71,19 +83,17 @@ class BoundedLanguage(Language):
             InputError: for a string of another length, or one that is not of the language or less likely than float64
                 can say.
         """
-        from ..inside import string_weights
-
         plan = self.planned(split)
         possible = self.length_weights(plan.shortest, plan.longest)
         strings = [[self.vocabulary[symbol] for symbol in example.source[1:]] for example in examples]
-        logs = []
-        for string, weight in zip(strings, string_weights(self.grammar, strings), strict=True):
+        for string in strings:
             if len(string) not in possible:
                 raise InputError(f"{split} of {self} has no strings of length {len(string)}: {' '.join(string)}")
-            if not weight:
+        logs = self.log_given_length(strings)
+        for string, value in zip(strings, logs, strict=True):
+            if value == -inf:
                 raise InputError(f"no string of {self}, or one with too small a probability: {' '.join(string)}")
-            logs.append(log(weight) - log(self.lengths.weight(len(string))) - log(len(possible)))
-        return logs
+        return [value - log(len(possible)) for value in logs]
 
     def lower_bound(self, examples: Sequence[Example], split: str) -> float:
         """The cross-entropy of the true distribution on given strings, in nats per symbol, their ends counted.
@@ -118,3 +128,53 @@ class BoundedLanguage(Language):
         given = {size: [of + choice / int(size), number] for size, (of, number) in above.items()}
         by_length = {**scores["by_length"], "difference": above, "difference_given_length": given}
         return scores | {"difference": scores["nats"] - sum(bounds.values()) / symbols, "by_length": by_length}
+
+
+class GrammarLanguage(BoundedLanguage):
+    """The strings of a probabilistic context-free grammar.
+
+    Args:
+        splits: changes of the plan (see `Task`).
+
+    Attributes:
+        symbols: the terminals, separated by spaces.
+        grammar: whose weights are probabilities.
+    """
+
+    symbols: ClassVar[str]
+    grammar: ClassVar[Grammar]
+
+    def __init__(self, *, splits: SplitChanges | None = None) -> None:
+        super().__init__(self.symbols.split(), splits=splits)
+
+    @cached_property
+    def lengths(self) -> ByLength:
+        """Weights and draws by length."""
+        return ByLength(self.grammar)
+
+    def possible(self, length: int) -> bool:
+        """See `BoundedLanguage.possible`."""
+        return bool(self.lengths.weight(length))
+
+    def string(self, rng: random.Random, length: int) -> Sequence[str]:
+        """See `BoundedLanguage.string`."""
+        return self.lengths.draw(rng, length)
+
+    def contains(self, string: Sequence[str]) -> bool:
+        """See `BoundedLanguage.contains`."""
+        return self.grammar.derives(string)
+
+    def log_given_length(self, strings: Sequence[Sequence[str]]) -> list[float]:
+        """See `BoundedLanguage.log_given_length`; sums over all derivations of a string."""
+        return log_given_length(self.lengths, strings)
+
+
+def log_given_length(lengths: ByLength, strings: Sequence[Sequence[str]]) -> list[float]:
+    """Log p(w | length) of strings of a grammar, in nats; -inf for a weight of 0."""
+    from .inside import string_weights
+
+    weights = string_weights(lengths.grammar, strings)
+    return [
+        log(weight) - log(lengths.weight(len(string))) if weight else -inf
+        for string, weight in zip(strings, weights, strict=True)
+    ]

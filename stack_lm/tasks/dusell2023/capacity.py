@@ -1,0 +1,124 @@
+"""Context-free languages with many types of symbols, for the information that a stack holds (DuSell and Chiang 2023).
+
+Types are equally likely, so the lower bounds are those of one type, and log k for each symbol whose type is free.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cached_property
+from math import inf, log
+from typing import Any
+
+from ...errors import InputError
+from ..base import SplitChanges
+from ..bounded import BoundedLanguage, log_given_length
+from ..grammars import ByLength, Grammar
+from ..registry import register_task
+from .words import WordLanguage
+
+_MOST_TYPES = 100_000  # of symbols, so that a vocabulary fits into memory
+
+
+def _types(symbol_types: Any) -> range:
+    """The numbers of the types, from 0.
+
+    Raises:
+        InputError: for another number than an integer of 1 or more.
+    """
+    if type(symbol_types) is not int or not 1 <= symbol_types <= _MOST_TYPES:
+        raise InputError(f"symbol_types must be an integer from 1 to {_MOST_TYPES}; got {symbol_types!r}")
+    return range(symbol_types)
+
+
+class _Reversal(WordLanguage):
+    def __init__(self, *, symbol_types: int = 2, splits: SplitChanges | None = None) -> None:
+        self.letters = tuple(map(str, _types(symbol_types)))
+        super().__init__(splits=splits)
+
+
+@register_task("dusell2023/marked_reversal")
+class MarkedReversal(_Reversal):
+    """`w # w reversed`, of any number of symbol types.
+
+    Args:
+        symbol_types: the number of letters of `w`.
+        splits: changes of the plan (see `Task`).
+    """
+
+    others = ("#",)
+
+    def made_of(self, word: list[str]) -> list[str]:
+        return [*word, "#", *reversed(word)]
+
+
+@register_task("dusell2023/unmarked_reversal")
+class UnmarkedReversal(_Reversal):
+    """`w` and `w` reversed, of any number of symbol types.
+
+    Args:
+        symbol_types: the number of letters of `w`.
+        splits: changes of the plan (see `Task`).
+    """
+
+    def made_of(self, word: list[str]) -> list[str]:
+        return [*word, *reversed(word)]
+
+
+@register_task("dusell2023/dyck")
+class Dyck(BoundedLanguage):
+    """Well-nested strings of any number of types of pairs: one split at each level in the mean, and 40 levels.
+
+    The grammar is that of `dusell2020/dyck`, with one type of pairs; each pair of its strings is then given a type.
+
+    Args:
+        symbol_types: the number of types of pairs.
+        splits: changes of the plan (see `Task`).
+    """
+
+    paper = "DuSell and Chiang 2023"
+    grammar = Grammar({"S": {"S T": 1 / 2, "T": 1 / 2}, "T": {"( S )": 39 / 40, "( )": 1 / 40}})
+
+    def __init__(self, *, symbol_types: int = 2, splits: SplitChanges | None = None) -> None:
+        self.types = _types(symbol_types)
+        self._closing = {f"({number}": f"){number}" for number in self.types}
+        super().__init__([symbol for pair in self._closing.items() for symbol in pair], splits=splits)
+
+    @cached_property
+    def lengths(self) -> ByLength:
+        """Weights and draws by length, of strings of one type."""
+        return ByLength(self.grammar)
+
+    def possible(self, length: int) -> bool:
+        """See `BoundedLanguage.possible`."""
+        return bool(self.lengths.weight(length))
+
+    def string(self, rng: random.Random, length: int) -> Sequence[str]:
+        """See `BoundedLanguage.string`."""
+        string, opened = [], []
+        for bracket in self.lengths.draw(rng, length):
+            if bracket == "(":
+                opened.append(rng.choice(self.types))
+                string.append(f"({opened[-1]}")
+            else:
+                string.append(f"){opened.pop()}")
+        return string
+
+    def contains(self, string: Sequence[str]) -> bool:
+        """See `BoundedLanguage.contains`."""
+        expected: list[str] = []
+        for symbol in string:
+            if symbol in self._closing:
+                expected.append(self._closing[symbol])
+            elif not expected or symbol != expected.pop():
+                return False
+        return bool(string) and not expected
+
+    def log_given_length(self, strings: Sequence[Sequence[str]]) -> list[float]:
+        """See `BoundedLanguage.log_given_length`."""
+        shapes = log_given_length(self.lengths, [[symbol[0] for symbol in string] for string in strings])
+        return [
+            shape - len(string) / 2 * log(len(self.types)) if self.contains(string) else -inf
+            for shape, string in zip(shapes, strings, strict=True)
+        ]
