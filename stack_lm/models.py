@@ -27,7 +27,9 @@ STACK_RNN = register_model(
             ModelClass(StackRNNModel, "AutoModel"),
             ModelClass(StackRNNForCausalLM, "AutoModelForCausalLM", (TEXT, "language", "transduction")),
             ModelClass(StackRNNForSequenceClassification, "AutoModelForSequenceClassification", ("classification",)),
-            ModelClass(StackRNNForTokenClassification, "AutoModelForTokenClassification", ("per_step", "language")),
+            ModelClass(
+                StackRNNForTokenClassification, "AutoModelForTokenClassification", ("per_step", "language", "delayed")
+            ),
             ModelClass(StackRNNForKHotPrediction, trains_on=("next_symbols",)),
         ),
         head_apart=True,

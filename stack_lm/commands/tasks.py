@@ -24,6 +24,7 @@ EXAMPLE = (
     "  stack-lm tasks show labels.csv symbols=characters\n"
     "  stack-lm tasks score strings.csv runs/hao2018-table1/models/5/*"
 )
+_HEADERS = (("input", "output"), ("string", "label"))
 # Lines that do not agree, of which more are only counted on the screen.
 _SHOWN_LINES = 5
 
@@ -73,7 +74,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "file",
             metavar="FILE",
             nargs="?" if action is check else None,
-            help="CSV lines `input,output`, symbols separated by spaces; a set of symbols is a/b. Of a task of one's "
+            help="CSV lines `input,output` (of a language to recognise `string,label`), symbols separated by "
+            "spaces; a set of symbols is a/b. Of a task of one's "
             "own, a file of the same columns",
         )
     for action in (show, check):
@@ -256,11 +258,13 @@ def _read_lines(task: Task, file: str) -> Iterator[_Line]:
         try:
             for row in reader:
                 number = reader.line_num
+                if number == 1 and tuple(row) in _HEADERS:
+                    continue
                 if len(row) != 2:
                     raise InputError(f"line {number} must be `input,output`; it has {len(row)} fields")
                 output = []
                 for symbols in row[1].split():
-                    spelled = [task.aliases.get(symbol, symbol) for symbol in _parts(symbols, known)]
+                    spelled = [s if s in known else task.aliases.get(s, s) for s in _parts(symbols, known)]
                     unknown = [symbol for symbol in spelled if symbol not in known]
                     if unknown:
                         raise InputError(f"line {number}: {unknown[0]!r} is no symbol of the targets of {task}")

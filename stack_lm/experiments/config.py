@@ -62,6 +62,8 @@ class TaskTrainingConfig:
         max_grad_value: clip each number of the gradients to this; null does not.
         patience: stop after this number of epochs in a row that were not better on the validation strings than the best
             one; null never does.
+        solved_patience: stop after this number of epochs in a row that answered all validation strings right; null
+            never does.
         decay_patience: lower the learning rate after this number of such epochs.
         decay_factor: by which it is multiplied then.
         keep: the model to test: that of the "last" epoch, or of the one "best" on the validation strings.
@@ -84,6 +86,7 @@ class TaskTrainingConfig:
     max_grad_norm: Positive | None = None
     max_grad_value: Positive | None = None
     patience: Count | None = None
+    solved_patience: Count | None = None
     decay_patience: Count | None = None
     decay_factor: Positive = 0.9
     keep: Literal["last", "best"] = "last"

@@ -30,7 +30,7 @@ class Encoded(NamedTuple):
         inputs: token ids [N, T].
         labels: the class of each output [N, T], or whether each of K symbols may come next [N, T, K].
         trained: which outputs are trained on, [N, T] bool.
-        scored: which are scored: the same, but in a language of which only a part is determined.
+        scored: which are scored: the same, but where a task scores only a part.
         steps: T of each example alone, [N].
         sizes: the length of each string, in symbols, [N]: of a source without null symbols at its end.
     """
@@ -130,15 +130,15 @@ class Encoding:
         """
         if not examples:
             raise InputError(f"there are no examples of {self.task.name}")
-        inputs, labels, masks = zip(*map(self.kind.row, examples), strict=True)
+        rows = [self.kind.row(example) for example in examples]
+        inputs, labels, masks = zip(*rows, strict=True)
         steps = torch.tensor([len(row) for row in inputs])
         if self.buffered and self._null is None and steps.unique().numel() > 1:
             raise InputError(
                 f"strings of {self.task} differ in length, and it has no null symbol {NULL!r} to fill them"
             )
-        scored = trained = padded(masks, False)
-        if self.kind.distribution:
-            trained = torch.arange(scored.shape[1]) < steps.unsqueeze(1)
+        scored = padded(masks, False)
+        trained = padded([self.kind.trained(*pair) for pair in zip(examples, rows, strict=True)], False)
         sizes = torch.tensor([self._size(example.source) for example in examples])
         return Encoded(padded(inputs, self.padding), padded(labels, self.kind.no_label), trained, scored, steps, sizes)
 

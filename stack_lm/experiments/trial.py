@@ -76,6 +76,7 @@ class Trial:
         self._main_score = kind.shown[0]
         self._stopping = EarlyStopping(self.loop.patience, not kind.distribution)
         self._best: dict[str, Tensor] | None = None
+        self._solved = 0
         self.updates = self.strings = 0
 
     def check_batches(self) -> None:
@@ -154,7 +155,8 @@ class Trial:
             scores = score(self.model, self.encoding, self._validation, self.config.seed)
             record["validation"] = {name: value for name, value in scores.items() if name != "by_length"}
             better = self._stopping.look(scores[self._main_score])
-            over |= self._stopping.over
+            self._solved = self._solved + 1 if self._is_solved(scores) else 0
+            over |= self._stopping.over or self._solved == self.loop.solved_patience
             if self.loop.decay_patience and not better and self._stopping.waited % self.loop.decay_patience == 0:
                 self.learning_rate *= self.loop.decay_factor
             if better and self.loop.keep == "best":
@@ -195,6 +197,10 @@ class Trial:
         examples = self.encoding.task.split(split, self.config.seed)
         scores = score(self.model, self.encoding, self.encoding.encode(examples), self.config.seed)
         return self.encoding.task.add_scores(scores, examples, split)
+
+    def _is_solved(self, scores: dict[str, Any]) -> bool:
+        """Whether all is right; cross-entropies have no such end."""
+        return not self.encoding.kind.distribution and scores[self._main_score] == 1
 
     def _choose_learning_rate(self) -> float:
         rate = self.loop.learning_rate

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Target = int | frozenset[int]
 SplitChanges = Mapping[str, Mapping[str, Any]]
-Kind = Literal["per_step", "next_symbols", "language", "transduction", "classification"]
+Kind = Literal["per_step", "next_symbols", "language", "transduction", "delayed", "classification"]
 # Draws in a row that may repeat earlier examples before a request for distinct ones is given up.
 _MAX_REPEATS = 10_000
 
@@ -25,9 +25,10 @@ class Example(NamedTuple):
 
     Attributes:
         source: the T symbols that a network reads.
-        target: the targets: a symbol each, or the set of symbols that may come next. A transduction has any number of
-            them, a classification one, every other task T.
-        mask: one entry for each target: whether it is scored. It is trained on too then; a language is trained on all.
+        target: the targets: a symbol each, or the set of symbols that may come next. A transduction and a delayed
+            task have any number of them, a classification one, every other task T.
+        mask: one entry for each target: whether it is scored. It is trained on too then; a language and a
+            delayed task are trained on all.
     """
 
     source: tuple[int, ...]
@@ -63,6 +64,8 @@ class Task(ABC):
             "language": the source is `<s>` and a string, the target the string and `</s>`: a symbol at each step again,
                 whose distribution is to be learned;
             "transduction": from a source to a target of any length, through one of the formats;
+            "delayed": from a source to a target of any length, a symbol of it at each blank after the source; the
+                network does not read its own outputs;
             "classification": one target, a label of the whole source.
         vocabulary: the symbols of sources; the place of a symbol is its id.
         aliases: other spellings of symbols, as in the released files of a paper.

@@ -46,7 +46,7 @@ def _problem(task: Task, example: Example) -> str | None:
     source, target, mask = example
     if len(mask) != len(target):
         return f"the mask must have an entry for each target; it has {len(mask)} of {len(target)}"
-    wanted = {"transduction": len(target), "classification": 1}.get(task.kind, len(source))
+    wanted = {"transduction": len(target), "delayed": len(target), "classification": 1}.get(task.kind, len(source))
     if len(target) != wanted:
         return f"a {task.kind} task has {wanted} targets for {len(source)} symbols; got {len(target)}"
     sets = task.kind == "next_symbols"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from .base import Example, Task
@@ -23,8 +23,8 @@ class PerStep:
         answers: of the outputs, likewise.
         scores: by name.
         shown: those of a table that names none; the first decides when training stops.
-        distribution: whether a network learns the probabilities of all symbols, not only the symbols that are scored:
-            it is trained on all then, and the first score is one of which less is better.
+        distribution: whether a network learns the probabilities of all symbols, not only the symbols that are scored;
+            the first score is one of which less is better then.
         no_label: the label after a string's end.
     """
 
@@ -39,6 +39,10 @@ class PerStep:
     def row(self, example: Example) -> Example:
         """An example as a network meets it: its inputs, a label for each of its outputs, and which of these count."""
         return example
+
+    def trained(self, example: Example, row: Example) -> Sequence[bool]:
+        """Which outputs of an example's row are trained on: those that count."""
+        return row.mask
 
 
 class NextSymbols(PerStep):
@@ -82,6 +86,10 @@ class NextSymbol(PerStep):
             return example
         return example._replace(target=(*example.target[:-1], len(self.symbols) - 1))
 
+    def trained(self, example: Example, row: Example) -> Sequence[bool]:
+        """All of them."""
+        return (True,) * len(row.mask)
+
 
 class Joined(PerStep):
     """Transductions: `<s> source ||| target </s>`, each symbol of which is the answer to those before it.
@@ -106,6 +114,27 @@ class Joined(PerStep):
         return Example(tuple(joined[:-1]), tuple(joined[1:]), counted)
 
 
+class Delayed(PerStep):
+    """Tasks that read the source, then a blank for each symbol of the target, and answer there.
+
+    They are trained on all of the target, and scored where the mask says so (Delétang et al. 2023).
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.symbols = (*self.symbols, NULL)
+
+    def row(self, example: Example) -> Example:
+        source, target, mask = example
+        unanswered = len(source)
+        blanks = (len(self.symbols) - 1,) * len(target)
+        return Example(source + blanks, (0,) * unanswered + target, (False,) * unanswered + mask)
+
+    def trained(self, example: Example, row: Example) -> Sequence[bool]:
+        """Those after the source."""
+        return (False,) * len(example.source) + (True,) * len(example.target)
+
+
 class Classified(PerStep):
     """Tasks with one label for the whole string, answered after its last symbol.
 
@@ -122,6 +151,7 @@ KINDS: dict[str, type[PerStep]] = {
     "next_symbols": NextSymbols,
     "language": NextSymbol,
     "transduction": Joined,
+    "delayed": Delayed,
     "classification": Classified,
 }
 

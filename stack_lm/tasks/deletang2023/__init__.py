@@ -1,0 +1,1 @@
+"""The fifteen tasks of Delétang et al. (2023)."""

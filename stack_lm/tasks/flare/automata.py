@@ -1,0 +1,199 @@
+"""The regular languages of FLaRe, as automata whose runs are drawn by length (Butoi et al. 2025)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
+from math import fsum, inf, log
+from typing import ClassVar
+
+from ...errors import InputError
+from ..registry import register_task
+from .recognition import END, HELD_OUT, RecognitionTask, String, Symbols
+
+State = Hashable
+MODULUS = 5
+_DIGITS = tuple(str(digit) for digit in range(MODULUS))
+
+
+class AutomatonTask(RecognitionTask):
+    """A deterministic automaton without dead states.
+
+    Every arc of a state, and stopping where the state accepts, has the same weight. A length is uniform over those that
+    have members, and a string of a length is as likely as the product of its weights.
+    """
+
+    start: ClassVar[State]
+    arcs: ClassVar[Mapping[State, Mapping[str, State]]]
+    accepting: ClassVar[frozenset[State]]
+
+    def following(self, string: Sequence[str]) -> Iterator[Symbols]:
+        """The arcs of the states that the string passes."""
+        state = self.start
+        yield self._symbols[state]
+        for symbol in string:
+            state = self.arcs[state][symbol]
+            yield self._symbols[state]
+
+    @cached_property
+    def _symbols(self) -> dict[State, Symbols]:
+        return {state: frozenset([*arcs, *[END] * (state in self.accepting)]) for state, arcs in self.arcs.items()}
+
+    @cached_property
+    def _levels(self) -> list[tuple[dict[State, float], float]]:
+        """For each length the weights of all ways from states to the end, over the largest; the latter's logarithm."""
+        stops = {state: self._weight(state) if state in self.accepting else 0.0 for state in self.arcs}
+        return [_scaled(stops, 0.0)]
+
+    def _weight(self, state: State) -> float:
+        return 1 / len(self._symbols[state])
+
+    def _level(self, length: int) -> tuple[dict[State, float], float]:
+        while len(self._levels) <= length:
+            ways, scale = self._levels[-1]
+            after = {s: self._weight(s) * fsum(ways[to] for to in arcs.values()) for s, arcs in self.arcs.items()}
+            self._levels.append(_scaled(after, scale))
+        return self._levels[length]
+
+    def lengths(self, longest: int) -> list[int]:
+        """The lengths that have members."""
+        return [length for length in range(longest + 1) if self._level(length)[0][self.start]]
+
+    def positive(self, rng: random.Random, longest: int) -> String:
+        """A length, and a run of that length."""
+        length = rng.choice(self.lengths(longest))
+        string, state = [], self.start
+        for left in reversed(range(length)):
+            ways, _ = self._level(left)
+            arcs = self.arcs[state]
+            symbol = rng.choices(list(arcs), [ways[to] for to in arcs.values()])[0]
+            string.append(symbol)
+            state = arcs[symbol]
+        return tuple(string)
+
+    def log_probability(self, string: Sequence[str], longest: int) -> float:
+        """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
+
+        Args:
+            string: any.
+            longest: as of `positive`.
+        """
+        if len(string) > longest or not self.accepts(string):
+            return -inf
+        weights, state = [], self.start
+        for symbol in string:
+            weights.append(log(self._weight(state)))
+            state = self.arcs[state][symbol]
+        weights.append(log(self._weight(state)))
+        ways, scale = self._level(len(string))
+        return fsum(weights) - log(ways[self.start]) - scale - log(len(self.lengths(longest)))
+
+
+def _scaled(ways: dict[State, float], scale: float) -> tuple[dict[State, float], float]:
+    """Long strings have weights that no float has."""
+    largest = max(ways.values())
+    if not largest:
+        raise InputError("an automaton must have a way to the end")
+    return {state: way / largest for state, way in ways.items()}, scale + log(largest)
+
+
+@register_task("flare/even_pairs")
+class EvenPairs(AutomatonTask):
+    """As many pairs 01 as 10: the first symbol is the last, or there is none."""
+
+    start = ""
+    arcs: ClassVar = {
+        "": {"0": "00", "1": "11"},
+        **{first + last: {"0": first + "0", "1": first + "1"} for first in "01" for last in "01"},
+    }
+    accepting = frozenset(["", "00", "11"])
+
+
+@register_task("flare/repeat_01")
+class Repeat01(AutomatonTask):
+    """01, any number of times. There is one member of each length, so that none can be held out."""
+
+    default_plan: ClassVar = {name: split for name, split in AutomatonTask.default_plan.items() if name != HELD_OUT}
+    start = "even"
+    arcs: ClassVar = {"even": {"0": "odd"}, "odd": {"1": "even"}}
+    accepting = frozenset(["even"])
+
+
+@register_task("flare/parity")
+class Parity(AutomatonTask):
+    """An odd number of ones."""
+
+    start, smallest = 0, 1
+    arcs: ClassVar = {0: {"0": 0, "1": 1}, 1: {"0": 1, "1": 0}}
+    accepting = frozenset([1])
+
+
+@register_task("flare/cycle_navigation")
+class CycleNavigation(AutomatonTask):
+    """Moves on a circle of five, and the place where they end."""
+
+    symbols = ("<", ">", "=", *_DIGITS)
+    start, smallest = 0, 1
+    arcs: ClassVar = {
+        **{
+            place: {">": (place + 1) % MODULUS, "<": (place - 1) % MODULUS, "=": place, str(place): "end"}
+            for place in range(MODULUS)
+        },
+        "end": {},
+    }
+    accepting = frozenset(["end"])
+
+
+def _arithmetic() -> dict[State, dict[str, State]]:
+    arcs: dict[State, dict[str, State]] = {"start": {digit: int(digit) for digit in _DIGITS}, "end": {}}
+    for value in range(MODULUS):
+        arcs[value] = {operator: (value, operator) for operator in "+-*="}
+        arcs[value, "+"] = {digit: (value + int(digit)) % MODULUS for digit in _DIGITS}
+        arcs[value, "-"] = {digit: (value - int(digit)) % MODULUS for digit in _DIGITS}
+        arcs[value, "*"] = {digit: value * int(digit) % MODULUS for digit in _DIGITS}
+        arcs[value, "="] = {str(value): "end"}
+    return arcs
+
+
+@register_task("flare/modular_arithmetic_simple")
+class SimpleArithmetic(AutomatonTask):
+    """Digits with operators between them, =, and their value modulo 5, computed from left to right."""
+
+    symbols = (*_DIGITS, "+", "-", "*", "=")
+    start, smallest = "start", 3
+    arcs: ClassVar = _arithmetic()
+    accepting = frozenset(["end"])
+
+
+def _dyck(pairs: int, depth: int) -> dict[State, dict[str, State]]:
+    arcs: dict[State, dict[str, State]] = {}
+    open_brackets = [""]
+    for state in open_brackets:  # it grows
+        arcs[state] = {}
+        if len(state) < depth:
+            deeper = {f"({kind}": f"{state}{kind}" for kind in range(pairs)}
+            arcs[state] |= deeper
+            open_brackets += deeper.values()
+        if state:
+            arcs[state][f"){state[-1]}"] = state[:-1]
+    return arcs
+
+
+@register_task("flare/dyck_2_3")
+class Dyck(AutomatonTask):
+    """Balanced brackets of two types, at most three deep."""
+
+    symbols = ("(0", "(1", ")0", ")1")
+    start = ""
+    arcs: ClassVar = _dyck(2, 3)
+    accepting = frozenset([""])
+
+
+@register_task("flare/first")
+class First(AutomatonTask):
+    """Strings that begin with 1."""
+
+    start, smallest = "start", 1
+    arcs: ClassVar = {"start": {"1": "rest"}, "rest": {"0": "rest", "1": "rest"}}
+    accepting = frozenset(["rest"])

@@ -1,0 +1,176 @@
+"""What the languages of FLaRe share: members, strings that are none, and how both are drawn (Butoi et al. 2025).
+
+One definition, the symbols that may come next, decides membership too: a string is a member if each of its symbols may
+follow those before it, and the end may follow all of them.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import ClassVar
+
+from ...errors import InputError
+from ..base import Example, Split, SplitChanges, Task
+
+String = tuple[str, ...]
+Symbols = frozenset[str]
+END = "</s>"
+BITS = ("0", "1")
+REJECT, ACCEPT = 0, 1
+HELD_OUT = "test_short_held_out"
+# Proposals of a string that is no member, and of one that is not held back, before the draw is given up.
+_MOST_PROPOSALS = 100
+
+
+class RecognitionTask(Task):
+    """A language, with a label for each string: 1 for members, 0 for others, equally likely.
+
+    The size of an example is the longest length that it may have, that of its split: how likely a length is below that
+    depends on the language. The source is `<s>` and the string, so that the empty string has a symbol too.
+
+    NOTE: the `<s>` is our choice; the paper has one for transformers.
+
+    Args:
+        splits: changes of the plan (see `Task`).
+    """
+
+    paper = "Butoi et al. 2025"
+    kind = "classification"
+    default_plan: ClassVar = {
+        "train": Split(10_000, 0, 40),
+        "validation": Split(1_000, 0, 40),
+        "validation_long": Split(1_000, 0, 80),
+        "test": Split(5_010, 0, 500),
+        HELD_OUT: Split(1_000, 0, 40),
+    }
+    symbols: ClassVar[String] = BITS
+    # The longest length below which there is no member.
+    smallest: ClassVar[int] = 0
+
+    def __init__(self, *, splits: SplitChanges | None = None) -> None:
+        super().__init__(splits=splits)
+        self.vocabulary = (*self.symbols, "<s>")
+
+    @property
+    def target_vocabulary(self) -> tuple[str, ...]:
+        """The labels: reject and accept."""
+        return ("0", "1")
+
+    @abstractmethod
+    def following(self, string: Sequence[str]) -> Iterator[Symbols]:
+        """The symbols, `</s>` among them, that may follow each prefix of a string, the shortest first.
+
+        A prefix is only asked about if each of its symbols may follow those before it.
+        """
+
+    @abstractmethod
+    def positive(self, rng: random.Random, longest: int) -> String:
+        """Draw a member.
+
+        Args:
+            rng: source of randomness.
+            longest: its largest length, `smallest` or more.
+        """
+
+    def next_symbols(self, string: Sequence[str]) -> list[Symbols]:
+        """The symbols that may follow each of the n + 1 prefixes of a string: none where no member begins so.
+
+        Args:
+            string: n symbols.
+        """
+        found: list[Symbols] = []
+        sets = self.following(string)
+        for symbol in chain(string, [END]):
+            found.append(next(sets))
+            if symbol not in found[-1]:
+                break
+        return found + [frozenset()] * (len(string) + 1 - len(found))
+
+    def accepts(self, string: Sequence[str]) -> bool:
+        """Whether a string is a member of the language."""
+        return END in self.next_symbols(string)[-1]
+
+    def negative(self, rng: random.Random, longest: int) -> String:
+        """Draw a string that is no member: a member with edits, or any string, equally often proposed.
+
+        Args:
+            rng: source of randomness.
+            longest: its largest length, `smallest` or more.
+
+        Raises:
+            InputError: if none of a hundred proposals is one.
+        """
+        for _ in range(_MOST_PROPOSALS):
+            if rng.random() < 0.5:
+                string = self._edited(rng, self.positive(rng, longest), longest)
+            else:
+                string = tuple(rng.choices(self.symbols, k=rng.randint(0, longest)))
+            if not self.accepts(string):
+                return string
+        raise InputError(f"{_MOST_PROPOSALS} strings of {self} up to length {longest} were all members")
+
+    def _edited(self, rng: random.Random, string: String, longest: int) -> String:
+        """A string after K edits, where K is geometric: each more is half as likely."""
+        edited = list(string)
+        while True:
+            kinds = ["insert"] * (len(edited) < longest) + ["replace", "delete"] * bool(edited)
+            kind = rng.choice(kinds) if kinds else ""
+            if kind == "insert":
+                edited.insert(rng.randint(0, len(edited)), rng.choice(self.symbols))
+            elif kind:
+                place = rng.randrange(len(edited))
+                others = [symbol for symbol in self.symbols if symbol != edited[place]]
+                edited[place : place + 1] = [rng.choice(others)] if kind == "replace" else []
+            if rng.random() < 0.5:
+                return tuple(edited)
+
+    def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
+        """The longest length of a window alone, where there are members and windows begin with the empty string."""
+        if shortest not in (0, longest):
+            raise InputError(f"the strings of {self} have all lengths from 0 on; got a shortest length of {shortest}")
+        return {longest: 1.0} if longest >= self.smallest else {}
+
+    def sample(self, rng: random.Random, length: int) -> Example:
+        """Draw a string, of at most a length."""
+        label = rng.randrange(2)
+        string = self.positive(rng, length) if label == ACCEPT else self.negative(rng, length)
+        return self._labelled(string, label)
+
+    def example(self, string: Sequence[int]) -> Example:
+        """A string with its label."""
+        begin = len(self.symbols)
+        if begin in string:
+            raise InputError(f"<s> must not occur in a string of {self}")
+        symbols = tuple(self.vocabulary[number] for number in string)
+        return self._labelled(symbols, ACCEPT if self.accepts(symbols) else REJECT)
+
+    def _labelled(self, string: String, label: int) -> Example:
+        source = (len(self.symbols), *map(self.symbols.index, string))
+        return Example(source, (label,), (True,))
+
+    def split(self, name: str, seed: int) -> list[Example]:
+        """See `Task.split`; no string of `test_short_held_out` is one of training or validation.
+
+        Raises:
+            InputError: as `Task.split` does, and if there are too few strings to hold out.
+        """
+        if name != HELD_OUT:
+            return super().split(name, seed)
+        seen = {example.source for part in ("train", "validation") for example in self.split(part, seed)}
+        plan = self.planned(name)
+        rng = random.Random(f"{seed}/{name}")
+        examples: list[Example] = []
+        while len(examples) < plan.number:
+            label = rng.randrange(2)
+            for _ in range(_MOST_PROPOSALS * 100):
+                string = self.positive(rng, plan.longest) if label == ACCEPT else self.negative(rng, plan.longest)
+                example = self._labelled(string, label)
+                if example.source not in seen:
+                    break
+            else:
+                raise InputError(f"{self} has too few strings up to length {plan.longest} to hold some out")
+            examples.append(example)
+        return examples
