@@ -96,7 +96,7 @@ def plot_growth(axes: Axes, rows: Sequence[Row], column: str, label: str) -> Non
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xticks(x, [str(value) for value in x])
-    axes.yaxis.get_major_locator().set_params(subs=(1, 2, 5))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.minorticks_off()
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel(label)
