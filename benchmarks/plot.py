@@ -89,6 +89,8 @@ def plot_chunks(axes: Axes, rows: Sequence[Row]) -> None:
 
 def plot_growth(axes: Axes, rows: Sequence[Row], column: str, label: str) -> None:
     """Time and peak memory against a size, all logarithmic, so that slopes are powers."""
+    from matplotlib.ticker import LogLocator
+
     x = [row[column] for row in rows]
     for unit, what, color, marker in (("ms", "time, ms", COLORS[0], "s"), ("MiB", "peak memory, MiB", COLORS[1], "o")):
         if all(row[unit] for row in rows):
