@@ -201,6 +201,7 @@ def test_seeds(load, tmp_path, monkeypatch):
         assert known == (row["preset"].startswith("hao2018") and row["seeds"] == 2)
 
 
+@pytest.mark.slow  # the way of einsum takes seconds
 def test_nondeterministic(load, tmp_path, monkeypatch, capsys):
     module = load("nondeterministic")
     monkeypatch.setattr(module, "VOCABULARY", 20)
