@@ -206,7 +206,10 @@ def test_the_four_variants_differ_in_their_memory_alone():
         (["model.vocab_size=9"], "model.vocab_size cannot be set: it comes from the data"),
         (["model.pad_token_id=1"], "model.pad_token_id cannot be set: it comes from the data"),
         (["model.controller=tree"], "model: .*controller"),
-        (["model.architectures=[StackRNNForCausalLM]"], r"model.architectures must be one of StackRNNForSequenceClassification, "),
+        (
+            ["model.architectures=[StackRNNForCausalLM]"],
+            r"model.architectures must be one of StackRNNForSequenceClassification, ",
+        ),
         (["data.test=[1]"], r"data.test\[0\] must be a string; got 1"),
         (["data.test=[none]"], "none does not exist"),
         (["data.held_out=300"], "cannot hold 300 out of 300 sentences"),
