@@ -1,6 +1,6 @@
 """The nondeterministic stack as it is usually written: tables in log space, filled column by column by einsum.
 
-The recurrences are those of DuSell & Chiang (2023), section 3.2, without any of what `stack_lm` does to them: gamma and
+The recurrences are those of DuSell & Chiang (2023), without any of what `stack_lm` does to them: gamma and
 alpha themselves, each sum an einsum of `torch_semiring_einsum`, gradients by autograd.
 """
 
@@ -73,7 +73,7 @@ class EinsumStack(NondeterministicStack):
 
     def update(self, state: Any, actions: Any) -> tuple[Any, Tensor]:
         gamma, alpha = state
-        push, replace, pop = self._weights(actions, gamma.dtype)
+        push, replace, pop = self.weights(actions, gamma.dtype)
         present, parted = gamma[:, :, -1], (self.states, self.symbols)
         column = self._sum("replace", present, replace)
         if gamma.shape[1] > 1:

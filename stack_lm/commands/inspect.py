@@ -85,9 +85,7 @@ def run(options: argparse.Namespace) -> None:
     (trace,) = scorer.trace([words], None if tags is None else [tags])
     if trace.unknown.all():
         raise InputError(f"the sentence has no word that the model knows: {' '.join(words)!r}")
-    distances = distances_from_trace(trace, signal)
-    decoder = options.decoder or default_decoder(signal)
-    tree = tree_from_distances(words, distances, decoder)
+    decoder, distances, tree = _make_tree(trace, signal, options.decoder)
     memory, controls = scorer.memories[scorer.layer].memory.name, _controls(scorer)
     about = {"model": options.model, **controls, "tree": f"{signal.replace('_', ' ')}, {decoder}"}
     page = render_page(trace, tree, contents, distances, memory=memory, about=about, gold=gold)
@@ -163,12 +161,17 @@ def _inspect_actions(
     print("written: " + ", ".join(written))
 
 
+def _make_tree(trace: Trace, signal: str, decoder: str | None) -> tuple[str, np.ndarray, ConstituencyTree]:
+    """The tree of a sentence by a signal, after its distances and the decoder: the signal's own unless one is given."""
+    decoder = decoder or default_decoder(signal)
+    distances = distances_from_trace(trace, signal)
+    return decoder, distances, tree_from_distances(trace.words, distances, decoder)
+
+
 def _tree_of_run(options: argparse.Namespace, scorer: ModelScorer, trace: Trace) -> dict[str, Any]:
     """The tree of a nondeterministic stack's most probable run, and how it was made."""
     signal = scorer.choose_signal(options.signal)
-    decoder = options.decoder or default_decoder(signal)
-    distances = distances_from_trace(trace, signal)
-    tree = tree_from_distances(trace.words, distances, decoder)
+    decoder, distances, tree = _make_tree(trace, signal, options.decoder)
     return {"signal": signal, "decoder": decoder, **tree_record(tree, distances), "tree": str(tree)}
 
 

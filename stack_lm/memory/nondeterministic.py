@@ -206,7 +206,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
             vectors, [B, P * m] (or [B, S * m]) with them.
         """
         under, top, values = state
-        push, replace, pop = self._weights(actions, top.dtype)
+        push, replace, pop = self.weights(actions, top.dtype)
         states, symbols, pairs, n = self.states, self.symbols, self.pairs, under.shape[1]
         present = under[:, :, -1]  # [B, i, qx, sz]
         # Replaced tops: [B, i, qx, sz, ry], to be summed over sz.
@@ -239,8 +239,8 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         type_of_network = actions.push_value.dtype if self.size else values.dtype
         return new, self._read(top, shares, of_new).to(type_of_network)
 
-    def _weights(self, actions: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-        """Push and replace [B, P, P], pop [B, P, Q], finite."""
+    def weights(self, actions: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """The log weights of one step's moves as they count: push and replace [B, P, P], pop [B, P, Q], finite."""
         rows = [part.to(dtype).flatten(3).flatten(1, 2) for part in actions[:3]]
         weights = torch.cat(rows, dim=2).clamp(min=ZERO)
         if self.normalize:

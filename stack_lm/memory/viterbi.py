@@ -1,6 +1,6 @@
 """The most probable run of a nondeterministic stack (Viterbi): what the stack does, where its reading is a mixture.
 
-The recurrences are the papers' own with the greatest weight in place of the sum (DuSell & Chiang 2023, section 3):
+The recurrences are the papers' own with the greatest weight in place of the sum (DuSell & Chiang 2023):
 
     inner[i -> j][qx -> ry] = log weight of the best partial run from time i, state q and top x, to time j, in which y
                               lies directly over x and the stack up to x is untouched
@@ -128,7 +128,7 @@ def best_runs(
         # The memory's own view of the weights, each step a sequence to it.
         weights = [
             part.masked_fill(part <= ZERO / 2, -math.inf)
-            for part in memory._weights([part[row, :length] for part in parts], torch.float64)
+            for part in memory.weights([part[row, :length] for part in parts], torch.float64)
         ]
         found = fill(memory, *weights)
         runs.append(_Backwards(memory, *found, [part.numpy() for part in weights], name).run(length))

@@ -7,20 +7,11 @@ from abc import abstractmethod
 from math import isqrt
 from typing import ClassVar
 
+from ..bits import bits, number
 from ..registry import register_task
 from .answered import TERMINATOR, AnsweredTask, String
 
 _SEPARATOR = 2
-
-
-def bits(number: int, width: int = 1) -> String:
-    """The bits of a number, the least significant first, with zeros after them up to a width."""
-    return tuple(int(bit) for bit in reversed(f"{number:0{width}b}"))
-
-
-def number(string: String) -> int:
-    """The number of such bits."""
-    return int("".join(map(str, reversed(string))), 2)
 
 
 class _Operation(AnsweredTask):

@@ -9,6 +9,7 @@ from itertools import accumulate, repeat
 from math import floor, isqrt
 from typing import ClassVar
 
+from ..bits import bits, number
 from ..registry import register_task
 from .recognition import BITS, END, RecognitionTask, String, Symbols
 
@@ -16,13 +17,8 @@ _EQUALS = "="
 
 
 def written(number: int, width: int = 1) -> String:
-    """The bits of a number, the least significant first, with zeros up to a width."""
-    return tuple(reversed(f"{number:0{width}b}"))
-
-
-def value(bits: Sequence[str]) -> int:
-    """The number of such bits."""
-    return int("".join(reversed(bits)), 2)
+    """The bits of a number as symbols, with zeros after them up to a width."""
+    return tuple(map(str, bits(number, width)))
 
 
 def shares(rng: random.Random, total: int, parameters: Sequence[float]) -> list[int]:
@@ -60,7 +56,7 @@ class _Equation(RecognitionTask):
                 operands.append([])
                 yield frozenset(BITS)
             else:
-                due = written(self.compute([value(bits) for bits in operands]))
+                due = written(self.compute([number(operand) for operand in operands]))
                 yield from (frozenset([bit]) for bit in due)
                 yield from repeat(frozenset(["0", END]))
 
