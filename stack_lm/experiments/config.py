@@ -21,7 +21,7 @@ from ..training.config import BaseConfig
 TASK_FILE = "task.json"
 # Scores that are no shares, and never percentages.
 IN_NATS = ("nats", "difference", "difference_given_length", "loss")
-STATISTICS = ("minimum", "median", "maximum", "mean", "best")
+STATISTICS = ("minimum", "median", "maximum", "mean", "best", "mean_of_best_loss")
 # What a row or a table may say of the trials themselves.
 _OVERRIDES = ("model", "training", "options")
 
@@ -94,7 +94,10 @@ class TaskTrainingConfig:
         decay_patience: lower the learning rate after this number of such epochs.
         decay_factor: by which it is multiplied then.
         keep: the model to test: that of the "last" epoch, or of the one "best" on the validation strings.
-        validate: score the model on the validation strings, where the task has some, after each epoch.
+        validate: score the model on the validation strings, where the task has some, after each epoch; the name of
+            another split takes its strings for these.
+        validation_score: of the scores on the validation strings, the one that says whether an epoch was better; null:
+            the first of the task.
         temperature_decay: of controls with a temperature; see `TemperatureSchedule`. 0 leaves the temperature as it is.
         temperature_minimum: the lowest temperature.
         dtype: of the model, "float32" or "float64".
@@ -118,7 +121,8 @@ class TaskTrainingConfig:
     decay_patience: Count | None = None
     decay_factor: Positive = 0.9
     keep: Literal["last", "best"] = "last"
-    validate: bool = True
+    validate: bool | str = True
+    validation_score: str | None = None
     temperature_decay: NotNegative = 0.0
     temperature_minimum: Positive = 0.5
     dtype: Literal["float32", "float64"] = "float32"
@@ -201,7 +205,8 @@ class Table:
         measures: the numbers, each "score.statistic", such as "accuracy.median". The score is one of those of the task
             on its test strings, or on those of another split, as in "validation/accuracy.median"; the statistic, over
             seeds, is one of `STATISTICS`: "best" is the score of the trial that was best on the validation strings or,
-            without these, had the lowest loss in training.
+            without these, had the lowest loss in training; "mean_of_best_loss" is a mean over the trials with the same
+            losses (`training.auxiliary`), of those losses where it is best.
         percent: whether to print fractions as percentages; nats stay nats.
         decimals: with which to print the numbers.
         seeds: number of trials of each row.

@@ -26,7 +26,7 @@ from ..config_files import read_yaml
 from ..errors import InputError
 from ..messages import similar_path
 from ..plugins import used
-from .config import Row, Table, parse_measure
+from .config import IN_NATS, Row, Table, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
 _LOCK = ".lock"
@@ -194,6 +194,12 @@ def measure(records: Sequence[Record], name: str) -> float | None:
             known = ", ".join(key for key in scores if key != "by_length") or "none"
             raise InputError(f"the trials of {record['row']!r} have no {split} score {score!r}; they have {known}")
     values = [float(record["scores"][split][score]) for record in records]
+    if statistic == "mean_of_best_loss":
+        by_losses: dict[frozenset[str], list[float]] = {}
+        for record, value in zip(records, values, strict=True):
+            by_losses.setdefault(frozenset(record.get("auxiliary", ())), []).append(value)
+        best = min if score in IN_NATS else max
+        return best(map(statistics.fmean, by_losses.values()))
     if statistic == "best":
         return min(zip(map(_selection, records), range(len(values)), values, strict=True))[2]
     functions = {"minimum": min, "median": statistics.median, "maximum": max, "mean": statistics.fmean}
@@ -202,10 +208,11 @@ def measure(records: Sequence[Record], name: str) -> float | None:
 
 def _selection(record: Record) -> float:
     """What the best trial has the least of: nats or errors on the validation strings, or else its loss in training."""
-    validation = record["scores"].get("validation")
+    training = record["config"]["training"]
+    split = training.get("validate", True)
+    validation = record["scores"].get("validation" if isinstance(split, bool) else split)
     if validation is None:
         loss = record["history"][-1]["loss"]
         return math.inf if loss is None else float(loss)
-    if "nats" in validation:
-        return float(validation["nats"])
-    return -float(validation.get("accuracy", validation.get("coarse")))
+    name = training.get("validation_score") or next(iter(validation))
+    return float(validation[name]) * (1 if name in IN_NATS else -1)

@@ -42,7 +42,7 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
             for part in examples.steps.argsort(stable=True).split(max(1, _BATCH // int(examples.steps.max()))):
                 rows = examples.rows(part, trim=not encoding.buffered)
                 logits = run(model, rows.inputs, rows.labels.shape[1], encoding)
-                answers += _answers(model, logits, rows, surprisals=encoding.kind.distribution)
+                answers += _answers(model, logits, rows, surprisals="nats" in encoding.kind.scores)
                 sizes += rows.sizes.tolist()
     finally:
         model.train(training)

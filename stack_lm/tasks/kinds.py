@@ -136,10 +136,12 @@ class Delayed(PerStep):
 
 
 class Classified(PerStep):
-    """Tasks with one label for the whole string, answered after its last symbol.
+    """Tasks with one label for the whole string, answered after its last symbol; `nats` are the label's cross-entropy.
 
     What pads strings of a batch is a symbol of its own, by which the model finds the last one.
     """
+
+    scores: ClassVar[Mapping[str, Score]] = {"accuracy": of_symbols, "nats": cross_entropy}
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)

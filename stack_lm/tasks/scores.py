@@ -21,7 +21,7 @@ class Answers(NamedTuple):
 
     Attributes:
         right: of each label that is scored, whether it is the answer.
-        surprisals: of each label of a language, -log of its probability, in nats.
+        surprisals: where the cross-entropy is a score, -log of each label's probability, in nats.
     """
 
     right: Sequence[bool]
