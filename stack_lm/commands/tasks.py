@@ -16,6 +16,7 @@ from ..console import add_command, positive_int, print_json, print_table
 from ..data.text import read_text
 from ..errors import InputError
 from ..tasks import Example, FileTask, Split, Task, make_task, task_names
+from ..tasks.scores import overall
 
 EXAMPLE = (
     "stack-lm tasks\n"
@@ -204,8 +205,7 @@ def score_file(options: argparse.Namespace) -> None:
     examples = _read_examples(source.task, options.file)
     scores: dict[str, dict[str, float]] = {}
     for name, (model, _, encoding) in sources.items():
-        found = score(model, encoding, encoding.encode(examples))
-        scores[name] = {measure: value for measure, value in found.items() if measure != "by_length"}
+        scores[name] = overall(score(model, encoding, encoding.encode(examples)))
     measures = list(scores[first])
     summary = {
         said: {measure: function([of[measure] for of in scores.values()]) for measure in measures}

@@ -26,6 +26,7 @@ from ..config_files import read_yaml
 from ..errors import InputError
 from ..messages import similar_path
 from ..plugins import used
+from ..tasks.scores import overall
 from .config import IN_NATS, Row, Table, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
@@ -75,7 +76,7 @@ class Results:
                 # A trial that diverged has no loss at its end.
                 numbers = [entry["loss"] for entry in record["history"] if entry["loss"] is not None]
                 for scores in record["scores"].values():
-                    numbers += [score for name, score in scores.items() if name != "by_length"]
+                    numbers += overall(scores).values()
                 if any(type(number) not in (int, float) for number in numbers):
                     raise ValueError
             except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
@@ -191,7 +192,7 @@ def measure(records: Sequence[Record], name: str) -> float | None:
     for record in records:
         scores = record["scores"].get(split, {})
         if score not in scores:
-            known = ", ".join(key for key in scores if key != "by_length") or "none"
+            known = ", ".join(overall(scores)) or "none"
             raise InputError(f"the trials of {record['row']!r} have no {split} score {score!r}; they have {known}")
     values = [float(record["scores"][split][score]) for record in records]
     if statistic == "mean_of_best_loss":

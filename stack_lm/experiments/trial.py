@@ -21,6 +21,7 @@ from ..model_kinds import choose_class, classes_for
 from ..plugins import used
 from ..tasks import Example, make_task
 from ..tasks.kinds import KINDS, PAD
+from ..tasks.scores import overall
 from ..tokenization import symbol_tokenizer
 from ..training.new_model import make_config
 from ..training.stopping import EarlyStopping
@@ -161,7 +162,7 @@ class Trial:
         over = not finite or epoch == self.loop.epochs
         if self._validation is not None:
             scores = score(self.model, self.encoding, self._validation, self.config.seed)
-            record["validation"] = {name: value for name, value in scores.items() if name != "by_length"}
+            record["validation"] = overall(scores)
             better = self._stopping.look(scores[self._decisive])
             self._solved = self._solved + 1 if self._is_solved(scores) else 0
             over |= self._stopping.over or self._solved == self.loop.solved_patience

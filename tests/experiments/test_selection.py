@@ -1,6 +1,7 @@
 """What trials are validated on, by which score, and which of them a table shows."""
 
 import dataclasses
+from collections import Counter
 
 import pytest
 import torch
@@ -42,6 +43,15 @@ def test_the_best_epoch_is_that_of_the_lowest_loss_on_the_chosen_strings(split):
     (result,) = train([experiment])
     by_epoch = [epoch["validation"]["nats"] for epoch in result["history"]]
     assert result["scores"][split]["nats"] == pytest.approx(min(by_epoch), rel=1e-5)
+
+
+def test_scores_by_the_edits_of_strings_that_are_no_members():
+    experiment = trial("flare/dyck_2_3")
+    examples = experiment.encoding.task.split("test_edit_distance", 0)
+    found = score(experiment.model, experiment.encoding, experiment.encoding.encode(examples))
+    by_edits = found["by_edits"]["accuracy"]
+    assert {int(edits): number for edits, (_, number) in by_edits.items()} == Counter(e.edits for e in examples)
+    assert sum(value * number for value, number in by_edits.values()) / 50 == pytest.approx(found["accuracy"])
 
 
 def test_strings_and_scores_that_there_are_not():
