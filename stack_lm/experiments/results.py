@@ -209,7 +209,7 @@ def measure(records: Sequence[Record], name: str) -> float | None:
 
 def _selection(record: Record) -> float:
     """What the best trial has the least of: nats or errors on the validation strings, or else its loss in training."""
-    training = record["config"]["training"]
+    training = record["config"].get("training", {})
     split = training.get("validate", True)
     validation = record["scores"].get("validation" if isinstance(split, bool) else split)
     if validation is None:
