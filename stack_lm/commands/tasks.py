@@ -262,9 +262,7 @@ def _read_lines(task: Task, file: str) -> Iterator[_Line]:
                     continue
                 if len(row) != 2:
                     columns = "string,label" if labels else "input,output"
-                    raise InputError(
-                        f"line {number} must be `{columns}`; it has {len(row)} field{'s' * (len(row) != 1)}"
-                    )
+                    raise InputError(f"line {number} must be `{columns}`; it has {len(row)} fields")
                 output = []
                 for symbols in row[1].split():
                     spelled = [s if s in known else task.aliases.get(s, s) for s in _parts(symbols, known)]
