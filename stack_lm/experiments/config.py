@@ -76,7 +76,8 @@ class TaskTrainingConfig:
         one_boundary: in a language, end strings with the symbol that begins them, `<s>`: the network never reads `</s>`
             nor predicts `<s>`, so it needs one symbol fewer.
         auxiliary: of a language to recognise, what heads that are thrown away after training learn besides: a list of
-            the losses of `AuxiliaryLosses`, of which the trial of seed s takes the entry s, modulo its length.
+            the losses of `AuxiliaryLosses`, of which the trial of seed s takes the entry s, modulo its length; null:
+            nothing.
         drop_last: leave out a last batch that is smaller than the others.
         loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over those of a string, and the
             mean over strings; or "steps": a sum over steps, at each of which the batch's scored positions are summed or
@@ -108,7 +109,7 @@ class TaskTrainingConfig:
     batch_size: Count = 10
     batch_by_length: bool = False
     one_boundary: bool = False
-    auxiliary: list[AuxiliaryLosses] = field(default_factory=list)
+    auxiliary: list[AuxiliaryLosses] | None = None
     drop_last: bool = False
     loss_reduction: Literal["mean", "strings", "steps"] = "mean"
     optimizer: Literal["adam", "rmsprop", "sgd"] = "adam"
@@ -155,7 +156,7 @@ class TaskConfig(BaseConfig):
         if rate == []:
             raise InputError("training.learning_rate must have an entry; got []")
         ranges: dict[str, Any] = {"learning_rate": rate}
-        for i, losses in enumerate(self.training.auxiliary):
+        for i, losses in enumerate(self.training.auxiliary or ()):
             ranges |= {f"auxiliary[{i}].{name}": weight for name, weight in losses.weights().items()}
         for name, drawn in ranges.items():
             if isinstance(drawn, LogUniform) and drawn.low > drawn.high:
