@@ -70,6 +70,8 @@ class TaskTrainingConfig:
         validate: score the model on the validation strings, where the task has some, after each epoch.
         temperature_decay: of controls with a temperature; see `TemperatureSchedule`. 0 leaves the temperature as it is.
         temperature_minimum: the lowest temperature.
+        initial_model: directory of a model that an earlier trial saved, whose weights this one begins with, as for
+            strings that get longer; `{seed}` in it stands for the trial's seed. null draws new weights.
         dtype: of the model, "float32" or "float64".
     """
 
@@ -93,6 +95,7 @@ class TaskTrainingConfig:
     validate: bool = True
     temperature_decay: NotNegative = 0.0
     temperature_minimum: Positive = 0.5
+    initial_model: str | None = None
     dtype: Literal["float32", "float64"] = "float32"
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from ..controls import Noise
 from ..errors import InputError
 from ..layers import draw_noise
+from ..messages import first_line
 from ..model_kinds import choose_class, classes_for
 from ..plugins import used
 from ..tasks import Example, make_task
@@ -25,7 +27,7 @@ from ..tokenization import symbol_tokenizer
 from ..training.new_model import make_config
 from ..training.stopping import EarlyStopping
 from ..training.temperature import make_temperature_schedule
-from .config import TASK_FILE, LearningRates, TaskConfig
+from .config import TASK_FILE, LearningRates, TaskConfig, check_task_models
 from .encoding import Encoded, Encoding
 from .scores import score
 
@@ -65,6 +67,8 @@ class Trial:
         self.reduction = f"step_{task.step_reduction}" if reduction == "steps" else reduction
         torch.manual_seed(config.seed)
         self.model = make_model(config, self.encoding)
+        if self.loop.initial_model is not None:
+            load_weights(self.model, self.loop.initial_model.replace("{seed}", str(config.seed)))
         self.temperature = make_temperature_schedule(self.loop, self.model)
         self.learning_rate = self._choose_learning_rate()
         self.history: list[dict[str, Any]] = []
@@ -219,3 +223,21 @@ def make_model(config: TaskConfig, encoding: Encoding) -> Any:
     model_class = classes_for(*KINDS)[encoding.architecture]
     model: Any = model_class(make_config(model_class, config.model | encoding.fields))
     return model.to(getattr(torch, config.training.dtype))
+
+
+def load_weights(model: Any, directory: str) -> None:
+    """Give a model the weights of one that a trial saved.
+
+    Raises:
+        InputError: if there is none, or its parameters are others.
+    """
+    check_task_models(directory)
+    try:
+        weights = type(model).from_pretrained(directory).state_dict()
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise InputError(f"{directory} has no model that can be loaded: {first_line(error)}") from error
+    for name, own in model.state_dict().items():
+        if name not in weights or weights[name].shape != own.shape:
+            found = list(weights[name].shape) if name in weights else "none"
+            raise InputError(f"{directory} has another kind of model: {name} is {list(own.shape)} here, there {found}")
+    model.load_state_dict(weights)

@@ -63,6 +63,24 @@ def test_an_update_is_that_of_the_plain_loss():
         torch.testing.assert_close(ours.model.get_parameter(name), parameter, rtol=1e-4, atol=1e-6)
 
 
+def test_a_trial_begins_with_the_weights_of_an_earlier_one(tmp_path):
+    earlier = [trial("test/language", seed=seed) for seed in (0, 1)]
+    for each in earlier:
+        trained(each)
+        each.save(tmp_path / "models" / str(each.config.seed))
+    later = [trial("test/language", seed=seed, initial_model=f"{tmp_path}/models/{{seed}}") for seed in (0, 1)]
+    for before, after in zip(earlier, later, strict=True):
+        for name, parameter in before.model.state_dict().items():
+            torch.testing.assert_close(after.model.state_dict()[name], parameter, rtol=0, atol=0)
+    with pytest.raises(InputError, match="nowhere has no model of a task: there is no task.json in it"):
+        trial("test/language", initial_model=f"{tmp_path}/nowhere")
+    with pytest.raises(InputError, match=r"has another kind of model: .* is \[.*\] here, there (none|\[)"):
+        trial("test/per_step", initial_model=f"{tmp_path}/models/0")
+    (tmp_path / "models" / "1" / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(InputError, match="1 has no model that can be loaded"):
+        trial("test/language", seed=1, initial_model=f"{tmp_path}/models/{{seed}}")
+
+
 def test_a_last_batch_that_is_smaller_can_be_left_out():
     result = trained(trial("test/per_step", drop_last=True))
     assert (result["updates"], result["history"][0]["strings"]) == (4, 10)
