@@ -89,6 +89,22 @@ def test_the_transduction_example_learns():
         assert float(re.search(r"exact_match=([\d.]+)", line)[1]) >= least
 
 
+@pytest.mark.slow
+def test_the_picture_on_the_start_page_is_what_its_command_draws(tmp_path):
+    (command,) = re.findall(r"^```sh\n(.*?)^```", (DOCS / "index.md").read_text(), re.DOTALL | re.MULTILINE)
+    (tmp_path / "models").symlink_to(DOCS.parent / "models")
+    command = command.replace("stack-lm ", f"{sys.executable} -m stack_lm.cli ")
+    subprocess.run(["sh", "-ec", command], cwd=tmp_path, check=True, capture_output=True, timeout=500)
+    assert (tmp_path / "tree.svg").read_text() == (DOCS / "figures" / "tree.svg").read_text()
+
+
+def test_the_site_fetches_nothing():
+    settings = (DOCS.parent / "mkdocs.yml").read_text()
+    assert "font: false" in settings
+    for path in (DOCS / "assets").iterdir():
+        assert "://" not in path.read_text(), path.name
+
+
 @pytest.fixture(scope="module")
 def pages():
     """The module that makes the pages of the site."""
@@ -124,8 +140,8 @@ def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
     def link(text, uri):
         return pages.on_page_markdown(text, SimpleNamespace(file=SimpleNamespace(src_uri=uri)))
 
-    assert link("[a](docs/training.md#the-loss)", "index.md") == "[a](training.md#the-loss)"
-    assert link("[a](CHANGELOG.md)", "index.md") == "[a](changelog.md)"
+    assert link("[a](docs/training.md#the-loss)", "changelog.md") == "[a](training.md#the-loss)"
+    assert link("[a](../CHANGELOG.md)", "index.md") == "[a](changelog.md)"
     assert link("[a](../README.md)", "training.md") == "[a](index.md)"
     assert link("[a](../docs/training.md)", "examples/one.md") == "[a](../training.md)"
     assert link("[a](../pyproject.toml)", "training.md") == "a"

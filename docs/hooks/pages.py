@@ -1,4 +1,4 @@
-"""The pages of the site that are no file of docs/: the start page, the reference, the examples.
+"""The pages of the site that are no file of docs/: the reference, the examples, the changelog.
 
 mkdocs calls the functions that begin with `on_`. The reference is made from the sources, so that no public name is
 missing from it.
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 INSIDE = ("eval", "parsing")  # folders beside the package that are installed in it
 INTERNAL = {"commands", "kernels"}
-TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+TOP = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+START = "index.md"  # of the site; the README is that of the repository
 
 
 def packages() -> Iterator[tuple[str, Path]]:
@@ -57,22 +58,19 @@ def notebook(path: Path) -> str:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List the made pages behind those that mkdocs.yml lists."""
+    """List the made pages in the groups of mkdocs.yml, behind those that are listed there."""
     made = _made_pages()
-    nav: list[Any] = list(config.nav or [])
-    for section in ("examples", "reference"):
-        pages = [uri for uri in made if uri.startswith(f"{section}/")]
-        nav += [{section.title(): pages}] if pages else []
-    config.nav = nav + [uri for uri in TOP.values() if uri in made and uri != "index.md"]
+    groups: dict[str, list[Any]] = {title: pages for group in config.nav or [] for title, pages in group.items()}
+    groups["How-to"] += [{"Examples": [uri for uri in made if uri.startswith("examples/")]}, "contributing.md"]
+    groups["Reference"] += [{"Python": [uri for uri in made if uri.startswith("reference/")]}, "changelog.md"]
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the made pages."""
     from mkdocs.structure.files import File
-    from pygments.formatters import HtmlFormatter
 
-    for uri, content in (_made_pages() | {"highlight.css": HtmlFormatter().get_style_defs(".highlight")}).items():
+    for uri, content in _made_pages().items():
         files.append(File.generated(config, uri, content=content))
     return files
 
@@ -85,7 +83,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def _made_pages() -> dict[str, str]:
-    pages = {uri: (ROOT / name).read_text(encoding="utf-8") for name, uri in TOP.items() if (ROOT / name).is_file()}
+    pages = {uri: (ROOT / name).read_text(encoding="utf-8") for name, uri in TOP.items()}
     pages |= {f"examples/{path.stem}.md": notebook(path) for path in sorted((ROOT / "examples").glob("*.ipynb"))}
     return pages | {f"reference/{name}.md": _reference(name, public_names(name, folder)) for name, folder in packages()}
 
@@ -99,7 +97,7 @@ def _reference(package: str, names: list[str]) -> str:
 def _link(link: re.Match[str], source: str, uri: str) -> str:
     """One link of a page; only its text is left where the file is in the repository but not on the site."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[2]))
-    made = TOP.get(target)
+    made = START if target == "README.md" else TOP.get(target)
     if target.startswith("docs/"):
         made = target.removeprefix("docs/")
     elif target.startswith("examples/") and target.endswith(".ipynb"):
