@@ -22,9 +22,12 @@ from ..training.optimizer import make_optimizer
 from ..training.together import Together
 from .encoding import Encoded, loss_weights, weighted_loss
 from .scores import run
-from .trial import Trial
+from .trial import Trial, below
+from .unfinished import Clock, State, StateFile
 
 Batch = Mapping[str, Any]  # tensors, and the noise of actions by name
+# Arguments: the share of the epochs that are over, and in words how the trials stand.
+Report = Callable[[float, str], None]
 
 
 class _Learners(Protocol):
@@ -56,33 +59,51 @@ class _Alone:
         return torch.nn.utils.clip_grad_norm_(self.parameters(), max_norm)
 
 
-def train(trials: Sequence[Trial], report: Callable[[float], None] = lambda share: None) -> list[dict[str, Any]]:
+def train(
+    trials: Sequence[Trial], report: Report = lambda share, said: None, file: StateFile | None = None
+) -> list[dict[str, Any]]:
     """Train trials of one configuration, and test them.
 
     Args:
         trials: which differ in their seeds; all are trained at once where `can_join` lets them.
-        report: called with the share of the epochs that are over.
+        report: called after each epoch.
+        file: where to write, about once a minute, the state of trials that are trained at once. If it has one, they go
+            on from there, and end as if they had not been cut off.
 
     Returns:
         The results of the trials: `Trial.result`, with their seconds.
+
+    Raises:
+        InputError: if the file cannot be written, or its state does not fit.
     """
     if len(trials) > 1 and not can_join(trials[0]):
         results = []
         for i, trial in enumerate(trials):
-            results += train([trial], lambda share, i=i: report((i + share) / len(trials)))  # type: ignore[misc]
+            results += train([trial], lambda share, said, i=i: report((i + share) / len(trials), said))  # type: ignore[misc]
         return results
-    started = time.perf_counter()
+    started, clock = time.perf_counter(), Clock()
     torch.manual_seed(trials[0].config.seed)  # of dropout, which only a trial that is alone draws
     for trial in trials:
         trial.prepare()
-    group, epoch, epochs = _Group(trials), 0, trials[0].loop.epochs
+    state = None if file is None else file.load()
+    if file is None or state is None:
+        group = _Group(trials)
+    else:
+        try:
+            group = _resumed(trials, state)
+            started -= state.numbers["seconds"]
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            said = " ".join(str(error).split())
+            raise InputError(f"{file.path} does not fit its trials ({said}); remove it, and they begin anew") from error
     while group.trials:
         losses, strings, updates = group.epoch()
         over = [trial.end_epoch(loss, strings, updates) for trial, loss in zip(group.trials, losses, strict=True)]
-        epoch += 1
-        report(1 - len(group.trials) / len(trials) * (1 - epoch / epochs))
+        epoch, epochs = len(group.trials[0].history), trials[0].loop.epochs
+        report(1 - len(group.trials) / len(trials) * (1 - epoch / epochs), _describe(group.trials, len(trials)))
         if any(over):
             group = group.without(over)
+        if file is not None and clock.is_due():
+            file.save(_state(trials, group, time.perf_counter() - started))
     trained = time.perf_counter()
     results = [trial.result() for trial in trials]
     times = {
@@ -91,6 +112,55 @@ def train(trials: Sequence[Trial], report: Callable[[float], None] = lambda shar
         "seconds_of_training": round((trained - started) / len(trials), 2),
     }
     return [result | times for result in results]
+
+
+def _describe(trials: Sequence[Trial], begun: int) -> str:
+    """How trials stand after an epoch, in a line."""
+    records = [trial.history[-1] for trial in trials]
+    said = f"epoch {records[0]['epoch']:,} of {trials[0].loop.epochs:,}, loss {_range([r['loss'] for r in records])}"
+    score = trials[0].encoding.kind.shown[0]
+    if "validation" in records[0]:
+        said += f", validation {score} {_range([record['validation'][score] for record in records])}"
+    return said + (f", {len(trials)} of {begun} trials are left" if len(trials) < begun else "")
+
+
+def _range(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "not finite"
+    low, high = f"{min(known):.4f}", f"{max(known):.4f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _state(trials: Sequence[Trial], group: _Group, seconds: float) -> State:
+    """All of what training goes on from.
+
+    Args:
+        trials: that began at once.
+        group: those of them that are not over.
+        seconds: that they have taken.
+    """
+    tensors = {"random": torch.get_rng_state()} | group.optimizer_state()
+    numbers: dict[str, Any] = {"seconds": seconds, "trials": []}
+    for i, trial in enumerate(trials):
+        own = trial.state()
+        numbers["trials"].append(own.numbers)
+        tensors |= {f"{i}.{name}": tensor for name, tensor in own.tensors.items()}
+    return State(numbers, tensors)
+
+
+def _resumed(trials: Sequence[Trial], state: State) -> _Group:
+    """The trials that are not over in a state, with all that they had."""
+    for i, trial in enumerate(trials):
+        trial.load(State(state.numbers["trials"][i], below(f"{i}.", state.tensors)))
+    group = _Group(trials)
+    if any(trial.over for trial in trials):
+        if not trials[0].has_new_strings:
+            group.load_data()  # padded to the longest of all trials, as it was
+        group = group.without([trial.over for trial in trials])
+    group.load_optimizer(state.tensors)
+    torch.set_rng_state(state.tensors["random"])
+    return group
 
 
 def can_join(trial: Trial) -> bool:
@@ -144,6 +214,20 @@ class _Group:
         group._data = None if self._data is None else Encoded(*(field[kept] for field in self._data))
         return group
 
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """The optimizer's tensors, by the number of their parameter and their name."""
+        parameters = self.learners.parameters() if self.trials else []
+        return {
+            f"optimizer.{i}.{name}": tensor
+            for i, parameter in enumerate(parameters)
+            for name, tensor in self.optimizer.state[parameter].items()
+        }
+
+    def load_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `optimizer_state` gave."""
+        for i, parameter in enumerate(self.learners.parameters() if self.trials else []):
+            self.optimizer.state[parameter] = below(f"optimizer.{i}.", tensors)
+
     def epoch(self) -> tuple[list[float], int, int]:
         """Train on all strings once: the mean loss of each trial's updates; the numbers of strings and of updates."""
         sums = torch.zeros(len(self.trials), dtype=self.trials[0].model.dtype)
@@ -161,6 +245,12 @@ class _Group:
             sums += losses.detach()
         self._cool(self.trials, strings)
         return (sums / updates).tolist(), strings, updates
+
+    def load_data(self) -> Encoded:
+        """The strings of the next epoch: those that are there, unless each epoch has others."""
+        if self._data is None or self.trials[0].has_new_strings:
+            self._data = _stack([trial.training_data() for trial in self.trials], self.trials[0].encoding.padding)
+        return self._data
 
     def _loss(self, model: Any, batch: Batch) -> Tensor:
         with with_noise(model, batch.get("noise")):
@@ -191,9 +281,7 @@ class _Group:
 
     def _batches(self) -> Iterator[Batch]:
         """The batches of an epoch: inputs [S, B, T], labels and weights of losses likewise."""
-        if self._data is None or self.trials[0].has_new_strings:
-            self._data = _stack([trial.training_data() for trial in self.trials], self.trials[0].encoding.padding)
-        first, size, data = self.trials[0], self.loop.batch_size, self._data
+        first, size, data = self.trials[0], self.loop.batch_size, self.load_data()
         number = data.inputs.shape[1]
         order = torch.stack([trial.order(own) for trial, own in zip(self.trials, data.steps, strict=True)])
         rows = torch.arange(len(order)).unsqueeze(1)

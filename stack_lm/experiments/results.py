@@ -3,6 +3,7 @@
 table.yaml       the table, as its file or the command line described it
 results.jsonl    a line for each trial: row, seed, configuration, scores, history, versions, time
 models/ROW/SEED  the trained models; ROW counts from 1
+unfinished/      the state of trials that are being trained; see `unfinished`
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ..config_files import read_yaml
 from ..errors import InputError
 from ..messages import similar_path
 from ..plugins import used
+from . import unfinished
 from .config import Row, Table, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
@@ -134,6 +136,7 @@ class Results:
             except OSError:
                 raise InputError(f"another process is writing to {self.path}") from None
             self.records = self._read()
+            unfinished.remove_partial(self.path)
             yield
 
     def begin(self, table: Table, memories: Sequence[str] = ()) -> None:
@@ -164,7 +167,7 @@ class Results:
             os.fsync(file.fileno())
 
     def remove(self, rows: Sequence[int], names: Sequence[str]) -> None:
-        """Remove the results and the models of rows.
+        """Remove the results, the models and the unfinished trials of rows.
 
         Args:
             rows: their numbers, from 0.
@@ -173,6 +176,7 @@ class Results:
         self.replace([record for record in self.records if record["row"] not in names])
         for row in rows:
             shutil.rmtree(self.path / MODELS / str(row + 1), ignore_errors=True)
+        unfinished.remove_rows(self.path, rows)
 
 
 def measure(records: Sequence[Record], name: str) -> float | None:
