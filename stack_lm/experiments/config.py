@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
+import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,8 +27,8 @@ _OVERRIDES = ("model", "training", "options")
 
 
 @dataclass(frozen=True)
-class LearningRates:
-    """A range to draw learning rates from, log-uniformly.
+class LogUniform:
+    """A range to draw numbers from, log-uniformly.
 
     Attributes:
         low: its lower end.
@@ -35,6 +37,29 @@ class LearningRates:
 
     low: Positive
     high: Positive
+
+    def draw(self, rng: random.Random) -> float:
+        """Draw a number."""
+        return math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+
+
+@dataclass(frozen=True)
+class AuxiliaryLosses:
+    """Losses beside that of the label, of the members of a language to recognise (Butoi et al. 2025, section 3.3).
+
+    Each has a weight; {low, high}, between which each trial draws its own, log-uniformly; or null: there is none.
+
+    Attributes:
+        next_symbol: the cross-entropy of the next symbol, or of the end, a mean over the prefixes of a string.
+        next_symbols: the binary cross-entropy of which symbols may come next, a mean over prefixes and symbols.
+    """
+
+    next_symbol: Positive | LogUniform | None = None
+    next_symbols: Positive | LogUniform | None = None
+
+    def weights(self) -> dict[str, float | LogUniform]:
+        """Those that there are, by name."""
+        return {entry.name: weight for entry in fields(self) if (weight := getattr(self, entry.name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -50,6 +75,8 @@ class TaskTrainingConfig:
             needs `shuffle`, which draws the order of batches too.
         one_boundary: in a language, end strings with the symbol that begins them, `<s>`: the network never reads `</s>`
             nor predicts `<s>`, so it needs one symbol fewer.
+        auxiliary: of a language to recognise, what heads that are thrown away after training learn besides: a list of
+            the losses of `AuxiliaryLosses`, of which the trial of seed s takes the entry s, modulo its length.
         drop_last: leave out a last batch that is smaller than the others.
         loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over those of a string, and the
             mean over strings; or "steps": a sum over steps, at each of which the batch's scored positions are summed or
@@ -80,10 +107,11 @@ class TaskTrainingConfig:
     batch_size: Count = 10
     batch_by_length: bool = False
     one_boundary: bool = False
+    auxiliary: list[AuxiliaryLosses] = field(default_factory=list)
     drop_last: bool = False
     loss_reduction: Literal["mean", "strings", "steps"] = "mean"
     optimizer: Literal["adam", "rmsprop", "sgd"] = "adam"
-    learning_rate: Positive | list[Positive] | LearningRates = 1e-3
+    learning_rate: Positive | list[Positive] | LogUniform = 1e-3
     weight_decay: NotNegative = 0.0
     max_grad_norm: Positive | None = None
     max_grad_value: Positive | None = None
@@ -125,8 +153,12 @@ class TaskConfig(BaseConfig):
         rate = self.training.learning_rate
         if rate == []:
             raise InputError("training.learning_rate must have an entry; got []")
-        if isinstance(rate, LearningRates) and rate.low > rate.high:
-            raise InputError(f"training.learning_rate must go from low to high; got {rate.low} to {rate.high}")
+        ranges: dict[str, Any] = {"learning_rate": rate}
+        for i, losses in enumerate(self.training.auxiliary):
+            ranges |= {f"auxiliary[{i}].{name}": weight for name, weight in losses.weights().items()}
+        for name, drawn in ranges.items():
+            if isinstance(drawn, LogUniform) and drawn.low > drawn.high:
+                raise InputError(f"training.{name} must go from low to high; got {drawn.low} to {drawn.high}")
 
     def registered_names(self) -> dict[str, list[str]]:
         """See `BaseConfig.registered_names`."""

@@ -20,6 +20,7 @@ from ..errors import InputError
 from ..layers import with_noise
 from ..training.optimizer import make_optimizer
 from ..training.together import Together
+from .auxiliary import auxiliary_loss
 from .encoding import Encoded, loss_weights, weighted_loss
 from .scores import run
 from .trial import Trial, below
@@ -254,6 +255,9 @@ class _Group:
 
     def _loss(self, model: Any, batch: Batch) -> Tensor:
         with with_noise(model, batch.get("noise")):
+            if "auxiliary" in batch:
+                logits, further = auxiliary_loss(model, batch["inputs"], batch["continuations"], batch["auxiliary"])
+                return weighted_loss(logits, batch["labels"], batch["weights"]) + further
             logits = run(model, batch["inputs"], batch["labels"].shape[1], self.trials[0].encoding)
         return weighted_loss(logits, batch["labels"], batch["weights"])
 
@@ -294,8 +298,20 @@ class _Group:
             inputs, labels, trained = (part[rows, own, :end] for part in (data.inputs, data.labels, data.trained))
             dtype = first.model.dtype
             weights = loss_weights(trained, first.reduction, labels.shape[3] if sets else 1, dtype)
-            batch = {"inputs": inputs, "labels": labels.to(dtype) if sets else labels, "weights": weights}
+            batch: dict[str, Any] = {
+                "inputs": inputs,
+                "labels": labels.to(dtype) if sets else labels,
+                "weights": weights,
+            }
+            if first.auxiliary:
+                batch["continuations"] = data.continuations[rows, own, :end]
+                batch["auxiliary"] = self._auxiliary_weights()
             yield batch | self._noise(steps[:, start : start + size], inputs.shape[2])
+
+    def _auxiliary_weights(self) -> dict[str, Tensor]:
+        """Of the auxiliary losses, by name, those of each trial [S]."""
+        trials, dtype = self.trials, self.trials[0].model.dtype
+        return {name: torch.tensor([t.auxiliary[name] for t in trials], dtype=dtype) for name in trials[0].auxiliary}
 
     def _noise(self, steps: Tensor, longest: int) -> dict[str, Any]:
         """The noise of each trial's actions, by name [S, B, T, ...], in strings of so many steps [S, B]; or nothing."""

@@ -28,7 +28,8 @@ from ..tokenization import symbol_tokenizer
 from ..training.new_model import make_config
 from ..training.stopping import EarlyStopping
 from ..training.temperature import make_temperature_schedule
-from .config import TASK_FILE, LearningRates, TaskConfig, check_task_models
+from .auxiliary import HEADS, add_heads
+from .config import TASK_FILE, LogUniform, TaskConfig, check_task_models
 from .encoding import Encoded, Encoding
 from .scores import score
 from .unfinished import State
@@ -46,6 +47,8 @@ class Trial:
     Attributes:
         model: as trained so far.
         encoding: of the task for it.
+        auxiliary: the weights of the losses of the model's auxiliary heads, by name; 0 of those that only other seeds
+            have.
         reduction: of the loss; see `encoding.loss_weights`.
         learning_rate: as it is now.
         history: a record for each epoch: its number, the strings trained on so far, the mean loss of its updates, and
@@ -76,6 +79,8 @@ class Trial:
         self.model = make_model(config, self.encoding)
         if self.loop.initial_model is not None:
             load_weights(self.model, self.loop.initial_model.replace("{seed}", str(config.seed)))
+        self.auxiliary = self._choose_auxiliary()
+        add_heads(self.model, self.auxiliary, task)
         self.temperature = make_temperature_schedule(self.loop, self.model)
         self.learning_rate = self._choose_learning_rate()
         self.history: list[dict[str, Any]] = []
@@ -118,9 +123,12 @@ class Trial:
 
     def training_data(self) -> Encoded:
         """The strings of an epoch: the same in each, or of a task that has ever new ones, the next."""
+        task = self.encoding.task
         if self._stream is None:
-            return self._encode("train")
-        return self.encoding.encode(list(islice(self._stream, self.encoding.task.planned("train").number)))
+            examples = task.split("train", self.config.seed)
+        else:
+            examples = list(islice(self._stream, task.planned("train").number))
+        return self.encoding.encode(examples, continuations=bool(self.auxiliary))
 
     @property
     def has_new_strings(self) -> bool:
@@ -214,15 +222,17 @@ class Trial:
             "epochs": len(self.history),
             "updates": self.updates,
             "learning_rate": self._choose_learning_rate(),
+            "auxiliary": {name: weight for name, weight in self.auxiliary.items() if weight},
             "diverged": self.history[-1]["loss"] is None,
         }
 
     def save(self, directory: Path) -> None:
-        """Save the model with its symbols and its task."""
+        """Save the model with its symbols and its task, without auxiliary heads."""
         answers = self.encoding.answers
         self.model.config.id2label = dict(enumerate(answers))
         self.model.config.label2id = {symbol: i for i, symbol in enumerate(answers)}
-        self.model.save_pretrained(directory)
+        weights = {name: part for name, part in self.model.state_dict().items() if not name.startswith(f"{HEADS}.")}
+        self.model.save_pretrained(directory, state_dict=weights)
         padding = PAD if PAD in self.encoding.symbols else None
         symbol_tokenizer(self.encoding.symbols, padding).save_pretrained(directory)
         about = {"task": self.config.task, "options": self.config.options, "seed": self.config.seed}
@@ -243,10 +253,22 @@ class Trial:
 
     def _choose_learning_rate(self) -> float:
         rate = self.loop.learning_rate
-        if isinstance(rate, LearningRates):
-            low, high = math.log(rate.low), math.log(rate.high)
-            return math.exp(random.Random(f"{self.config.seed}/learning rate").uniform(low, high))
+        if isinstance(rate, LogUniform):
+            return rate.draw(random.Random(f"{self.config.seed}/learning rate"))
         return rate[self.config.seed % len(rate)] if isinstance(rate, list) else rate
+
+    def _choose_auxiliary(self) -> dict[str, float]:
+        """Trials of all seeds have the same heads, so that they can be trained at once."""
+        variants = [losses.weights() for losses in self.loop.auxiliary]
+        if not variants:
+            return {}
+        own = variants[self.config.seed % len(variants)]
+        chosen: dict[str, float] = {}
+        for name in sorted(set().union(*variants)):
+            weight = own.get(name, 0.0)
+            rng = random.Random(f"{self.config.seed}/{name}")
+            chosen[name] = weight.draw(rng) if isinstance(weight, LogUniform) else weight
+        return chosen
 
 
 def make_model(config: TaskConfig, encoding: Encoding) -> Any:

@@ -140,6 +140,16 @@ class Task(ABC):
         """
         raise InputError(f"{self} draws strings with their targets, and cannot compute the targets of a given one")
 
+    def continuations(self, example: Example) -> Sequence[frozenset[int]]:
+        """Of a member of a language to recognise, the symbols that may follow each prefix of its source; else nothing.
+
+        The end has the id of `<s>`, which the source begins with, and which follows nothing.
+
+        Raises:
+            InputError: if the task is no such language.
+        """
+        raise InputError(f"{self} does not say which symbols may follow a prefix, as languages to recognise do")
+
     def length_weights(self, shortest: int, longest: int) -> Mapping[int, float]:
         """The possible sizes in a window, each with its weight in `draw`; equal weights by default.
 

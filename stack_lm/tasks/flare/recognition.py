@@ -147,6 +147,14 @@ class RecognitionTask(Task):
         symbols = tuple(self.vocabulary[number] for number in string)
         return self._labelled(symbols, ACCEPT if self.accepts(symbols) else REJECT)
 
+    def continuations(self, example: Example) -> list[frozenset[int]]:
+        """See `Task.continuations`."""
+        if example.target != (ACCEPT,):
+            return []
+        ids = {symbol: number for number, symbol in enumerate((*self.symbols, END))}
+        string = [self.vocabulary[number] for number in example.source[1:]]
+        return [frozenset(ids[symbol] for symbol in symbols) for symbols in self.next_symbols(string)]
+
     def _labelled(self, string: String, label: int) -> Example:
         source = (len(self.symbols), *map(self.symbols.index, string))
         return Example(source, (label,), (True,))
