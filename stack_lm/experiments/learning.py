@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 
 from ..checks import checks_of
 from ..errors import InputError
-from ..layers import with_noise
+from ..layers import draw_noise, with_noise
 from ..training.optimizer import make_optimizer
 from ..training.together import Together
 from .auxiliary import auxiliary_loss
@@ -83,7 +83,7 @@ def train(
             results += train([trial], lambda share, said, i=i: report((i + share) / len(trials), said))  # type: ignore[misc]
         return results
     started, clock = time.perf_counter(), Clock()
-    torch.manual_seed(trials[0].config.seed)  # of dropout, which only a trial that is alone draws
+    torch.manual_seed(trials[0].config.seed)  # of dropout of a trial that `can_join` leaves alone
     for trial in trials:
         trial.prepare()
     state = None if file is None else file.load()
@@ -167,13 +167,14 @@ def _resumed(trials: Sequence[Trial], state: State) -> _Group:
 def can_join(trial: Trial) -> bool:
     """Whether models as a trial's can be trained at once.
 
-    Not where they draw dropout, which would be drawn for all at once, so that a trial's result would depend on the
-    others; and not where the compiled scan cannot run them.
+    Not where they have dropout that `Trial.draw_noise` does not draw: it would be drawn for all at once, so that a
+    trial's result would depend on the others; and not where the compiled scan cannot run them.
     """
-    config = trial.model.config
-    if any(getattr(config, name) for name in checks_of(type(config)) if name.endswith("dropout")):
-        return False
-    if trial.encoding.buffered and trial.draw_noise(1, 1):
+    config, drawn = trial.model.config, draw_noise(trial.model, (1, 1), torch.Generator())
+    dropouts = {name for name in checks_of(type(config)) if name.endswith("dropout") and getattr(config, name)}
+    if any(name.endswith(".dropout") for name in drawn):
+        dropouts.remove("hidden_dropout")
+    if dropouts or (trial.encoding.buffered and drawn):
         return False  # the steps of a scan with buffers are not those of its strings
     try:
         Together([trial.model])
@@ -314,14 +315,14 @@ class _Group:
         return {name: torch.tensor([t.auxiliary[name] for t in trials], dtype=dtype) for name in trials[0].auxiliary}
 
     def _noise(self, steps: Tensor, longest: int) -> dict[str, Any]:
-        """The noise of each trial's actions, by name [S, B, T, ...], in strings of so many steps [S, B]; or nothing."""
+        """The noise of each trial, by name [S, B, T, ...], in strings of so many steps [S, B]; or nothing."""
         if self.trials[0].encoding.buffered:
             return {}
         drawn: dict[str, list[Tensor]] = {}
         for trial, own in zip(self.trials, steps.amax(1).tolist(), strict=True):
             for name, noise in trial.draw_noise(steps.shape[1], own).items():
                 padding = [*[0, 0] * (noise.dim() - 2), 0, longest - own]
-                drawn.setdefault(name, []).append(F.pad(noise, padding))
+                drawn.setdefault(name, []).append(noise if own == longest else F.pad(noise, padding))
         return {"noise": {name: torch.stack(parts) for name, parts in drawn.items()}} if drawn else {}
 
 

@@ -145,12 +145,12 @@ class Trial:
             return order
         full = number - number % size  # the others, which make a smaller batch, are any
         by_length = order[:full][steps[order[:full]].argsort(stable=True)].view(-1, size)
-        return torch.cat(
-            (by_length[torch.randperm(full // size, generator=self._generators["order"])].flatten(), order[full:])
-        )
+        # In an epoch all trials go through the lengths in one order, so that at once they need little padding.
+        of_epoch = torch.Generator().manual_seed(len(self.history))
+        return torch.cat((by_length[torch.randperm(full // size, generator=of_epoch)].flatten(), order[full:]))
 
     def draw_noise(self, strings: int, steps: int) -> Noise:
-        """The noise of the actions in an update, by name [strings, steps, ...]; empty where there is none.
+        """The noise of an update, of actions and dropout, by name [strings, steps, ...]; empty where there is none.
 
         It comes from the trial's own generator, so that it does not depend on the trials that are trained beside it.
         """
