@@ -155,7 +155,7 @@ def _shown(value: Any) -> str:
 
 
 def descriptions(cls: type) -> dict[str, str]:
-    """What the docstrings of a class and of its bases say of its fields.
+    """Read the descriptions of a class's fields from its docstring and those of its bases.
 
     Returns:
         The description of each field, in one line; the class's own words come before those of a base.

@@ -216,7 +216,7 @@ class Table:
         return row.seeds or self.seeds
 
     def scale(self, score: str) -> int:
-        """What a score is multiplied by to be shown: 100 where it is a percentage."""
+        """Return the factor with which a score is shown: 100 for a percentage."""
         return 100 if self.percent and score not in IN_NATS else 1
 
     def config(self, row: Row) -> TaskConfig:
