@@ -18,7 +18,7 @@ EMBEDDING, BELOW, READING = "embedding", "below", ".reading"
 
 
 class Source(NamedTuple):
-    """What a layer reads.
+    """A source that a layer reads.
 
     Attributes:
         layer: number of the layer whose output it is; None: the embedding.

@@ -46,7 +46,7 @@ def multiplies_bfloat16() -> bool:
 
 
 def default_chunk_rows(hidden_size: int, vocab_size: int, device: torch.device) -> int:
-    """How many rows of logits `linear_cross_entropy` holds at a time."""
+    """Return the number of rows of logits that `linear_cross_entropy` holds at a time."""
     row_bytes = 4 * max(1, vocab_size)
     if device.type != "cpu":
         return max(1, GPU_CHUNK_BYTES // row_bytes)

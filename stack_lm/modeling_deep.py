@@ -138,7 +138,7 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
         return scans
 
     def _gather(self, layer: PlannedLayer, embedded: Tensor, scans: Sequence[Scan]) -> Tensor:
-        """What a layer reads, side by side [B, T, E]."""
+        """Concatenate a layer's sources, [B, T, E]."""
         parts = []
         for source in layer.sources:
             if source.layer is None:

@@ -320,7 +320,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         return embedded.to(self.cell.like.dtype) if is_one_hot else embedded
 
     def transform(self, outputs: Tensor, readings: Tensor | None = None) -> Tensor:
-        """What the network emits: the input of heads [..., H], through the output layer if there is one.
+        """Return the input of the heads [..., H], through the output layer if there is one.
 
         Args:
             outputs: of the controller, o_t [..., H].

@@ -1,5 +1,6 @@
 """The examples of the documents run as they stand, and the site shows every public name."""
 
+import dataclasses
 import importlib.util
 import pkgutil
 import re
@@ -11,6 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 import stack_lm
+from stack_lm import StackRNNConfig
+from stack_lm.checks import checks_of
+from stack_lm.cli import COMMANDS
+from stack_lm.training.config import ClassificationConfig, RunConfig
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -105,13 +110,47 @@ def test_the_site_fetches_nothing():
         assert "://" not in path.read_text(), path.name
 
 
-@pytest.fixture(scope="module")
-def pages():
-    """The module that makes the pages of the site."""
-    spec = importlib.util.spec_from_file_location("pages", DOCS / "hooks" / "pages.py")
+def hook(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / "hooks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The module that makes the pages of the site."""
+    return hook("pages")
+
+
+def described_keys(page, title):
+    """The keys in a section of a page and the cells beside them."""
+    section = re.split(rf"^## {title}$", page, flags=re.MULTILINE)[1].split("\n## ")[0]
+    return {row[0]: row[1:] for row in re.findall(r"^\| `(.+?)` \| (.*?) \| (.*?) \| (.*?) \|$", section, re.MULTILINE)}
+
+
+def test_the_pages_of_settings_have_every_key_with_its_meaning():
+    made = hook("settings").made_pages()
+    for title, cls in (("stack-lm train lm", RunConfig), ("stack-lm train classifier", ClassificationConfig)):
+        config = cls()
+        keys = described_keys(made["configuration.md"], title)
+        for part in ("tokenizer", "data", "training"):
+            names = {f"{part}.{field.name}" for field in dataclasses.fields(getattr(config, part))}
+            assert names == {key for key in keys if key.startswith(f"{part}.")}
+        assert all(meaning for _, _, meaning in keys.values()), keys
+    lm = described_keys(made["configuration.md"], "stack-lm train lm")
+    assert lm["training.batch_size"] == (
+        "integer ≥ 1",
+        "`16`",
+        "sentences in a batch, per process; of continuous text, documents side by side",
+    )
+    models = described_keys(made["model-configuration.md"], "stack_rnn")
+    assert {field.name for field in dataclasses.fields(StackRNNConfig)} & set(models) == set(checks_of(StackRNNConfig))
+    assert all(meaning for _, _, meaning in models.values()), models
+    assert models["pop_control"][:2] == ("`sigmoid`, `expected_value` or number ≥ 0", "`1.0`")
+    for command in COMMANDS:
+        assert f"\n## stack-lm {command}\n" in made["commands.md"]
+    assert "\n### stack-lm train task\n" in made["commands.md"]
 
 
 def test_the_reference_has_every_public_name(pages):
@@ -144,6 +183,7 @@ def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
     assert link("[a](../CHANGELOG.md)", "index.md") == "[a](changelog.md)"
     assert link("[a](../README.md)", "training.md") == "[a](index.md)"
     assert link("[a](../docs/training.md)", "examples/one.md") == "[a](../training.md)"
+    assert link("[a](../stack_lm/training/config.py)", "training.md") == "[a](configuration.md)"
     assert link("[a](../pyproject.toml)", "training.md") == "a"
     assert link("[a](https://example.org)", "index.md") == "[a](https://example.org)"
     assert link("[a](nowhere.md)", "training.md") == "[a](nowhere.md)"

@@ -23,7 +23,14 @@ ROOT = Path(__file__).parents[2]
 INSIDE = ("eval", "parsing")  # folders beside the package that are installed in it
 INTERNAL = {"commands", "kernels"}
 TOP = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-START = "index.md"  # of the site; the README is that of the repository
+# Files of the repository in whose place a link leads to a page of the site.
+PAGES = TOP | {
+    "README.md": "index.md",
+    "stack_lm/cli.py": "commands.md",
+    "stack_lm/configuration_stack_rnn.py": "model-configuration.md",
+    "stack_lm/experiments/config.py": "configuration.md",
+    "stack_lm/training/config.py": "configuration.md",
+}
 
 
 def packages() -> Iterator[tuple[str, Path]]:
@@ -97,7 +104,7 @@ def _reference(package: str, names: list[str]) -> str:
 def _link(link: re.Match[str], source: str, uri: str) -> str:
     """One link of a page; only its text is left where the file is in the repository but not on the site."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[2]))
-    made = START if target == "README.md" else TOP.get(target)
+    made = PAGES.get(target)
     if target.startswith("docs/"):
         made = target.removeprefix("docs/")
     elif target.startswith("examples/") and target.endswith(".ipynb"):

@@ -28,11 +28,11 @@ _OVERRIDES = ("model", "training", "options")
 
 @dataclass(frozen=True)
 class LogUniform:
-    """A range to draw numbers from, log-uniformly.
+    """A range from which each trial draws a number, log-uniformly.
 
     Attributes:
-        low: its lower end.
-        high: its upper end.
+        low: lower end.
+        high: upper end.
     """
 
     low: Positive
@@ -64,42 +64,42 @@ class AuxiliaryLosses:
 
 @dataclass(frozen=True)
 class TaskTrainingConfig:
-    """How to train on a task.
+    """The training on a task.
 
     Attributes:
-        epochs: largest number of passes over the training strings; of a task with ever new ones, over as many
-            of them as its plan has.
-        shuffle: go through the strings in a new order in each epoch.
+        epochs: maximum number of passes over the training strings. A task that draws new strings has as many per epoch
+            as its plan says.
+        shuffle: draw a new order of strings in each epoch.
         batch_size: strings in a batch.
-        batch_by_length: make batches of strings of one length, or of lengths next to each other, instead of any. It
-            needs `shuffle`, which draws the order of batches too.
+        batch_by_length: make batches of strings of equal or neighbouring length. It needs `shuffle`, which then draws
+            the order of batches too.
         one_boundary: in a language, end strings with the symbol that begins them, `<s>`: the network never reads `</s>`
             nor predicts `<s>`, so it needs one symbol fewer.
-        auxiliary: of a language to recognise, what heads that are thrown away after training learn besides: a list of
-            the losses of `AuxiliaryLosses`, of which the trial of seed s takes the entry s, modulo its length.
+        auxiliary: losses beside that of the label, in a language to recognise: a list, of which seed s takes entry s
+            modulo its length. Their heads are not saved.
         drop_last: leave out a last batch that is smaller than the others.
-        loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over those of a string, and the
-            mean over strings; or "steps": a sum over steps, at each of which the batch's scored positions are summed or
-            averaged, as the task says (`Task.step_reduction`).
-        optimizer: "adam", "rmsprop" or "sgd".
-        learning_rate: of the optimizer; a list, of which the trial of seed s takes the entry s, modulo its length; or
-            {low, high}, between which each trial draws its own, log-uniformly.
-        weight_decay: of the optimizer, as an L2 term in the gradient.
-        max_grad_norm: clip gradients to this norm; null does not.
-        max_grad_value: clip each number of the gradients to this; null does not.
-        patience: stop after this number of epochs in a row that were not better on the validation strings than the best
-            one; null never does.
-        solved_patience: stop after this number of epochs in a row that answered all validation strings right; null
-            never does.
-        decay_patience: lower the learning rate after this number of such epochs.
-        decay_factor: by which it is multiplied then.
-        keep: the model to test: that of the "last" epoch, or of the one "best" on the validation strings.
-        validate: score the model on the validation strings, where the task has some, after each epoch.
-        temperature_decay: of controls with a temperature; see `TemperatureSchedule`. 0 leaves the temperature as it is.
-        temperature_minimum: the lowest temperature.
-        initial_model: directory of a model that an earlier trial saved, whose weights this one begins with, as for
-            strings that get longer; `{seed}` in it stands for the trial's seed. null draws new weights.
-        dtype: of the model, "float32" or "float64".
+        loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over the positions of a string,
+            then the mean over strings; "steps": a sum over steps, at each of which the batch's scored positions are
+            summed or averaged, as the task says (`Task.step_reduction`).
+        optimizer: optimizer; Adam, RMSprop or SGD.
+        learning_rate: learning rate; a list, of which seed s takes entry s modulo its length; or {low, high}, from
+            which each trial draws its own log-uniformly.
+        weight_decay: weight decay, an L2 term in the gradient.
+        max_grad_norm: maximum norm of the gradient; null does not clip.
+        max_grad_value: maximum of each number of the gradient; null does not clip.
+        patience: epochs in a row without a better score on the validation strings before training stops; null never
+            stops.
+        solved_patience: epochs in a row with all validation strings right before training stops; null never stops.
+        decay_patience: epochs in a row without a better score before the learning rate falls.
+        decay_factor: factor of the learning rate then.
+        keep: model to test: that of the "last" epoch, or the one "best" on the validation strings.
+        validate: score the model on the validation strings, if the task has some, after each epoch.
+        temperature_decay: factor exp(-decay) by which the temperature of controls that have one falls; see
+            `TemperatureSchedule`.
+        temperature_minimum: lowest temperature.
+        initial_model: directory of the model of an earlier trial, whose weights this one begins with, as for strings
+            that get longer; `{seed}` in it stands for the trial's seed. null draws new weights.
+        dtype: type of the model's numbers.
     """
 
     epochs: Count = 100
@@ -132,10 +132,10 @@ class TaskConfig(BaseConfig):
     """One trial: everything that decides its outcome.
 
     Attributes:
-        seed: of the data, the initial weights, the order of strings and noise.
-        task: as `make_task` names it.
-        options: of the task.
-        data: a digest of the files that the task is read from; "" where it is drawn.
+        seed: seed of the data, the initial weights, the order of strings and noise.
+        task: name of the task; `stack-lm tasks` lists them.
+        options: options of the task.
+        data: a digest of the files that the task is read from; empty if the task draws its strings.
     """
 
     task: str = ""
@@ -170,10 +170,10 @@ class Row:
     """A row of a table.
 
     Attributes:
-        cells: what the table says of the row, one for each of its columns.
-        preset: the configuration of model and training.
-        task: as `make_task` names it.
-        paper: the paper's numbers, one for each measure of the table; null for one that it does not have.
+        cells: entries of the table's columns.
+        preset: configuration of model and training.
+        task: name of the task.
+        paper: the paper's numbers, one for each measure of the table; null where it has none.
         seeds: number of trials; null takes the table's.
         model, training, options: overrides of single keys.
     """
@@ -198,18 +198,17 @@ class Table:
     """Trials by row, and the numbers of a paper to compare them with.
 
     Attributes:
-        title: of the table.
+        title: title of the table.
         columns: names of the columns that tell rows apart.
-        rows: see `Row`.
-        measures: the numbers, each "score.statistic", such as "accuracy.median". The score is one of those of the task
-            on its test strings, or on those of another split, as in "validation/accuracy.median"; the statistic, over
-            seeds, is one of `STATISTICS`: "best" is the score of the trial that was best on the validation strings or,
-            without these, had the lowest loss in training.
-        percent: whether to print fractions as percentages; nats stay nats.
-        decimals: with which to print the numbers.
+        rows: rows of the table.
+        measures: numbers to print, each "score.statistic", such as "accuracy.median", on the test strings; or
+            "validation/accuracy.median" on another split. The statistic, over seeds, is one of `STATISTICS`: "best" is
+            the trial with the best validation score or, without validation strings, the lowest training loss.
+        percent: print fractions as percentages; nats stay nats.
+        decimals: decimals of the printed numbers.
         seeds: number of trials of each row.
-        output_dir: where results and models go.
-        note: printed under the table.
+        output_dir: directory of the results and models.
+        note: text below the table.
         model, training, options: overrides of single keys, for all rows.
     """
 
@@ -252,7 +251,7 @@ class Table:
         return row.seeds or self.seeds
 
     def scale(self, score: str) -> int:
-        """What a score is multiplied by to be shown: 100 where it is a percentage."""
+        """Return the factor with which a score is shown: 100 for a percentage."""
         return 100 if self.percent and score not in IN_NATS else 1
 
     def config(self, row: Row) -> TaskConfig:

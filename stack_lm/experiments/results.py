@@ -45,7 +45,7 @@ Record = dict[str, Any]
 
 
 class Results:
-    """What the trials of an experiment left in its directory.
+    """The results of an experiment's trials, in its directory.
 
     Args:
         path: of the directory.
@@ -110,7 +110,7 @@ class Results:
         return sorted((record for record in self.records if record["row"] == row.name), key=lambda r: r["seed"])
 
     def model_directory(self, row: int, seed: int) -> Path:
-        """Where a trial's model goes.
+        """Return the directory of a trial's model.
 
         Args:
             row: its number, from 0.
@@ -205,7 +205,7 @@ def measure(records: Sequence[Record], name: str) -> float | None:
 
 
 def _selection(record: Record) -> float:
-    """What the best trial has the least of: nats or errors on the validation strings, or else its loss in training."""
+    """Return the value that the best trial minimises: nats or errors in validation, or else the training loss."""
     validation = record["scores"].get("validation")
     if validation is None:
         loss = record["history"][-1]["loss"]

@@ -44,7 +44,7 @@ class Wanted:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What is unique about it in a directory of results."""
+        """The key that identifies the trial in a directory of results."""
         return self.row.name, self.config.seed
 
 
@@ -299,7 +299,7 @@ def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
 
 
 def comparable(config: TaskConfig) -> dict[str, Any]:
-    """What decides the outcome of a trial."""
+    """Return the settings that decide a trial's outcome."""
     values = settled(config)
     if not config.data:  # as in results from before there were tasks of files
         del values["data"]

@@ -212,7 +212,7 @@ def _distribution(strength: str) -> str:
 
 @with_plain_text
 def plot_groups(panels: Sequence[tuple[str, Mapping[str, np.ndarray]]], signal: str, title: str = "") -> Figure:
-    """How a strength is distributed in groups of words, panel by panel (Merrill et al. 2019, figure 4).
+    """Draw the distributions of a strength in groups of words, panel by panel (Merrill et al. 2019, figure 4).
 
     All panels have the same axis, which leaves out the outermost 0.1% of all words on either side.
 

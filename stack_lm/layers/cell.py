@@ -228,7 +228,7 @@ class StackRNNCell(ControlledMemory):
         return Scan(stacked[-1], read, stacked if output_layers else None, over_time(actions), state)
 
     def exits(self, outputs: Tensor, readings: Tensor) -> Tensor:
-        """What a head may be given of the memory beside the controller's outputs: see `Memory.exits`, [..., X].
+        """Return the memory's exits [..., X], for a head to see beside the controller's outputs; see `Memory.exits`.
 
         Args:
             outputs: of the controller, o_t [..., H].

@@ -94,7 +94,7 @@ def _refuse_empty(pair: Transduction) -> None:
 
 
 def _ended(output: list[int], end: int | None) -> list[int]:
-    """What comes before the end symbol, if there is one."""
+    """Cut an output at the end symbol, if there is one."""
     return output[: output.index(end)] if end is not None and end in output else output
 
 
@@ -116,7 +116,7 @@ class DelimitedFormat(TransductionFormat):
     begin: int | None = None
 
     def prompt(self, source: Sequence[int]) -> list[int]:
-        """What a model reads before it answers."""
+        """Return the tokens that a model reads before it answers."""
         return [*([] if self.begin is None else [self.begin]), *source, self.separator]
 
     def row(self, pair: Transduction) -> tuple[list[int], list[int]]:

@@ -71,7 +71,7 @@ def by_length(scores: Mapping[str, Score], answers: Sequence[Answers], sizes: Se
 
 @dataclass(frozen=True)
 class TransductionScores:
-    """How good a model's own outputs are, each a fraction.
+    """Scores of a model's own outputs, each a fraction.
 
     Attributes:
         exact_match: of the outputs, those that are the target from its beginning to its end: the coarse accuracy of
