@@ -120,11 +120,11 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
 
 def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ..experiments.config import parse_measure
-    from ..experiments.results import Results
     from ..experiments.run import choose_rows
+    from ..experiments.shards import read_trials
     from ..interpretation.trials import Curve, plot_curves
 
-    results = Results(options.sources[0])
+    results = read_trials(options.sources[0])
     table = results.table()
     chosen = choose_rows(table, options.rows)
     score = options.score or parse_measure(table.measures[0])[1]

@@ -11,7 +11,7 @@ from ..experiments.config import parse_measure
 from ..parsing.export import escape_latex
 
 if TYPE_CHECKING:
-    from ..experiments.results import Results
+    from ..experiments.results import Trials
 
 EXAMPLE = (
     "stack-lm results runs/hao2018-table1\n"
@@ -24,23 +24,31 @@ _SHORT = {"minimum": "min", "median": "med", "maximum": "max", "mean": "mean", "
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm results`."""
-    parser.add_argument("directory", metavar="DIR", help="the output_dir of `stack-lm train task`")
+    parser.add_argument(
+        "directories",
+        metavar="DIR",
+        nargs="+",
+        help="the output_dir of `stack-lm train task`; its shards, and several of one table, are merged",
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the table (default: text)")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the table."""
-    from ..experiments.results import Results
+    from ..experiments.shards import read_trials
 
-    results = Results(options.directory)
-    results.table()
+    results = read_trials(*options.directories)
     if options.json or options.format == "json":
-        print_json({"output_dir": options.directory} | describe(results))
+        print_json({"output_dir": _said(options.directories)} | describe(results))
     else:
         print_results(results, options.format)
 
 
-def describe(results: Results) -> dict[str, Any]:
+def _said(directories: list[str]) -> str | list[str]:
+    return directories[0] if len(directories) == 1 else directories
+
+
+def describe(results: Trials) -> dict[str, Any]:
     """The table for JSON: each row's numbers by measure, fractions as in the results."""
     from ..experiments.results import measure
 
@@ -68,7 +76,7 @@ def describe(results: Results) -> dict[str, Any]:
     return {"title": table.title, "measures": table.measures, "rows": rows}
 
 
-def print_results(results: Results, form: str = "text") -> None:
+def print_results(results: Trials, form: str = "text") -> None:
     """Print the table for people."""
     from ..experiments.results import measure
 
