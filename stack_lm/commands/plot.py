@@ -14,7 +14,6 @@ from .files import check_outputs, short_names
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..experiments.config import Table
     from ..interpretation.trials import Curve
 
 EXAMPLE = (
@@ -120,11 +119,12 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
 
 def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ..experiments.config import parse_measure
-    from ..experiments.results import Results
+    from ..experiments.matrix import split_cells
     from ..experiments.run import choose_rows
+    from ..experiments.shards import read_trials
     from ..interpretation.trials import Curve, plot_curves
 
-    results = Results(options.sources[0])
+    results = read_trials(options.sources[0])
     table = results.table()
     chosen = choose_rows(table, options.rows)
     score = options.score or parse_measure(table.measures[0])[1]
@@ -134,7 +134,7 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     for row in chosen.values():
         records = results.of_row(row)
         if records:
-            panel, name = _names(table, row.cells)
+            panel, name = split_cells(table, row)
             of_row = [curve(record, score) for record in records]
             curves.setdefault(panel, {})[name] = [Curve(x, [scale * v for v in y]) for x, y in of_row]
     if not curves:
@@ -151,15 +151,6 @@ def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]
     names = short_names(options.sources)
     runs = {name: read_metrics(source) for name, source in zip(names, options.sources, strict=True)}
     return plot_learning_curves(runs), {"updates": {name: records[-1]["step"] for name, records in runs.items()}}
-
-
-def _names(table: Table, cells: list) -> tuple[str, str]:
-    """The panel of a row, which its first cell says if there are others, and its name there."""
-    told = [
-        f"{column}: {cell}" if cell in ("yes", "no") else str(cell)
-        for column, cell in zip(table.columns, cells, strict=True)
-    ]
-    return (told[0], ", ".join(told[1:])) if len(told) > 1 else ("", told[0])
 
 
 def _over_strings(record: dict[str, Any], score: str) -> Curve:

@@ -10,5 +10,9 @@ unfinished.py  the state from which a trial that was cut off goes on
 progress.py  how a run stands, on standard error
 results.py   what finished trials left in a directory
 computation.py  what a trained model does on one string
+schedule.py  which trials are run where
+shards.py    parts of a table's trials, and their results in one
+comparison.py  two runs side by side
+matrix.py    a table as a matrix of tasks and networks
 run.py       all trials of a table, continued where they were left
 """

@@ -6,7 +6,7 @@ import copy
 import math
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from ..checks import Count, CountOrZero, NotNegative, Positive, build
 from ..config_files import merge, read_config
 from ..errors import InputError
 from ..messages import similar_path
-from ..training.config import BaseConfig
+from ..training.config import BaseConfig, settled
 
 # Beside a model that was trained on a task.
 TASK_FILE = "task.json"
@@ -268,6 +268,31 @@ class Table:
         config = build(TaskConfig, values)
         config.check()
         return config
+
+
+def comparable(config: TaskConfig) -> dict[str, Any]:
+    """What decides the outcome of a trial."""
+    values = settled(config)
+    if not config.data:  # as in results from before there were tasks of files
+        del values["data"]
+    return values
+
+
+def first_difference(
+    before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+) -> tuple[str, Any, Any] | None:
+    """The first key, with those above it, in which two mappings differ, and its values; None in one is no value."""
+    for key in {**before, **now}:
+        one, other = before.get(key), now.get(key)
+        if isinstance(one, Mapping) or isinstance(other, Mapping):
+            one, other = ({} if value is None else value for value in (one, other))
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            found = first_difference(one, other, f"{prefix}{key}.")
+            if found is not None:
+                return found
+        elif one != other:
+            return f"{prefix}{key}", one, other
+    return None
 
 
 def is_task_model(directory: str | Path) -> bool:

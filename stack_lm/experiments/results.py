@@ -15,6 +15,7 @@ import math
 import os
 import shutil
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,29 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
 Record = dict[str, Any]
 
 
-class Results:
+class Trials(ABC):
+    """Finished trials of a table.
+
+    Attributes:
+        records: of the trials.
+    """
+
+    records: list[Record]
+
+    @abstractmethod
+    def table(self) -> Table:
+        """The table of the experiment.
+
+        Raises:
+            InputError: if there is none.
+        """
+
+    def of_row(self, row: Row) -> list[Record]:
+        """The trials of a row, by seed."""
+        return sorted((record for record in self.records if record["row"] == row.name), key=lambda r: r["seed"])
+
+
+class Results(Trials):
     """The results of an experiment's trials, in its directory.
 
     Args:
@@ -95,19 +118,11 @@ class Results:
         return records
 
     def table(self) -> Table:
-        """The table of the experiment.
-
-        Raises:
-            InputError: if the directory has none.
-        """
+        """See `Trials.table`."""
         file = self.path / TABLE_FILE
         if not file.is_file():
             raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it{similar_path(self.path)}")
         return Table.build(read_yaml(file))
-
-    def of_row(self, row: Row) -> list[Record]:
-        """The trials of a row, by seed."""
-        return sorted((record for record in self.records if record["row"] == row.name), key=lambda r: r["seed"])
 
     def model_directory(self, row: int, seed: int) -> Path:
         """Return the directory of a trial's model.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import itertools
 import math
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -23,29 +21,16 @@ from ..plugins import check_for_workers, used
 from ..tasks import FileTask, Task, make_task, task_names
 from ..tasks.checks import check_examples
 from ..tasks.kinds import KINDS, score_names
-from ..training.config import settled
-from .config import Row, Table, TaskConfig, parse_measure, single_row
+from .config import Row, Table, TaskConfig, comparable, first_difference, parse_measure, single_row
 from .progress import TrialProgress
 from .results import TABLE_FILE, Results
+from .schedule import Wanted, deal, describe_group, grouped
+from .shards import Shard, has_shards
 from .unfinished import StateFile, state_files
 from .workers import Job, run_jobs
 
 # Of each score of a table that has one row, of a preset and a task.
 _STATISTICS = ("minimum", "median", "maximum", "mean")
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A trial that a table wants."""
-
-    number: int  # of the row, from 0
-    row: Row
-    config: TaskConfig
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """The key that identifies the trial in a directory of results."""
-        return self.row.name, self.config.seed
 
 
 class Experiment:
@@ -61,6 +46,7 @@ class Experiment:
         together: trials of a row to train at once, at most.
         resume: keep what is finished.
         overwrite: remove the results of these rows, and run them again.
+        shard: run only this part of the trials, in a directory of its own; see `deal`.
         quiet: no progress bar and no notes.
 
     Raises:
@@ -80,17 +66,24 @@ class Experiment:
         together: int = 10,
         resume: bool = False,
         overwrite: bool = False,
+        shard: Shard | None = None,
         quiet: bool = False,
     ) -> None:
         if resume and overwrite:
             raise InputError("trials are either resumed or run again: give --resume or --overwrite, not both")
         self.table = _overridden(table, overrides or {}, output_dir or table.output_dir, seeds)
+        if shard is not None:
+            self.table = dataclasses.replace(self.table, output_dir=str(shard.directory(self.table.output_dir)))
         self.jobs, self.together = jobs, together
         self.resume, self.overwrite, self.quiet = resume, overwrite, quiet
         self.chosen = choose_rows(self.table, rows)
-        self.notes: list[str] = []  # of what was found in files
+        self.notes: list[str] = []  # of what was found
         self._alone: set[int] = set()  # rows whose trials cannot be trained at once
         self.wanted = self._plan()
+        if shard is not None:
+            trials = len(self.wanted)
+            self.wanted = deal(self.wanted, shard.of)[shard.number - 1]
+            self.notes.append(f"shard {shard.number} of {shard.of}: {len(self.wanted)} of {trials} trials")
         self.results = Results(self.table.output_dir)
         self._check_directory()
 
@@ -162,6 +155,8 @@ class Experiment:
         path = self.results.path
         if not path.is_dir() or not any(path.iterdir()):
             return
+        if has_shards(path):
+            raise InputError(f"{path} has the trials of shards; give --shard, or name another output_dir")
         if not (path / TABLE_FILE).is_file():
             raise InputError(f"{path} is not empty, and has no results of trials; name another output_dir")
         if not (self.resume or self.overwrite):
@@ -196,14 +191,13 @@ class Experiment:
         for row, seed, config in earlier:
             if (row, seed) not in configs:
                 continue
-            before, now = _flat(config), _flat(configs[row, seed])
-            for key in {**before, **now}:
-                if before.get(key) != now.get(key):
-                    raise InputError(
-                        f"{self.results.path} has trials of {row!r} in which {key} was {before.get(key)!r}; "
-                        f"it is {now.get(key)!r} now. Run the row again with --overwrite --rows, or name another "
-                        "output_dir"
-                    )
+            difference = first_difference(config, configs[row, seed])
+            if difference is not None:
+                key, before, now = difference
+                raise InputError(
+                    f"{self.results.path} has trials of {row!r} in which {key} was {before!r}; it is {now!r} now. Run "
+                    "the row again with --overwrite --rows, or name another output_dir"
+                )
 
     def _take_up(self, waiting: Sequence[Wanted]) -> list[tuple[list[Wanted], StateFile]]:
         """The trials that have begun, as they are trained at once; states of others of these rows are removed."""
@@ -220,7 +214,9 @@ class Experiment:
     def _run(self, trials: Sequence[Wanted], begun: Sequence[tuple[list[Wanted], StateFile]]) -> None:
         taken = {trial.key for group, _ in begun for trial in group}
         new = [trial for trial in trials if trial.key not in taken]
-        files = [*begun, *((group, self._state_file(group)) for group in self._grouped(new))]
+        most = min(self.together, max(1, math.ceil(len(new) / self.jobs)))
+        groups = grouped(new, lambda number: 1 if number in self._alone else most)
+        files = [*begun, *((group, self._state_file(group)) for group in groups)]
         files.sort(key=lambda pair: pair[1].number)
         groups = [group for group, _ in files]
         jobs = [
@@ -231,18 +227,11 @@ class Experiment:
             )
             for group, file in files
         ]
-        with TrialProgress(list(map(_name, groups)), [len(group) for group in groups], self.quiet) as progress:
+        with TrialProgress(list(map(describe_group, groups)), [len(group) for group in groups], self.quiet) as progress:
             for i, results in run_jobs(jobs, self.jobs, progress.advance):
                 self.results.add([_record(trial, result) for trial, result in zip(groups[i], results, strict=True)])
                 files[i][1].remove()
                 progress.finish(i, [_describe(*pair) for pair in zip(groups[i], results, strict=True)])
-
-    def _grouped(self, trials: Sequence[Wanted]) -> Iterator[list[Wanted]]:
-        """Trials by row, so many at a time."""
-        most = min(self.together, max(1, math.ceil(len(trials) / self.jobs)))
-        for number, found in itertools.groupby(trials, key=lambda trial: trial.number):
-            of_row, size = list(found), 1 if number in self._alone else most
-            yield from (of_row[start : start + size] for start in range(0, len(of_row), size))
 
     def _state_file(self, group: Sequence[Wanted]) -> StateFile:
         first, configs = group[0], [comparable(trial.config) for trial in group]
@@ -298,14 +287,6 @@ def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
     return chosen
 
 
-def comparable(config: TaskConfig) -> dict[str, Any]:
-    """Return the settings that decide a trial's outcome."""
-    values = settled(config)
-    if not config.data:  # as in results from before there were tasks of files
-        del values["data"]
-    return values
-
-
 def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, seeds: int | None) -> Table:
     for key in overrides:
         if key not in ("model", "training", "options"):
@@ -321,21 +302,6 @@ def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, see
         merge(changes, dict(overrides))
         rows.append(dataclasses.replace(row, seeds=seeds or row.seeds, **changes))
     return dataclasses.replace(table, rows=rows, output_dir=output_dir, seeds=seeds or table.seeds)
-
-
-def _name(group: Sequence[Wanted]) -> str:
-    """Trials of a row in a few words."""
-    seeds = [trial.config.seed for trial in group]
-    one = len(seeds) == 1
-    run = seeds == list(range(seeds[0], seeds[-1] + 1))
-    said = (
-        f"seed {seeds[0]}"
-        if one
-        else f"seeds {seeds[0]} to {seeds[-1]}"
-        if run
-        else f"seeds {', '.join(map(str, seeds))}"
-    )
-    return f"{group[0].row.name}, {said}"
 
 
 def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
@@ -366,13 +332,3 @@ def _describe(trial: Wanted, result: dict[str, Any]) -> str:
         f"{trial.row.name}, seed {trial.config.seed}: {scores} after {result['epochs']} epochs{diverged} "
         f"({result['seconds']:.1f} s)"
     )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

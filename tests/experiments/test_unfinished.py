@@ -11,10 +11,9 @@ from small_tasks import TRAIN, config_values
 from stack_lm.checks import build
 from stack_lm.errors import InputError
 from stack_lm.experiments import progress, unfinished
-from stack_lm.experiments.config import TaskConfig
+from stack_lm.experiments.config import TaskConfig, comparable
 from stack_lm.experiments.learning import train
 from stack_lm.experiments.results import RESULTS_FILE
-from stack_lm.experiments.run import comparable
 from stack_lm.experiments.trial import Trial
 from stack_lm.experiments.unfinished import StateFile, state_files
 
