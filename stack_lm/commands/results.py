@@ -24,6 +24,7 @@ EXAMPLE = (
 )
 FORMATS = (*FORMS, "json")
 _SHORT = {"minimum": "min", "median": "med", "maximum": "max", "mean": "mean", "best": "best"}
+_SHORT |= {"mean_of_best_loss": "mean of best loss"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ from ..training.config import BaseConfig, settled
 TASK_FILE = "task.json"
 # Scores that are no shares, and never percentages.
 IN_NATS = ("nats", "difference", "difference_given_length", "loss")
-STATISTICS = ("minimum", "median", "maximum", "mean", "best")
+STATISTICS = ("minimum", "median", "maximum", "mean", "best", "mean_of_best_loss")
 # What a row or a table may say of the trials themselves.
 _OVERRIDES = ("model", "training", "options")
 
@@ -93,7 +93,10 @@ class TaskTrainingConfig:
         decay_patience: epochs in a row without a better score before the learning rate falls.
         decay_factor: factor of the learning rate then.
         keep: model to test: that of the "last" epoch, or the one "best" on the validation strings.
-        validate: score the model on the validation strings, if the task has some, after each epoch.
+        validate: score the model on the validation strings, if the task has some, after each epoch; the name of another
+            split takes its strings for these.
+        validation_score: score on the validation strings that says whether an epoch was better; null takes the task's
+            first.
         temperature_decay: factor exp(-decay) by which the temperature of controls that have one falls; see
             `TemperatureSchedule`.
         temperature_minimum: lowest temperature.
@@ -120,7 +123,8 @@ class TaskTrainingConfig:
     decay_patience: Count | None = None
     decay_factor: Positive = 0.9
     keep: Literal["last", "best"] = "last"
-    validate: bool = True
+    validate: bool | str = True
+    validation_score: str | None = None
     temperature_decay: NotNegative = 0.0
     temperature_minimum: Positive = 0.5
     initial_model: str | None = None
@@ -203,7 +207,9 @@ class Table:
         rows: rows of the table.
         measures: numbers to print, each "score.statistic", such as "accuracy.median", on the test strings; or
             "validation/accuracy.median" on another split. The statistic, over seeds, is one of `STATISTICS`: "best" is
-            the trial with the best validation score or, without validation strings, the lowest training loss.
+            the trial with the best validation score or, without validation strings, the lowest training loss;
+            "mean_of_best_loss" is a mean over the trials with the same losses (`training.auxiliary`), of those losses
+            where it is best.
         percent: print fractions as percentages; nats stay nats.
         decimals: decimals of the printed numbers.
         seeds: number of trials of each row.

@@ -33,6 +33,7 @@ class Encoded(NamedTuple):
         scored: which are scored: the same, but where a task scores only a part.
         steps: T of each example alone, [N].
         sizes: the length of each string, in symbols, [N]: of a source without null symbols at its end.
+        edits: see `Example` [N]; -1 where nobody knows.
         continuations: of members of a language to recognise, which of K symbols may follow each prefix [N, T, K], bool;
             False elsewhere. [N, 0] where nobody asks.
     """
@@ -43,6 +44,7 @@ class Encoded(NamedTuple):
     scored: Tensor
     steps: Tensor
     sizes: Tensor
+    edits: Tensor
     continuations: Tensor
 
     def rows(self, numbers: Tensor, *, trim: bool) -> Encoded:
@@ -138,7 +140,7 @@ class Encoding:
         if not examples:
             raise InputError(f"there are no examples of {self.task.name}")
         rows = [self.kind.row(example) for example in examples]
-        inputs, labels, masks = zip(*rows, strict=True)
+        inputs, labels, masks, _ = zip(*rows, strict=True)
         steps = torch.tensor([len(row) for row in inputs])
         if self.buffered and self._null is None and steps.unique().numel() > 1:
             raise InputError(
@@ -154,6 +156,7 @@ class Encoding:
             scored,
             steps,
             sizes,
+            torch.tensor([-1 if example.edits is None else example.edits for example in examples]),
             self._continuations(examples, int(steps.max())) if continuations else steps.new_zeros(len(steps), 0).bool(),
         )
 

@@ -28,8 +28,9 @@ from ..config_files import read_yaml
 from ..errors import InputError
 from ..messages import similar_path
 from ..plugins import used
+from ..tasks.scores import overall
 from . import unfinished
-from .config import Row, Table, parse_measure
+from .config import IN_NATS, Row, Table, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
 _LOCK = ".lock"
@@ -100,7 +101,7 @@ class Results(Trials):
                 # A trial that diverged has no loss at its end.
                 numbers = [entry["loss"] for entry in record["history"] if entry["loss"] is not None]
                 for scores in record["scores"].values():
-                    numbers += [score for name, score in scores.items() if name != "by_length"]
+                    numbers += overall(scores).values()
                 if any(type(number) not in (int, float) for number in numbers):
                     raise ValueError
             except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
@@ -210,9 +211,15 @@ def measure(records: Sequence[Record], name: str) -> float | None:
     for record in records:
         scores = record["scores"].get(split, {})
         if score not in scores:
-            known = ", ".join(key for key in scores if key != "by_length") or "none"
+            known = ", ".join(overall(scores)) or "none"
             raise InputError(f"the trials of {record['row']!r} have no {split} score {score!r}; they have {known}")
     values = [float(record["scores"][split][score]) for record in records]
+    if statistic == "mean_of_best_loss":
+        by_losses: dict[frozenset[str], list[float]] = {}
+        for record, value in zip(records, values, strict=True):
+            by_losses.setdefault(frozenset(record.get("auxiliary", ())), []).append(value)
+        best = min if score in IN_NATS else max
+        return best(map(statistics.fmean, by_losses.values()))
     if statistic == "best":
         return min(zip(map(_selection, records), range(len(values)), values, strict=True))[2]
     functions = {"minimum": min, "median": statistics.median, "maximum": max, "mean": statistics.fmean}
@@ -221,10 +228,11 @@ def measure(records: Sequence[Record], name: str) -> float | None:
 
 def _selection(record: Record) -> float:
     """Return the value that the best trial minimises: nats or errors in validation, or else the training loss."""
-    validation = record["scores"].get("validation")
+    training = record["config"].get("training", {})
+    split = training.get("validate", True)
+    validation = record["scores"].get("validation" if isinstance(split, bool) else split)
     if validation is None:
         loss = record["history"][-1]["loss"]
         return math.inf if loss is None else float(loss)
-    if "nats" in validation:
-        return float(validation["nats"])
-    return -float(validation.get("accuracy", validation.get("coarse")))
+    name = training.get("validation_score") or next(iter(validation))
+    return float(validation[name]) * (1 if name in IN_NATS else -1)

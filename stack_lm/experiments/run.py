@@ -21,6 +21,7 @@ from ..plugins import check_for_workers, used
 from ..tasks import FileTask, Task, make_task, task_names
 from ..tasks.checks import check_examples
 from ..tasks.kinds import KINDS, score_names
+from ..tasks.scores import overall
 from .config import Row, Table, TaskConfig, comparable, first_difference, parse_measure, single_row
 from .progress import TrialProgress
 from .results import TABLE_FILE, Results
@@ -326,7 +327,7 @@ def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe(trial: Wanted, result: dict[str, Any]) -> str:
-    scores = ", ".join(f"{name} {value:.4f}" for name, value in result["scores"]["test"].items() if name != "by_length")
+    scores = ", ".join(f"{name} {value:.4f}" for name, value in overall(result["scores"]["test"]).items())
     diverged = ", diverged" if result["diverged"] else ""
     return (
         f"{trial.row.name}, seed {trial.config.seed}: {scores} after {result['epochs']} epochs{diverged} "

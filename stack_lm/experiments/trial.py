@@ -23,13 +23,14 @@ from ..model_kinds import choose_class, classes_for
 from ..plugins import used
 from ..tasks import make_task
 from ..tasks.kinds import KINDS, PAD
+from ..tasks.scores import overall
 from ..tasks.stream import Stream
 from ..tokenization import symbol_tokenizer
 from ..training.new_model import make_config
 from ..training.stopping import EarlyStopping
 from ..training.temperature import make_temperature_schedule
 from .auxiliary import HEADS, add_heads
-from .config import TASK_FILE, LogUniform, TaskConfig, check_task_models
+from .config import IN_NATS, TASK_FILE, LogUniform, TaskConfig, check_task_models
 from .encoding import Encoded, Encoding
 from .scores import score
 from .unfinished import State
@@ -87,9 +88,9 @@ class Trial:
         self._generators = {name: torch.Generator().manual_seed(config.seed) for name in ("order", "noise")}
         self._stream: Stream | None = None
         self._validation: Encoded | None = None
-        kind = self.encoding.kind
-        self._main_score = kind.shown[0]
-        self._stopping = EarlyStopping(self.loop.patience, not kind.distribution)
+        self._validated = self._choose_validation()
+        self._decisive = self._choose_score()
+        self._stopping = EarlyStopping(self.loop.patience, self._decisive not in IN_NATS)
         self._best: dict[str, Tensor] | None = None
         self._solved = 0
         self.updates = self.strings = 0
@@ -118,8 +119,8 @@ class Trial:
         task = self.encoding.task
         if task.online:
             self._stream = task.stream("train", self.config.seed)
-        if self.loop.validate and "validation" in task.plan:
-            self._validation = self._encode("validation")
+        if self._validated is not None:
+            self._validation = self._encode(self._validated)
 
     def training_data(self) -> Encoded:
         """The strings of an epoch: the same in each, or of a task that has ever new ones, the next."""
@@ -174,8 +175,8 @@ class Trial:
         over = not finite or epoch == self.loop.epochs
         if self._validation is not None:
             scores = score(self.model, self.encoding, self._validation, self.config.seed)
-            record["validation"] = {name: value for name, value in scores.items() if name != "by_length"}
-            better = self._stopping.look(scores[self._main_score])
+            record["validation"] = overall(scores)
+            better = self._stopping.look(scores[self._decisive])
             self._solved = self._solved + 1 if self._is_solved(scores) else 0
             over |= self._stopping.over or self._solved == self.loop.solved_patience
             if self.loop.decay_patience and not better and self._stopping.waited % self.loop.decay_patience == 0:
@@ -249,7 +250,26 @@ class Trial:
 
     def _is_solved(self, scores: dict[str, Any]) -> bool:
         """Whether all is right; cross-entropies have no such end."""
-        return not self.encoding.kind.distribution and scores[self._main_score] == 1
+        kind = self.encoding.kind
+        return not kind.distribution and scores[kind.shown[0]] == 1
+
+    def _choose_validation(self) -> str | None:
+        """The split to validate on, if any."""
+        named, plan = self.loop.validate, self.encoding.task.plan
+        if named is True:
+            return "validation" if "validation" in plan else None
+        if named in plan:
+            return str(named)
+        if named is False:
+            return None
+        raise InputError(f"training.validate must be True, False or a split of {self.config.task}; got {named!r}")
+
+    def _choose_score(self) -> str:
+        """The score on the validation strings that decides."""
+        kind, name = self.encoding.kind, self.loop.validation_score
+        if name is not None and name not in kind.scores:
+            raise InputError(f"training.validation_score must be one of {', '.join(kind.scores)}; got {name!r}")
+        return name or kind.shown[0]
 
     def _choose_learning_rate(self) -> float:
         rate = self.loop.learning_rate

@@ -30,11 +30,14 @@ class Example(NamedTuple):
             task have any number of them, a classification one, every other task T.
         mask: one entry for each target: whether it is scored. It is trained on too then; a language and a
             delayed task are trained on all.
+        edits: of a string that is no member of a language, the edits of a member that made it, or the fewest that make
+            a member of it; None where nobody knows.
     """
 
     source: tuple[int, ...]
     target: tuple[Target, ...]
     mask: tuple[bool, ...]
+    edits: int | None = None
 
 
 @dataclass(frozen=True)

@@ -245,3 +245,61 @@ def test_lengths_that_cannot_be():
         make_task("flare/compute_sqrt", splits={"train": {"longest": 2}}).split("train", 0)
     with pytest.raises(InputError, match="<s> must not occur"):
         TASKS["first"].example((0, 2))
+
+
+def levenshtein(first, second):
+    row = list(range(len(second) + 1))
+    for i, a in enumerate(first, 1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(second, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return row[-1]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if hasattr(TASKS[name], "edit_distance")])
+def test_edit_distances_are_those_to_the_nearest_member(name):
+    """A member near a string of n symbols has no more than 2 n, or the shortest members' three."""
+    task = TASKS[name]
+    longest = 3 if len(task.symbols) < 5 else 2
+    around = (s for n in range(max(2 * longest, 3) + 1) for s in product(task.symbols, repeat=n))
+    members = [s for s in around if MEMBERS[name](s)]
+    for n in range(longest + 1):
+        for string in product(task.symbols, repeat=n):
+            assert task.edit_distance(string) == min(levenshtein(string, member) for member in members)
+
+
+def test_distances_of_long_strings():
+    task = TASKS["repeat_01"]
+    assert task.edit_distance(("0", "1") * 200) == 0
+    assert task.edit_distance(("0",) * 200) == 100  # each other 0 becomes a 1
+    assert task.edit_distance(("1",) * 3) == 2
+    task = TASKS["dyck_2_3"]
+    assert task.edit_distance(("(0", ")1") * 100) == 100
+    assert task.edit_distance(("(0",) * 8) == 4
+
+
+@pytest.mark.parametrize("name", ["dyck_2_3", "repeat_01"])
+def test_the_strings_with_a_distance(name):
+    task = make_task(f"flare/{name}")
+    examples = task.split("test_edit_distance", 0)
+    assert len(examples) == 50
+    for example in examples:
+        string = tuple(task.write(example.source[1:]).split())
+        assert example.target == (0,)
+        assert example.edits == task.edit_distance(string) > 0
+    assert [name for name in NAMES if "test_edit_distance" in TASKS[name].plan] == ["repeat_01", "dyck_2_3"]
+
+
+def test_edits_that_made_a_string_are_known():
+    """Of members and of any strings there are none; half of those that are edited have one edit, if all count."""
+    task, rng = TASKS["dyck_2_3"], random.Random(0)
+    examples = [task.sample(rng, 40) for _ in range(1500)]
+    assert all(example.edits is None for example in examples if example.target == (1,))
+    edits = Counter(example.edits for example in examples if example.target == (0,))
+    edited = sum(number for known, number in edits.items() if known is not None)
+    assert 0.4 < edited / edits.total() < 0.6
+    assert 0.4 < edits[1] / edited < 0.6
+    assert 0.15 < edits[2] / edited < 0.35
+    for example in examples[:300]:
+        if example.edits is not None:
+            assert task.edit_distance(tuple(task.write(example.source[1:]).split())) <= example.edits
