@@ -198,6 +198,44 @@ class Row:
 
 
 @dataclass(frozen=True)
+class TableTask:
+    """A task of a table in which each network meets each task.
+
+    Attributes:
+        cells: first cells of its rows.
+        task: name of the task; see `make_task`.
+        paper: the paper's numbers, by the cells of a network, joined by commas.
+        model, training, options: overrides of single keys.
+    """
+
+    cells: list
+    task: str
+    paper: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableNetwork:
+    """A network of such a table.
+
+    Attributes:
+        cells: last cells of its rows.
+        preset: configuration of model and training.
+        seeds: number of trials of each row; null takes the table's.
+        model, training, options: overrides of single keys, after those of the task.
+    """
+
+    cells: list
+    preset: str
+    seeds: Count | None = None
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Table:
     """Trials by row, and the numbers of a paper to compare them with.
 
@@ -233,11 +271,14 @@ class Table:
 
     @classmethod
     def build(cls, values: dict[str, Any]) -> Table:
-        """A table from the content of its file.
+        """A table from the content of its file: one with `rows`, or with `tasks` and `networks` that make them.
 
         Raises:
             InputError: naming the key that is wrong.
         """
+        if "networks" in values:
+            values = {**values, "rows": _crossed(values.get("tasks", []), values["networks"])}
+            values = {key: value for key, value in values.items() if key not in ("tasks", "networks")}
         table = build(cls, values)
         for measure in table.measures:
             parse_measure(measure)
@@ -299,6 +340,34 @@ def first_difference(
         elif one != other:
             return f"{prefix}{key}", one, other
     return None
+
+
+def is_table(content: dict[str, Any]) -> bool:
+    """Whether the content of a YAML file is a table, not a preset."""
+    return "rows" in content or "networks" in content
+
+
+def _crossed(tasks: Any, networks: Any) -> list[dict[str, Any]]:
+    """The rows of a table: each task with each network."""
+    for name, entries in {"tasks": tasks, "networks": networks}.items():
+        if not (isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries)):
+            raise InputError(f"{name} must be a list of mappings, beside {'networks' if name == 'tasks' else 'tasks'}")
+    made = [build(TableNetwork, network, f"networks[{i}].") for i, network in enumerate(networks)]
+    names = [", ".join(map(str, network.cells)) for network in made]
+    rows = []
+    for i, values in enumerate(tasks):
+        task = build(TableTask, values, f"tasks[{i}].")
+        for name in task.paper:
+            if name not in names:
+                raise InputError(f"tasks[{i}].paper has no network {name!r}; they are {'; '.join(names)}")
+        for name, network in zip(names, made, strict=True):
+            row = {"cells": [*task.cells, *network.cells], "preset": network.preset, "task": task.task}
+            row |= {"seeds": network.seeds, "paper": task.paper.get(name, [])}
+            for key in _OVERRIDES:
+                row[key] = copy.deepcopy(getattr(task, key))
+                merge(row[key], copy.deepcopy(getattr(network, key)))
+            rows.append(row)
+    return rows
 
 
 def is_task_model(directory: str | Path) -> bool:

@@ -22,7 +22,7 @@ from ..tasks import FileTask, Task, make_task, task_names
 from ..tasks.checks import check_examples
 from ..tasks.kinds import KINDS, score_names
 from ..tasks.scores import overall
-from .config import Row, Table, TaskConfig, comparable, first_difference, parse_measure, single_row
+from .config import Row, Table, TaskConfig, comparable, first_difference, is_table, parse_measure, single_row
 from .progress import TrialProgress
 from .results import TABLE_FILE, Results
 from .schedule import Wanted, deal, describe_group, grouped
@@ -264,7 +264,7 @@ def load_table(name: str, task: str | None = None, options: Mapping[str, Any] | 
     if task is None:
         path = Path(name) if Path(name).exists() else preset_path(name, tables=True)
         content = read_yaml(path)
-        if "rows" not in content:
+        if not is_table(content):
             raise InputError(f"{name} is a preset; name a task for it as well: {', '.join(task_names())}")
         return Table.build(content)
     scores = KINDS[make_task(task, **(options or {})).kind].shown
