@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import os
 import pkgutil
 import re
 import subprocess
@@ -94,6 +95,53 @@ def test_the_transduction_example_learns():
         assert float(re.search(r"exact_match=([\d.]+)", line)[1]) >= least
 
 
+def shell(page, folder):
+    """Run the commands of a page in a folder that has the models of the clone."""
+    (folder / "models").symlink_to(DOCS.parent / "models")
+    names = folder / "bin"
+    names.mkdir()
+    for name, module in (("stack-lm", "-m stack_lm.cli"), ("python", "")):
+        (names / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        (names / name).chmod(0o755)
+    commands = [code for code in re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE) if "venv" not in code]
+    environment = os.environ | {"PATH": f"{names}{os.pathsep}{os.environ['PATH']}"}
+    for command in commands:
+        done = subprocess.run(
+            ["sh", "-ec", command], cwd=folder, capture_output=True, text=True, timeout=2000, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        yield done.stdout
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run(tmp_path):
+    (printed,) = shell((DOCS.parent / "README.md").read_text(), tmp_path)
+    assert "(((The company) said)" in printed
+    assert (tmp_path / "dog.html").stat().st_size > 10_000
+    assert (tmp_path / "tree.svg").read_text() == (DOCS / "figures" / "tree.svg").read_text()
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"demo", "mine"}
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs(tmp_path):
+    page = (DOCS / "tutorial.md").read_text()
+    (program,) = examples("tutorial.md")
+    (tmp_path / "make_text.py").write_text(program)
+    parsed, _, _, scores, _ = shell(page, tmp_path)
+    assert parsed.startswith("((")
+    said = dict(re.findall(r"^\| (.+?) \| ([\d.]+) \|$", page, re.MULTILINE))
+    found = dict(re.findall(r"│ (.+?) +│ +([\d.]+) │", scores))
+    for name, ours in (
+        ("right branching", "right"),
+        ("balanced", "balanced"),
+        ("random distances", "random distances"),
+    ):
+        assert said[name] == found[ours]
+    assert float(found["runs/tutorial"]) > float(found["right"])
+    assert (tmp_path / "sentence.html").exists()
+    assert (tmp_path / "strengths.png").exists()
+
+
 @pytest.mark.slow
 def test_the_picture_on_the_start_page_is_what_its_command_draws(tmp_path):
     (command,) = re.findall(r"^```sh\n(.*?)^```", (DOCS / "index.md").read_text(), re.DOTALL | re.MULTILINE)
@@ -169,7 +217,7 @@ def test_the_reference_has_every_public_name(pages):
 def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
     """The same link is right in the repository, and turned into one that is right on the site."""
     root = DOCS.parent
-    files = [*root.glob("*.md"), *DOCS.glob("*.md"), *root.glob("examples/*.ipynb")]
+    files = [*root.glob("*.md"), *DOCS.rglob("*.md"), *root.glob("examples/*.ipynb")]
     assert len(files) > 12
     for path in files:
         text = path.read_text() if path.suffix == ".md" else pages.notebook(path)

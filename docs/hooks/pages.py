@@ -56,12 +56,25 @@ def public_names(package: str, folder: Path) -> list[str]:
 
 
 def notebook(path: Path) -> str:
-    """A notebook as a page: its text and its code."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    texts = ["".join(cell["source"]) for cell in cells]
-    fenced = [f"```python\n{text}\n```" for text in texts]
-    chosen = zip(cells, texts, fenced, strict=True)
-    return "\n\n".join(code if cell["cell_type"] == "code" else text for cell, text, code in chosen)
+    """A notebook as a page: its text, its code and its outputs."""
+    parts: list[str] = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
+        parts += [shown for output in cell.get("outputs", []) if (shown := _output(output))]
+    return "\n\n".join(parts)
+
+
+def _output(output: dict[str, Any]) -> str:
+    """What a cell printed or showed; nothing for the frame of another page, which is not on the site."""
+    data = {kind: "".join(content) for kind, content in output.get("data", {}).items()}
+    if "image/png" in data:
+        return f'<p><img alt="" src="data:image/png;base64,{"".join(data["image/png"].split())}"></p>'
+    if "text/html" in data:
+        html = re.sub(r"<style scoped>.*?</style>", "", data["text/html"], flags=re.DOTALL)
+        return "" if "<iframe" in html else "<div>" + " ".join(html.split("\n")) + "</div>"
+    printed = "".join(output.get("text", "")) or data.get("text/plain", "")
+    return f"```text\n{printed.rstrip()}\n```" if printed and output.get("name") != "stderr" else ""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -85,7 +98,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Turn links between files of the repository into links between pages."""
     uri = page.file.src_uri
-    source = {made: name for name, made in TOP.items()}.get(uri, uri if "/" in uri else f"docs/{uri}")
+    source = {made: name for name, made in TOP.items()}.get(uri, uri if uri.startswith("examples/") else f"docs/{uri}")
     return re.sub(r"(?<!!)\[([^\]]*)\]\(([^):#]+)(#[^)]*)?\)", lambda link: _link(link, source, uri), markdown)
 
 
