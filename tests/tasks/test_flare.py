@@ -14,7 +14,7 @@ from stack_lm.tasks import make_task, task_names
 NAMES = [name.split("/")[1] for name in task_names() if name.startswith("flare/")]
 TASKS = {name: make_task(f"flare/{name}") for name in NAMES}
 # Up to these lengths all strings are looked at; sets need members that are longer by one completion.
-LONGEST = {2: 9, 3: 7, 4: 6, 5: 6, 6: 5, 8: 5, 9: 5}
+LONGEST = {2: 10, 3: 7, 4: 6, 5: 6, 6: 5, 8: 5, 9: 5}
 
 
 def cycle(s):
@@ -125,13 +125,47 @@ COUNTS = {
     "parity": lambda n: 2**n // 2,
     "cycle_navigation": lambda n: 3**n // 3,
     "modular_arithmetic_simple": lambda n: 5 ** (n // 2) * 3 ** (n // 2 - 1) if n % 2 and n > 1 else 0,
-    "dyck_2_3": lambda n: 0 if n % 2 else [1, 1, 2, 5, 13][n // 2] * 2 ** (n // 2),
+    "dyck_2_3": lambda n: 0 if n % 2 else [1, 1, 2, 5, 13, 34][n // 2] * 2 ** (n // 2),
     "first": lambda n: 2**n // 2,
     "majority": lambda n: sum(comb(n, j) for j in range(n + 1) if 2 * j > n),
     "missing_duplicate_string": lambda n: 0 if n % 2 else n // 2 * 2 ** (n // 2),
     "unmarked_reversal": lambda n: 0 if n % 2 else 2 ** (n // 2),
     **dict.fromkeys(("marked_reversal", "marked_copy", "odds_first"), lambda n: 2 ** (n // 2) if n % 2 else 0),
     "bucket_sort": lambda n: 5 ** (n // 2) if n % 2 else 0,
+}
+
+
+def numbers_in(widths, compute):
+    """Equations of operands and a result of these widths."""
+    *operands, result = widths
+    return sum(compute(*values) < 2**result for values in product(*(range(2**width) for width in operands)))
+
+
+def equations(n, operands, compute):
+    """Equations of n symbols."""
+    widths = product(range(1, n), repeat=operands + 1)
+    return sum(numbers_in(each, compute) for each in widths if sum(each) + operands == n)
+
+
+def manipulations(n):
+    """Stacks that are manipulated in n symbols: all stacks at the beginning, and all operations that these allow."""
+    total, agenda = 0, [(bits, bits) for bits in range(n)]  # symbols so far, and the height of the stack
+    weights = [2**bits for bits in range(n)]
+    while agenda:
+        (used, height), weight = agenda.pop(), weights.pop()
+        total += weight * (used + 1 + height == n)
+        for more, higher, ways in ((1, height - 1, 1), (2, height + 1, 2)):
+            if higher >= 0 and used + more < n:
+                agenda.append((used + more, higher))
+                weights.append(weight * ways)
+    return total
+
+
+COUNTS |= {
+    "binary_addition": lambda n: equations(n, 2, lambda x, y: x + y),
+    "binary_multiplication": lambda n: equations(n, 2, lambda x, y: x * y),
+    "compute_sqrt": lambda n: equations(n, 1, isqrt),
+    "stack_manipulation": manipulations,
 }
 
 
@@ -160,10 +194,9 @@ def test_members_and_next_symbols_of_all_short_strings(name):
     task = TASKS[name]
     members = [s for s in strings(task) if MEMBERS[name](s)]
     assert members == [s for s in strings(task) if task.accepts(s)]
-    if name in COUNTS:
-        numbers = Counter(map(len, members))
-        longest = LONGEST[len(task.symbols)]
-        assert [numbers[n] for n in range(longest + 1)] == [COUNTS[name](n) for n in range(longest + 1)]
+    numbers = Counter(map(len, members))
+    longest = LONGEST[len(task.symbols)]
+    assert [numbers[n] for n in range(longest + 1)] == [COUNTS[name](n) for n in range(longest + 1)]
     followed = {}
     for member in members:
         for place, symbol in enumerate((*member, "</s>")):
@@ -176,6 +209,36 @@ def test_members_and_next_symbols_of_all_short_strings(name):
             assert completed(task, (*prefix, symbol))
 
 
+# Longer words, or left sides of equations, leave no room in ten symbols for what follows them.
+ROOM = {
+    **dict.fromkeys(("marked_reversal", "marked_copy", "odds_first", "bucket_sort"), 4),
+    **dict.fromkeys(("binary_addition", "binary_multiplication", "compute_sqrt"), 8),
+    "modular_arithmetic_simple": 7,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_members_of_up_to_ten_symbols(name):
+    """The sets lead to as many members as the formulas count, and to nothing else."""
+    task, longest, marks = TASKS[name], 10, {"#", "="}
+    members, prefixes = [], [()]
+    while prefixes:
+        prefix = prefixes.pop()
+        following = task.next_symbols(prefix)[-1]
+        members += [prefix] * ("</s>" in following)
+        if len(prefix) >= ROOM.get(name, longest) and not marks & set(prefix):
+            following &= marks
+        if len(prefix) < longest:
+            prefixes += [(*prefix, symbol) for symbol in following - {"</s>"}]
+    assert all(map(MEMBERS[name], members))
+    numbers = Counter(map(len, members))
+    assert [numbers[n] for n in range(longest + 1)] == [COUNTS[name](n) for n in range(longest + 1)]
+    for length in range(3):
+        for prefix in product(task.symbols, repeat=length):
+            after = {(*s, "</s>")[length] for s in members if s[:length] == prefix}
+            assert task.next_symbols(prefix)[-1] == after
+
+
 def completed(task, prefix):
     """Whether following the sets leads to a member, without ever being stuck."""
     agenda = {prefix}
@@ -184,6 +247,11 @@ def completed(task, prefix):
             return True
         agenda = {(*s, symbol) for s in sorted(agenda)[:200] for symbol in task.next_symbols(s)[-1] - {"</s>"}}
     return False
+
+
+def test_most_languages_have_probabilities():
+    without = {name for name in NAMES if not hasattr(TASKS[name], "log_probability")}
+    assert without == {"binary_addition", "binary_multiplication", "compute_sqrt"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if hasattr(TASKS[name], "log_probability")])
