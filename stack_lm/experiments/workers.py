@@ -18,6 +18,7 @@ from typing import Any
 from ..atomic import atomic_directory
 from ..errors import InputError
 from ..plugins import Imports
+from ..training.freed_memory import keep_freed_memory
 from ..training.preemption import without_interrupts
 from .config import TaskConfig
 from .unfinished import StateFile
@@ -168,9 +169,10 @@ def _end_with(parent: Any) -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The networks here are too small for more than a thread each."""
+    """The networks here are too small for more than a thread each; one update holds as much memory as the last."""
     import torch
 
+    keep_freed_memory()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
