@@ -72,7 +72,9 @@ def _listed() -> dict[str, bool]:
     texts = {
         f"{path.parent.name}/{path.stem}": path.read_text(encoding="utf-8") for path in _presets().glob("*/*.yaml")
     }
-    return {name: re.search("^(rows|networks):", text, re.MULTILINE) is not None for name, text in sorted(texts.items())}
+    return {
+        name: re.search("^(rows|networks):", text, re.MULTILINE) is not None for name, text in sorted(texts.items())
+    }
 
 
 def _presets() -> Path:
