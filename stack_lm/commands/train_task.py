@@ -42,6 +42,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=10,
         help="trials of a row to train at once in a process, at most (default: 10)",
     )
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        default="cpu",
+        help="cpu (default), or such as cuda: there each trial trains by itself, so give several --jobs",
+    )
     parser.add_argument("--rows", metavar="REGEX", help="run only rows of the table whose name this finds")
     parser.add_argument(
         "--shard", metavar="I/N", help="run only the I-th of N parts of the trials, in output_dir/shards/I-of-N"
@@ -75,6 +81,7 @@ def run(options: argparse.Namespace) -> None:
         rows=options.rows,
         jobs=options.jobs,
         together=options.together,
+        device=options.device,
         resume=options.resume,
         overwrite=options.overwrite,
         shard=None if options.shard is None else Shard.parse(options.shard),

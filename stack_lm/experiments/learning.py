@@ -141,13 +141,18 @@ def _state(trials: Sequence[Trial], group: _Group, seconds: float) -> State:
         group: those of them that are not over.
         seconds: that they have taken.
     """
-    tensors = {"random": torch.get_rng_state()} | group.optimizer_state()
+    tensors = {f"random.{i}": state for i, state in enumerate(_random_states())} | group.optimizer_state()
     numbers: dict[str, Any] = {"seconds": seconds, "trials": []}
     for i, trial in enumerate(trials):
         own = trial.state()
         numbers["trials"].append(own.numbers)
         tensors |= {f"{i}.{name}": tensor for name, tensor in own.tensors.items()}
     return State(numbers, tensors)
+
+
+def _random_states() -> list[Tensor]:
+    """The states of torch's generators: of the CPU and, in a process that uses one, of the GPU."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_initialized() else [])]
 
 
 def _resumed(trials: Sequence[Trial], state: State) -> _Group:
@@ -160,7 +165,9 @@ def _resumed(trials: Sequence[Trial], state: State) -> _Group:
             group.load_data()  # padded to the longest of all trials, as it was
         group = group.without([trial.over for trial in trials])
     group.load_optimizer(state.tensors)
-    torch.set_rng_state(state.tensors["random"])
+    torch.set_rng_state(state.tensors["random.0"])
+    if "random.1" in state.tensors:
+        torch.cuda.set_rng_state(state.tensors["random.1"])
     return group
 
 
@@ -196,7 +203,8 @@ class _Group:
             model.train()
         self.learners: _Learners = Together(models, self._loss) if len(models) > 1 else _Alone(models[0], self._loss)
         # Each trial has a rate of its own; `_step` sets it.
-        self.optimizer = make_optimizer(self.loop, self.learners.parameters(), 1.0, torch.device("cpu"))
+        self.device: torch.device = models[0].device
+        self.optimizer = make_optimizer(self.loop, self.learners.parameters(), 1.0, self.device)
         self._data: Encoded | None = None
 
     def without(self, over: Sequence[bool]) -> _Group:
@@ -228,17 +236,18 @@ class _Group:
     def load_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
         """Take what `optimizer_state` gave."""
         for i, parameter in enumerate(self.learners.parameters() if self.trials else []):
-            self.optimizer.state[parameter] = below(f"optimizer.{i}.", tensors)
+            own = below(f"optimizer.{i}.", tensors)
+            self.optimizer.state[parameter] = {name: tensor.to(self.device) for name, tensor in own.items()}
 
     def epoch(self) -> tuple[list[float], int, int]:
         """Train on all strings once: the mean loss of each trial's updates; the numbers of strings and of updates."""
-        sums = torch.zeros(len(self.trials), dtype=self.trials[0].model.dtype)
+        sums = torch.zeros(len(self.trials), dtype=self.trials[0].model.dtype, device=self.device)
         strings = updates = 0
         rates = [trial.learning_rate for trial in self.trials]
         for batch in self._batches():
             strings, updates = strings + batch["inputs"].shape[1], updates + 1
             self._cool(self.trials[:1], strings)
-            losses = self.learners.losses(batch)
+            losses = self.learners.losses(tree_map(lambda part: part.to(self.device), batch))
             for parameter in self.learners.parameters():
                 parameter.grad = None
             losses.sum().backward()

@@ -16,6 +16,7 @@ from typing import Any
 from ..config_files import merge, preset_names, preset_path, read_yaml
 from ..console import print_note
 from ..errors import InputError
+from ..hub.loading import find_device
 from ..messages import unknown_key
 from ..plugins import check_for_workers, used
 from ..tasks import FileTask, Task, make_task, task_names
@@ -45,6 +46,7 @@ class Experiment:
         rows: run only rows whose name this regular expression finds; None runs all.
         jobs: number of worker processes.
         together: trials of a row to train at once, at most.
+        device: that trains them, such as "cuda"; on one other than the CPU each trial is trained by itself.
         resume: keep what is finished.
         overwrite: remove the results of these rows, and run them again.
         shard: run only this part of the trials, in a directory of its own; see `deal`.
@@ -65,6 +67,7 @@ class Experiment:
         rows: str | None = None,
         jobs: int = 1,
         together: int = 10,
+        device: str = "cpu",
         resume: bool = False,
         overwrite: bool = False,
         shard: Shard | None = None,
@@ -75,7 +78,7 @@ class Experiment:
         self.table = _overridden(table, overrides or {}, output_dir or table.output_dir, seeds)
         if shard is not None:
             self.table = dataclasses.replace(self.table, output_dir=str(shard.directory(self.table.output_dir)))
-        self.jobs, self.together = jobs, together
+        self.jobs, self.together, self.device = jobs, together, find_device(device)
         self.resume, self.overwrite, self.quiet = resume, overwrite, quiet
         self.chosen = choose_rows(self.table, rows)
         self.notes: list[str] = []  # of what was found
@@ -215,7 +218,7 @@ class Experiment:
     def _run(self, trials: Sequence[Wanted], begun: Sequence[tuple[list[Wanted], StateFile]]) -> None:
         taken = {trial.key for group, _ in begun for trial in group}
         new = [trial for trial in trials if trial.key not in taken]
-        most = min(self.together, max(1, math.ceil(len(new) / self.jobs)))
+        most = min(self.together, max(1, math.ceil(len(new) / self.jobs))) if self.device == "cpu" else 1
         groups = grouped(new, lambda number: 1 if number in self._alone else most)
         files = [*begun, *((group, self._state_file(group)) for group in groups)]
         files.sort(key=lambda pair: pair[1].number)
@@ -225,6 +228,7 @@ class Experiment:
                 [t.config for t in group],
                 [self.results.model_directory(t.number, t.config.seed) for t in group],
                 file,
+                self.device,
             )
             for group, file in files
         ]

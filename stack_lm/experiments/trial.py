@@ -44,6 +44,7 @@ class Trial:
 
     Args:
         config: the trial.
+        device: of the model.
 
     Attributes:
         model: as trained so far.
@@ -61,7 +62,7 @@ class Trial:
         InputError: if the task or the model cannot be made, or do not fit.
     """
 
-    def __init__(self, config: TaskConfig) -> None:
+    def __init__(self, config: TaskConfig, device: str = "cpu") -> None:
         config.check()
         self.config, self.loop = config, config.training
         task = make_task(config.task, **config.options)
@@ -82,6 +83,7 @@ class Trial:
             load_weights(self.model, self.loop.initial_model.replace("{seed}", str(config.seed)))
         self.auxiliary = self._choose_auxiliary()
         add_heads(self.model, self.auxiliary, task)
+        self.model.to(device)
         self.temperature = make_temperature_schedule(self.loop, self.model)
         self.learning_rate = self._choose_learning_rate()
         self.history: list[dict[str, Any]] = []

@@ -91,7 +91,7 @@ class StateFile:
 
         about = json.dumps({"row": self.row, "configs": self.configs, "numbers": state.numbers})
         # Copies, because parameters of trials that train at once share their memory.
-        tensors = {name: tensor.detach().clone().contiguous() for name, tensor in state.tensors.items()}
+        tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.tensors.items()}
         metadata = {"about": about, "digest": _digest(about, tensors)}
         with atomic_file(self.path) as path:
             try:

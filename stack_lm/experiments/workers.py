@@ -40,11 +40,13 @@ class Job:
         configs: of the trials, which differ in their seeds.
         directories: of the trained models.
         file: of their state.
+        device: that trains them.
     """
 
     configs: list[TaskConfig]
     directories: list[Path]
     file: StateFile
+    device: str = "cpu"
 
 
 def run_job(job: Job, report: Callable[[float, str], None]) -> list[dict[str, Any]]:
@@ -56,7 +58,7 @@ def run_job(job: Job, report: Callable[[float, str], None]) -> list[dict[str, An
     from .learning import train
     from .trial import Trial
 
-    trials = [Trial(config) for config in job.configs]
+    trials = [Trial(config, job.device) for config in job.configs]
     results = train(trials, report, job.file)
     for trial, directory in zip(trials, job.directories, strict=True):
         # A model without a result is of a trial that was cut off, which is run again.

@@ -348,6 +348,25 @@ def test_a_table_of_each_network_on_each_task():
             Table.build(table | change)
 
 
+def test_a_device_that_is_not_there(capsys, files):
+    code, _, err = train(capsys, files / "preset.yaml", "test/per_step", "--device", "cuda:99")
+    assert code == 2
+    assert "cannot use the device 'cuda:99'" in err
+    assert not (files / "runs").exists()
+
+
+@pytest.mark.gpu
+def test_trials_on_a_gpu(capsys, files):
+    """As on the CPU, up to rounding; cut off and resumed, too."""
+    scores = {}
+    for device in ("cpu", "cuda"):
+        output = files / device
+        arguments = (files / "preset.yaml", "test/per_step", "--seeds", 2, f"output_dir={output}")
+        assert train(capsys, *arguments, "--device", device)[0] == 0
+        scores[device] = [record["history"][-1]["loss"] for record in Results(output).records]
+    assert scores["cuda"] == pytest.approx(scores["cpu"], rel=1e-3)
+
+
 def test_two_rows_of_one_name(files):
     values = read_yaml(files / "table.yaml")
     values["rows"] *= 2
