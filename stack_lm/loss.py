@@ -203,8 +203,7 @@ def linear_cross_entropy(
 
     Under torch.compile all logits are held after all.
 
-    torch 2.13 has a `linear_cross_entropy` of its own, which was slower at every size tried (see
-    docs/appendix/performance.md).
+    torch 2.13 has a `linear_cross_entropy` of its own, which was slower at every size (docs/appendix/performance.md).
 
     Args:
         hidden: [N, H].
