@@ -34,7 +34,7 @@ def add_heads(model: Any, losses: Collection[str], task: Task) -> None:
         return
     if type(task).continuations is Task.continuations:
         raise InputError(f"training.auxiliary needs a language to recognise, such as flare/first; {task} is none")
-    size, outputs = model.config.hidden_size, len(task.vocabulary)
+    size, outputs = model.config.head_input_size, len(task.vocabulary)
     setattr(model, HEADS, nn.ModuleDict({name: nn.Linear(size, outputs) for name in losses}).to(model.dtype))
 
 
@@ -52,8 +52,14 @@ def auxiliary_loss(
     Returns:
         Logits [B, 1, 2], and a number.
     """
-    answer = model(inputs, use_cache=False, output_hidden_states=True)
-    hidden, heads = model.dropout(answer.hidden_states[-1]), getattr(model, HEADS)
+    states: list[Tensor] = []
+    # Not `output_hidden_states`, which asks for those of all layers: networks without a memory are much slower then.
+    hook = model.base_model.register_forward_hook(lambda *call: states.append(call[-1].last_hidden_state))
+    try:
+        of_labels = model(inputs, use_cache=False).logits
+    finally:
+        hook.remove()
+    hidden, heads = model.dropout(states[0]), getattr(model, HEADS)
     counted = continuations.any(-1)
     share = counted.to(hidden.dtype) / (counted.sum(-1, keepdim=True) * counted[:, 0].sum()).clamp(min=1)
     losses = {}
@@ -67,4 +73,4 @@ def auxiliary_loss(
         of_symbols = F.binary_cross_entropy_with_logits(logits, continuations.to(logits.dtype), reduction="none")
         losses["next_symbols"] = of_symbols.mean(-1).flatten()
     further = sum(weights[name] * (loss * share.flatten()).sum() for name, loss in losses.items())
-    return answer.logits.unsqueeze(1), torch.as_tensor(further)
+    return of_labels.unsqueeze(1), torch.as_tensor(further)
