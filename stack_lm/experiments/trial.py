@@ -19,7 +19,7 @@ from ..errors import InputError
 from ..layers import draw_noise
 from ..model_kinds import choose_class, classes_for
 from ..plugins import used
-from ..tasks import make_task
+from ..tasks import Example, make_task
 from ..tasks.kinds import KINDS, PAD
 from ..tasks.stream import Stream
 from ..tokenization import symbol_tokenizer
@@ -76,7 +76,7 @@ class Trial:
         self.learning_rate = self._choose_learning_rate()
         self.history: list[dict[str, Any]] = []
         self._generators = {name: torch.Generator().manual_seed(config.seed) for name in ("order", "noise")}
-        self._stream: Stream | None = None
+        self._stream: Stream[Example] | None = None
         self._validation: Encoded | None = None
         kind = self.encoding.kind
         self._main_score = kind.shown[0]
