@@ -21,7 +21,7 @@ from ..layers import draw_noise
 from ..messages import first_line
 from ..model_kinds import choose_class, classes_for
 from ..plugins import used
-from ..tasks import make_task
+from ..tasks import Example, make_task
 from ..tasks.kinds import KINDS, PAD
 from ..tasks.scores import overall
 from ..tasks.stream import Stream
@@ -88,7 +88,7 @@ class Trial:
         self.learning_rate = self._choose_learning_rate()
         self.history: list[dict[str, Any]] = []
         self._generators = {name: torch.Generator().manual_seed(config.seed) for name in ("order", "noise")}
-        self._stream: Stream | None = None
+        self._stream: Stream[Example] | None = None
         self._validation: Encoded | None = None
         self._validated = self._choose_validation()
         self._decisive = self._choose_score()

@@ -244,7 +244,7 @@ class Task(ABC):
             if self.distinct:
                 self.split(name, seed)
 
-    def stream(self, name: str, seed: int) -> Stream:
+    def stream(self, name: str, seed: int) -> Stream[Example]:
         """Examples of the sizes of a split without end, for training on ever new ones; they may repeat.
 
         Raises:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from .base import Example
+Example = TypeVar("Example")
 
 
-class Stream:
+class Stream(Generic[Example]):
     """Examples without end; they may repeat.
 
     Args:
