@@ -38,7 +38,7 @@ type-tree:
 	ln -s $(CURDIR)/recipes $(CURDIR)/benchmarks $(CURDIR)/docs $(TYPES)
 
 docs: $(VENV)/.docs type-tree
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

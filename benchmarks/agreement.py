@@ -1,4 +1,4 @@
-"""How many agreement items a second: in batches, and one at a time by the definition.
+"""Agreement items per second: in batches, and one at a time by the definition.
 
 The model has the paper's sizes (embedding 50, LSTM 100, stack 16, 10,000 words) and random weights. The times are of
 one run on one machine; what carries over is their ratio. CPU seconds count all threads.

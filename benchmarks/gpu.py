@@ -60,7 +60,7 @@ class Way(NamedTuple):
 
 
 def rounding(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """What products are rounded to; without autocast's cache, which a graph could not use again."""
+    """Set the precision of products; without autocast's cache, which a graph could not use again."""
     if precision != "bf16":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

@@ -46,7 +46,7 @@ VOLATILE = ("seconds", "tokens_per_second")
 
 @dataclass(frozen=True)
 class Case:
-    """What is killed."""
+    """A run that is killed."""
 
     mode: str
     streaming: bool

@@ -180,7 +180,7 @@ def passes(cell: StackRNNCell, inputs: torch.Tensor) -> None:
 
 @torch.no_grad()
 def check_readings(cell: StackRNNCell, other: StackRNNCell, inputs: torch.Tensor) -> float:
-    """How far the readings of two cells are apart at most.
+    """Return the largest difference between the readings of two cells.
 
     Raises:
         RuntimeError: if that is more than float32 explains: they would not compute the same.

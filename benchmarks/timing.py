@@ -24,7 +24,7 @@ _MEBIBYTE = 2**20
 
 
 class Timing(NamedTuple):
-    """How long something took over several rounds.
+    """Times over several rounds.
 
     Attributes:
         median, minimum: in seconds.
@@ -37,7 +37,7 @@ class Timing(NamedTuple):
 
 
 def clock(device: torch.device) -> Callable[[], float]:
-    """What to read the time from, in seconds."""
+    """Return the clock to use, in seconds."""
     alone = device.type == "cpu" and torch.get_num_threads() == 1
     return time.process_time if alone else time.perf_counter
 

@@ -1,4 +1,4 @@
-"""How fast train_lm's loop is, beside the bare step on the same batches, and beside busy neighbours.
+"""The speed of train_lm's loop, beside the bare step on the same batches, and beside busy neighbours.
 
 Example:
     python benchmarks/training.py --only busy --json busy.json

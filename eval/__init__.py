@@ -43,7 +43,7 @@ __all__ = [
 
 
 def metric_path(name: str) -> str:
-    """Where a metric for `evaluate` is, such as `evaluate.load(metric_path("minimal_pairs"))`; no network is needed.
+    """Return the path of a metric for `evaluate.load`, which then needs no network.
 
     Raises:
         InputError: if no metric has that name.

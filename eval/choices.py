@@ -72,7 +72,7 @@ class ChoiceResult:
 
     @property
     def accuracy(self) -> float:
-        """Of all items that were scored, in percent."""
+        """Accuracy over all scored items, in percent."""
         return self.overall.accuracy
 
     @property
@@ -87,7 +87,7 @@ class ChoiceResult:
 
     @property
     def correct(self) -> np.ndarray:
-        """Of each item, in order: 1 correct, 0 not, -1 left out."""
+        """The code of each item, in order: 1 correct, 0 wrong, -1 left out."""
         return correct_codes(self.outcomes, self.oov)
 
     def record(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class ChoiceResult:
 
 
 def correct_codes(outcomes: Sequence[str], oov: OutOfVocabulary) -> np.ndarray:
-    """Of each outcome: 1 correct, 0 not, -1 left out.
+    """Return a code for each outcome: 1 correct, 0 wrong, -1 left out.
 
     Raises:
         InputError: for an unknown outcome.

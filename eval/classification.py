@@ -12,7 +12,7 @@ from stack_lm.errors import InputError
 
 @dataclass(frozen=True)
 class LabelScores:
-    """How well one label is found; all but `n` in percent.
+    """Scores of one label; all but `n` in percent.
 
     Attributes:
         label: its name.

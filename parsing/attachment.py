@@ -1,4 +1,4 @@
-"""Where parses attach what gold trees attach elsewhere: the errors that section 5.2 of Merrill et al. (2019) names.
+"""Attachment errors of parses, as section 5.2 of Merrill et al. (2019) names them.
 
 A constituent attaches to its parent, the smallest phrase around it. A parse attaches it higher than the gold tree if
 the parent in the parse starts further left, and lower if it starts further right.

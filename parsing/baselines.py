@@ -77,13 +77,13 @@ def random_splits(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
 
 
 def count_binary_trees(n: int) -> int:
-    """How many binary trees n words have: a Catalan number."""
+    """Return the number of binary trees over n words, a Catalan number."""
     return math.comb(2 * n - 2, n - 1) // n
 
 
 @lru_cache(maxsize=1024)
 def _trees_by_split(n: int) -> list[int]:
-    """How many binary trees of n words split before word 1, before word 2 or earlier, and so on."""
+    """Return the cumulative numbers of binary trees over n words by the place of their first split."""
     return list(accumulate(count_binary_trees(k) * count_binary_trees(n - k) for k in range(1, n)))
 
 

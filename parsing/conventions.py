@@ -97,7 +97,7 @@ class Convention:
             raise InputError(f"min_words must be at least 0; got {self.min_words}")
 
     def kept(self, words: Sequence[str], tags: Sequence[str | None]) -> tuple[bool, ...]:
-        """Of each token of a sentence, whether it is scored.
+        """Return for each token of a sentence whether it is scored.
 
         Args:
             words: the tokens.

@@ -160,7 +160,7 @@ def draw_trees(trees: Sequence[ConstituencyTree | None], gold: Sequence[Constitu
 
 
 def draw_legend() -> Picture:
-    """What the two kinds of lines mean beside a gold tree."""
+    """Draw the legend of a comparison with a gold tree."""
     y, second = _LINE - 4, 140.0
     lines = (Line("right", ((0, y - 4, _DASH, y - 4),)), Line("wrong", ((second, y - 4, second + _DASH, y - 4),)))
     texts = (

@@ -85,7 +85,7 @@ def vote_tree(words: Sequence[str], votes: Mapping[tuple[int, int], float]) -> C
 def best_existing_tree(
     words: Sequence[str], trees: Sequence[ConstituencyTree], votes: Mapping[tuple[int, int], float]
 ) -> ConstituencyTree:
-    """Of the runs' own trees the one whose spans have the most votes; of equals the first run's."""
+    """Return the run's tree whose spans have the most votes; the first run's if several are equal."""
     chosen = max(trees, key=lambda tree: sum(votes.get(span, 0) for span in _spans(tree)))
     return ConstituencyTree.unlabelled(words, _spans(chosen))
 

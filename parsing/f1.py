@@ -309,7 +309,7 @@ class _Tally:
 
 
 def _count_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
-    """How many predicted brackets cross one of the gold tree's: they share words, and neither holds the other."""
+    """Count predicted brackets that cross a gold one: they share words, and neither contains the other."""
     # Gold brackets are nested. Of those around a boundary between words, one that ends before a predicted bracket which
     # starts there, or starts after one which ends there, crosses it; and the innermost ends first and starts last.
     innermost = _innermost({(start, stop) for start, stop, _ in gold if stop - start > 1})

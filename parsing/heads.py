@@ -67,7 +67,7 @@ def _find_head(label: str, children: tuple[str, ...]) -> int:
 
 
 def collins_head(label: str, children: Sequence[str]) -> int:
-    """Which child is the head, by the rules of Collins (1999).
+    """Find the head child by the rules of Collins (1999).
 
     Args:
         label: of the phrase, without function tags.

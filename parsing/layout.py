@@ -1,4 +1,4 @@
-"""Where the phrases of a tree are drawn. Every drawing of a tree starts from this."""
+"""The layout of a tree, from which every drawing starts."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def compare_f1(
 def f1_interval(
     score: F1Score, *, n_resamples: int = 10_000, level: float = 95.0, seed: int = 0
 ) -> tuple[float, float]:
-    """Where a system's F1 lies in `level` percent of the bootstrap resamples of its sentences, in percent.
+    """Return the bootstrap interval of a system's F1 over its sentences, in percent, at `level` percent.
 
     Args, Raises: as `compare_f1`.
     """

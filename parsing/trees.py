@@ -136,7 +136,7 @@ class ConstituencyTree:
         return tags
 
     def nltk_tree(self) -> Tree:
-        """As an `nltk.Tree`. A single word without a tag gets the label "X"."""
+        """Convert to an `nltk.Tree`. A single word without a tag gets the label "X"."""
         from nltk.tree import Tree
 
         root = Tree("", [])

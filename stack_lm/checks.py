@@ -30,11 +30,11 @@ class Check:
         raise NotImplementedError
 
     def allowed(self, value: Any) -> str:
-        """What is allowed in place of a value, to follow "must be"."""
+        """Describe the allowed values, to follow "must be"; the value received may add detail."""
         raise NotImplementedError
 
     def hint(self, value: Any) -> str:
-        """What a value may have meant, to follow it in a message."""
+        """Suggest a value that may have been meant, to end a message."""
         return ""
 
     def __call__(self, key: str, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What Tab completes after `stack-lm`: argcomplete has the shells' part and the parsers', this the names that we know.
+"""Tab completion for `stack-lm`: argcomplete handles shells and parsers, this module the names of ours.
 
 The program itself answers each Tab, as what is possible depends on what is installed and on the words before.
 """

@@ -20,12 +20,12 @@ class BufferedStackRNNConfig(StackRNNConfig):
         target_vocab_size: number of output symbols; None: `vocab_size`.
         input_pop_control: how much of the input is popped at each step: "sigmoid", as in the paper, "expected_value",
             or a number: fixed to that strength. With 1 for both the network reads and writes one symbol a step.
-        output_push_control: with what strength each step's output is pushed: likewise.
+        output_push_control: how much of each step's output is pushed; see `input_pop_control`.
         max_input_pop: largest value of the expected-value support of input_pop_control.
-        max_output_push: likewise of output_push_control.
+        max_output_push: largest value of that support of output_push_control.
         input_pop_strength_init: strength of input_pop_control at the start, as `pop_strength_init`. The released code
             of Hao et al. (2018) has biases of 1, which is 0.73106, for this one and the next.
-        output_push_strength_init: likewise of output_push_control.
+        output_push_strength_init: strength of output_push_control at the start.
         steps_per_token: steps the network takes for each symbol of its input, if a call gives no number.
             NOTE: the paper does not say; the authors' released code has 2 for XOR.
         extra_steps: steps beyond that.

@@ -18,7 +18,7 @@ EMBEDDING, BELOW, READING = "embedding", "below", ".reading"
 
 
 class Source(NamedTuple):
-    """What a layer reads.
+    """A source that a layer reads.
 
     Attributes:
         layer: number of the layer whose output it is; None: the embedding.
@@ -48,10 +48,10 @@ class LayerConfig:
 
     Attributes:
         memory: "none" (a plain recurrent layer) or the name of a registered memory.
-        controller: as of `StackRNNConfig`.
-        hidden_size: size of its output.
+        controller: kind of controller; see `StackRNNConfig`.
+        hidden_size: size of the layer's output.
         bias: whether controller and controls have biases.
-        inputs: its sources, side by side; see `DeepStackRNNConfig`.
+        inputs: sources that the layer reads, side by side; see `DeepStackRNNConfig`.
         detach: pass no gradient on to the layers that it reads; the embedding gets one even so.
     """
 
@@ -68,9 +68,9 @@ class Decay:
     """A weight that falls, or rises, along a line.
 
     Attributes:
-        start: at the first update.
-        end: after `steps` updates, and from then on.
-        steps: their number.
+        start: weight at the first update.
+        end: weight after `steps` updates, and from then on.
+        steps: number of updates between the two.
     """
 
     steps: Count
@@ -87,10 +87,10 @@ class AuxiliaryLoss:
     """A language model's loss on the output of one layer.
 
     Attributes:
-        layer: its number.
-        weight: in the sum of losses: a number, or a `Decay`.
+        layer: number of the layer, from 0.
+        weight: weight in the sum of losses: a number, or a `Decay`.
         head: "own" (an output layer of its own) or "shared" (the model's, through a linear map where sizes differ).
-        output_size: of a layer `tanh(W o_t + b)` before an own output layer; None for no such layer.
+        output_size: size of a layer `tanh(W o_t + b)` before an own output layer; None for no such layer.
     """
 
     layer: CountOrZero
@@ -156,15 +156,15 @@ class DeepStackRNNConfig(MemoryConfig):
         output_size: size of a layer `tanh(W_o o_t + b_o)` between the last layer's output and the head; None for no
             such layer.
         bias: whether heads have biases.
-        initialization: of weights: "torch" or "xavier"; see `StackRNNConfig`.
-        embedding_dropout: on token embeddings.
-        hidden_dropout: on what a layer reads of other layers.
-        output_dropout: on the hidden states that heads are given.
+        initialization: initial weights: "torch" or "xavier"; see `StackRNNConfig`.
+        embedding_dropout: dropout on token embeddings.
+        hidden_dropout: dropout on what a layer reads of other layers.
+        output_dropout: dropout on the hidden states that heads are given.
         tie_word_embeddings: share input and output embeddings; they must be of one size.
         use_cache: return the recurrent states in `past_key_values`.
         pad_token_id: the token that pads sequences.
-        bos_token_id: the token that begins them.
-        eos_token_id: the token, or tokens, that end them.
+        bos_token_id: the token that begins sequences.
+        eos_token_id: the token, or tokens, that end sequences.
 
     Raises:
         ValueError: for a value outside what its field allows, values that do not go together, or an unknown keyword

@@ -127,8 +127,8 @@ class StackRNNConfig(MemoryConfig):
             or "output", of a stack: the head, or the output layer, is given `o_t + W [v_t; b_t]`, the element pushed
             and what is read beneath it (`NeuralStack.exits`). Without it, nothing sees r_t before token
             t + 1 is predicted.
-        initialization: of weights: "torch" (the defaults of torch's own modules), "normal_rows" (the released code of
-            Hao et al. 2018) or "xavier" (that of DuSell and Chiang 2020); see `stack_lm.initialization`.
+        initialization: initial weights: "torch" (the defaults of torch's own modules), "normal_rows" (the released code
+            of Hao et al. 2018) or "xavier" (that of DuSell and Chiang 2020); see `stack_lm.initialization`.
         memory: "none" (a plain recurrent network) or the name of a registered memory, such as "stack".
         memory_size: size of one memory element, D.
         memory_depth: most elements a superposition stack holds (None: no limit), or the cells of a tape.
@@ -145,36 +145,37 @@ class StackRNNConfig(MemoryConfig):
         read_states: read states and symbols of a nondeterministic stack, not symbols alone.
         bottom: whether the bottom of a nondeterministic stack can be replaced and uncovered ("open", 2023) or not
             ("fixed", 2020 and 2022).
-        bottom_vector: that it carries: "ones", "zeros" or "learned", as the vectors that are pushed are.
+        bottom_vector: vector that this bottom carries: "ones", "zeros", or "learned", as pushed vectors are.
         push_control: how the push strength is emitted: "sigmoid" (in (0, 1)), "expected_value" (the mean of a softmax
             over {0, ..., max}), or a number: fixed to that strength.
-        pop_control: likewise the pop strength.
-        read_control: likewise the read strength.
+        pop_control: how the pop strength is emitted; see `push_control`.
+        read_control: how the read strength is emitted; see `push_control`.
         max_push: largest value of the expected-value support of the push strength.
-        max_pop: likewise of the pop strength; also the most elements that a multipop superposition stack pops.
-        max_read: likewise of the read strength.
+        max_pop: largest value of that support of the pop strength; also the most elements that a multipop superposition
+            stack pops.
+        max_read: largest value of that support of the read strength.
             NOTE: Merrill et al. print k = 4; their released code has 4 logits, the support {0, 1, 2, 3}, as here.
         operation_control: how operations are chosen: "softmax", "softmax_temperature" or "gumbel_softmax".
-        temperature: of the latter two; training may lower it.
+        temperature: temperature of "softmax_temperature" and "gumbel_softmax"; training may lower it.
         evaluation_noise: keep the Gumbel noise on in evaluation, as Suzgun et al. (2019) do.
         evaluation_argmax: in evaluation, take the most probable operation alone.
-        push_value_activation: of the pushed element: "tanh", "sigmoid", "exp" or "identity" (none).
+        push_value_activation: activation of the pushed element: "tanh", "sigmoid", "exp" or "identity" (none).
         push_strength_init: the push strength that the initial biases of its control give, in elements, above 0 and
             below 1 ("sigmoid") or max_push; logit i of an expected value starts at i times one number. None leaves the
             projection's default, about half of the range. A fixed strength has none.
-        pop_strength_init: likewise of the pop control. Grefenstette et al. (2015, supplement) and Hao et al. (2018)
-            have a bias of -1, which is 0.26894.
-        read_strength_init: likewise of the read control.
+        pop_strength_init: the pop strength at the start; see `push_strength_init`. Grefenstette et al. (2015,
+            supplement) and Hao et al. (2018) have a bias of -1, which is 0.26894.
+        read_strength_init: the read strength at the start; see `push_strength_init`.
         learn_initial_state: learn the controller's first state; otherwise it is zero.
-        embedding_dropout: on token embeddings.
-        hidden_dropout: between the controller's layers.
-        output_dropout: on the last hidden state, before the head.
+        embedding_dropout: dropout on token embeddings.
+        hidden_dropout: dropout between the controller's layers.
+        output_dropout: dropout on the last hidden state, before the head.
         prediction_threshold: from which probability on `StackRNNForKHotPrediction` predicts a label.
         tie_word_embeddings: share input and output embeddings; they must be of one size.
         use_cache: return the recurrent state in `past_key_values`.
         pad_token_id: the token that pads sequences.
-        bos_token_id: the token that begins them.
-        eos_token_id: the token, or tokens, that end them.
+        bos_token_id: the token that begins sequences.
+        eos_token_id: the token, or tokens, that end sequences.
 
     Raises:
         ValueError: for a value outside what its field allows, values that do not go together, or an unknown keyword

@@ -27,28 +27,28 @@ class StackTransformerConfig(MemoryConfig):
     Args:
         vocab_size: number of token ids.
         hidden_size: size of the vectors between layers, d.
-        layers: from the first to the last: "attention"; the name of a memory; or a mapping of `memory`, its name, and
-            its settings (see `StackRNNConfig`; the defaults are those of `StackAttention`).
-        num_attention_heads: of each layer of self-attention; they divide hidden_size.
+        layers: layers from the first to the last: "attention"; the name of a memory; or a mapping of `memory`, its
+            name, and its settings (see `StackRNNConfig`; the defaults are those of `StackAttention`).
+        num_attention_heads: heads of each layer of self-attention; they divide hidden_size.
         intermediate_size: size of the feed-forward networks: 4 d unless given.
-        hidden_act: their function, "relu", "gelu" or "gelu_new" (with tanh, as GPT-2 has it).
-        position_encoding: "sinusoidal", "learned", "rotary" (in self-attention) or "none".
+        hidden_act: activation of the feed-forward networks, "relu", "gelu" or "gelu_new" (with tanh, as GPT-2 has it).
+        position_encoding: encoding of positions: "sinusoidal", "learned", "rotary" (in self-attention) or "none".
         max_position_embeddings: longest sequence with learned positions.
         scale_embeddings: multiply embeddings by the root of d, as with sinusoids.
-        layer_norm_epsilon: of layer norms.
+        layer_norm_epsilon: epsilon of layer norms.
         bias: whether self-attention, feed-forward networks and layer norms have biases. Stack attention has none.
         head_bias: whether heads have biases.
-        dropout: on embeddings, in feed-forward networks, and on what layers add.
-        attention_dropout: on the weights of self-attention.
-        output_dropout: on what heads are given.
-        initialization: of weights: "normal" (with a standard deviation of `initializer_range`, as GPT-2), "torch" (the
-            defaults of torch's own modules) or "xavier" (see `stack_lm.initialization`).
-        initializer_range: see `initialization`.
+        dropout: dropout on embeddings, in feed-forward networks, and on what layers add.
+        attention_dropout: dropout on the weights of self-attention.
+        output_dropout: dropout on what heads are given.
+        initialization: initial weights: "normal" (with a standard deviation of `initializer_range`, as GPT-2), "torch"
+            (the defaults of torch's own modules) or "xavier" (see `stack_lm.initialization`).
+        initializer_range: standard deviation of the "normal" initialization.
         tie_word_embeddings: share input and output embeddings.
         use_cache: return keys, values and states in `past_key_values`.
         pad_token_id: the token that pads sequences.
-        bos_token_id: the token that begins them.
-        eos_token_id: the token, or tokens, that end them.
+        bos_token_id: the token that begins sequences.
+        eos_token_id: the token, or tokens, that end sequences.
 
     Raises:
         ValueError: for a value outside what its field allows, values that do not go together, or an unknown keyword

@@ -1,4 +1,4 @@
-"""How commands talk: tables and JSON on standard output, progress and errors on standard error."""
+"""Input and output of commands: tables and JSON on standard output, progress and errors on standard error."""
 
 from __future__ import annotations
 
@@ -131,12 +131,12 @@ class _Import(argparse.Action):
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """The model that a command runs."""
+    """Add the model that a command runs."""
     parser.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Where a model runs."""
+    """Add the options of a model's device and batches."""
     parser.add_argument("--device", help="such as cpu or cuda:1; a GPU if there is one, by default")
     parser.add_argument(
         "--batch-tokens", type=positive_int, default=2048, help="tokens in a batch, padding included (default: 2048)"

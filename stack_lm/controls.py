@@ -108,7 +108,7 @@ class Controls(nn.Module):
         return cls(config.hidden_size, memory, emissions, bias=config.bias)
 
     def emission(self, name: str) -> Emission:
-        """How the action of that name is emitted."""
+        """Return the emission of the action of that name."""
         found: Any = self.stateless.get(name)  # looked for first, because looking among modules takes longer
         if found is None:
             found = self.choices[name]

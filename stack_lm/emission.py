@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 class Emission:
-    """How one action is emitted.
+    """The emission of one action from logits.
 
     Attributes:
         width: number of logits it takes.

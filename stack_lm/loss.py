@@ -46,7 +46,7 @@ def multiplies_bfloat16() -> bool:
 
 
 def default_chunk_rows(hidden_size: int, vocab_size: int, device: torch.device) -> int:
-    """How many rows of logits `linear_cross_entropy` holds at a time."""
+    """Return the number of rows of logits that `linear_cross_entropy` holds at a time."""
     row_bytes = 4 * max(1, vocab_size)
     if device.type != "cpu":
         return max(1, GPU_CHUNK_BYTES // row_bytes)
@@ -203,7 +203,7 @@ def linear_cross_entropy(
 
     Under torch.compile all logits are held after all.
 
-    torch 2.13 has a `linear_cross_entropy` of its own, which was slower at every size tried (docs/performance.md).
+    torch 2.13 has a `linear_cross_entropy` of its own, which was slower at every size (docs/appendix/performance.md).
 
     Args:
         hidden: [N, H].

@@ -183,13 +183,13 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
 
     @property
     def buffering(self) -> Buffers:
-        """How the cell uses its buffers."""
+        """The emissions of the buffers' strengths, and the projection of outputs."""
         return Buffers(*self.buffer_strengths, self.buffer_projection)
 
     def _steps(
         self, num_steps: int | Tensor | None, mask: Tensor | None, batch_size: int, length: int, device: torch.device
     ) -> tuple[int, Tensor | None]:
-        """How many steps to run, K, and which of them each sequence takes [B, K]; None where all do."""
+        """Return the number of steps K, and the mask of those that each sequence takes [B, K]; None for all."""
         if isinstance(num_steps, Tensor):
             if num_steps.shape != (batch_size,) or bool((num_steps < 1).any()):
                 raise ValueError(f"num_steps must be [{batch_size}] numbers of at least 1; got {num_steps.tolist()}")

@@ -90,14 +90,14 @@ class Registry(Mapping[str, Item]):
         return self._origins.get(name)
 
     def origin_note(self, name: str) -> str:
-        """Where a missing name came from, as the saved model or run says that uses it; "" if none does."""
+        """Describe the origin of a missing name, from the saved model or run that uses it; "" if unknown."""
         origin = _noted.get((self.kind, name))
         if origin is None:
             return ""
         return f"the {self.kind} {name!r} is not registered; it came from {origin}: give --import {origin}"
 
     def local(self) -> dict[str, Item]:
-        """Those that the program that runs has registered itself."""
+        """The names that the running program has registered itself."""
         return {name: self.registered[name] for name in self._local if name in self.registered}
 
     def __getitem__(self, name: str) -> Item:
@@ -157,7 +157,7 @@ def import_plugin(source: str) -> None:
 
 
 class Imports(tuple[str, ...]):
-    """What `import_plugin` has imported in this process. A process that unpickles it imports the same.
+    """The plug-ins that this process has imported; a process that unpickles it imports the same.
 
     It is also given what this program has registered itself, where pickle can name it there (see `check_for_workers`).
     Hand it to a worker before all that may need a plug-in, to be unpickled too.

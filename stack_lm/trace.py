@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 MOVES = ("push", "replace", "pop")
-"""What a nondeterministic stack can do at a step."""
+"""The moves of a nondeterministic stack at a step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,7 @@ class Trace:
 
     @property
     def distributions(self) -> dict[str, np.ndarray]:
-        """Those of expected-value strengths, by name, each [n, K + 1]: push_distribution is over pushing 0, 1, ... K
-        elements."""
+        """Distributions of expected-value strengths over 0, 1, ... K elements, by name, each [n, K + 1]."""
         return self._of_dimensions(2)
 
     @property
@@ -103,12 +102,16 @@ class SentenceModel(Protocol):
     def continuation_logprobs(
         self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
     ) -> list[np.ndarray]:
-        """For each prefix (words), the log-probabilities of its candidate continuations (one or more words each)
-        [number of candidates], in nats; NaN if the model gives none, as after an empty prefix."""
+        """Log-probabilities of the candidate continuations of each prefix, [number of candidates], in nats.
+
+        A prefix is words, a candidate one or more words. NaN: the model gives none, as after an empty prefix.
+        """
 
     def sentence_logprobs(self, groups: Sequence[Sequence[Sequence[str]]]) -> list[np.ndarray]:
-        """For each group of sentences (words), their log-probabilities [number of sentences], in nats. The first token
-        counts only if `predicts_first_word`."""
+        """Log-probabilities of the sentences (words) of each group, [number of sentences], in nats.
+
+        The first token counts only if `predicts_first_word`.
+        """
 
     @property
     def predicts_first_word(self) -> bool:

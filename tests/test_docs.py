@@ -1,6 +1,8 @@
 """The examples of the documents run as they stand, and the site shows every public name."""
 
+import dataclasses
 import importlib.util
+import os
 import pkgutil
 import re
 import subprocess
@@ -11,6 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 import stack_lm
+from stack_lm import StackRNNConfig
+from stack_lm.checks import checks_of
+from stack_lm.cli import COMMANDS
+from stack_lm.training.config import ClassificationConfig, RunConfig
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -89,13 +95,110 @@ def test_the_transduction_example_learns():
         assert float(re.search(r"exact_match=([\d.]+)", line)[1]) >= least
 
 
-@pytest.fixture(scope="module")
-def pages():
-    """The module that makes the pages of the site."""
-    spec = importlib.util.spec_from_file_location("pages", DOCS / "hooks" / "pages.py")
+def shell(page, folder):
+    """Run the commands of a page in a folder that has the models of the clone."""
+    (folder / "models").symlink_to(DOCS.parent / "models")
+    names = folder / "bin"
+    names.mkdir()
+    for name, module in (("stack-lm", "-m stack_lm.cli"), ("python", "")):
+        (names / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        (names / name).chmod(0o755)
+    commands = [code for code in re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE) if "venv" not in code]
+    environment = os.environ | {"PATH": f"{names}{os.pathsep}{os.environ['PATH']}"}
+    for command in commands:
+        done = subprocess.run(
+            ["sh", "-ec", command], cwd=folder, capture_output=True, text=True, timeout=2000, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        yield done.stdout
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run(tmp_path):
+    (printed,) = shell((DOCS.parent / "README.md").read_text(), tmp_path)
+    assert "(((The company) said)" in printed
+    assert (tmp_path / "dog.html").stat().st_size > 10_000
+    assert (tmp_path / "tree.svg").read_text() == (DOCS / "figures" / "tree.svg").read_text()
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"demo", "mine"}
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs(tmp_path):
+    page = (DOCS / "tutorial.md").read_text()
+    (program,) = examples("tutorial.md")
+    (tmp_path / "make_text.py").write_text(program)
+    parsed, _, _, scores, _ = shell(page, tmp_path)
+    assert parsed.startswith("((")
+    said = dict(re.findall(r"^\| (.+?) \| ([\d.]+) \|$", page, re.MULTILINE))
+    found = dict(re.findall(r"│ (.+?) +│ +([\d.]+) │", scores))
+    for name, ours in (
+        ("right branching", "right"),
+        ("balanced", "balanced"),
+        ("random distances", "random distances"),
+    ):
+        assert said[name] == found[ours]
+    assert float(found["runs/tutorial"]) > float(found["right"])
+    assert (tmp_path / "sentence.html").exists()
+    assert (tmp_path / "strengths.png").exists()
+
+
+@pytest.mark.slow
+def test_the_picture_on_the_start_page_is_what_its_command_draws(tmp_path):
+    (command,) = re.findall(r"^```sh\n(.*?)^```", (DOCS / "index.md").read_text(), re.DOTALL | re.MULTILINE)
+    (tmp_path / "models").symlink_to(DOCS.parent / "models")
+    command = command.replace("stack-lm ", f"{sys.executable} -m stack_lm.cli ")
+    subprocess.run(["sh", "-ec", command], cwd=tmp_path, check=True, capture_output=True, timeout=500)
+    assert (tmp_path / "tree.svg").read_text() == (DOCS / "figures" / "tree.svg").read_text()
+
+
+def test_the_site_fetches_nothing():
+    settings = (DOCS.parent / "mkdocs.yml").read_text()
+    assert "font: false" in settings
+    for path in (DOCS / "assets").iterdir():
+        assert "://" not in path.read_text(), path.name
+
+
+def hook(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / "hooks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The module that makes the pages of the site."""
+    return hook("pages")
+
+
+def described_keys(page, title):
+    """The keys in a section of a page and the cells beside them."""
+    section = re.split(rf"^## {title}$", page, flags=re.MULTILINE)[1].split("\n## ")[0]
+    return {row[0]: row[1:] for row in re.findall(r"^\| `(.+?)` \| (.*?) \| (.*?) \| (.*?) \|$", section, re.MULTILINE)}
+
+
+def test_the_pages_of_settings_have_every_key_with_its_meaning():
+    made = hook("settings").made_pages()
+    for title, cls in (("stack-lm train lm", RunConfig), ("stack-lm train classifier", ClassificationConfig)):
+        config = cls()
+        keys = described_keys(made["configuration.md"], title)
+        for part in ("tokenizer", "data", "training"):
+            names = {f"{part}.{field.name}" for field in dataclasses.fields(getattr(config, part))}
+            assert names == {key for key in keys if key.startswith(f"{part}.")}
+        assert all(meaning for _, _, meaning in keys.values()), keys
+    lm = described_keys(made["configuration.md"], "stack-lm train lm")
+    assert lm["training.batch_size"] == (
+        "integer ≥ 1",
+        "`16`",
+        "sentences in a batch, per process; of continuous text, documents side by side",
+    )
+    models = described_keys(made["model-configuration.md"], "stack_rnn")
+    assert {field.name for field in dataclasses.fields(StackRNNConfig)} & set(models) == set(checks_of(StackRNNConfig))
+    assert all(meaning for _, _, meaning in models.values()), models
+    assert models["pop_control"][:2] == ("`sigmoid`, `expected_value` or number ≥ 0", "`1.0`")
+    for command in COMMANDS:
+        assert f"\n## stack-lm {command}\n" in made["commands.md"]
+    assert "\n### stack-lm train task\n" in made["commands.md"]
 
 
 def test_the_reference_has_every_public_name(pages):
@@ -114,7 +217,7 @@ def test_the_reference_has_every_public_name(pages):
 def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
     """The same link is right in the repository, and turned into one that is right on the site."""
     root = DOCS.parent
-    files = [*root.glob("*.md"), *DOCS.glob("*.md"), *root.glob("examples/*.ipynb")]
+    files = [*root.glob("*.md"), *DOCS.rglob("*.md"), *root.glob("examples/*.ipynb")]
     assert len(files) > 12
     for path in files:
         text = path.read_text() if path.suffix == ".md" else pages.notebook(path)
@@ -124,10 +227,11 @@ def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
     def link(text, uri):
         return pages.on_page_markdown(text, SimpleNamespace(file=SimpleNamespace(src_uri=uri)))
 
-    assert link("[a](docs/training.md#the-loss)", "index.md") == "[a](training.md#the-loss)"
-    assert link("[a](CHANGELOG.md)", "index.md") == "[a](changelog.md)"
+    assert link("[a](docs/training.md#the-loss)", "changelog.md") == "[a](training.md#the-loss)"
+    assert link("[a](../CHANGELOG.md)", "index.md") == "[a](changelog.md)"
     assert link("[a](../README.md)", "training.md") == "[a](index.md)"
     assert link("[a](../docs/training.md)", "examples/one.md") == "[a](../training.md)"
+    assert link("[a](../stack_lm/training/config.py)", "training.md") == "[a](configuration.md)"
     assert link("[a](../pyproject.toml)", "training.md") == "a"
     assert link("[a](https://example.org)", "index.md") == "[a](https://example.org)"
     assert link("[a](nowhere.md)", "training.md") == "[a](nowhere.md)"

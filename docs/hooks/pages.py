@@ -1,4 +1,4 @@
-"""The pages of the site that are no file of docs/: the start page, the reference, the examples.
+"""The pages of the site that are no file of docs/: the reference, the examples, the changelog.
 
 mkdocs calls the functions that begin with `on_`. The reference is made from the sources, so that no public name is
 missing from it.
@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 INSIDE = ("eval", "parsing")  # folders beside the package that are installed in it
 INTERNAL = {"commands", "kernels"}
-TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+TOP = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+# Files of the repository in whose place a link leads to a page of the site.
+PAGES = TOP | {
+    "README.md": "index.md",
+    "stack_lm/cli.py": "commands.md",
+    "stack_lm/configuration_stack_rnn.py": "model-configuration.md",
+    "stack_lm/experiments/config.py": "configuration.md",
+    "stack_lm/training/config.py": "configuration.md",
+}
 
 
 def packages() -> Iterator[tuple[str, Path]]:
@@ -48,31 +56,41 @@ def public_names(package: str, folder: Path) -> list[str]:
 
 
 def notebook(path: Path) -> str:
-    """A notebook as a page: its text and its code."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    texts = ["".join(cell["source"]) for cell in cells]
-    fenced = [f"```python\n{text}\n```" for text in texts]
-    chosen = zip(cells, texts, fenced, strict=True)
-    return "\n\n".join(code if cell["cell_type"] == "code" else text for cell, text, code in chosen)
+    """A notebook as a page: its text, its code and its outputs."""
+    parts: list[str] = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
+        parts += [shown for output in cell.get("outputs", []) if (shown := _output(output))]
+    return "\n\n".join(parts)
+
+
+def _output(output: dict[str, Any]) -> str:
+    """What a cell printed or showed; nothing for the frame of another page, which is not on the site."""
+    data = {kind: "".join(content) for kind, content in output.get("data", {}).items()}
+    if "image/png" in data:
+        return f'<p><img alt="" src="data:image/png;base64,{"".join(data["image/png"].split())}"></p>'
+    if "text/html" in data:
+        html = re.sub(r"<style scoped>.*?</style>", "", data["text/html"], flags=re.DOTALL)
+        return "" if "<iframe" in html else "<div>" + " ".join(html.split("\n")) + "</div>"
+    printed = "".join(output.get("text", "")) or data.get("text/plain", "")
+    return f"```text\n{printed.rstrip()}\n```" if printed and output.get("name") != "stderr" else ""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List the made pages behind those that mkdocs.yml lists."""
+    """List the made pages in the groups of mkdocs.yml, behind those that are listed there."""
     made = _made_pages()
-    nav: list[Any] = list(config.nav or [])
-    for section in ("examples", "reference"):
-        pages = [uri for uri in made if uri.startswith(f"{section}/")]
-        nav += [{section.title(): pages}] if pages else []
-    config.nav = nav + [uri for uri in TOP.values() if uri in made and uri != "index.md"]
+    groups: dict[str, list[Any]] = {title: pages for group in config.nav or [] for title, pages in group.items()}
+    groups["How-to"] += [{"Examples": [uri for uri in made if uri.startswith("examples/")]}, "contributing.md"]
+    groups["Reference"] += [{"Python": [uri for uri in made if uri.startswith("reference/")]}, "changelog.md"]
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the made pages."""
     from mkdocs.structure.files import File
-    from pygments.formatters import HtmlFormatter
 
-    for uri, content in (_made_pages() | {"highlight.css": HtmlFormatter().get_style_defs(".highlight")}).items():
+    for uri, content in _made_pages().items():
         files.append(File.generated(config, uri, content=content))
     return files
 
@@ -80,12 +98,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Turn links between files of the repository into links between pages."""
     uri = page.file.src_uri
-    source = {made: name for name, made in TOP.items()}.get(uri, uri if "/" in uri else f"docs/{uri}")
+    source = {made: name for name, made in TOP.items()}.get(uri, uri if uri.startswith("examples/") else f"docs/{uri}")
     return re.sub(r"(?<!!)\[([^\]]*)\]\(([^):#]+)(#[^)]*)?\)", lambda link: _link(link, source, uri), markdown)
 
 
 def _made_pages() -> dict[str, str]:
-    pages = {uri: (ROOT / name).read_text(encoding="utf-8") for name, uri in TOP.items() if (ROOT / name).is_file()}
+    pages = {uri: (ROOT / name).read_text(encoding="utf-8") for name, uri in TOP.items()}
     pages |= {f"examples/{path.stem}.md": notebook(path) for path in sorted((ROOT / "examples").glob("*.ipynb"))}
     return pages | {f"reference/{name}.md": _reference(name, public_names(name, folder)) for name, folder in packages()}
 
@@ -99,7 +117,7 @@ def _reference(package: str, names: list[str]) -> str:
 def _link(link: re.Match[str], source: str, uri: str) -> str:
     """One link of a page; only its text is left where the file is in the repository but not on the site."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[2]))
-    made = TOP.get(target)
+    made = PAGES.get(target)
     if target.startswith("docs/"):
         made = target.removeprefix("docs/")
     elif target.startswith("examples/") and target.endswith(".ipynb"):

@@ -1,4 +1,4 @@
-"""What griffe cannot see in the sources: an `__init__` that is made of a class's fields."""
+"""An extension of griffe: the `__init__` that is made of a class's fields."""
 
 from collections.abc import Iterator
 from typing import Any

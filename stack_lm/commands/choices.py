@@ -1,4 +1,4 @@
-"""What `agreement` and `minimal-pairs` share: a model's choices by group, item by item, and against another model's."""
+"""The common part of `agreement` and `minimal-pairs`: choices by group, item by item, and against another model."""
 
 from __future__ import annotations
 

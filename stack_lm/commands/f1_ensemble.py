@@ -1,4 +1,4 @@
-"""What `stack-lm parse-f1 --ensemble` adds: one tree from the trees of all systems."""
+"""`stack-lm parse-f1 --ensemble`: one tree from the trees of all systems."""
 
 from __future__ import annotations
 

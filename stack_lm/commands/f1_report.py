@@ -1,4 +1,4 @@
-"""What `stack-lm parse-f1` reports."""
+"""The report of `stack-lm parse-f1`."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
 
 
 def _controls(scorer: ModelScorer) -> dict[str, str]:
-    """How the strengths of the memory are made."""
+    """Describe the emission of the memory's strengths."""
     from ..emission import ExpectedValue, Fixed  # loads torch
     from ..layers import strengths_of
 

@@ -69,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_parsing_options(parser: argparse.ArgumentParser) -> None:
-    """How a model's strengths become trees."""
+    """Add the options that turn a model's strengths into trees."""
     parser.add_argument(
         "--signal",
         metavar="NAME",
@@ -87,7 +87,7 @@ def add_parsing_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_layer_option(parser: argparse.ArgumentParser) -> None:
-    """Which strengths of a model: those of which memory, and of a word with several tokens."""
+    """Add the options that select a memory layer and a word's strength."""
     parser.add_argument(
         "--layer",
         type=int,
@@ -98,7 +98,7 @@ def add_layer_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_word_strength_option(parser: argparse.ArgumentParser) -> None:
-    """Which strength of a word with several tokens."""
+    """Add the option that selects the strength of a word with several tokens."""
     parser.add_argument(
         "--word-strength",
         choices=("first", "last", "sum", "max"),

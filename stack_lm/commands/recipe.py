@@ -1,4 +1,4 @@
-"""What `stack-lm train lm` and `classifier` share: a configuration, overrides, and what to do with an earlier run."""
+"""The common part of `stack-lm train lm` and `classifier`: configuration, overrides, and earlier runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals
 
 
 class TrainingRun(Protocol):
-    """What a recipe runs."""
+    """A training run of a recipe."""
 
     def train(self) -> dict[str, Any]:
         """Train, and return the results."""

@@ -289,7 +289,7 @@ def _parts(symbols: str, known: set[str]) -> list[str]:
 
 
 def _disagreement(task: Task, line: _Line) -> str | None:
-    """What is wrong with a line. Targets at the end that are not scored may be missing."""
+    """Describe the error of a line, if any. Unscored targets at the end may be missing."""
     try:
         example = task.example(line.string)
     except InputError as error:

@@ -67,7 +67,7 @@ def note_without_result(
 
 
 def _these(records: Sequence[Record], one: str, many: str, several: bool) -> str:
-    """How many records there are and the first of their numbers, with the verb for one or for many; "" for none."""
+    """Name the first records with their number and a verb for one or many; "" for none."""
     if not records:
         return ""
     names = ", ".join(record.where if several else str(record.number) for record in records[:_LISTED])

@@ -46,7 +46,7 @@ UNPACKERS: dict[str, Callable[..., Any]] = {
     ".xz": lzma.open,
     ".zst": _open_zst,
 }
-"""How files are unpacked as they are read, by their last ending."""
+"""Functions that open packed files, by their last ending."""
 
 
 def check_file(path: str | Path) -> str:

@@ -1,4 +1,4 @@
-"""What a trained model does on one string of its task: its answers, its actions and its memory at each step."""
+"""The computation of a trained model on one string of its task: answers, actions and memory at each step."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def describe_network(model: Any) -> dict[str, str]:
 
 
 class _Step(NamedTuple):
-    """What a network does at one step."""
+    """The computation of a network at one step."""
 
     read: np.ndarray  # x_t
     actions: dict[str, np.ndarray]

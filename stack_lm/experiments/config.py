@@ -6,7 +6,7 @@ import copy
 import math
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from ..checks import Count, CountOrZero, NotNegative, Positive, build
 from ..config_files import merge, read_config
 from ..errors import InputError
 from ..messages import similar_path
-from ..training.config import BaseConfig
+from ..training.config import BaseConfig, settled
 
 # Beside a model that was trained on a task.
 TASK_FILE = "task.json"
@@ -28,11 +28,11 @@ _OVERRIDES = ("model", "training", "options")
 
 @dataclass(frozen=True)
 class LogUniform:
-    """A range to draw numbers from, log-uniformly.
+    """A range from which each trial draws a number, log-uniformly.
 
     Attributes:
-        low: its lower end.
-        high: its upper end.
+        low: lower end.
+        high: upper end.
     """
 
     low: Positive
@@ -64,44 +64,45 @@ class AuxiliaryLosses:
 
 @dataclass(frozen=True)
 class TaskTrainingConfig:
-    """How to train on a task.
+    """The training on a task.
 
     Attributes:
-        epochs: largest number of passes over the training strings; of a task with ever new ones, over as many
-            of them as its plan has.
-        shuffle: go through the strings in a new order in each epoch.
+        epochs: maximum number of passes over the training strings. A task that draws new strings has as many per epoch
+            as its plan says.
+        shuffle: draw a new order of strings in each epoch.
         batch_size: strings in a batch.
-        batch_by_length: make batches of strings of one length, or of lengths next to each other, instead of any. It
-            needs `shuffle`, which draws the order of batches too.
+        batch_by_length: make batches of strings of equal or neighbouring length. It needs `shuffle`, which then draws
+            the order of batches too.
         one_boundary: in a language, end strings with the symbol that begins them, `<s>`: the network never reads `</s>`
             nor predicts `<s>`, so it needs one symbol fewer.
-        auxiliary: of a language to recognise, what heads that are thrown away after training learn besides: a list of
-            the losses of `AuxiliaryLosses`, of which the trial of seed s takes the entry s, modulo its length; null:
-            nothing.
+        auxiliary: losses beside that of the label, in a language to recognise: a list, of which seed s takes entry s
+            modulo its length. Their heads are not saved. null has none.
         drop_last: leave out a last batch that is smaller than the others.
-        loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over those of a string, and the
-            mean over strings; or "steps": a sum over steps, at each of which the batch's scored positions are summed or
-            averaged, as the task says (`Task.step_reduction`).
-        optimizer: "adam", "rmsprop" or "sgd".
-        learning_rate: of the optimizer; a list, of which the trial of seed s takes the entry s, modulo its length; or
-            {low, high}, between which each trial draws its own, log-uniformly.
-        weight_decay: of the optimizer, as an L2 term in the gradient.
-        max_grad_norm: clip gradients to this norm; null does not.
-        max_grad_value: clip each number of the gradients to this; null does not.
-        patience: stop after this number of epochs in a row that were not better on the validation strings than the best
-            one; null never does.
-        solved_patience: stop after this number of epochs in a row that answered all validation strings right; null
-            never does.
-        decay_patience: lower the learning rate after this number of such epochs.
-        decay_factor: by which it is multiplied then.
-        keep: the model to test: that of the "last" epoch, or of the one "best" on the validation strings.
-        validate: score the model on the validation strings, where the task has some, after each epoch; the name of
-            another split takes its strings for these.
-        validation_score: of the scores on the validation strings, the one that says whether an epoch was better; null:
-            the first of the task.
-        temperature_decay: of controls with a temperature; see `TemperatureSchedule`. 0 leaves the temperature as it is.
-        temperature_minimum: the lowest temperature.
-        dtype: of the model, "float32" or "float64".
+        loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over the positions of a string,
+            then the mean over strings; "steps": a sum over steps, at each of which the batch's scored positions are
+            summed or averaged, as the task says (`Task.step_reduction`).
+        optimizer: optimizer; Adam, RMSprop or SGD.
+        learning_rate: learning rate; a list, of which seed s takes entry s modulo its length; or {low, high}, from
+            which each trial draws its own log-uniformly.
+        weight_decay: weight decay, an L2 term in the gradient.
+        max_grad_norm: maximum norm of the gradient; null does not clip.
+        max_grad_value: maximum of each number of the gradient; null does not clip.
+        patience: epochs in a row without a better score on the validation strings before training stops; null never
+            stops.
+        solved_patience: epochs in a row with all validation strings right before training stops; null never stops.
+        decay_patience: epochs in a row without a better score before the learning rate falls.
+        decay_factor: factor of the learning rate then.
+        keep: model to test: that of the "last" epoch, or the one "best" on the validation strings.
+        validate: score the model on the validation strings, if the task has some, after each epoch; the name of another
+            split takes its strings for these.
+        validation_score: score on the validation strings that says whether an epoch was better; null takes the task's
+            first.
+        temperature_decay: factor exp(-decay) by which the temperature of controls that have one falls; see
+            `TemperatureSchedule`.
+        temperature_minimum: lowest temperature.
+        initial_model: directory of the model of an earlier trial, whose weights this one begins with, as for strings
+            that get longer; `{seed}` in it stands for the trial's seed. null draws new weights.
+        dtype: type of the model's numbers.
     """
 
     epochs: Count = 100
@@ -126,6 +127,7 @@ class TaskTrainingConfig:
     validation_score: str | None = None
     temperature_decay: NotNegative = 0.0
     temperature_minimum: Positive = 0.5
+    initial_model: str | None = None
     dtype: Literal["float32", "float64"] = "float32"
 
 
@@ -134,10 +136,10 @@ class TaskConfig(BaseConfig):
     """One trial: everything that decides its outcome.
 
     Attributes:
-        seed: of the data, the initial weights, the order of strings and noise.
-        task: as `make_task` names it.
-        options: of the task.
-        data: a digest of the files that the task is read from; "" where it is drawn.
+        seed: seed of the data, the initial weights, the order of strings and noise.
+        task: name of the task; `stack-lm tasks` lists them.
+        options: options of the task.
+        data: a digest of the files that the task is read from; empty if the task draws its strings.
     """
 
     task: str = ""
@@ -172,10 +174,10 @@ class Row:
     """A row of a table.
 
     Attributes:
-        cells: what the table says of the row, one for each of its columns.
-        preset: the configuration of model and training.
-        task: as `make_task` names it.
-        paper: the paper's numbers, one for each measure of the table; null for one that it does not have.
+        cells: entries of the table's columns.
+        preset: configuration of model and training.
+        task: name of the task.
+        paper: the paper's numbers, one for each measure of the table; null where it has none.
         seeds: number of trials; null takes the table's.
         model, training, options: overrides of single keys.
     """
@@ -196,23 +198,61 @@ class Row:
 
 
 @dataclass(frozen=True)
+class TableTask:
+    """A task of a table in which each network meets each task.
+
+    Attributes:
+        cells: first cells of its rows.
+        task: name of the task; see `make_task`.
+        paper: the paper's numbers, by the cells of a network, joined by commas.
+        model, training, options: overrides of single keys.
+    """
+
+    cells: list
+    task: str
+    paper: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableNetwork:
+    """A network of such a table.
+
+    Attributes:
+        cells: last cells of its rows.
+        preset: configuration of model and training.
+        seeds: number of trials of each row; null takes the table's.
+        model, training, options: overrides of single keys, after those of the task.
+    """
+
+    cells: list
+    preset: str
+    seeds: Count | None = None
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Table:
     """Trials by row, and the numbers of a paper to compare them with.
 
     Attributes:
-        title: of the table.
+        title: title of the table.
         columns: names of the columns that tell rows apart.
-        rows: see `Row`.
-        measures: the numbers, each "score.statistic", such as "accuracy.median". The score is one of those of the task
-            on its test strings, or on those of another split, as in "validation/accuracy.median"; the statistic, over
-            seeds, is one of `STATISTICS`: "best" is the score of the trial that was best on the validation strings or,
-            without these, had the lowest loss in training; "mean_of_best_loss" is a mean over the trials with the same
-            losses (`training.auxiliary`), of those losses where it is best.
-        percent: whether to print fractions as percentages; nats stay nats.
-        decimals: with which to print the numbers.
+        rows: rows of the table.
+        measures: numbers to print, each "score.statistic", such as "accuracy.median", on the test strings; or
+            "validation/accuracy.median" on another split. The statistic, over seeds, is one of `STATISTICS`: "best" is
+            the trial with the best validation score or, without validation strings, the lowest training loss;
+            "mean_of_best_loss" is a mean over the trials with the same losses (`training.auxiliary`), of those losses
+            where it is best.
+        percent: print fractions as percentages; nats stay nats.
+        decimals: decimals of the printed numbers.
         seeds: number of trials of each row.
-        output_dir: where results and models go.
-        note: printed under the table.
+        output_dir: directory of the results and models.
+        note: text below the table.
         model, training, options: overrides of single keys, for all rows.
     """
 
@@ -231,11 +271,14 @@ class Table:
 
     @classmethod
     def build(cls, values: dict[str, Any]) -> Table:
-        """A table from the content of its file.
+        """A table from the content of its file: one with `rows`, or with `tasks` and `networks` that make them.
 
         Raises:
             InputError: naming the key that is wrong.
         """
+        if "networks" in values:
+            values = {**values, "rows": _crossed(values.get("tasks", []), values["networks"])}
+            values = {key: value for key, value in values.items() if key not in ("tasks", "networks")}
         table = build(cls, values)
         for measure in table.measures:
             parse_measure(measure)
@@ -255,7 +298,7 @@ class Table:
         return row.seeds or self.seeds
 
     def scale(self, score: str) -> int:
-        """What a score is multiplied by to be shown: 100 where it is a percentage."""
+        """Return the factor with which a score is shown: 100 for a percentage."""
         return 100 if self.percent and score not in IN_NATS else 1
 
     def config(self, row: Row) -> TaskConfig:
@@ -272,6 +315,59 @@ class Table:
         config = build(TaskConfig, values)
         config.check()
         return config
+
+
+def comparable(config: TaskConfig) -> dict[str, Any]:
+    """What decides the outcome of a trial."""
+    values = settled(config)
+    if not config.data:  # as in results from before there were tasks of files
+        del values["data"]
+    return values
+
+
+def first_difference(
+    before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+) -> tuple[str, Any, Any] | None:
+    """The first key, with those above it, in which two mappings differ, and its values; None in one is no value."""
+    for key in {**before, **now}:
+        one, other = before.get(key), now.get(key)
+        if isinstance(one, Mapping) or isinstance(other, Mapping):
+            one, other = ({} if value is None else value for value in (one, other))
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            found = first_difference(one, other, f"{prefix}{key}.")
+            if found is not None:
+                return found
+        elif one != other:
+            return f"{prefix}{key}", one, other
+    return None
+
+
+def is_table(content: dict[str, Any]) -> bool:
+    """Whether the content of a YAML file is a table, not a preset."""
+    return "rows" in content or "networks" in content
+
+
+def _crossed(tasks: Any, networks: Any) -> list[dict[str, Any]]:
+    """The rows of a table: each task with each network."""
+    for name, entries in {"tasks": tasks, "networks": networks}.items():
+        if not (isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries)):
+            raise InputError(f"{name} must be a list of mappings, beside {'networks' if name == 'tasks' else 'tasks'}")
+    made = [build(TableNetwork, network, f"networks[{i}].") for i, network in enumerate(networks)]
+    names = [", ".join(map(str, network.cells)) for network in made]
+    rows = []
+    for i, values in enumerate(tasks):
+        task = build(TableTask, values, f"tasks[{i}].")
+        for name in task.paper:
+            if name not in names:
+                raise InputError(f"tasks[{i}].paper has no network {name!r}; they are {'; '.join(names)}")
+        for name, network in zip(names, made, strict=True):
+            row = {"cells": [*task.cells, *network.cells], "preset": network.preset, "task": task.task}
+            row |= {"seeds": network.seeds, "paper": task.paper.get(name, [])}
+            for key in _OVERRIDES:
+                row[key] = copy.deepcopy(getattr(task, key))
+                merge(row[key], copy.deepcopy(getattr(network, key)))
+            rows.append(row)
+    return rows
 
 
 def is_task_model(directory: str | Path) -> bool:

@@ -86,7 +86,7 @@ def _presets_for(task: Task) -> str:
 
 
 class Encoding:
-    """How the examples of a task meet a kind of model.
+    """The encoding of a task's examples for a kind of model.
 
     Args:
         task: any.

@@ -3,6 +3,7 @@
 table.yaml       the table, as its file or the command line described it
 results.jsonl    a line for each trial: row, seed, configuration, scores, history, versions, time
 models/ROW/SEED  the trained models; ROW counts from 1
+unfinished/      the state of trials that are being trained; see `unfinished`
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 import os
 import shutil
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +29,7 @@ from ..errors import InputError
 from ..messages import similar_path
 from ..plugins import used
 from ..tasks.scores import overall
+from . import unfinished
 from .config import IN_NATS, Row, Table, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
@@ -43,8 +46,30 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
 Record = dict[str, Any]
 
 
-class Results:
-    """What the trials of an experiment left in its directory.
+class Trials(ABC):
+    """Finished trials of a table.
+
+    Attributes:
+        records: of the trials.
+    """
+
+    records: list[Record]
+
+    @abstractmethod
+    def table(self) -> Table:
+        """The table of the experiment.
+
+        Raises:
+            InputError: if there is none.
+        """
+
+    def of_row(self, row: Row) -> list[Record]:
+        """The trials of a row, by seed."""
+        return sorted((record for record in self.records if record["row"] == row.name), key=lambda r: r["seed"])
+
+
+class Results(Trials):
+    """The results of an experiment's trials, in its directory.
 
     Args:
         path: of the directory.
@@ -94,22 +119,14 @@ class Results:
         return records
 
     def table(self) -> Table:
-        """The table of the experiment.
-
-        Raises:
-            InputError: if the directory has none.
-        """
+        """See `Trials.table`."""
         file = self.path / TABLE_FILE
         if not file.is_file():
             raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it{similar_path(self.path)}")
         return Table.build(read_yaml(file))
 
-    def of_row(self, row: Row) -> list[Record]:
-        """The trials of a row, by seed."""
-        return sorted((record for record in self.records if record["row"] == row.name), key=lambda r: r["seed"])
-
     def model_directory(self, row: int, seed: int) -> Path:
-        """Where a trial's model goes.
+        """Return the directory of a trial's model.
 
         Args:
             row: its number, from 0.
@@ -135,6 +152,7 @@ class Results:
             except OSError:
                 raise InputError(f"another process is writing to {self.path}") from None
             self.records = self._read()
+            unfinished.remove_partial(self.path)
             yield
 
     def begin(self, table: Table, memories: Sequence[str] = ()) -> None:
@@ -165,7 +183,7 @@ class Results:
             os.fsync(file.fileno())
 
     def remove(self, rows: Sequence[int], names: Sequence[str]) -> None:
-        """Remove the results and the models of rows.
+        """Remove the results, the models and the unfinished trials of rows.
 
         Args:
             rows: their numbers, from 0.
@@ -174,6 +192,7 @@ class Results:
         self.replace([record for record in self.records if record["row"] not in names])
         for row in rows:
             shutil.rmtree(self.path / MODELS / str(row + 1), ignore_errors=True)
+        unfinished.remove_rows(self.path, rows)
 
 
 def measure(records: Sequence[Record], name: str) -> float | None:
@@ -208,7 +227,7 @@ def measure(records: Sequence[Record], name: str) -> float | None:
 
 
 def _selection(record: Record) -> float:
-    """What the best trial has the least of: nats or errors on the validation strings, or else its loss in training."""
+    """Return the value that the best trial minimises: nats or errors in validation, or else the training loss."""
     training = record["config"].get("training", {})
     split = training.get("validate", True)
     validation = record["scores"].get("validation" if isinstance(split, bool) else split)

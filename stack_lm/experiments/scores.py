@@ -38,12 +38,12 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
     sizes: list[int] = []
     edits: list[int | None] = []
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[] if model.device.type == "cpu" else [model.device]):
             torch.manual_seed(seed)
             # From short to long; in an input buffer padding counts, elsewhere it changes nothing.
             for part in examples.steps.argsort(stable=True).split(max(1, _BATCH // int(examples.steps.max()))):
                 rows = examples.rows(part, trim=not encoding.buffered)
-                logits = run(model, rows.inputs, rows.labels.shape[1], encoding)
+                logits = run(model, rows.inputs.to(model.device), rows.labels.shape[1], encoding).cpu()
                 answers += _answers(model, logits, rows, surprisals="nats" in encoding.kind.scores)
                 sizes += rows.sizes.tolist()
                 edits += [None if number < 0 else number for number in rows.edits.tolist()]

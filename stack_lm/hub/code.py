@@ -146,7 +146,7 @@ def write_code(kind: ModelKind, directory: Path) -> dict[str, str]:
 
 
 def auto_map(kind: ModelKind) -> dict[str, str]:
-    """Where transformers' Auto classes find the classes of a kind, among the files of its code."""
+    """Return the `auto_map` of a kind of model, with which transformers' Auto classes find its code."""
     files = dict.fromkeys(_CONFIGS, CONFIGURATION) | dict.fromkeys(_MODELS, MODELING)
 
     def place(part: type) -> str:

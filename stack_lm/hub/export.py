@@ -24,7 +24,7 @@ _OTHERS = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "gen
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """The result of an export.
 
     Attributes:
         parameters: numbers stored.

@@ -62,7 +62,7 @@ def load_pretrained(
 
 @contextmanager
 def _output_as_errors() -> Iterator[None]:
-    """What compiled code prints goes to standard error: tokenizers notes there what it does not know, JSON or not."""
+    """Send the output of compiled code to standard error: tokenizers prints notes that would spoil JSON."""
     try:
         output = os.dup(1)
     except OSError:  # a service that has closed it: what is printed goes nowhere

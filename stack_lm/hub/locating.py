@@ -1,4 +1,4 @@
-"""Where a model is: in a directory or on the hub. Nothing is loaded, so that a mistyped name is found at once."""
+"""Find a model in a directory or on the hub. Nothing is loaded, so a mistyped name is an error at once."""
 
 from __future__ import annotations
 

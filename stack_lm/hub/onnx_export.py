@@ -47,7 +47,7 @@ _IDS = "input_ids"
 
 @dataclass(frozen=True)
 class ExportedStep:
-    """What was written.
+    """The result of an export to ONNX.
 
     Attributes:
         inputs, outputs: of the graph, as in onnx.json.
@@ -76,7 +76,7 @@ class _Part(NamedTuple):
 
     @property
     def shape(self) -> list[int | str]:
-        """Of a batch, with names for what is not fixed."""
+        """Shapes for a batch, with names for the dimensions that vary."""
         names = {0: "batch", self.growing: "elements"}
         return [names.get(i, size) for i, size in enumerate(self.first.shape)]
 
@@ -89,7 +89,7 @@ class _Part(NamedTuple):
 
     @property
     def description(self) -> dict[str, Any]:
-        """For onnx.json."""
+        """The record for onnx.json."""
         numbers = self.first[0]
         first: Any = float(numbers.flatten()[0])
         if not bool((numbers == first).all()):  # a first state that was learned

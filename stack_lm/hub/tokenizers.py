@@ -63,7 +63,7 @@ def try_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def find_tokenizer(source: str | Path) -> Path | None:
-    """Where a tokenizer is on disk; None for a name of the hub. Nothing is loaded.
+    """Find a tokenizer on disk, without loading it; None for a name on the hub.
 
     Raises:
         InputError: if it looks like a path and is not there, or there is no tokenizer in a directory.

@@ -1,4 +1,4 @@
-"""How a model uses its stack: over one sentence, and by word class (Merrill et al. 2019, section 4)."""
+"""Measures and figures of a model's use of its stack (Merrill et al. 2019, section 4)."""
 
 from .curves import ParsedModel, plot_f1_by_spread, plot_learning_curves, read_metrics
 from .figures import plot_distributions, plot_groups, plot_strengths, save_figure

@@ -68,7 +68,7 @@ class Computation:
 
     @property
     def steps(self) -> list[str]:
-        """What to call the steps: the symbols that are read at them, or their numbers."""
+        """Labels of the steps: the symbols that are read, or their numbers."""
         if not self.buffered:
             return list(self.inputs)
         return [str(step + 1) for step in range(self.panels["input"].numbers.shape[1])]

@@ -119,17 +119,17 @@ class Occurrences:
         return cls(words, all_tags, all_frames, values, np.array(numbers, dtype=int), n_unknown)
 
     def classes(self) -> dict[str, np.ndarray]:
-        """Which words belong to each class [N], by name, all words first; classes without words are left out."""
+        """Masks [N] of the words in each class by name, all words first; empty classes are left out."""
         of_words = np.array([word_class(tag) or "" for tag in self.tags])
         found = {name: of_words == name for name in _CLASSES}
         return {ALL_WORDS: np.ones(len(self.words), dtype=bool)} | {k: v for k, v in found.items() if v.any()}
 
     def verbs(self, frame: str) -> np.ndarray:
-        """Which words are verbs of a frame [N]."""
+        """Return the mask [N] of the verbs of a frame."""
         return np.array([found == frame for found in self.frames], dtype=bool)
 
     def listed_verbs(self, forms: Sequence[str]) -> np.ndarray:
-        """Which words are verbs of a list [N]; the case of letters does not count."""
+        """Return the mask [N] of the verbs in a list, whatever their case."""
         wanted = {form.lower() for form in forms}
         return np.array(
             [w.lower() in wanted and word_class(t) == "verbs" for w, t in zip(self.words, self.tags, strict=True)],
@@ -173,7 +173,7 @@ class Occurrences:
 
 @dataclass(frozen=True)
 class Contrast:
-    """How the strengths of two groups of words differ.
+    """The difference between the strengths of two groups of words.
 
     Attributes:
         first: name of the first group.
@@ -193,7 +193,7 @@ class Contrast:
     superiority: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the contrast as a dictionary for JSON."""
         return asdict(self)
 
 

@@ -22,7 +22,7 @@ _LONGEST_LABEL = 24  # characters
 
 
 class SurprisalCurve(NamedTuple):
-    """What one model makes of a sentence of n words.
+    """One model's surprisals and strengths over a sentence of n words.
 
     Attributes:
         model: its name.

@@ -1,4 +1,4 @@
-"""Which verbs of a tree have an object, read off a treebank in the style of the Penn Treebank."""
+"""Verbs with and without an object, from trees in the style of the Penn Treebank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ADVERBIAL = frozenset({"ADV", "BNF", "DIR", "EXT", "LOC", "MNR", "PRP", "TMP", 
 
 
 def verb_frames(tree: ConstituencyTree) -> list[str | None]:
-    """For each word, its frame if it is a verb whose frame is known.
+    """Return each word's frame if it is a verb with a known frame.
 
     A verb is a word tagged VB, VBD, VBG, VBN, VBP or VBZ directly in a VP. To its right in that VP it has
 

@@ -23,7 +23,7 @@ from .controlled import Actions, blank, over_time
 
 
 class Buffers(NamedTuple):
-    """How a cell uses its buffers.
+    """The emissions and the projection that join a cell to its buffers.
 
     Attributes:
         pop: emission of the pop strength of the input buffer.

@@ -139,7 +139,7 @@ class ControlledMemory(nn.Module):
 
     @property
     def system(self) -> System:
-        """What a scan of this runs."""
+        """The system that a scan of this layer runs."""
         return System(self.memory, self.controls, self.driver)
 
     def empty(self, batch_size: int, length: int | None = None) -> MemoryState:
@@ -162,7 +162,7 @@ class ControlledMemory(nn.Module):
         return state._replace(memory=self.memory.compact(state.memory, length))
 
     def request(self, inputs: Tensor, like: Tensor, mask: Tensor | None, all_layers: bool = False) -> Request:
-        """What a scan of inputs [B, T, ...] in the type of `like` asks of a backend."""
+        """The request to a backend for a scan of inputs [B, T, ...] in the type of `like`."""
         batch_size, length = inputs.shape[:2]
         traced = torch.compiler.is_compiling()
         return Request(
@@ -193,6 +193,10 @@ class ControlledMemory(nn.Module):
         reading = torch.where(rows.unsqueeze(-1), first, state.reading)
         memory = self.memory.set_learned(self.memory.reset(state.memory, rows), self.controls.first(), rows)
         return state._replace(memory=memory, reading=reading)
+
+    def draw_noise(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Noise:
+        """The noise of the steps of a scan, by name [*shape, ...]; see `Controls.draw_noise`."""
+        return self.controls.draw_noise(shape, self.like, generator)
 
     def drive(
         self, hidden: Tensor, state: MemoryState, active: Tensor | None = None, noise: Noise | None = None
@@ -240,7 +244,7 @@ class ControlledMemory(nn.Module):
 
     @property
     def padding(self) -> dict[str, float]:
-        """Of the reported actions whose padding is not 0."""
+        """The values at padding of reported actions, where they are not 0."""
         return {field.name: field.padding for field in self.memory.actions if field.padding}
 
 
@@ -270,7 +274,7 @@ def set_scan_backend(model: nn.Module, name: str) -> None:
 
 
 def explain_backend(model: nn.Module) -> str:
-    """Which backend runs the scans of a model where it is now, and why: one line for each that differs.
+    """Explain the choice of backend for a model's scans on its device: one line for each that differs.
 
     Raises:
         ValueError: if the model has no layer with a scan, or is set to a backend that cannot run.

@@ -21,7 +21,7 @@ from .controlled import ControlledMemory
 
 @dataclass(frozen=True, eq=False)
 class Intervention:
-    """What is replaced in a memory's steps; by default nothing.
+    """Replacements in a memory's steps; none by default.
 
     Attributes:
         actions: by the name of the action, such as "push_strength" or "operation": a number or a tensor [*shape] for
@@ -152,7 +152,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
         return self._exit(self._replaced(actions), readings)
 
     def measure(self, state: IntervenedState) -> dict[str, Tensor]:
-        """What the memory measures, and the last step: its actions, reading and exit."""
+        """Return the memory's measures, and the last step's actions, reading and exit."""
         done = {action.name: part for action, part in zip(self.actions, state.done, strict=True)}
         exits = {} if state.exit is None else {"exit": state.exit}
         return self.memory.measure(state.memory) | done | {"reading": state.reading} | exits

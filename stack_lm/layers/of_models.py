@@ -1,4 +1,4 @@
-"""Which layers a model has, and what is known of their actions."""
+"""The memory layers of a model and their actions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def memories(model: nn.Module) -> list[ControlledMemory]:
 
 
 def draw_noise(model: nn.Module, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Noise:
-    """The noise of the actions on all memories of a network, [*shape, ...] by the layer's number and the action's name.
+    """The noise of a network's layers, [*shape, ...] by the layer's number and a name: the action's or "dropout".
+
+    That of dropout is what is drawn between the layers of controllers in training mode, not what is drawn elsewhere.
 
     Args:
         model: any.
@@ -39,12 +41,12 @@ def draw_noise(model: nn.Module, shape: tuple[int, ...], generator: torch.Genera
     return {
         f"{i}.{name}": noise
         for i, layer in enumerate(recurrent_layers(model))
-        for name, noise in layer.controls.draw_noise(shape, layer.like, generator).items()
+        for name, noise in layer.draw_noise(shape, generator).items()
     }
 
 
 def noise_of(noise: Noise, number: int) -> Noise:
-    """Of what `draw_noise` drew that of one layer, by the action's name."""
+    """Select one layer's noise from what `draw_noise` drew, by the action's name."""
     start = f"{number}."
     return {name.removeprefix(start): part for name, part in noise.items() if name.startswith(start)}
 
@@ -65,7 +67,7 @@ def strengths_of(layer: ControlledMemory) -> dict[str, Emission]:
 
 
 def operation_labels(layer: ControlledMemory) -> dict[str, list[str]]:
-    """Of each choice of a memory, by its action's name, the names of the S O operations of its S stacks."""
+    """Name the S O operations of a memory's S stacks, for each of its choices by the action's name."""
     return {
         field.name: [f"{o} {s + 1}" if field.groups > 1 else o for s in range(field.groups) for o in field.operations]
         for field in layer.memory.actions

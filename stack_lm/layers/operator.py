@@ -41,7 +41,7 @@ def register_layer(cls: Layer) -> Layer:
 
 
 def describe(layer: ControlledMemory, config: Any, *names: str) -> str | None:
-    """What another layer is made of by `from_settings`, as JSON; None for a layer that cannot be made anew.
+    """Describe a layer as JSON from which `from_settings` makes another; None if it cannot be made anew.
 
     Args:
         layer: that is described.
@@ -97,7 +97,7 @@ _RUNNERS = _Runners()
 
 
 def _kinds(layer: ControlledMemory) -> list[Any]:
-    """What a layer is made of, as far as it can be exchanged."""
+    """List the exchangeable parts of a layer."""
     driver: Any = layer.driver
     controller = getattr(driver, "controller", None)
     kinds: list[Any] = [type(layer.memory), type(controller), getattr(controller, "num_layers", 0)]
@@ -157,7 +157,7 @@ def run_as_operator(
 
 
 class _Kept(NamedTuple):
-    """What is kept of a scan for the way back: tensors of its autograd graph."""
+    """The tensors of a scan's autograd graph that the backward pass needs."""
 
     live: list[Tensor]
     results: list[Tensor]

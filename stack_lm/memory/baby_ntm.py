@@ -77,7 +77,7 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
         return TapeState(cells), reading.to(actions.push_value.dtype)
 
     def after(self, state: TapeState, steps: int) -> TapeState:
-        """As it is: the tape's size is fixed."""
+        """Return the state: the tape's size is fixed."""
         return state
 
     def hold(self, active: Tensor, new: TapeState, old: TapeState) -> TapeState:

@@ -38,7 +38,7 @@ def serializable(cls: NamedTupleClass) -> NamedTupleClass:
 
 
 class Where(TypedDict, total=False):
-    """Where a tensor is and its type, as torch takes them."""
+    """The device and type of a tensor, as torch takes them."""
 
     device: torch.device | None
     dtype: torch.dtype | None

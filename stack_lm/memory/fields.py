@@ -76,7 +76,7 @@ class ActionField(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of the action of one sequence."""
+        """The shape of one sequence's action."""
 
     @property
     def layer(self) -> str:
@@ -90,7 +90,7 @@ class ActionField(ABC):
 
     @abstractmethod
     def emission(self, settings: Any) -> Emission:
-        """How the action is emitted, as settings (attributes of a configuration) say."""
+        """Return the action's emission, from settings (attributes of a configuration)."""
 
     def check_settings(self, settings: Any) -> None:  # noqa: B027 - most have nothing to check
         """Refuse settings that do not go together.
@@ -109,7 +109,7 @@ class ActionField(ABC):
             raise ValueError(f"{self.name} must be finite; got {float(action[~torch.isfinite(action)][0])}")
 
     def report(self, action: Tensor, distribution: Tensor | None) -> dict[str, Tensor]:
-        """What models report of an emitted action, by name."""
+        """Return what models report of an emitted action, by name."""
         return {self.name: action}
 
 

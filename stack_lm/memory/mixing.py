@@ -45,7 +45,7 @@ class Mixture(NamedTuple):
 
 
 def mix_reference(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Tensor]:
-    """What `mix` computes, in plain operations, an operation at a time."""
+    """Compute `mix` in plain operations, one at a time."""
     shape = cells.shape
     cells, weights = cells.flatten(0, -3), weights.flatten(0, -2)
     batch_size, _, width = cells.shape
@@ -129,7 +129,7 @@ class _Mix(torch.autograd.Function):
 
 
 def _rows(cells: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Tensor]:
-    """What operations move, and the new elements, in two dimensions."""
+    """Return the rows that operations move and the new elements, in two dimensions."""
     width = cells.shape[-1]
     batch_size = math.prod(cells.shape[:-2])
     rows = cells.flatten(0, -3).flatten(1)

@@ -46,7 +46,7 @@ class NoMemory(Memory[NoState, NoActions]):
         return state, state.empty
 
     def after(self, state: NoState, steps: int) -> NoState:
-        """As it is."""
+        """Return the state, which never changes."""
         return state
 
     def hold(self, active: Tensor, new: NoState, old: NoState) -> NoState:

@@ -101,7 +101,7 @@ def layer_settings(
     bias: bool = True,
     number: int = 0,
 ) -> SimpleNamespace:
-    """What a `StackRNNCell` with a controller of one layer is made of, complete.
+    """Complete the settings of a `StackRNNCell` with a controller of one layer.
 
     Args:
         memory: its name.

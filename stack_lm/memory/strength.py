@@ -85,7 +85,7 @@ def pop_strengths(strengths: Tensor, pop_strength: Tensor, end: End = "top") -> 
 
 
 def read_weights(strengths: Tensor, read_strength: Tensor, end: End = "top") -> Tensor:
-    """How much [..., N] of each element is read when reading `read_strength` [...] elements from one end."""
+    """Return how much [..., N] of each element a reading of `read_strength` [...] elements takes from one end."""
     rest = _remaining(read_strength, strengths, end)
     return torch.where(strengths <= rest, strengths, rest)
 
@@ -96,7 +96,7 @@ def _read(values: Tensor, strengths: Tensor, read_strength: Tensor, end: End) ->
 
 
 class StrengthMemory(Memory[StackState, Actions]):
-    """What memories of elements with strengths have in common: their state, and how it is held and measured.
+    """The base of memories of elements with strengths: their state and its measures.
 
     Args:
         size: size of one element, D.

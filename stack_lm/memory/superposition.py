@@ -114,7 +114,7 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
         return SuperpositionState(cells, torch.zeros(batch_size, **accurate(where)))
 
     def initial_reading(self, state: SuperpositionState) -> Tensor:
-        """What empty stacks read as."""
+        """Return the reading of empty stacks."""
         return state.cells.new_full((state.cells.shape[0], self.reading_size), self.empty_value)
 
     @abstractmethod

@@ -30,7 +30,7 @@ class Encoding(NamedTuple):
 
 
 WordStrength = Literal["first", "last", "sum", "max"]
-"""How the strengths of a word's tokens become the word's: that of one of them, their sum, or the largest."""
+"""The rule that makes a word's strength of its tokens': that of one token, the sum, or the largest."""
 
 
 class SentenceEncoder:
@@ -94,7 +94,7 @@ class SentenceEncoder:
         punctuation: Punctuation = "attach",
         numbers: Sequence[int] | None = None,
     ) -> Iterator[Encoding]:
-        """Whole sentences, with their tokens aligned to their words.
+        """Tokenize whole sentences, and align the tokens to the words.
 
         Args:
             sentences: each a sequence of words.

@@ -169,7 +169,7 @@ class InterventionScorer(ModelScorer):
         return self._means[name] if self._plan.reading == "mean" else torch.zeros(sizes[name])
 
     def _record(self, ids: Tensor) -> dict[str, Tensor]:
-        """What the untouched memory does: its actions, reported or not, its reading and its exit, [B, T, ...]."""
+        """Record the untouched memory: all its actions, its reading and its exit, [B, T, ...]."""
         with intervene(self.intervened, Intervention()):
             actions = self._actions(self._run(ids))[self.layer]
         names = [field.name for field in self.intervened.memory.actions]

@@ -285,7 +285,7 @@ class Parser:
         return next(self.parse_sents([sent]))
 
     def parse_sents(self, sents: Iterable[str | Sequence[str]]) -> Iterator[Iterator[Tree]]:
-        """For each sentence what `parse` gives; many are parsed at once."""
+        """Parse sentences in batches; yields what `parse` gives for each."""
         rest = iter(sents)
         while block := list(islice(rest, _BLOCK)):
             for parse in self.parse_batch(block):

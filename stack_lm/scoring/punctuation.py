@@ -30,7 +30,7 @@ def is_punctuation(word: str) -> bool:
 
 
 def split_points(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
-    """Where each word begins, and where punctuation is split off it, in the words joined by spaces.
+    """Find the beginning of each word, and of punctuation that is split off it, in the words joined by spaces.
 
     A token is never cut: punctuation that shares one with its word stays there.
 

@@ -42,7 +42,7 @@ class _Scored(NamedTuple):
 
 
 class _Tail(NamedTuple):
-    """What follows a prefix in a sequence: the sequence's group, its place there, the tokens, and `_Scored.start`."""
+    """The rest of a sequence after a prefix: its group, its place there, its tokens, and `_Scored.start`."""
 
     group: int
     place: int
@@ -462,7 +462,7 @@ def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[i
 
 
 def _common(sequences: Sequence[list[int]]) -> int:
-    """How many tokens sequences begin with in common."""
+    """Count the tokens of the sequences' common prefix."""
     if not sequences:
         return 0
     # All sequences between the least and the greatest share their common prefix.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from ..errors import InputError
+from .stream import Stream
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -243,17 +244,14 @@ class Task(ABC):
             if self.distinct:
                 self.split(name, seed)
 
-    def stream(self, name: str, seed: int) -> Iterator[Example]:
+    def stream(self, name: str, seed: int) -> Stream[Example]:
         """Examples of the sizes of a split without end, for training on ever new ones; they may repeat.
 
         Raises:
             InputError: if the plan has no such split, or its window no strings.
         """
         plan = self.planned(name)
-        rng = random.Random(f"{seed}/{name}/stream")
-        sizes, weights = self._sizes(plan.shortest, plan.longest)
-        while True:
-            yield self.sample(rng, rng.choices(sizes, weights)[0])
+        return Stream(self.sample, *self._sizes(plan.shortest, plan.longest), f"{seed}/{name}/stream")
 
     def window(self, size: int) -> int:
         """The longest size of the smallest split that holds a size; the size itself where none does."""

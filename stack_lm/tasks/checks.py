@@ -40,7 +40,7 @@ def check_examples(task: Task, seed: int = 0) -> None:
 
 
 def _problem(task: Task, example: Example) -> str | None:
-    """What is wrong with an example, if anything."""
+    """Describe the first error of an example; None if it has none."""
     if not isinstance(example, Example):
         return f"sample must return an Example; got a {type(example).__name__}"
     source, target, mask, _ = example

@@ -228,7 +228,7 @@ class FileTask(Task):
         return Example(tuple(string), (nothing,) * number, (False,) * number)
 
     def summary(self) -> str:
-        """What was found, in one line."""
+        """Describe the files in one line."""
         numbers = ", ".join(f"{plan.number:,} {name}" for name, plan in self.plan.items())
         said = f"{self}: {self.own_kind}; {numbers} strings; {len(self.vocabulary)} symbols"
         if self.own_kind == "classification":

@@ -41,7 +41,7 @@ class PerStep:
         return example
 
     def trained(self, example: Example, row: Example) -> Sequence[bool]:
-        """Which outputs of an example's row are trained on: those that count."""
+        """Select the outputs of an example's row that are trained on: those that count."""
         return row.mask
 
 
@@ -131,7 +131,7 @@ class Delayed(PerStep):
         return Example(source + blanks, (0,) * unanswered + target, (False,) * unanswered + mask)
 
     def trained(self, example: Example, row: Example) -> Sequence[bool]:
-        """Those after the source."""
+        """Select the outputs after the source."""
         return (False,) * len(example.source) + (True,) * len(example.target)
 
 

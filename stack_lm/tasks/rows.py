@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """How the rows of files are read."""
+    """The rules for reading the rows of files."""
 
     kind: OwnKind | None
     symbols: Literal["words", "characters"]
@@ -122,7 +122,7 @@ def _name(kind: type) -> str:
 
 
 class Content(NamedTuple):
-    """What the files of a task hold."""
+    """The content of a task's files."""
 
     kind: OwnKind
     parts: dict[str, list[Row]]
@@ -149,7 +149,7 @@ def find_files(path: Path) -> dict[str, Path]:
 
 
 def stamps(files: Iterable[Path]) -> tuple[tuple[int, int], ...]:
-    """What changes when a file does: its time and its size."""
+    """Return each file's modification time and size."""
     return tuple((status.st_mtime_ns, status.st_size) for status in (file.stat() for file in files))
 
 

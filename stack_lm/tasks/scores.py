@@ -95,7 +95,7 @@ def overall(scores: Mapping[str, Any]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class TransductionScores:
-    """How good a model's own outputs are, each a fraction.
+    """Scores of a model's own outputs, each a fraction.
 
     Attributes:
         exact_match: of the outputs, those that are the target from its beginning to its end: the coarse accuracy of

@@ -1,4 +1,4 @@
-"""What every tokenizer made here shares: how text is split into words, and the case rule."""
+"""The base of all tokenizers made here: splitting text into words, and the case rule."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CaseRules:
 
     @property
     def of_training(self) -> normalizers.Normalizer | None:
-        """What the tokenizer itself does to the texts that `first_word` returns."""
+        """The normalizer that the tokenizer applies to the texts that `first_word` returns."""
         return normalizers.Lowercase() if self._lowercase == "all" else None
 
     def first_word(self, text: str) -> str:

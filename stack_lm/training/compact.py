@@ -94,5 +94,5 @@ class SentenceStore(Sequence[Sentence]):
         return text.split(_SEPARATOR) if text else []
 
     def at(self, numbers: Iterable[int]) -> Iterator[Sentence]:
-        """Those of some numbers."""
+        """The sequences at some positions."""
         return (self[i] for i in numbers)

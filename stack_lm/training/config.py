@@ -35,11 +35,11 @@ class BaseConfig:
     """A training run: everything that decides its outcome.
 
     Attributes:
-        output_dir: where the model, its tokenizer, metrics and checkpoints go.
-        seed: of initial weights, dropout, the order of batches and, unless they have a seed of their own, the choice of
+        output_dir: the run's directory: the model, its tokenizer, metrics and checkpoints.
+        seed: seed of the initial weights, dropout, the order of batches and, without `held_out_seed`, the choice of
             held-out sentences.
-        model: fields of `StackRNNConfig` but those that come from the data; or `model_type`, another registered kind of
-            model (see `stack_lm.register_model`), and fields of its configuration.
+        model: fields of the model's configuration, except those that the data decide. `model_type` selects another
+            registered kind of model (see `stack_lm.register_model`).
     """
 
     output_dir: str = field(default="runs/model", metadata=MAY_CHANGE)
@@ -76,14 +76,14 @@ class BaseConfig:
 
 @dataclass(frozen=True)
 class BaseDataConfig:
-    """What validates a run.
+    """The validation data of a run.
 
     Attributes:
-        validation: source of the validation sentences; null holds some of the training source out.
-        held_out: how many sentences (of continuous text: documents) to hold out, 1 or more, or which share, below 1.
-            Of a stream: which share of the documents.
-        held_out_seed: of that choice; null takes the run's seed. Runs of several seeds that share it validate on the
-            same sentences. Not for a stream, of which the choice is always the same.
+        validation: source of the validation sentences; null holds out part of the training source.
+        held_out: number of sentences to hold out (of continuous text: documents) if 1 or more, else their share. Of a
+            stream, the share of its documents.
+        held_out_seed: seed of that choice; null takes `seed`. Runs with different seeds and the same `held_out_seed`
+            validate on the same sentences. Not for a stream: all its runs hold out the same documents.
     """
 
     validation: str | None = None
@@ -97,18 +97,19 @@ class BaseDataConfig:
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """Where the tokenizer comes from.
+    """The tokenizer: an existing one, or one that is trained on the corpus.
 
     Attributes:
-        pretrained: an existing tokenizer: a directory, a tokenizer.json, or a name on the hub; otherwise one is made.
-        kind: which: "word", with the most frequent words, or of parts of words, "bpe" or "unigram".
-        vocab_size: most frequent words, or most parts of words, to keep.
-        lowercase: "none", "first_word" of each sentence, or "all"; see `stack_lm.tokenization.case_rule`.
-        split_digits: of parts of words: a token for each digit.
-        tag_rare_words: of words: put part-of-speech tags in the place of those outside the vocabulary.
-        add_bos: begin sentences with the tokenizer's beginning token; one made here has one (`<s>`).
-        add_eos: likewise end them with its end token (`</s>`).
-        sentences: of a stream, how many sentences to make the tokenizer of.
+        pretrained: an existing fast tokenizer: a directory, a tokenizer.json, or a name on the hub. null trains one.
+        kind: kind of tokenizer to train: "word" keeps the most frequent words; "bpe" and "unigram" make subwords.
+        vocab_size: number of words to keep, or maximum number of subwords; special tokens are added to them.
+        lowercase: words to lower-case: "none", the "first_word" of each sentence, or "all".
+        split_digits: for subwords: one token for each digit.
+        tag_rare_words: for words: replace words outside the vocabulary with their part-of-speech tags, if the corpus
+            has tags.
+        add_bos: begin sentences with a beginning token (`<s>` if the tokenizer is trained).
+        add_eos: end sentences with an end token (`</s>` if the tokenizer is trained).
+        sentences: of a stream, number of sentences to train the tokenizer on.
     """
 
     pretrained: str | None = None
@@ -146,23 +147,26 @@ class TokenizerConfig:
 
 @dataclass(frozen=True)
 class DataConfig(BaseDataConfig):
-    """What to train and validate on; see `stack_lm.data.open_corpus` for the sources.
+    """The text of a language model's run.
 
     Attributes:
-        source: of the training sentences.
-        split: as of `open_corpus`.
-        segmentation: as of `open_corpus`.
-        column: as of `open_corpus`.
-        mode: "sentences", each on its own and next to others of about its length; or "continuous": documents from
-            their beginning to their end, `batch_size` of them next to each other, with the state carried on.
-        sequence_length: of continuous text, steps in an update: backpropagation through time is truncated there.
-        streaming: read text files or a hub dataset as a stream, never whole.
-        validation_split: of that source.
-        validation_limit: maximum number of validation sentences, or documents.
-        limit: maximum number of training sentences, or documents, taken from the start; null for all. Not for a stream.
-        max_length: longest sentence, in tokens; the rest of longer ones is cut off. Continuous text is not cut.
-        pool: of a stream, about how many sentences (of 100 characters) to have in memory and sort by length.
-        workers: of a stream, processes that find sentences and tokens, for each that trains; 0 has it do so itself.
+        source: the training text; see `stack_lm.data.open_corpus` for all sources.
+        split: split of the source.
+        segmentation: form of the text: "lines" (one sentence a line), "paragraphs" (several sentences a line, words
+            separated by spaces) or "raw". null takes the source's default.
+        column: column of a table or key of JSON objects that has the text. null takes `text`, `sentence`, or the only
+            column of text.
+        mode: "sentences" batches sentences of similar length; "continuous" reads documents from beginning to end,
+            `batch_size` of them side by side, and carries the state on.
+        sequence_length: of continuous text, steps in an update (truncated backpropagation through time).
+        streaming: read files or a hub dataset as a stream, never whole.
+        validation_split: split of the validation source.
+        validation_limit: maximum number of validation sentences, or documents. Of what is held out of a stream, null is
+            5,000 sentences, or 200 documents.
+        limit: maximum number of training sentences, or documents, from the start. Not for a stream.
+        max_length: maximum length of a sentence, in tokens; the rest is cut off. Continuous text is not cut.
+        pool: of a stream, approximate number of sentences (of 100 characters) held in memory and sorted by length.
+        workers: of a stream, processes that read and tokenize, for each process that trains. 0 uses none.
     """
 
     source: str = "generated"
@@ -182,35 +186,36 @@ class DataConfig(BaseDataConfig):
 
 @dataclass(frozen=True)
 class BaseLoopConfig:
-    """How to train: the settings of every trainer.
+    """The settings of every trainer.
 
     Attributes:
-        epochs: passes over the training sentences; a stream goes by max_steps instead.
-        max_steps: stop after this number of updates.
-        patience: stop after this number of validations in a row without a lower loss than the best before, and take the
-            model of the best; null trains to the end and takes the last.
-        batch_size: sentences in a batch, on each process; of continuous text, documents next to each other.
-        gradient_accumulation: batches in an update, on each process.
-        optimizer: "adam", "adamw", "rmsprop" or "sgd".
-        learning_rate: of the optimizer, at its highest.
-        weight_decay: of the optimizer, as an L2 term in the gradient; of AdamW decoupled from it.
-        schedule: of the learning rate, after the warm-up.
+        epochs: passes over the training sentences. A stream ends by `max_steps` instead.
+        max_steps: maximum number of updates.
+        patience: early stopping: validations in a row without a lower loss before the run stops; the model is then that
+            of the best validation. null trains to the end and keeps the last model.
+        batch_size: sentences in a batch, per process; of continuous text, documents side by side.
+        gradient_accumulation: batches in an update, per process.
+        optimizer: optimizer; Adam, AdamW, RMSprop or SGD.
+        learning_rate: highest learning rate.
+        weight_decay: weight decay: an L2 term in the gradient; AdamW decouples it.
+        schedule: course of the learning rate after the warm-up.
         warmup_steps: updates over which the learning rate rises.
-        decay_steps: updates at the end over which a constant learning rate falls to 0, along a line. A run can be
-            resumed with it from any checkpoint before them.
-        max_grad_norm: clip gradients to this norm; null does not.
-        on_nan: "stop" the run where a loss is not finite, or "skip" updates whose loss or gradients are not.
-        temperature_decay: of controls with a temperature; see `TemperatureSchedule`. 0 leaves the temperature as it is.
-        temperature_minimum: the lowest temperature.
-        mixed_precision: "no", "bf16" or "fp16"; null takes what `accelerate launch` says.
-        log_every: updates between lines in metrics.jsonl.
-        eval_every: updates between validations; null validates after each epoch only.
-        save_every: updates between checkpoints to resume from; null saves one after each epoch.
-        keep_checkpoints: how many checkpoints to keep; with `patience` that of the best validation too.
-        save_epochs: keep the model of each epoch, in epochs/1 and so on.
-        tracker: also report metrics to an Accelerate tracker, such as "tensorboard".
-        threads: of one process on a CPU: their number, or "auto" to measure which number is fastest; see
-            `ThreadChooser`. On a GPU and with several processes torch's own number is kept.
+        decay_steps: updates at the end over which a constant learning rate falls linearly to 0. A run can be resumed
+            with it from any earlier checkpoint.
+        max_grad_norm: maximum norm of the gradient; null does not clip.
+        on_nan: at a loss that is not finite, "stop" the run; or "skip" updates whose loss or gradients are not finite.
+        temperature_decay: factor exp(-decay) by which each sentence multiplies the temperature of controls that have
+            one.
+        temperature_minimum: lowest temperature.
+        mixed_precision: precision of training; null takes the setting of `accelerate launch`.
+        log_every: updates between lines of metrics.jsonl.
+        eval_every: updates between validations within an epoch; null validates after each epoch only.
+        save_every: updates between checkpoints; null saves one after each epoch.
+        keep_checkpoints: number of checkpoints to keep; with `patience`, the best one is kept too.
+        save_epochs: keep each epoch's model in epochs/N.
+        tracker: an Accelerate tracker that gets the metrics too, such as "tensorboard" (needs `stack-lm[tracking]`).
+        threads: threads of a single process on a CPU: a number, or "auto" to measure the fastest. On a GPU and with
+            several processes, torch's own number is kept.
     """
 
     epochs: Count = field(default=5, metadata=MAY_CHANGE)
@@ -252,13 +257,12 @@ class BaseLoopConfig:
 
 @dataclass(frozen=True)
 class LoopConfig(BaseLoopConfig):
-    """How to train a language model.
+    """The training of a language model.
 
     Attributes:
-        tokens_per_batch: tokens in a batch of sentences, padding included, on each process, in place of batch_size.
-        loss_dtype: of the matrix products of the loss and of its gradients, "float32" or "bfloat16". "auto" is bfloat16
-            on a CPU that multiplies it natively; elsewhere what mixed_precision says. On a CPU that does not, it is
-            float32 in any case. Validation is as mixed_precision says.
+        tokens_per_batch: tokens in a batch of sentences, padding included, per process; replaces `batch_size`.
+        loss_dtype: type of the matrix products of the loss and its gradients. "auto" is bfloat16 on a CPU that
+            multiplies it natively and float32 on other CPUs; on a GPU it follows `mixed_precision`.
     """
 
     tokens_per_batch: Count | None = None
@@ -308,8 +312,8 @@ class VocabularyConfig:
     """The word-level vocabulary, from the training sentences.
 
     Attributes:
-        vocab_size: most frequent words to keep.
-        lowercase: "none", "first_word" of each sentence, or "all".
+        vocab_size: number of words to keep, the most frequent ones.
+        lowercase: words to lower-case: "none", the "first_word" of each sentence, or "all".
     """
 
     vocab_size: Count = 10_000
@@ -318,16 +322,19 @@ class VocabularyConfig:
 
 @dataclass(frozen=True)
 class ClassificationDataConfig(BaseDataConfig):
-    """What to train, stop and test on: tables with a text and a label in each row, or files of the number prediction
-    task (Linzen et al. 2016), which are those that have no ending of a table (.csv, .tsv, .jsonl, .json, .parquet).
+    """The data of a classifier: tables with a text and a label in each row, or files of the number prediction task.
+
+    A file without the ending of a table (.csv, .tsv, .jsonl, .json, .parquet) is one of number prediction (Linzen et
+    al. 2016).
 
     Attributes:
-        train: the file to train on.
-        test: the file, or the files, to report scores on, which have no part in training.
-        column: of tables, the one with the texts; null takes "text", "sentence", or the only one of text.
-        label_column: of tables, the one with the labels: any strings, or integers.
-        limit: maximum number of training sentences, taken from the start; null for all.
-        max_length: longest sentence, in words; of longer ones the beginning is cut off, as the verb is at the end.
+        train: file to train on.
+        test: file, or list of files, to test on after training.
+        column: column of tables that has the texts; null takes `text`, `sentence`, or the only column of text.
+        label_column: column of tables that has the labels, strings or integers.
+        limit: maximum number of training sentences, from the start.
+        max_length: maximum length of a sentence, in words; the beginning of a longer one is cut off, as the verb comes
+            last.
     """
 
     train: str = "numpred.train"
@@ -340,7 +347,7 @@ class ClassificationDataConfig(BaseDataConfig):
 
 @dataclass(frozen=True)
 class ClassificationLoopConfig(BaseLoopConfig):
-    """How to train a classifier of texts: until the validation loss stops falling, with AdamW."""
+    """The training of a classifier of texts: AdamW, until the validation loss stops falling."""
 
     epochs: Count = field(default=50, metadata=MAY_CHANGE)
     patience: Count | None = field(default=5, metadata=MAY_CHANGE)

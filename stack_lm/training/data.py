@@ -36,8 +36,7 @@ from .token_cache import Tokenised, cache_key, read_entry, size_digest, text_dig
 
 
 class Data(NamedTuple):
-    """What a run trains on: the batches of this process, all validation text, the tokenizer, and the special tokens
-    around each sentence.
+    """The data of a run: this process's batches, the validation text, the tokenizer and the tokens around sentences.
 
     Validation text is sentences, or documents where text is continuous; `size` is how much of it is predicted. `texts`
     has a digest of the text files of "data.source" and "data.validation", where they are files.
@@ -138,7 +137,7 @@ def _make_batches(config: RunConfig, pools: Pools) -> Batches:
 def _open_stream(
     config: RunConfig, corpus: Corpus, other: Corpus | None, checkpoint: Path | None, texts: dict[str, str]
 ) -> Data:
-    """What `prepare_data` gives for a stream, of which no more is in memory than two pools."""
+    """The data of a stream, for `prepare_data`; at most two pools of it are in memory."""
     data, stream = config.data, corpus.stream
     if stream is None:
         raise InputError(f"data.source {data.source!r} cannot be streamed: it is neither a text file nor a dataset")

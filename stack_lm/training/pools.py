@@ -1,4 +1,4 @@
-"""What is in memory at a time to make batches of: all of the training text, or a pool of a stream's.
+"""The sentences in memory that batches are made of: the whole training text, or one pool of a stream.
 
 A pool is the same on all processes and for any number of them, so a position in the batches made of it is as well.
 """

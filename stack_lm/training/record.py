@@ -13,7 +13,7 @@ from torch import Tensor
 
 @dataclass
 class TrainingRecord:
-    """What was trained on since the last line of the log.
+    """The updates since the last line of the log.
 
     Attributes:
         losses: of each update.
@@ -59,7 +59,7 @@ class TrainingRecord:
         return None if first is None else f"the loss is {losses[first]} at step {step - len(losses) + first + 1}"
 
     def means(self) -> dict[str, float]:
-        """Of the parts of the losses by name, over all targets; where there are none, of the losses, as "main"."""
+        """Means of the parts of the losses by name, over all targets; without parts that of the losses, "main"."""
         weights = torch.tensor(self.counts, dtype=torch.float64)
         parts = self.parts or {"main": self.losses}
         return {
@@ -68,7 +68,7 @@ class TrainingRecord:
         }
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The record as a checkpoint stores it."""
         parts = {name: _values(part) for name, part in self.parts.items()}
         return vars(self) | {"losses": _values(self.losses), "parts": parts}
 

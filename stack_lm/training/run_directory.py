@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 
 
 def on_first_process(make: Callable[[], Result]) -> Result:
-    """What a function returns on the first process, on all of them; elsewhere it is not called.
+    """Call a function on the first process and return its result on all.
 
     Raises:
         InputError: on all processes, if it was raised on the first.
@@ -94,7 +94,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
-        """Where the checkpoints are."""
+        """The directory of the checkpoints."""
         return self.path / CHECKPOINTS
 
     @property
@@ -103,7 +103,7 @@ class RunDirectory:
         return checkpoint_step(self.checkpoint) if self.checkpoint else 0
 
     def checkpoint_of(self, step: int) -> Path:
-        """Where the checkpoint of a step is."""
+        """The path of a step's checkpoint."""
         return self.checkpoints / f"checkpoint-{step}"
 
     def begin(self) -> None:
@@ -296,7 +296,7 @@ class RunDirectory:
         return partial
 
     def _what_is_left(self) -> str:
-        """What to do after something could not be written; the end of a message."""
+        """The end of a message about a failed write: the step that a resumed run continues from."""
         steps = [checkpoint_step(checkpoint) for checkpoint in all_checkpoints(self.checkpoints)]
         return f"; with --resume the run goes on from step {steps[-1]}" if steps else ""
 

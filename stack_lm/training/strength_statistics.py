@@ -1,4 +1,4 @@
-"""How a language model uses its memory, seen without trees: the strengths that it emits, and whether they collapsed."""
+"""Statistics of the strengths that a language model emits, and warnings of a collapse; no trees are needed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StrengthStatistics:
             layer.reduce(accelerator)
 
     def record(self) -> dict[str, float]:
-        """For metrics.jsonl: eval_push_mean and _sd in elements, _low and _high in shares, and eval_read_below_top.
+        """Statistics for metrics.jsonl: eval_push_mean, _sd (elements), _low, _high (shares) and eval_read_below_top.
 
         Of several memory layers eval_push_0_mean and so on, by the number of the layer.
         """

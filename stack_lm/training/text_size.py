@@ -1,4 +1,4 @@
-"""How much text a model predicts, whatever its tokens are: the words and bytes of validation text."""
+"""The size of validation text in words and bytes, whatever its tokens are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many threads training takes: on a busy machine fewer are faster, as all wait for the one whose core is taken."""
+"""The number of threads that train: on a busy machine fewer are faster, as all wait for the one without a core."""
 
 from __future__ import annotations
 

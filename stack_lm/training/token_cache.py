@@ -33,7 +33,7 @@ _TRAIN, _VALIDATION, _SIZE, _TOKENIZER = "train", "validation", "size.json", "to
 
 
 class Tokenised(NamedTuple):
-    """What an entry holds."""
+    """The content of an entry of the cache."""
 
     train: TokenArray
     validation: TokenArray

@@ -93,7 +93,7 @@ def evaluate_continuous(
     sequence_length: int,
     rows: int = 32,
 ) -> Losses:
-    """As `evaluate_loss`, of documents that are each read from beginning to end, with the state carried on."""
+    """Evaluate the loss as `evaluate_loss` does, on whole documents, carrying the state on."""
     special = torch.tensor([*frame.begin, *frame.end], device=accelerator.device)
     with evaluating(model, accelerator) as inner:
         sums = _Sums(inner, accelerator, observe)

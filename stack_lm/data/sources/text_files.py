@@ -78,7 +78,7 @@ class TextStream:
         self._file, self._document = 0, 0
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
-        """Where the next iteration begins; None for the first document."""
+        """Set the position where the next iteration begins; None is the first document."""
         self._file, self._document = (state["file"], state["document"]) if state else (0, 0)
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the tasks of Delétang et al. (2023) share: an input, and an answer that is written after it.
+"""The base of the tasks of Delétang et al. (2023): an input, and an answer that is written after it.
 
 Definitions and distributions are those of the released code where it differs from the paper.
 NOTE: our choices: each string has a length of its own, the validation strings have the lengths of training, and a test

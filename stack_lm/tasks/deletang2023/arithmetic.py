@@ -105,7 +105,7 @@ def _is_value(item: tuple[str, int]) -> bool:
 
 
 def _combine(inside: list[tuple[str, int]]) -> int | None:
-    """What brackets hold: a literal, or an operation on two values."""
+    """Evaluate the content of brackets: a literal, or an operation on two values."""
     if [kind for kind, _ in inside] == ["literal"]:
         return inside[0][1]
     if len(inside) != 3 or not (_is_value(inside[0]) and _is_value(inside[2])) or inside[1][0] not in _OPERATIONS:

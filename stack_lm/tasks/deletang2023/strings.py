@@ -18,7 +18,7 @@ class EvenPairs(AnsweredTask):
     """Whether the number of neighbours that differ is odd (1) or even (0)."""
 
     def answer(self, string: String) -> String:
-        """It is odd if the first symbol is not the last."""
+        """Return the parity: odd if the first symbol differs from the last."""
         return (int(string[0] != string[-1]),)
 
 

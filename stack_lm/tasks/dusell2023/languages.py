@@ -8,7 +8,7 @@ from .words import WordLanguage
 
 @register_task("dusell2023/count_3")
 class Count3(WordLanguage):
-    """As many `a` as `b` as `c`, in this order."""
+    """Strings of n `a`, n `b` and n `c`, in this order."""
 
     letters = ("a",)
     others = ("b", "c")

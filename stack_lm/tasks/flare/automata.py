@@ -138,7 +138,7 @@ def _scaled(ways: dict[State, float], scale: float) -> tuple[dict[State, float],
 
 @register_task("flare/even_pairs")
 class EvenPairs(AutomatonTask):
-    """As many pairs 01 as 10: the first symbol is the last, or there is none."""
+    """Strings with as many pairs 01 as 10: the first symbol equals the last, or the string is empty."""
 
     start = ""
     arcs: ClassVar = {

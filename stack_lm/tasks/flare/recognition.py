@@ -1,4 +1,4 @@
-"""What the languages of FLaRe share: members, strings that are none, and how both are drawn (Butoi et al. 2025).
+"""The base of FLaRe's languages: members, non-members, and the distributions of both (Butoi et al. 2025).
 
 One definition, the symbols that may come next, decides membership too: a string is a member if each of its symbols may
 follow those before it, and the end may follow all of them.

@@ -121,7 +121,7 @@ class _Marked(_Unfolded):
 
     @abstractmethod
     def image(self, word: String) -> String:
-        """What follows the mark."""
+        """Return the string that follows the mark."""
 
     def following(self, string: Sequence[str]) -> Iterator[Symbols]:
         """Any symbol up to the mark, then one at a time."""

@@ -41,7 +41,7 @@ class _Strings(Task):
 
     @abstractmethod
     def transduce(self, string: tuple[int, ...]) -> Example:
-        """What is read, and what is due at each step."""
+        """Return the example of a string: the input, and the output that is due at each step."""
 
 
 @register_task("hao2018/reversal")

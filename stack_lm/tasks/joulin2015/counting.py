@@ -123,7 +123,7 @@ class _Split(_Counting):
 
     @abstractmethod
     def rest(self, first: int, second: int) -> str:
-        """What follows so many a and b."""
+        """Return the symbols that follow the given numbers of a and b."""
 
 
 @register_task("joulin2015/anbmcnm")

@@ -103,7 +103,7 @@ def next_symbols(string: Sequence[int], n_symbols: int) -> tuple[frozenset[int],
 
 @register_task("suzgun2019/dyck2")
 class Dyck2(Dyck):
-    """Of two pairs."""
+    """Dyck language of two pairs of brackets."""
 
     def __init__(self, *, splits: SplitChanges | None = None) -> None:
         super().__init__(2, splits=splits)
@@ -111,7 +111,7 @@ class Dyck2(Dyck):
 
 @register_task("suzgun2019/dyck3")
 class Dyck3(Dyck):
-    """Of three pairs."""
+    """Dyck language of three pairs of brackets."""
 
     def __init__(self, *, splits: SplitChanges | None = None) -> None:
         super().__init__(3, splits=splits)
@@ -119,7 +119,7 @@ class Dyck3(Dyck):
 
 @register_task("suzgun2019/dyck6")
 class Dyck6(Dyck):
-    """Of six pairs, with more strings to train on (section 5.2)."""
+    """Dyck language of six pairs of brackets, with more strings to train on (section 5.2)."""
 
     default_plan: ClassVar = Dyck.default_plan | {"train": Split(15_000, 2, 50)}
 
