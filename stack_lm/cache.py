@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,14 @@ from transformers.cache_utils import Cache
 from .memory import leaves, map_tensors
 
 
+class _Past(NamedTuple):
+    """A layer's state before a call of the model, and how to compute those after the first tokens of that call."""
+
+    seen: int
+    state: Any
+    replay: Callable[[int], Any] | None
+
+
 class MemoryCache(Cache):
     """The states that `past_key_values` carries from call to call: of a memory layer, and of any other that has one.
 
@@ -24,23 +32,24 @@ class MemoryCache(Cache):
     Attention keeps its keys and values with `update`.
 
     A model updates the cache it is given, as transformers' own caches are. To continue one prefix in two ways,
-    `clone()` the cache first. To cut backpropagation through time, `detach()` it.
+    `clone()` the cache first; to take tokens back, `crop()` it. To cut backpropagation through time, `detach()` it.
 
     Attributes:
         states: the layers' states after the last token, by number. Read it; `update_state` changes it.
     """
 
     is_compileable = False
-    is_croppable = False
 
     def __init__(self) -> None:
         # Not super().__init__(), which makes layers of keys and values. `generate` looks at these attributes.
         self.layers: list[Any] = []
         self.layer_class_to_replicate = None
         self.offloading = False
-        # Both are replaced and never changed, as the states are, so that a clone may share them.
+        # All are replaced and never changed, as the states are, so that a clone may share them.
         self.states: dict[int | str, Any] = {}
         self._seen: dict[int | str, int] = {}
+        self._time_dims: dict[int | str, int] = {}
+        self._past: dict[int | str, tuple[_Past, ...]] | None = None  # None: not recorded
 
     def __repr__(self) -> str:
         return f"MemoryCache(seen_tokens={self.get_seq_length()}, states={len(self.states)})"
@@ -61,8 +70,28 @@ class MemoryCache(Cache):
             raise ValueError(f"past_key_values is the state of {rows} sequences; the input has {batch_size}")
         return state
 
-    def update_state(self, layer: int | str, state: Any, new_tokens: int) -> None:
-        """Take over a layer's state after `new_tokens` more tokens (padding included)."""
+    def update_state(
+        self,
+        layer: int | str,
+        state: Any,
+        new_tokens: int,
+        replay: Callable[[int], Any] | None = None,
+        time_dim: int | None = None,
+    ) -> None:
+        """Take over a layer's state after more tokens.
+
+        Args:
+            layer: its number, or a name for what no layer has.
+            state: after them.
+            new_tokens: how many there were, padding included.
+            replay: computes the state after the first n of them, from n; without it `crop` cannot go back there.
+            time_dim: of a state that has all tokens so far in this dimension of its tensors: `crop` cuts it there.
+        """
+        if time_dim is not None:
+            self._time_dims = self._time_dims | {layer: time_dim}
+        elif self._past is not None:
+            past = _Past(self.get_seq_length(layer), self.states.get(layer), replay)
+            self._past = self._past | {layer: (*self._past.get(layer, ()), past)}
         self.states = self.states | {layer: state}
         self._seen = self._seen | {layer: self._seen.get(layer, 0) + new_tokens}
 
@@ -78,7 +107,7 @@ class MemoryCache(Cache):
         earlier = self.state(layer_idx, len(key_states))
         if earlier is not None:
             new = map_tensors(lambda old, part: torch.cat((old, part), dim=-2), earlier, new)
-        self.update_state(layer_idx, new, key_states.shape[-2])
+        self.update_state(layer_idx, new, key_states.shape[-2], time_dim=-2)
         return new
 
     def get_seq_length(self, layer_idx: int | str = 0) -> int:
@@ -107,11 +136,54 @@ class MemoryCache(Cache):
 
     def reset(self) -> None:
         """Back to before the first token."""
-        self.states, self._seen = {}, {}
+        self.states, self._seen, self._time_dims = {}, {}, {}
+        self._past = None if self._past is None else {}
+
+    def activate_past_recording(self) -> None:
+        """From now on keep what `crop` needs; transformers' assisted generation asks for it."""
+        self._past = self._past or {}
+
+    @property
+    def is_croppable(self) -> bool:
+        """Whether `crop` works at any time, because there are only keys and values."""
+        return bool(self.states) and self.states.keys() <= self._time_dims.keys()
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Raises: a recurrent state cannot be taken back to an earlier token."""
-        raise ValueError("a MemoryCache cannot be cropped; clone() it before the tokens you may want to take back")
+        """Take tokens back, as assisted generation does with those that are not accepted.
+
+        Keys and values are cut. A recurrent state is computed again, from the one before the call of the model in which
+        the place is. Such states are kept since `activate_past_recording`, or since the last crop.
+
+        Args:
+            tokens_to_remove: minus their number, as for transformers' caches. 0 only forgets what was kept.
+
+        Raises:
+            ValueError: if there are not as many tokens, or no way back is kept.
+        """
+        if tokens_to_remove > 0:
+            raise ValueError(f"crop takes minus the number of tokens to remove; got {tokens_to_remove}")
+        if tokens_to_remove:
+            seen = {layer: length + tokens_to_remove for layer, length in self._seen.items()}
+            self.states = {layer: self._state_at(layer, length) for layer, length in seen.items()}
+            self._seen = seen
+        self._past = None if self._past is None else {}
+
+    def _state_at(self, layer: int | str, length: int) -> Any:
+        """A layer's state after its first tokens, fewer than there were."""
+        if length < 0:
+            raise ValueError(f"past_key_values has seen {self.get_seq_length(layer)} tokens; more cannot be removed")
+        if layer in self._time_dims:
+            return map_tensors(lambda part: part.narrow(self._time_dims[layer], 0, length), self.states[layer])
+        kept = [] if self._past is None else [past for past in self._past.get(layer, ()) if past.seen <= length]
+        if not kept:
+            raise ValueError(
+                "a recurrent state cannot be cropped to a token from before activate_past_recording() or the last crop"
+            )
+        if kept[-1].seen == length:
+            return kept[-1].state
+        if kept[-1].replay is None:
+            raise ValueError(f"the state of layer {layer} cannot be cropped: its update_state was given no replay")
+        return kept[-1].replay(length - kept[-1].seen)
 
     def clone(self) -> MemoryCache:
         """A cache of the same states that no later call through this one changes."""
@@ -123,6 +195,7 @@ class MemoryCache(Cache):
         return self
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> None:
+        self._past = None if self._past is None else {}
         self.states = {layer: map_tensors(function, state) for layer, state in self.states.items()}
 
 
@@ -166,7 +239,7 @@ pytree.register_pytree_node(
 
 
 class MemoryGenerationMixin(GenerationMixin):
-    """transformers' `generate` with a `MemoryCache`: greedy, by beams, sampled, of batches."""
+    """transformers' `generate` with a `MemoryCache`: greedy, by beams, sampled, assisted, of batches."""
 
     def _prepare_cache_for_generation(  # type: ignore[override]
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
@@ -176,8 +249,15 @@ class MemoryGenerationMixin(GenerationMixin):
                 "a model with a memory carries its own states: cache_implementation must be None; "
                 f"got {generation_config.cache_implementation!r}"
             )
+        if generation_config.assistant_early_exit is not None:
+            raise ValueError(
+                "a model with a memory has no early exit: assistant_early_exit must be None; "
+                f"got {generation_config.assistant_early_exit!r}"
+            )
         if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
-            model_kwargs["past_key_values"] = MemoryCache()
+            model_kwargs["past_key_values"] = cache = MemoryCache()
+            if generation_config.is_assistant:
+                cache.activate_past_recording()
         else:
             parent: Any = super()
             parent._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)

@@ -68,11 +68,13 @@ def preset_path(name: str, *, tables: bool = False) -> Path:
 
 @cache
 def _listed() -> dict[str, bool]:
-    """The names of presets and tables, and whether each is a table: these have rows."""
+    """The names of presets and tables, and whether each is a table: these have rows, or networks."""
     texts = {
         f"{path.parent.name}/{path.stem}": path.read_text(encoding="utf-8") for path in _presets().glob("*/*.yaml")
     }
-    return {name: re.search(r"^rows:", text, re.MULTILINE) is not None for name, text in sorted(texts.items())}
+    return {
+        name: re.search("^(rows|networks):", text, re.MULTILINE) is not None for name, text in sorted(texts.items())
+    }
 
 
 def _presets() -> Path:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import init
 
 Result = TypeVar("Result")
+DROPOUT = "dropout"  # its name in what is drawn for the steps of a scan
 
 # One tensor [B, L, H] for each kind of state a controller has: none, (h,) or (h, c).
 ControllerState = tuple[Tensor, ...]
@@ -143,13 +144,33 @@ class Controller(nn.Module, ABC):
         others = [F.linear(inputs, self.weight("weight_skip", layer)) for layer in range(1, self.num_layers)]
         return torch.cat((first, *others), dim=-1)
 
-    def step(self, projected: Tensor, reading: Tensor, state: ControllerState) -> tuple[list[Tensor], ControllerState]:
+    def draw_dropout(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> dict[str, Tensor]:
+        """The factors of dropout between layers, 0 or 1 / (1 - p): [*shape, L - 1, H] by the name "dropout".
+
+        Args:
+            shape: of the steps.
+            generator: to draw from; None is torch's own.
+
+        Returns:
+            Nothing where nothing is dropped, as in evaluation mode.
+        """
+        if not (self.dropout and self.training and self.num_layers > 1):
+            return {}
+        like = self.weight("weight_ih", 0)
+        of_layers = (*shape, self.num_layers - 1, self.hidden_size)
+        drawn = torch.rand(of_layers, generator=generator, dtype=like.dtype, device=like.device)
+        return {DROPOUT: drawn.ge_(self.dropout).mul_(1 / (1 - self.dropout))}
+
+    def step(
+        self, projected: Tensor, reading: Tensor, state: ControllerState, dropped: Tensor | None = None
+    ) -> tuple[list[Tensor], ControllerState]:
         """One step of all layers.
 
         Args:
             projected: `project(x_t)`.
             reading: r_{t-1}, [B, R].
             state: [B, L, H] each.
+            dropped: the factors of dropout [B, L - 1, H]; None to draw them here.
 
         Returns:
             Each layer's output [B, H], the last of which is the controller's, and the next state.
@@ -167,7 +188,10 @@ class Controller(nn.Module, ABC):
                     hidden = previous[0] + F.linear(reading, self.weight_reading, self.bias_reading)
                     previous = (hidden, *previous[1:])
             else:
-                below = F.dropout(outputs[-1], self.dropout, self.training)
+                below = outputs[-1]
+                below = (
+                    F.dropout(below, self.dropout, self.training) if dropped is None else below * dropped[:, layer - 1]
+                )
                 gates = F.linear(below, self.weight("weight_ih", layer), self.weight("bias_ih", layer))
                 if self.skips:
                     gates = gates + of_inputs[layer]
@@ -273,7 +297,9 @@ class DirectController(LinearController):
         """x_t itself."""
         return inputs
 
-    def step(self, projected: Tensor, reading: Tensor, state: ControllerState) -> tuple[list[Tensor], ControllerState]:
+    def step(
+        self, projected: Tensor, reading: Tensor, state: ControllerState, dropped: Tensor | None = None
+    ) -> tuple[list[Tensor], ControllerState]:
         """The input and the reading, side by side; see `Controller.step`."""
         return [torch.cat((projected, reading), dim=-1)], ()
 

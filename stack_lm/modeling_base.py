@@ -16,7 +16,6 @@ from .layers.controlled import ControlledMemory, set_scan_backend
 class MemoryPreTrainedModel(PreTrainedModel):
     """Loading, saving and initialising of models that have memory layers."""
 
-    _is_stateful = True
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     # `stack_lm` puts here what loads `stack_lm.hub.code`, which knows the models and is therefore not imported by them.
     load_hub: ClassVar[Any] = None

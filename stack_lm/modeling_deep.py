@@ -121,21 +121,19 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
         self, embedded: Tensor, cache: MemoryCache | None, mask: Tensor | None, output_actions: bool
     ) -> list[Scan]:
         """The scans of all layers, each of which updates its state in the cache."""
-        batch_size, length = embedded.shape[:2]
         scans: list[Scan] = []
         cells: Any = self.layers
         for number, (cell, layer) in enumerate(zip(cells, self._plan, strict=True)):
             scan = self._scan(
                 cell,
                 self._gather(layer, embedded, scans),
-                None if cache is None else cache.state(number, batch_size),
+                cache,
                 mask,
+                number,
                 output_actions=output_actions,
                 output_layers=False,
                 output_readings=number in self._read,
             )
-            if cache is not None:
-                cache.update_state(number, scan.state, length)
             scans.append(scan)
         return scans
 

@@ -135,6 +135,27 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         return None if look and bool(mask.all()) else mask
 
     def _scan(
+        self,
+        cell: StackRNNCell,
+        inputs: Tensor,
+        cache: MemoryCache | None,
+        mask: Tensor | None,
+        number: int = 0,
+        **outputs: Any,
+    ) -> Scan:
+        """The scan of a cell, from its state in a cache, under its number, which is updated."""
+        state = None if cache is None else cache.state(number, inputs.shape[0])
+        scan = self._scan_from(cell, inputs, state, mask, **outputs)
+        if cache is not None:
+            cache.update_state(
+                number,
+                scan.state,
+                inputs.shape[1],
+                lambda n: cell.scan(inputs[:, :n], state, None if mask is None else mask[:, :n]).state,
+            )
+        return scan
+
+    def _scan_from(
         self, cell: StackRNNCell, inputs: Tensor, state: CellState | None, mask: Tensor | None, **outputs: Any
     ) -> Scan:
         """The scan of a cell, with gradient checkpointing if that is enabled."""
@@ -262,19 +283,16 @@ class StackRNNModel(StackRNNPreTrainedModel):
             inputs = self.embedding_dropout(inputs_embeds)
         batch_size, length = inputs.shape[:2]
         cache = self._cache(past_key_values, use_cache)
-        state = None if cache is None else cache.state(0, batch_size)
         mask = self._step_mask(attention_mask, batch_size, length)
         scan = self._scan(
             self.cell,
             inputs,
-            state,
+            cache,
             mask,
             output_actions=output_actions,
             output_layers=bool(output_hidden_states),
             output_readings=self.reading_exit is not None,
         )
-        if cache is not None:
-            cache.update_state(0, scan.state, length)
         hidden = self.transform(scan.outputs, scan.readings)
         if hidden is not scan.outputs and mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)

@@ -148,10 +148,15 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         normed, actions = self.attention_norm(hidden), Actions()
         if isinstance(self.attention, StackAttention):
             batch_size, length = hidden.shape[:2]
-            state = None if cache is None else cache.state(self.number, batch_size)
-            mixed, state, actions = self.attention(normed, state, mask, output_actions=output_actions)
+            first = None if cache is None else cache.state(self.number, batch_size)
+            mixed, state, actions = self.attention(normed, first, mask, output_actions=output_actions)
             if cache is not None:
-                cache.update_state(self.number, state, length)
+                cache.update_state(
+                    self.number,
+                    state,
+                    length,
+                    lambda n: self.attention(normed[:, :n], first, None if mask is None else mask[:, :n])[1],
+                )
         else:
             mixed = self.attention(normed, visible, angles, cache)
         hidden = hidden + self.dropout(mixed)
@@ -257,7 +262,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         ones = embedded.new_ones(batch_size, seen + length, dtype=torch.bool)
         before = ones[:, :seen] if earlier is None else torch.cat((earlier, ones[:, earlier.shape[1] : seen]), dim=1)
         all_real = torch.cat((before, ones[:, seen:] if mask is None else mask), dim=1)
-        cache.update_state(_REAL_TOKENS, all_real, 0)
+        cache.update_state(_REAL_TOKENS, all_real, seen + length - cache.get_seq_length(_REAL_TOKENS), time_dim=1)
         return mask, all_real
 
     def _add_positions(self, embedded: Tensor, all_real: Tensor | None, seen: int) -> tuple[Tensor, Tensor | None]:

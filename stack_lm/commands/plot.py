@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..console import positive_int, print_json
 from ..errors import InputError
-from ..interpretation.figures import check_figure_names, save_figure
+from ..interpretation.figures import FORMATS, check_figure_names, save_figure
 from .files import check_outputs, short_names
+from .plot_results import ALLOWED, write_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..experiments.config import Table
     from ..interpretation.trials import Curve
 
 EXAMPLE = (
@@ -22,6 +22,7 @@ EXAMPLE = (
     "  stack-lm plot memory runs/suzgun2019-dyck2/models/10/0 --length 20 --output memory.svg\n"
     "  stack-lm plot convergence runs/grefenstette2015-reduced --score coarse --output convergence.png\n"
     "  stack-lm plot lengths runs/suzgun2019-dyck2 --rows Stack-RNN --output lengths.png\n"
+    "  stack-lm plot results runs/deletang2023-hierarchy --output hierarchy.html\n"
     "  stack-lm plot training runs/u1 runs/lstm --output training.png"
 )
 # The panels of each figure of one string; "computation" has all.
@@ -44,11 +45,12 @@ KINDS = {
     "memory": "the actions on the memory and its contents over a string",
     "convergence": "the scores of trials over the strings they were trained on",
     "lengths": "the scores of trials by the length of test strings",
+    "results": "a table's scores by task and network as a heat map, and by length; also as a page (.html)",
     "training": "the perplexities and strengths of language models in the course of their training",
 }
 
 # The kinds that take an option.
-_ONE_STRING, _TRIALS = ("computation", "memory"), ("convergence", "lengths")
+_ONE_STRING, _TRIALS = ("computation", "memory"), ("convergence", "lengths", "results")
 _OPTIONS = {"input": _ONE_STRING, "length": _ONE_STRING, "rows": _TRIALS, "score": _TRIALS}
 
 
@@ -61,9 +63,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         nargs="+",
         help="computation, memory: a model that `stack-lm train task` saved; convergence, lengths: its output_dir; "
+        "results: one or more of these, of one table; "
         "training: one or more runs of `stack-lm train lm`",
     )
-    parser.add_argument("--output", metavar="F", required=True, help="the figure: .png, .pdf or .svg")
+    parser.add_argument("-o", "--output", metavar="F", required=True, help="the figure: .png, .pdf or .svg")
     parser.add_argument("--input", metavar="STRING", help="symbols separated by spaces; by default a string is drawn")
     parser.add_argument(
         "--length", type=positive_int, metavar="N", help="of the string that is drawn, in the task's unit"
@@ -75,12 +78,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Draw the figure."""
-    check_figure_names(options.output)
+    check_figure_names(options.output, formats=ALLOWED if options.kind == "results" else FORMATS)
     check_outputs({"--output": options.output}, options.sources)
     for name, kinds in _OPTIONS.items():
         if getattr(options, name) is not None and options.kind not in kinds:
             raise InputError(f"--{name} goes with {' or '.join(kinds)}, not with {options.kind}")
-    if options.kind != "training" and len(options.sources) > 1:
+    if options.kind not in ("training", "results") and len(options.sources) > 1:
         raise InputError(f"a figure of {options.kind} has one DIR; got {len(options.sources)}")
     draw: dict[str, Callable[[argparse.Namespace], tuple[Figure, dict[str, Any]]]] = {
         "computation": _draw_computation,
@@ -89,8 +92,11 @@ def run(options: argparse.Namespace) -> None:
         "lengths": _draw_trials,
         "training": _draw_training,
     }
-    figure, about = draw[options.kind](options)
-    save_figure(options.output, figure)
+    if options.kind == "results":
+        about = write_results(options)
+    else:
+        figure, about = draw[options.kind](options)
+        save_figure(options.output, figure)
     if options.json:
         print_json({"kind": options.kind, "sources": options.sources, **about, "written": options.output})
     else:
@@ -120,11 +126,12 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
 
 def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ..experiments.config import parse_measure
-    from ..experiments.results import Results
+    from ..experiments.matrix import split_cells
     from ..experiments.run import choose_rows
+    from ..experiments.shards import read_trials
     from ..interpretation.trials import Curve, plot_curves
 
-    results = Results(options.sources[0])
+    results = read_trials(options.sources[0])
     table = results.table()
     chosen = choose_rows(table, options.rows)
     score = options.score or parse_measure(table.measures[0])[1]
@@ -134,7 +141,7 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     for row in chosen.values():
         records = results.of_row(row)
         if records:
-            panel, name = _names(table, row.cells)
+            panel, name = split_cells(table, row)
             of_row = [curve(record, score) for record in records]
             curves.setdefault(panel, {})[name] = [Curve(x, [scale * v for v in y]) for x, y in of_row]
     if not curves:
@@ -151,15 +158,6 @@ def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]
     names = short_names(options.sources)
     runs = {name: read_metrics(source) for name, source in zip(names, options.sources, strict=True)}
     return plot_learning_curves(runs), {"updates": {name: records[-1]["step"] for name, records in runs.items()}}
-
-
-def _names(table: Table, cells: list) -> tuple[str, str]:
-    """The panel of a row, which its first cell says if there are others, and its name there."""
-    told = [
-        f"{column}: {cell}" if cell in ("yes", "no") else str(cell)
-        for column, cell in zip(table.columns, cells, strict=True)
-    ]
-    return (told[0], ", ".join(told[1:])) if len(told) > 1 else ("", told[0])
 
 
 def _over_strings(record: dict[str, Any], score: str) -> Curve:

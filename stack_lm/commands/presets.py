@@ -17,6 +17,7 @@ from ..checks import build
 from ..config_files import PresetNote, preset_names, preset_path, read_layers, read_yaml, table_names
 from ..console import add_command, print_json, print_table
 from ..errors import InputError
+from ..experiments.config import Table
 
 EXAMPLE = (
     "stack-lm presets\n"
@@ -112,17 +113,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print all presets."""
     presets = [Preset.read(name) for name in preset_names()]
-    tables = {name: read_yaml(preset_path(name, tables=True)) for name in table_names()}
+    tables = {name: Table.build(read_yaml(preset_path(name, tables=True))) for name in table_names()}
     if options.json:
-        of_tables = [
-            {"name": name, "title": table["title"], "rows": len(table["rows"])} for name, table in tables.items()
-        ]
+        of_tables = [{"name": name, "title": table.title, "rows": len(table.rows)} for name, table in tables.items()]
         print_json({"presets": [preset.record() for preset in presets], "tables": of_tables})
         return
     for paper, group in groupby(presets, key=lambda preset: preset.note.paper):
         rows = [(preset.name, preset.note.table, preset.model_class, preset.parameters) for preset in group]
         print_table(paper, ["preset", "table", "class", "parameters"], rows, text_columns=3)
-    contents = [(name, table["title"], len(table["rows"])) for name, table in tables.items()]
+    contents = [(name, table.title, len(table.rows)) for name, table in tables.items()]
     print_table("Tables of presets, for `stack-lm train task`", ["table", "content", "rows"], contents, text_columns=2)
     print("Parameters are counted with the vocabulary sizes that `stack-lm presets show NAME` prints.")
 

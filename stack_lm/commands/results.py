@@ -6,41 +6,66 @@ import argparse
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from ..console import print_json, print_table
+from ..console import print_json
 from ..experiments.config import parse_measure
-from ..parsing.export import escape_latex
+from .files import short_names
+from .printing import FORMS, Heading, PrintedTable
 
 if TYPE_CHECKING:
-    from ..experiments.results import Results
+    from ..experiments.config import Table
+    from ..experiments.results import Trials
 
 EXAMPLE = (
     "stack-lm results runs/hao2018-table1\n"
     "  stack-lm results runs/hao2018-table1 --format markdown\n"
-    "  stack-lm results runs/hao2018-table1 --format latex > table1.tex"
+    "  stack-lm results runs/hao2018-table1 --format latex > table1.tex\n"
+    "  stack-lm results runs/hao2018-table1 --compare runs/hao2018-no-stopping\n"
+    "  stack-lm results runs/deletang2023-hierarchy --matrix"
 )
-FORMATS = ("text", "markdown", "latex", "json")
+FORMATS = (*FORMS, "json")
 _SHORT = {"minimum": "min", "median": "med", "maximum": "max", "mean": "mean", "best": "best"}
+_SHORT |= {"mean_of_best_loss": "mean of best loss"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm results`."""
-    parser.add_argument("directory", metavar="DIR", help="the output_dir of `stack-lm train task`")
+    parser.add_argument(
+        "directories",
+        metavar="DIR",
+        nargs="+",
+        help="the output_dir of `stack-lm train task`; its shards, and several of one table, are merged",
+    )
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument(
+        "--compare", metavar="DIR", help="another run of the table: both, and the difference to the first"
+    )
+    forms.add_argument(
+        "--matrix", action="store_true", help="tasks down, by the Chomsky hierarchy, and networks across"
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the table (default: text)")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the table."""
-    from ..experiments.results import Results
+    from ..experiments.shards import read_trials
 
-    results = Results(options.directory)
-    results.table()
-    if options.json or options.format == "json":
-        print_json({"output_dir": options.directory} | describe(results))
+    results = read_trials(*options.directories)
+    options.json = options.json or options.format == "json"
+    if options.compare is not None:
+        _compare(options, results)
+    elif options.matrix:
+        _print_matrix(options, results)
+    elif options.json:
+        print_json({"output_dir": _said(options.directories)} | describe(results))
     else:
         print_results(results, options.format)
 
 
-def describe(results: Results) -> dict[str, Any]:
+def _said(directories: list[str]) -> str | list[str]:
+    return directories[0] if len(directories) == 1 else directories
+
+
+def describe(results: Trials) -> dict[str, Any]:
     """The table for JSON: each row's numbers by measure, fractions as in the results."""
     from ..experiments.results import measure
 
@@ -68,7 +93,7 @@ def describe(results: Results) -> dict[str, Any]:
     return {"title": table.title, "measures": table.measures, "rows": rows}
 
 
-def print_results(results: Results, form: str = "text") -> None:
+def print_results(results: Trials, form: str = "text") -> None:
     """Print the table for people."""
     from ..experiments.results import measure
 
@@ -80,17 +105,101 @@ def print_results(results: Results, form: str = "text") -> None:
     body = []
     for row in table.rows:
         records = results.of_row(row)
-        values = (row.paper or [None] * len(heads)) if compares else []
-        for name in table.measures:
-            ours, scale = measure(records, name), table.scale(parse_measure(name)[1])
-            values = [*values, None if ours is None else scale * ours]
+        paper = (row.paper or [None] * len(heads)) if compares else []
+        numbers = ["" if value is None else f"{value:.{table.decimals}f}" for value in paper]
+        numbers += [_number(table, name, measure(records, name)) for name in table.measures]
         finished, wanted = len(records), table.number_of_seeds(row)
         seeds = str(finished) if finished >= wanted else f"{finished} of {wanted}"
-        numbers = ["" if value is None else f"{value:.{table.decimals}f}" for value in values]
         body.append([*map(str, row.cells), *numbers, seeds])
-    {"text": _print_text, "markdown": _print_markdown, "latex": _print_latex}[form](
-        table.title, columns, body, len(table.columns), table.note
-    )
+    PrintedTable(table.title, columns, body, len(table.columns), table.note).print_as(form)
+
+
+def _number(table: Table, name: str, value: float | None, form: str = "") -> str:
+    """A value of a measure as the table shows it; "" for None."""
+    return "" if value is None else f"{table.scale(parse_measure(name)[1]) * value:{form}.{table.decimals}f}"
+
+
+def _compare(options: argparse.Namespace, results: Trials) -> None:
+    from ..experiments.comparison import compare
+    from ..experiments.shards import read_trials
+
+    sources = [_said(options.directories), options.compare]
+    comparison = compare(results, read_trials(options.compare))
+    table = results.table()
+    if options.json:
+        rows = [
+            {
+                "row": compared.row.name,
+                **dict(zip(table.columns, compared.row.cells, strict=True)),
+                "first": {name: values[0] for name, values in compared.values.items()},
+                "second": {name: values[1] for name, values in compared.values.items()},
+                "difference": {name: compared.difference(name) for name in table.measures},
+                "seeds": {"first": compared.seeds[0], "second": compared.seeds[1]},
+            }
+            for compared in comparison.rows
+        ]
+        only = dict(zip(("only_first", "only_second"), comparison.only, strict=True))
+        about = {"first": sources[0], "second": sources[1], "title": table.title, "measures": table.measures}
+        print_json(about | {"rows": rows} | only)
+        return
+    names = short_names([options.directories[0], options.compare])
+    columns = [str(column) for column in table.columns]
+    for head in _heads(table.measures):
+        columns += [f"{name} {head}" for name in names] + [f"difference {head}"]
+    body = []
+    for compared in comparison.rows:
+        numbers = []
+        for name, values in compared.values.items():
+            numbers += [_number(table, name, value) for value in values]
+            numbers.append(_number(table, name, compared.difference(name), "+"))
+        seeds = [str(len(own)) for own in compared.seeds]
+        body.append(
+            [*map(str, compared.row.cells), *numbers, seeds[0] if len(set(seeds)) == 1 else " and ".join(seeds)]
+        )
+    notes = [f"The difference is {names[1]} less {names[0]}."]
+    notes += [f"Only in {name}: {'; '.join(only)}." for name, only in zip(names, comparison.only, strict=True) if only]
+    PrintedTable(table.title, [*columns, "seeds"], body, len(table.columns), " ".join(notes)).print_as(options.format)
+
+
+def _print_matrix(options: argparse.Namespace, results: Trials) -> None:
+    from ..experiments.matrix import make_matrix
+    from ..experiments.results import measure
+
+    table = results.table()
+    matrix = make_matrix(table)
+    records = {place: results.of_row(row) for place, row in matrix.rows.items()}
+    if options.json:
+        cells = [
+            {
+                "level": level,
+                "task": task,
+                "network": network,
+                **{name: measure(records[task, network], name) for name in table.measures},
+                "seeds": [record["seed"] for record in records[task, network]],
+            }
+            for level, tasks in matrix.levels.items()
+            for task in tasks
+            for network in matrix.networks
+            if (task, network) in records
+        ]
+        about = {"output_dir": _said(options.directories), "title": table.title, "measures": table.measures}
+        print_json(about | {"networks": matrix.networks, "levels": matrix.levels, "cells": cells})
+        return
+    finished, wanted = len(results.records), sum(table.number_of_seeds(row) for row in table.rows)
+    notes = [table.note] * bool(table.note)
+    notes += [f"{finished} of {wanted} trials are finished."] * (finished < wanted)
+    for i, (name, head) in enumerate(zip(table.measures, _heads(table.measures), strict=True)):
+        body: list[list[str] | Heading] = []
+        for level, tasks in matrix.levels.items():
+            body += [Heading(level)] * bool(level)
+            for task in tasks:
+                found = [measure(records.get((task, network), []), name) for network in matrix.networks]
+                body.append([task, *(_number(table, name, value) for value in found)])
+        columns = [str(table.columns[0]), *matrix.networks]
+        title = f"{table.title} ({head})" if len(table.measures) > 1 else table.title
+        if i:
+            print()
+        PrintedTable(title, columns, body, 1, " ".join(notes)).print_as(options.format)
 
 
 def _heads(measures: list[str]) -> list[str]:
@@ -102,27 +211,3 @@ def _heads(measures: list[str]) -> list[str]:
         told = [name for name, tell in zip(names, several, strict=True) if tell]
         heads.append(" ".join([*told, _SHORT[statistic]]))
     return heads
-
-
-def _print_text(title: str, columns: list[str], body: list[list[str]], text_columns: int, note: str) -> None:
-    print_table(title, columns, body, note, text_columns=text_columns)
-
-
-def _print_markdown(title: str, columns: list[str], body: list[list[str]], text_columns: int, note: str) -> None:
-    print(f"{title}\n")
-    print("| " + " | ".join(columns) + " |")
-    print("|" + "|".join("---" if i < text_columns else "--:" for i in range(len(columns))) + "|")
-    for row in body:
-        print("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
-    if note:
-        print(f"\n{note}")
-
-
-def _print_latex(title: str, columns: list[str], body: list[list[str]], text_columns: int, note: str) -> None:
-    print("\\begin{table}\n\\centering")
-    print(f"\\caption{{{escape_latex(title)}{' ' * bool(note)}{escape_latex(note)}}}")
-    print("\\begin{tabular}{" + "l" * text_columns + "r" * (len(columns) - text_columns) + "}\n\\hline")
-    print(" & ".join(map(escape_latex, columns)) + " \\\\\n\\hline")
-    for row in body:
-        print(" & ".join(map(escape_latex, row)) + " \\\\")
-    print("\\hline\n\\end{tabular}\n\\end{table}")

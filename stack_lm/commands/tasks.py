@@ -16,6 +16,7 @@ from ..console import add_command, positive_int, print_json, print_table
 from ..data.text import read_text
 from ..errors import InputError
 from ..tasks import Example, FileTask, Split, Task, make_task, task_names
+from ..tasks.scores import overall
 
 EXAMPLE = (
     "stack-lm tasks\n"
@@ -204,8 +205,7 @@ def score_file(options: argparse.Namespace) -> None:
     examples = _read_examples(source.task, options.file)
     scores: dict[str, dict[str, float]] = {}
     for name, (model, _, encoding) in sources.items():
-        found = score(model, encoding, encoding.encode(examples))
-        scores[name] = {measure: value for measure, value in found.items() if measure != "by_length"}
+        scores[name] = overall(score(model, encoding, encoding.encode(examples)))
     measures = list(scores[first])
     summary = {
         said: {measure: function([of[measure] for of in scores.values()]) for measure in measures}
@@ -251,7 +251,7 @@ class _Line(NamedTuple):
 def _read_lines(task: Task, file: str) -> Iterator[_Line]:
     """The lines of a file, symbols spelled as the task spells them."""
     text = read_text(file)
-    known = set(task.target_vocabulary)
+    known, labels = set(task.target_vocabulary), task.kind == "classification"
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     with StringIO(text, newline="") as lines:
         reader = csv.reader(lines, strict=True)
@@ -261,14 +261,19 @@ def _read_lines(task: Task, file: str) -> Iterator[_Line]:
                 if number == 1 and tuple(row) in _HEADERS:
                     continue
                 if len(row) != 2:
-                    raise InputError(f"line {number} must be `input,output`; it has {len(row)} fields")
+                    columns = "string,label" if labels else "input,output"
+                    raise InputError(f"line {number} must be `{columns}`; it has {len(row)} fields")
                 output = []
                 for symbols in row[1].split():
                     spelled = [s if s in known else task.aliases.get(s, s) for s in _parts(symbols, known)]
                     unknown = [symbol for symbol in spelled if symbol not in known]
                     if unknown:
-                        raise InputError(f"line {number}: {unknown[0]!r} is no symbol of the targets of {task}")
+                        what = "label" if labels else "symbol of the targets"
+                        there = f"; it has {' '.join(task.target_vocabulary)}" if labels else ""
+                        raise InputError(f"line {number}: {unknown[0]!r} is no {what} of {task}{there}")
                     output.append("/".join(spelled))
+                if labels and len(output) != 1:
+                    raise InputError(f"line {number} must have one label; it has {len(output) or 'none'}")
                 try:
                     yield _Line(number, task.read(row[0]), output)
                 except InputError as error:

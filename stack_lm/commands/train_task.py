@@ -22,6 +22,7 @@ SUMMARY = "train a paper's model on a formal task with several seeds, or all mod
 EXAMPLE = (
     "stack-lm train task hao2018/linear_stack hao2018/reversal --seeds 10 --jobs 2\n"
     "  stack-lm train task hao2018/table1 --jobs 2 --resume\n"
+    "  stack-lm train task hao2018/table1 --jobs 2 --resume --shard 1/4\n"
     "  stack-lm train task suzgun2019/lstm labels.csv --seeds 3 --jobs 2 options.test=0.2"
 )
 
@@ -41,7 +42,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=10,
         help="trials of a row to train at once in a process, at most (default: 10)",
     )
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        default="cpu",
+        help="cpu (default), or such as cuda: there each trial trains by itself, so give several --jobs",
+    )
     parser.add_argument("--rows", metavar="REGEX", help="run only rows of the table whose name this finds")
+    parser.add_argument(
+        "--shard", metavar="I/N", help="run only the I-th of N parts of the trials, in output_dir/shards/I-of-N"
+    )
     earlier = parser.add_mutually_exclusive_group()
     earlier.add_argument("--resume", action="store_true", help="keep the trials that are finished, and run the others")
     earlier.add_argument("--overwrite", action="store_true", help="run all trials of these rows again")
@@ -58,6 +68,7 @@ def run(options: argparse.Namespace) -> None:
     task = tasks[0] if tasks else None
     overrides: dict[str, Any] = parse_overrides(pairs)
     from ..experiments.run import Experiment, load_table
+    from ..experiments.shards import Shard
     from .results import describe, print_results
 
     output_dir = overrides.pop("output_dir", None)
@@ -70,8 +81,10 @@ def run(options: argparse.Namespace) -> None:
         rows=options.rows,
         jobs=options.jobs,
         together=options.together,
+        device=options.device,
         resume=options.resume,
         overwrite=options.overwrite,
+        shard=None if options.shard is None else Shard.parse(options.shard),
     )
     results = experiment.run()
     if options.json:

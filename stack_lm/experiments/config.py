@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
+import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,20 +15,20 @@ from ..checks import Count, CountOrZero, NotNegative, Positive, build
 from ..config_files import merge, read_config
 from ..errors import InputError
 from ..messages import similar_path
-from ..training.config import BaseConfig
+from ..training.config import BaseConfig, settled
 
 # Beside a model that was trained on a task.
 TASK_FILE = "task.json"
 # Scores that are no shares, and never percentages.
 IN_NATS = ("nats", "difference", "difference_given_length", "loss")
-STATISTICS = ("minimum", "median", "maximum", "mean", "best")
+STATISTICS = ("minimum", "median", "maximum", "mean", "best", "mean_of_best_loss")
 # What a row or a table may say of the trials themselves.
 _OVERRIDES = ("model", "training", "options")
 
 
 @dataclass(frozen=True)
-class LearningRates:
-    """A range from which each trial draws its learning rate, log-uniformly.
+class LogUniform:
+    """A range from which each trial draws a number, log-uniformly.
 
     Attributes:
         low: lower end.
@@ -35,6 +37,29 @@ class LearningRates:
 
     low: Positive
     high: Positive
+
+    def draw(self, rng: random.Random) -> float:
+        """Draw a number."""
+        return math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+
+
+@dataclass(frozen=True)
+class AuxiliaryLosses:
+    """Losses beside that of the label, of the members of a language to recognise (Butoi et al. 2025, section 3.3).
+
+    Each has a weight; {low, high}, between which each trial draws its own, log-uniformly; or null: there is none.
+
+    Attributes:
+        next_symbol: the cross-entropy of the next symbol, or of the end, a mean over the prefixes of a string.
+        next_symbols: the binary cross-entropy of which symbols may come next, a mean over prefixes and symbols.
+    """
+
+    next_symbol: Positive | LogUniform | None = None
+    next_symbols: Positive | LogUniform | None = None
+
+    def weights(self) -> dict[str, float | LogUniform]:
+        """Those that there are, by name."""
+        return {entry.name: weight for entry in fields(self) if (weight := getattr(self, entry.name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -50,6 +75,8 @@ class TaskTrainingConfig:
             the order of batches too.
         one_boundary: in a language, end strings with the symbol that begins them, `<s>`: the network never reads `</s>`
             nor predicts `<s>`, so it needs one symbol fewer.
+        auxiliary: losses beside that of the label, in a language to recognise: a list, of which seed s takes entry s
+            modulo its length. Their heads are not saved.
         drop_last: leave out a last batch that is smaller than the others.
         loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over the positions of a string,
             then the mean over strings; "steps": a sum over steps, at each of which the batch's scored positions are
@@ -66,10 +93,15 @@ class TaskTrainingConfig:
         decay_patience: epochs in a row without a better score before the learning rate falls.
         decay_factor: factor of the learning rate then.
         keep: model to test: that of the "last" epoch, or the one "best" on the validation strings.
-        validate: score the model on the validation strings, if the task has some, after each epoch.
+        validate: score the model on the validation strings, if the task has some, after each epoch; the name of another
+            split takes its strings for these.
+        validation_score: score on the validation strings that says whether an epoch was better; null takes the task's
+            first.
         temperature_decay: factor exp(-decay) by which the temperature of controls that have one falls; see
             `TemperatureSchedule`.
         temperature_minimum: lowest temperature.
+        initial_model: directory of the model of an earlier trial, whose weights this one begins with, as for strings
+            that get longer; `{seed}` in it stands for the trial's seed. null draws new weights.
         dtype: type of the model's numbers.
     """
 
@@ -78,10 +110,11 @@ class TaskTrainingConfig:
     batch_size: Count = 10
     batch_by_length: bool = False
     one_boundary: bool = False
+    auxiliary: list[AuxiliaryLosses] = field(default_factory=list)
     drop_last: bool = False
     loss_reduction: Literal["mean", "strings", "steps"] = "mean"
     optimizer: Literal["adam", "rmsprop", "sgd"] = "adam"
-    learning_rate: Positive | list[Positive] | LearningRates = 1e-3
+    learning_rate: Positive | list[Positive] | LogUniform = 1e-3
     weight_decay: NotNegative = 0.0
     max_grad_norm: Positive | None = None
     max_grad_value: Positive | None = None
@@ -90,9 +123,11 @@ class TaskTrainingConfig:
     decay_patience: Count | None = None
     decay_factor: Positive = 0.9
     keep: Literal["last", "best"] = "last"
-    validate: bool = True
+    validate: bool | str = True
+    validation_score: str | None = None
     temperature_decay: NotNegative = 0.0
     temperature_minimum: Positive = 0.5
+    initial_model: str | None = None
     dtype: Literal["float32", "float64"] = "float32"
 
 
@@ -122,8 +157,12 @@ class TaskConfig(BaseConfig):
         rate = self.training.learning_rate
         if rate == []:
             raise InputError("training.learning_rate must have an entry; got []")
-        if isinstance(rate, LearningRates) and rate.low > rate.high:
-            raise InputError(f"training.learning_rate must go from low to high; got {rate.low} to {rate.high}")
+        ranges: dict[str, Any] = {"learning_rate": rate}
+        for i, losses in enumerate(self.training.auxiliary):
+            ranges |= {f"auxiliary[{i}].{name}": weight for name, weight in losses.weights().items()}
+        for name, drawn in ranges.items():
+            if isinstance(drawn, LogUniform) and drawn.low > drawn.high:
+                raise InputError(f"training.{name} must go from low to high; got {drawn.low} to {drawn.high}")
 
     def registered_names(self) -> dict[str, list[str]]:
         """See `BaseConfig.registered_names`."""
@@ -159,6 +198,44 @@ class Row:
 
 
 @dataclass(frozen=True)
+class TableTask:
+    """A task of a table in which each network meets each task.
+
+    Attributes:
+        cells: first cells of its rows.
+        task: name of the task; see `make_task`.
+        paper: the paper's numbers, by the cells of a network, joined by commas.
+        model, training, options: overrides of single keys.
+    """
+
+    cells: list
+    task: str
+    paper: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableNetwork:
+    """A network of such a table.
+
+    Attributes:
+        cells: last cells of its rows.
+        preset: configuration of model and training.
+        seeds: number of trials of each row; null takes the table's.
+        model, training, options: overrides of single keys, after those of the task.
+    """
+
+    cells: list
+    preset: str
+    seeds: Count | None = None
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Table:
     """Trials by row, and the numbers of a paper to compare them with.
 
@@ -168,7 +245,9 @@ class Table:
         rows: rows of the table.
         measures: numbers to print, each "score.statistic", such as "accuracy.median", on the test strings; or
             "validation/accuracy.median" on another split. The statistic, over seeds, is one of `STATISTICS`: "best" is
-            the trial with the best validation score or, without validation strings, the lowest training loss.
+            the trial with the best validation score or, without validation strings, the lowest training loss;
+            "mean_of_best_loss" is a mean over the trials with the same losses (`training.auxiliary`), of those losses
+            where it is best.
         percent: print fractions as percentages; nats stay nats.
         decimals: decimals of the printed numbers.
         seeds: number of trials of each row.
@@ -192,11 +271,14 @@ class Table:
 
     @classmethod
     def build(cls, values: dict[str, Any]) -> Table:
-        """A table from the content of its file.
+        """A table from the content of its file: one with `rows`, or with `tasks` and `networks` that make them.
 
         Raises:
             InputError: naming the key that is wrong.
         """
+        if "networks" in values:
+            values = {**values, "rows": _crossed(values.get("tasks", []), values["networks"])}
+            values = {key: value for key, value in values.items() if key not in ("tasks", "networks")}
         table = build(cls, values)
         for measure in table.measures:
             parse_measure(measure)
@@ -233,6 +315,59 @@ class Table:
         config = build(TaskConfig, values)
         config.check()
         return config
+
+
+def comparable(config: TaskConfig) -> dict[str, Any]:
+    """What decides the outcome of a trial."""
+    values = settled(config)
+    if not config.data:  # as in results from before there were tasks of files
+        del values["data"]
+    return values
+
+
+def first_difference(
+    before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+) -> tuple[str, Any, Any] | None:
+    """The first key, with those above it, in which two mappings differ, and its values; None in one is no value."""
+    for key in {**before, **now}:
+        one, other = before.get(key), now.get(key)
+        if isinstance(one, Mapping) or isinstance(other, Mapping):
+            one, other = ({} if value is None else value for value in (one, other))
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            found = first_difference(one, other, f"{prefix}{key}.")
+            if found is not None:
+                return found
+        elif one != other:
+            return f"{prefix}{key}", one, other
+    return None
+
+
+def is_table(content: dict[str, Any]) -> bool:
+    """Whether the content of a YAML file is a table, not a preset."""
+    return "rows" in content or "networks" in content
+
+
+def _crossed(tasks: Any, networks: Any) -> list[dict[str, Any]]:
+    """The rows of a table: each task with each network."""
+    for name, entries in {"tasks": tasks, "networks": networks}.items():
+        if not (isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries)):
+            raise InputError(f"{name} must be a list of mappings, beside {'networks' if name == 'tasks' else 'tasks'}")
+    made = [build(TableNetwork, network, f"networks[{i}].") for i, network in enumerate(networks)]
+    names = [", ".join(map(str, network.cells)) for network in made]
+    rows = []
+    for i, values in enumerate(tasks):
+        task = build(TableTask, values, f"tasks[{i}].")
+        for name in task.paper:
+            if name not in names:
+                raise InputError(f"tasks[{i}].paper has no network {name!r}; they are {'; '.join(names)}")
+        for name, network in zip(names, made, strict=True):
+            row = {"cells": [*task.cells, *network.cells], "preset": network.preset, "task": task.task}
+            row |= {"seeds": network.seeds, "paper": task.paper.get(name, [])}
+            for key in _OVERRIDES:
+                row[key] = copy.deepcopy(getattr(task, key))
+                merge(row[key], copy.deepcopy(getattr(network, key)))
+            rows.append(row)
+    return rows
 
 
 def is_task_model(directory: str | Path) -> bool:

@@ -33,6 +33,9 @@ class Encoded(NamedTuple):
         scored: which are scored: the same, but where a task scores only a part.
         steps: T of each example alone, [N].
         sizes: the length of each string, in symbols, [N]: of a source without null symbols at its end.
+        edits: see `Example` [N]; -1 where nobody knows.
+        continuations: of members of a language to recognise, which of K symbols may follow each prefix [N, T, K], bool;
+            False elsewhere. [N, 0] where nobody asks.
     """
 
     inputs: Tensor
@@ -41,6 +44,8 @@ class Encoded(NamedTuple):
     scored: Tensor
     steps: Tensor
     sizes: Tensor
+    edits: Tensor
+    continuations: Tensor
 
     def rows(self, numbers: Tensor, *, trim: bool) -> Encoded:
         """Some of the examples; `trim` takes away the padding after the longest of them."""
@@ -122,8 +127,12 @@ class Encoding:
         elif not issubclass(fitting[architecture], MemoryGenerationMixin):
             self.fields["num_labels"] = len(self.answers)
 
-    def encode(self, examples: Sequence[Example]) -> Encoded:
+    def encode(self, examples: Sequence[Example], *, continuations: bool = False) -> Encoded:
         """Tensors of examples.
+
+        Args:
+            examples: of the task.
+            continuations: whether to look for the symbols that may follow prefixes.
 
         Raises:
             InputError: if there are none.
@@ -131,7 +140,7 @@ class Encoding:
         if not examples:
             raise InputError(f"there are no examples of {self.task.name}")
         rows = [self.kind.row(example) for example in examples]
-        inputs, labels, masks = zip(*rows, strict=True)
+        inputs, labels, masks, _ = zip(*rows, strict=True)
         steps = torch.tensor([len(row) for row in inputs])
         if self.buffered and self._null is None and steps.unique().numel() > 1:
             raise InputError(
@@ -140,7 +149,23 @@ class Encoding:
         scored = padded(masks, False)
         trained = padded([self.kind.trained(*pair) for pair in zip(examples, rows, strict=True)], False)
         sizes = torch.tensor([self._size(example.source) for example in examples])
-        return Encoded(padded(inputs, self.padding), padded(labels, self.kind.no_label), trained, scored, steps, sizes)
+        return Encoded(
+            padded(inputs, self.padding),
+            padded(labels, self.kind.no_label),
+            trained,
+            scored,
+            steps,
+            sizes,
+            torch.tensor([-1 if example.edits is None else example.edits for example in examples]),
+            self._continuations(examples, int(steps.max())) if continuations else steps.new_zeros(len(steps), 0).bool(),
+        )
+
+    def _continuations(self, examples: Sequence[Example], longest: int) -> Tensor:
+        following = torch.zeros(len(examples), longest, len(self.task.vocabulary), dtype=torch.bool)
+        for own, example in zip(following, examples, strict=True):
+            for may, symbols in zip(own, self.task.continuations(example), strict=False):
+                may[sorted(symbols)] = True
+        return following
 
     def _size(self, source: Sequence[int]) -> int:
         size = len(source)

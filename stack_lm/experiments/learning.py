@@ -17,14 +17,18 @@ from torch.utils._pytree import tree_map
 
 from ..checks import checks_of
 from ..errors import InputError
-from ..layers import with_noise
+from ..layers import draw_noise, with_noise
 from ..training.optimizer import make_optimizer
 from ..training.together import Together
+from .auxiliary import auxiliary_loss
 from .encoding import Encoded, loss_weights, weighted_loss
 from .scores import run
-from .trial import Trial
+from .trial import Trial, below
+from .unfinished import Clock, State, StateFile
 
 Batch = Mapping[str, Any]  # tensors, and the noise of actions by name
+# Arguments: the share of the epochs that are over, and in words how the trials stand.
+Report = Callable[[float, str], None]
 
 
 class _Learners(Protocol):
@@ -56,33 +60,51 @@ class _Alone:
         return torch.nn.utils.clip_grad_norm_(self.parameters(), max_norm)
 
 
-def train(trials: Sequence[Trial], report: Callable[[float], None] = lambda share: None) -> list[dict[str, Any]]:
+def train(
+    trials: Sequence[Trial], report: Report = lambda share, said: None, file: StateFile | None = None
+) -> list[dict[str, Any]]:
     """Train trials of one configuration, and test them.
 
     Args:
         trials: which differ in their seeds; all are trained at once where `can_join` lets them.
-        report: called with the share of the epochs that are over.
+        report: called after each epoch.
+        file: where to write, about once a minute, the state of trials that are trained at once. If it has one, they go
+            on from there, and end as if they had not been cut off.
 
     Returns:
         The results of the trials: `Trial.result`, with their seconds.
+
+    Raises:
+        InputError: if the file cannot be written, or its state does not fit.
     """
     if len(trials) > 1 and not can_join(trials[0]):
         results = []
         for i, trial in enumerate(trials):
-            results += train([trial], lambda share, i=i: report((i + share) / len(trials)))  # type: ignore[misc]
+            results += train([trial], lambda share, said, i=i: report((i + share) / len(trials), said))  # type: ignore[misc]
         return results
-    started = time.perf_counter()
-    torch.manual_seed(trials[0].config.seed)  # of dropout, which only a trial that is alone draws
+    started, clock = time.perf_counter(), Clock()
+    torch.manual_seed(trials[0].config.seed)  # of dropout of a trial that `can_join` leaves alone
     for trial in trials:
         trial.prepare()
-    group, epoch, epochs = _Group(trials), 0, trials[0].loop.epochs
+    state = None if file is None else file.load()
+    if file is None or state is None:
+        group = _Group(trials)
+    else:
+        try:
+            group = _resumed(trials, state)
+            started -= state.numbers["seconds"]
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            said = " ".join(str(error).split())
+            raise InputError(f"{file.path} does not fit its trials ({said}); remove it, and they begin anew") from error
     while group.trials:
         losses, strings, updates = group.epoch()
         over = [trial.end_epoch(loss, strings, updates) for trial, loss in zip(group.trials, losses, strict=True)]
-        epoch += 1
-        report(1 - len(group.trials) / len(trials) * (1 - epoch / epochs))
+        epoch, epochs = len(group.trials[0].history), trials[0].loop.epochs
+        report(1 - len(group.trials) / len(trials) * (1 - epoch / epochs), _describe(group.trials, len(trials)))
         if any(over):
             group = group.without(over)
+        if file is not None and clock.is_due():
+            file.save(_state(trials, group, time.perf_counter() - started))
     trained = time.perf_counter()
     results = [trial.result() for trial in trials]
     times = {
@@ -93,16 +115,73 @@ def train(trials: Sequence[Trial], report: Callable[[float], None] = lambda shar
     return [result | times for result in results]
 
 
+def _describe(trials: Sequence[Trial], begun: int) -> str:
+    """How trials stand after an epoch, in a line."""
+    records = [trial.history[-1] for trial in trials]
+    said = f"epoch {records[0]['epoch']:,} of {trials[0].loop.epochs:,}, loss {_range([r['loss'] for r in records])}"
+    score = trials[0].encoding.kind.shown[0]
+    if "validation" in records[0]:
+        said += f", validation {score} {_range([record['validation'][score] for record in records])}"
+    return said + (f", {len(trials)} of {begun} trials are left" if len(trials) < begun else "")
+
+
+def _range(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "not finite"
+    low, high = f"{min(known):.4f}", f"{max(known):.4f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _state(trials: Sequence[Trial], group: _Group, seconds: float) -> State:
+    """All of what training goes on from.
+
+    Args:
+        trials: that began at once.
+        group: those of them that are not over.
+        seconds: that they have taken.
+    """
+    tensors = {f"random.{i}": state for i, state in enumerate(_random_states())} | group.optimizer_state()
+    numbers: dict[str, Any] = {"seconds": seconds, "trials": []}
+    for i, trial in enumerate(trials):
+        own = trial.state()
+        numbers["trials"].append(own.numbers)
+        tensors |= {f"{i}.{name}": tensor for name, tensor in own.tensors.items()}
+    return State(numbers, tensors)
+
+
+def _random_states() -> list[Tensor]:
+    """The states of torch's generators: of the CPU and, in a process that uses one, of the GPU."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_initialized() else [])]
+
+
+def _resumed(trials: Sequence[Trial], state: State) -> _Group:
+    """The trials that are not over in a state, with all that they had."""
+    for i, trial in enumerate(trials):
+        trial.load(State(state.numbers["trials"][i], below(f"{i}.", state.tensors)))
+    group = _Group(trials)
+    if any(trial.over for trial in trials):
+        if not trials[0].has_new_strings:
+            group.load_data()  # padded to the longest of all trials, as it was
+        group = group.without([trial.over for trial in trials])
+    group.load_optimizer(state.tensors)
+    torch.set_rng_state(state.tensors["random.0"])
+    if "random.1" in state.tensors:
+        torch.cuda.set_rng_state(state.tensors["random.1"])
+    return group
+
+
 def can_join(trial: Trial) -> bool:
     """Whether models as a trial's can be trained at once.
 
-    Not where they draw dropout, which would be drawn for all at once, so that a trial's result would depend on the
-    others; and not where the compiled scan cannot run them.
+    Not where they have dropout that `Trial.draw_noise` does not draw: it would be drawn for all at once, so that a
+    trial's result would depend on the others; and not where the compiled scan cannot run them.
     """
-    config = trial.model.config
-    if any(getattr(config, name) for name in checks_of(type(config)) if name.endswith("dropout")):
-        return False
-    if trial.encoding.buffered and trial.draw_noise(1, 1):
+    config, drawn = trial.model.config, draw_noise(trial.model, (1, 1), torch.Generator())
+    dropouts = {name for name in checks_of(type(config)) if name.endswith("dropout") and getattr(config, name)}
+    if any(name.endswith(".dropout") for name in drawn):
+        dropouts.remove("hidden_dropout")
+    if dropouts or (trial.encoding.buffered and drawn):
         return False  # the steps of a scan with buffers are not those of its strings
     try:
         Together([trial.model])
@@ -124,7 +203,8 @@ class _Group:
             model.train()
         self.learners: _Learners = Together(models, self._loss) if len(models) > 1 else _Alone(models[0], self._loss)
         # Each trial has a rate of its own; `_step` sets it.
-        self.optimizer = make_optimizer(self.loop, self.learners.parameters(), 1.0, torch.device("cpu"))
+        self.device: torch.device = models[0].device
+        self.optimizer = make_optimizer(self.loop, self.learners.parameters(), 1.0, self.device)
         self._data: Encoded | None = None
 
     def without(self, over: Sequence[bool]) -> _Group:
@@ -144,15 +224,30 @@ class _Group:
         group._data = None if self._data is None else Encoded(*(field[kept] for field in self._data))
         return group
 
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """The optimizer's tensors, by the number of their parameter and their name."""
+        parameters = self.learners.parameters() if self.trials else []
+        return {
+            f"optimizer.{i}.{name}": tensor
+            for i, parameter in enumerate(parameters)
+            for name, tensor in self.optimizer.state[parameter].items()
+        }
+
+    def load_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `optimizer_state` gave."""
+        for i, parameter in enumerate(self.learners.parameters() if self.trials else []):
+            own = below(f"optimizer.{i}.", tensors)
+            self.optimizer.state[parameter] = {name: tensor.to(self.device) for name, tensor in own.items()}
+
     def epoch(self) -> tuple[list[float], int, int]:
         """Train on all strings once: the mean loss of each trial's updates; the numbers of strings and of updates."""
-        sums = torch.zeros(len(self.trials), dtype=self.trials[0].model.dtype)
+        sums = torch.zeros(len(self.trials), dtype=self.trials[0].model.dtype, device=self.device)
         strings = updates = 0
         rates = [trial.learning_rate for trial in self.trials]
         for batch in self._batches():
             strings, updates = strings + batch["inputs"].shape[1], updates + 1
             self._cool(self.trials[:1], strings)
-            losses = self.learners.losses(batch)
+            losses = self.learners.losses(tree_map(lambda part: part.to(self.device), batch))
             for parameter in self.learners.parameters():
                 parameter.grad = None
             losses.sum().backward()
@@ -162,8 +257,17 @@ class _Group:
         self._cool(self.trials, strings)
         return (sums / updates).tolist(), strings, updates
 
+    def load_data(self) -> Encoded:
+        """The strings of the next epoch: those that are there, unless each epoch has others."""
+        if self._data is None or self.trials[0].has_new_strings:
+            self._data = _stack([trial.training_data() for trial in self.trials], self.trials[0].encoding.padding)
+        return self._data
+
     def _loss(self, model: Any, batch: Batch) -> Tensor:
         with with_noise(model, batch.get("noise")):
+            if "auxiliary" in batch:
+                logits, further = auxiliary_loss(model, batch["inputs"], batch["continuations"], batch["auxiliary"])
+                return weighted_loss(logits, batch["labels"], batch["weights"]) + further
             logits = run(model, batch["inputs"], batch["labels"].shape[1], self.trials[0].encoding)
         return weighted_loss(logits, batch["labels"], batch["weights"])
 
@@ -191,9 +295,7 @@ class _Group:
 
     def _batches(self) -> Iterator[Batch]:
         """The batches of an epoch: inputs [S, B, T], labels and weights of losses likewise."""
-        if self._data is None or self.trials[0].has_new_strings:
-            self._data = _stack([trial.training_data() for trial in self.trials], self.trials[0].encoding.padding)
-        first, size, data = self.trials[0], self.loop.batch_size, self._data
+        first, size, data = self.trials[0], self.loop.batch_size, self.load_data()
         number = data.inputs.shape[1]
         order = torch.stack([trial.order(own) for trial, own in zip(self.trials, data.steps, strict=True)])
         rows = torch.arange(len(order)).unsqueeze(1)
@@ -206,18 +308,30 @@ class _Group:
             inputs, labels, trained = (part[rows, own, :end] for part in (data.inputs, data.labels, data.trained))
             dtype = first.model.dtype
             weights = loss_weights(trained, first.reduction, labels.shape[3] if sets else 1, dtype)
-            batch = {"inputs": inputs, "labels": labels.to(dtype) if sets else labels, "weights": weights}
+            batch: dict[str, Any] = {
+                "inputs": inputs,
+                "labels": labels.to(dtype) if sets else labels,
+                "weights": weights,
+            }
+            if first.auxiliary:
+                batch["continuations"] = data.continuations[rows, own, :end]
+                batch["auxiliary"] = self._auxiliary_weights()
             yield batch | self._noise(steps[:, start : start + size], inputs.shape[2])
 
+    def _auxiliary_weights(self) -> dict[str, Tensor]:
+        """Of the auxiliary losses, by name, those of each trial [S]."""
+        trials, dtype = self.trials, self.trials[0].model.dtype
+        return {name: torch.tensor([t.auxiliary[name] for t in trials], dtype=dtype) for name in trials[0].auxiliary}
+
     def _noise(self, steps: Tensor, longest: int) -> dict[str, Any]:
-        """The noise of each trial's actions, by name [S, B, T, ...], in strings of so many steps [S, B]; or nothing."""
+        """The noise of each trial, by name [S, B, T, ...], in strings of so many steps [S, B]; or nothing."""
         if self.trials[0].encoding.buffered:
             return {}
         drawn: dict[str, list[Tensor]] = {}
         for trial, own in zip(self.trials, steps.amax(1).tolist(), strict=True):
             for name, noise in trial.draw_noise(steps.shape[1], own).items():
                 padding = [*[0, 0] * (noise.dim() - 2), 0, longest - own]
-                drawn.setdefault(name, []).append(F.pad(noise, padding))
+                drawn.setdefault(name, []).append(noise if own == longest else F.pad(noise, padding))
         return {"noise": {name: torch.stack(parts) for name, parts in drawn.items()}} if drawn else {}
 
 

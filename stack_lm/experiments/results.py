@@ -3,6 +3,7 @@
 table.yaml       the table, as its file or the command line described it
 results.jsonl    a line for each trial: row, seed, configuration, scores, history, versions, time
 models/ROW/SEED  the trained models; ROW counts from 1
+unfinished/      the state of trials that are being trained; see `unfinished`
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 import os
 import shutil
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +28,9 @@ from ..config_files import read_yaml
 from ..errors import InputError
 from ..messages import similar_path
 from ..plugins import used
-from .config import Row, Table, parse_measure
+from ..tasks.scores import overall
+from . import unfinished
+from .config import IN_NATS, Row, Table, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
 _LOCK = ".lock"
@@ -42,7 +46,29 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
 Record = dict[str, Any]
 
 
-class Results:
+class Trials(ABC):
+    """Finished trials of a table.
+
+    Attributes:
+        records: of the trials.
+    """
+
+    records: list[Record]
+
+    @abstractmethod
+    def table(self) -> Table:
+        """The table of the experiment.
+
+        Raises:
+            InputError: if there is none.
+        """
+
+    def of_row(self, row: Row) -> list[Record]:
+        """The trials of a row, by seed."""
+        return sorted((record for record in self.records if record["row"] == row.name), key=lambda r: r["seed"])
+
+
+class Results(Trials):
     """The results of an experiment's trials, in its directory.
 
     Args:
@@ -75,7 +101,7 @@ class Results:
                 # A trial that diverged has no loss at its end.
                 numbers = [entry["loss"] for entry in record["history"] if entry["loss"] is not None]
                 for scores in record["scores"].values():
-                    numbers += [score for name, score in scores.items() if name != "by_length"]
+                    numbers += overall(scores).values()
                 if any(type(number) not in (int, float) for number in numbers):
                     raise ValueError
             except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
@@ -93,19 +119,11 @@ class Results:
         return records
 
     def table(self) -> Table:
-        """The table of the experiment.
-
-        Raises:
-            InputError: if the directory has none.
-        """
+        """See `Trials.table`."""
         file = self.path / TABLE_FILE
         if not file.is_file():
             raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it{similar_path(self.path)}")
         return Table.build(read_yaml(file))
-
-    def of_row(self, row: Row) -> list[Record]:
-        """The trials of a row, by seed."""
-        return sorted((record for record in self.records if record["row"] == row.name), key=lambda r: r["seed"])
 
     def model_directory(self, row: int, seed: int) -> Path:
         """Return the directory of a trial's model.
@@ -134,6 +152,7 @@ class Results:
             except OSError:
                 raise InputError(f"another process is writing to {self.path}") from None
             self.records = self._read()
+            unfinished.remove_partial(self.path)
             yield
 
     def begin(self, table: Table, memories: Sequence[str] = ()) -> None:
@@ -164,7 +183,7 @@ class Results:
             os.fsync(file.fileno())
 
     def remove(self, rows: Sequence[int], names: Sequence[str]) -> None:
-        """Remove the results and the models of rows.
+        """Remove the results, the models and the unfinished trials of rows.
 
         Args:
             rows: their numbers, from 0.
@@ -173,6 +192,7 @@ class Results:
         self.replace([record for record in self.records if record["row"] not in names])
         for row in rows:
             shutil.rmtree(self.path / MODELS / str(row + 1), ignore_errors=True)
+        unfinished.remove_rows(self.path, rows)
 
 
 def measure(records: Sequence[Record], name: str) -> float | None:
@@ -191,9 +211,15 @@ def measure(records: Sequence[Record], name: str) -> float | None:
     for record in records:
         scores = record["scores"].get(split, {})
         if score not in scores:
-            known = ", ".join(key for key in scores if key != "by_length") or "none"
+            known = ", ".join(overall(scores)) or "none"
             raise InputError(f"the trials of {record['row']!r} have no {split} score {score!r}; they have {known}")
     values = [float(record["scores"][split][score]) for record in records]
+    if statistic == "mean_of_best_loss":
+        by_losses: dict[frozenset[str], list[float]] = {}
+        for record, value in zip(records, values, strict=True):
+            by_losses.setdefault(frozenset(record.get("auxiliary", ())), []).append(value)
+        best = min if score in IN_NATS else max
+        return best(map(statistics.fmean, by_losses.values()))
     if statistic == "best":
         return min(zip(map(_selection, records), range(len(values)), values, strict=True))[2]
     functions = {"minimum": min, "median": statistics.median, "maximum": max, "mean": statistics.fmean}
@@ -202,10 +228,11 @@ def measure(records: Sequence[Record], name: str) -> float | None:
 
 def _selection(record: Record) -> float:
     """Return the value that the best trial minimises: nats or errors in validation, or else the training loss."""
-    validation = record["scores"].get("validation")
+    training = record["config"].get("training", {})
+    split = training.get("validate", True)
+    validation = record["scores"].get("validation" if isinstance(split, bool) else split)
     if validation is None:
         loss = record["history"][-1]["loss"]
         return math.inf if loss is None else float(loss)
-    if "nats" in validation:
-        return float(validation["nats"])
-    return -float(validation.get("accuracy", validation.get("coarse")))
+    name = training.get("validation_score") or next(iter(validation))
+    return float(validation[name]) * (1 if name in IN_NATS else -1)

@@ -4,49 +4,35 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import itertools
 import math
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
 from ..config_files import merge, preset_names, preset_path, read_yaml
 from ..console import print_note
 from ..errors import InputError
+from ..hub.loading import find_device
 from ..messages import unknown_key
 from ..plugins import check_for_workers, used
 from ..tasks import FileTask, Task, make_task, task_names
 from ..tasks.checks import check_examples
 from ..tasks.kinds import KINDS, score_names
-from ..training.config import settled
-from .config import Row, Table, TaskConfig, parse_measure, single_row
+from ..tasks.scores import overall
+from .config import Row, Table, TaskConfig, comparable, first_difference, is_table, parse_measure, single_row
+from .progress import TrialProgress
 from .results import TABLE_FILE, Results
+from .schedule import Wanted, deal, describe_group, grouped
+from .shards import Shard, has_shards
+from .unfinished import StateFile, state_files
 from .workers import Job, run_jobs
 
 # Of each score of a table that has one row, of a preset and a task.
 _STATISTICS = ("minimum", "median", "maximum", "mean")
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A trial that a table wants."""
-
-    number: int  # of the row, from 0
-    row: Row
-    config: TaskConfig
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """The key that identifies the trial in a directory of results."""
-        return self.row.name, self.config.seed
 
 
 class Experiment:
@@ -60,8 +46,10 @@ class Experiment:
         rows: run only rows whose name this regular expression finds; None runs all.
         jobs: number of worker processes.
         together: trials of a row to train at once, at most.
+        device: that trains them, such as "cuda"; on one other than the CPU each trial is trained by itself.
         resume: keep what is finished.
         overwrite: remove the results of these rows, and run them again.
+        shard: run only this part of the trials, in a directory of its own; see `deal`.
         quiet: no progress bar and no notes.
 
     Raises:
@@ -79,18 +67,27 @@ class Experiment:
         rows: str | None = None,
         jobs: int = 1,
         together: int = 10,
+        device: str = "cpu",
         resume: bool = False,
         overwrite: bool = False,
+        shard: Shard | None = None,
         quiet: bool = False,
     ) -> None:
         if resume and overwrite:
             raise InputError("trials are either resumed or run again: give --resume or --overwrite, not both")
         self.table = _overridden(table, overrides or {}, output_dir or table.output_dir, seeds)
-        self.jobs, self.together = jobs, together
+        if shard is not None:
+            self.table = dataclasses.replace(self.table, output_dir=str(shard.directory(self.table.output_dir)))
+        self.jobs, self.together, self.device = jobs, together, find_device(device)
         self.resume, self.overwrite, self.quiet = resume, overwrite, quiet
         self.chosen = choose_rows(self.table, rows)
-        self.notes: list[str] = []  # of what was found in files
+        self.notes: list[str] = []  # of what was found
+        self._alone: set[int] = set()  # rows whose trials cannot be trained at once
         self.wanted = self._plan()
+        if shard is not None:
+            trials = len(self.wanted)
+            self.wanted = deal(self.wanted, shard.of)[shard.number - 1]
+            self.notes.append(f"shard {shard.number} of {shard.of}: {len(self.wanted)} of {trials} trials")
         self.results = Results(self.table.output_dir)
         self._check_directory()
 
@@ -110,13 +107,19 @@ class Experiment:
                     print_note(note)
             finished = {(record["row"], record["seed"]) for record in self.results.records}
             waiting = [trial for trial in self.wanted if trial.key not in finished]
+            begun = self._take_up(waiting)
             if self.resume and not self.quiet:
-                print_note(f"{len(self.wanted) - len(waiting)} of {len(self.wanted)} trials are finished")
-            self._run(waiting)
+                going_on = sum(len(group) for group, _ in begun)
+                print_note(
+                    f"{len(self.wanted) - len(waiting)} of {len(self.wanted)} trials are finished"
+                    + (f", and {going_on} go on from where they were cut off" if going_on else "")
+                )
+            self._run(waiting, begun)
         return self.results
 
     def _plan(self) -> list[Wanted]:
         """The trials of the chosen rows; one of each is made, so that a mistake is found before any is run."""
+        from .learning import can_join
         from .trial import Trial
 
         wanted = []
@@ -133,6 +136,8 @@ class Experiment:
                 elif not type(task).__module__.startswith("stack_lm.tasks."):
                     check_examples(task, config.seed)
                 trial.check_batches()
+                if not can_join(trial):
+                    self._alone.add(i)
                 if self.jobs > 1:
                     check_for_workers(**config.registered_names())
             except InputError as error:
@@ -154,6 +159,8 @@ class Experiment:
         path = self.results.path
         if not path.is_dir() or not any(path.iterdir()):
             return
+        if has_shards(path):
+            raise InputError(f"{path} has the trials of shards; give --shard, or name another output_dir")
         if not (path / TABLE_FILE).is_file():
             raise InputError(f"{path} is not empty, and has no results of trials; name another output_dir")
         if not (self.resume or self.overwrite):
@@ -167,9 +174,10 @@ class Experiment:
     def _check_rows(self) -> None:
         """A row's models are under its number, so that must be the one it had."""
         numbers = {row.name: i for i, row in enumerate(self.table.rows, 1)}
+        begun = {file.row for file in state_files(self.results.path)}
         for before, row in enumerate(self.results.table().rows, 1):
             now = numbers.get(row.name)
-            if now != before and self.results.of_row(row):
+            if now != before and (row.name in begun or self.results.of_row(row)):
                 place = "is not in this table" if now is None else f"is row {now} of this table"
                 raise InputError(
                     f"{self.results.path} has trials of its row {before}, {row.name!r}, which {place}; name another "
@@ -180,45 +188,59 @@ class Experiment:
         """A row's trials have one configuration."""
         if self.overwrite:
             return
-        configs = {trial.key: trial.config for trial in self.wanted}
-        for record in self.results.records:
-            config = configs.get((record["row"], record["seed"]))
-            if config is None:
+        configs = {trial.key: comparable(trial.config) for trial in self.wanted}
+        earlier = [(record["row"], record["seed"], record["config"]) for record in self.results.records]
+        for file in state_files(self.results.path):
+            earlier += [(file.row, seed, config) for seed, config in zip(file.seeds, file.configs, strict=True)]
+        for row, seed, config in earlier:
+            if (row, seed) not in configs:
                 continue
-            before, now = _flat(record["config"]), _flat(comparable(config))
-            for key in {**before, **now}:
-                if before.get(key) != now.get(key):
-                    raise InputError(
-                        f"{self.results.path} has trials of {record['row']!r} in which {key} was {before.get(key)!r}; "
-                        f"it is {now.get(key)!r} now. Run the row again with --overwrite --rows, or name another "
-                        "output_dir"
-                    )
+            difference = first_difference(config, configs[row, seed])
+            if difference is not None:
+                key, before, now = difference
+                raise InputError(
+                    f"{self.results.path} has trials of {row!r} in which {key} was {before!r}; it is {now!r} now. Run "
+                    "the row again with --overwrite --rows, or name another output_dir"
+                )
 
-    def _run(self, trials: Sequence[Wanted]) -> None:
-        groups = _grouped(trials, min(self.together, max(1, math.ceil(len(trials) / self.jobs))))
+    def _take_up(self, waiting: Sequence[Wanted]) -> list[tuple[list[Wanted], StateFile]]:
+        """The trials that have begun, as they are trained at once; states of others of these rows are removed."""
+        trials = {trial.key: trial for trial in waiting}
+        begun = []
+        for file in state_files(self.results.path):
+            keys = [(file.row, seed) for seed in file.seeds]
+            if all(key in trials for key in keys):
+                begun.append(([trials.pop(key) for key in keys], file))
+            elif file.number in self.chosen:
+                file.remove()
+        return begun
+
+    def _run(self, trials: Sequence[Wanted], begun: Sequence[tuple[list[Wanted], StateFile]]) -> None:
+        taken = {trial.key for group, _ in begun for trial in group}
+        new = [trial for trial in trials if trial.key not in taken]
+        most = min(self.together, max(1, math.ceil(len(new) / self.jobs))) if self.device == "cpu" else 1
+        groups = grouped(new, lambda number: 1 if number in self._alone else most)
+        files = [*begun, *((group, self._state_file(group)) for group in groups)]
+        files.sort(key=lambda pair: pair[1].number)
+        groups = [group for group, _ in files]
         jobs = [
-            Job([t.config for t in group], [self.results.model_directory(t.number, t.config.seed) for t in group])
-            for group in groups
+            Job(
+                [t.config for t in group],
+                [self.results.model_directory(t.number, t.config.seed) for t in group],
+                file,
+                self.device,
+            )
+            for group, file in files
         ]
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-        shares = dict.fromkeys(range(len(jobs)), 0.0)
-        with Progress(*columns, console=console, transient=True, disable=self.quiet or not console.is_terminal) as bar:
-            task = bar.add_task(f"0 of {len(trials)} trials", total=len(trials) or None)
-
-            def advance(i: int, share: float) -> None:
-                shares[i] = share * len(groups[i])
-                bar.update(task, completed=sum(shares.values()))
-
-            done = 0
-            for i, results in run_jobs(jobs, self.jobs, advance):
+        with TrialProgress(list(map(describe_group, groups)), [len(group) for group in groups], self.quiet) as progress:
+            for i, results in run_jobs(jobs, self.jobs, progress.advance):
                 self.results.add([_record(trial, result) for trial, result in zip(groups[i], results, strict=True)])
-                advance(i, 1.0)
-                done += len(results)
-                bar.update(task, description=f"{done} of {len(trials)} trials")
-                for trial, result in zip(groups[i], results, strict=True):
-                    if not self.quiet:
-                        console.print(_describe(trial, result), markup=False)
+                files[i][1].remove()
+                progress.finish(i, [_describe(*pair) for pair in zip(groups[i], results, strict=True)])
+
+    def _state_file(self, group: Sequence[Wanted]) -> StateFile:
+        first, configs = group[0], [comparable(trial.config) for trial in group]
+        return StateFile.of(self.results.path, first.number, first.row.name, configs)
 
 
 def _check_measures(measures: Sequence[str], task: Task) -> None:
@@ -246,7 +268,7 @@ def load_table(name: str, task: str | None = None, options: Mapping[str, Any] | 
     if task is None:
         path = Path(name) if Path(name).exists() else preset_path(name, tables=True)
         content = read_yaml(path)
-        if "rows" not in content:
+        if not is_table(content):
             raise InputError(f"{name} is a preset; name a task for it as well: {', '.join(task_names())}")
         return Table.build(content)
     scores = KINDS[make_task(task, **(options or {})).kind].shown
@@ -270,14 +292,6 @@ def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
     return chosen
 
 
-def comparable(config: TaskConfig) -> dict[str, Any]:
-    """Return the settings that decide a trial's outcome."""
-    values = settled(config)
-    if not config.data:  # as in results from before there were tasks of files
-        del values["data"]
-    return values
-
-
 def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, seeds: int | None) -> Table:
     for key in overrides:
         if key not in ("model", "training", "options"):
@@ -293,12 +307,6 @@ def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, see
         merge(changes, dict(overrides))
         rows.append(dataclasses.replace(row, seeds=seeds or row.seeds, **changes))
     return dataclasses.replace(table, rows=rows, output_dir=output_dir, seeds=seeds or table.seeds)
-
-
-def _grouped(trials: Sequence[Wanted], size: int) -> list[list[Wanted]]:
-    """Trials by row, so many at a time."""
-    rows = [list(of_row) for _, of_row in itertools.groupby(trials, key=lambda trial: trial.number)]
-    return [of_row[start : start + size] for of_row in rows for start in range(0, len(of_row), size)]
 
 
 def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
@@ -323,19 +331,9 @@ def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe(trial: Wanted, result: dict[str, Any]) -> str:
-    scores = ", ".join(f"{name} {value:.4f}" for name, value in result["scores"]["test"].items() if name != "by_length")
+    scores = ", ".join(f"{name} {value:.4f}" for name, value in overall(result["scores"]["test"]).items())
     diverged = ", diverged" if result["diverged"] else ""
     return (
         f"{trial.row.name}, seed {trial.config.seed}: {scores} after {result['epochs']} epochs{diverged} "
         f"({result['seconds']:.1f} s)"
     )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..tasks.scores import Answers, by_length
+from ..tasks.scores import Answers, summarize
 from .encoding import Encoded, Encoding
 
 # Numbers of steps times strings that are scored at a time.
@@ -29,24 +29,27 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
         seed: of the noise of choices.
 
     Returns:
-        The scores of the task's kind, by name, each over all examples and, under "by_length", by the length of sources.
+        The scores of the task's kind, by name, each over all examples; under "by_length" by the length of sources and,
+        where any are known, under "by_edits" by the edits of strings that are no members.
     """
     training = model.training
     model.eval()
     answers: list[Answers] = []
     sizes: list[int] = []
+    edits: list[int | None] = []
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[] if model.device.type == "cpu" else [model.device]):
             torch.manual_seed(seed)
             # From short to long; in an input buffer padding counts, elsewhere it changes nothing.
             for part in examples.steps.argsort(stable=True).split(max(1, _BATCH // int(examples.steps.max()))):
                 rows = examples.rows(part, trim=not encoding.buffered)
-                logits = run(model, rows.inputs, rows.labels.shape[1], encoding)
-                answers += _answers(model, logits, rows, surprisals=encoding.kind.distribution)
+                logits = run(model, rows.inputs.to(model.device), rows.labels.shape[1], encoding).cpu()
+                answers += _answers(model, logits, rows, surprisals="nats" in encoding.kind.scores)
                 sizes += rows.sizes.tolist()
+                edits += [None if number < 0 else number for number in rows.edits.tolist()]
     finally:
         model.train(training)
-    return by_length(encoding.kind.scores, answers, sizes)
+    return summarize(encoding.kind.scores, answers, sizes, edits)
 
 
 def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:

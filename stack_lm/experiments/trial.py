@@ -6,28 +6,37 @@ import copy
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from ..controls import Noise
 from ..errors import InputError
 from ..layers import draw_noise
+from ..messages import first_line
 from ..model_kinds import choose_class, classes_for
 from ..plugins import used
 from ..tasks import Example, make_task
 from ..tasks.kinds import KINDS, PAD
+from ..tasks.scores import overall
+from ..tasks.stream import Stream
 from ..tokenization import symbol_tokenizer
 from ..training.new_model import make_config
 from ..training.stopping import EarlyStopping
 from ..training.temperature import make_temperature_schedule
-from .config import TASK_FILE, LearningRates, TaskConfig
+from .auxiliary import HEADS, add_heads
+from .config import IN_NATS, TASK_FILE, LogUniform, TaskConfig, check_task_models
 from .encoding import Encoded, Encoding
 from .scores import score
+from .unfinished import State
+
+# Attributes that change while a trial is trained, and are numbers or lists of them.
+_NUMBERS = ("history", "learning_rate", "strings", "updates", "over", "_solved")
 
 
 class Trial:
@@ -35,20 +44,25 @@ class Trial:
 
     Args:
         config: the trial.
+        device: of the model.
 
     Attributes:
         model: as trained so far.
         encoding: of the task for it.
+        auxiliary: the weights of the losses of the model's auxiliary heads, by name; 0 of those that only other seeds
+            have.
         reduction: of the loss; see `encoding.loss_weights`.
         learning_rate: as it is now.
         history: a record for each epoch: its number, the strings trained on so far, the mean loss of its updates, and
             the scores on the validation strings where they are scored.
+        strings, updates: trained on and made so far.
+        over: whether training is over.
 
     Raises:
         InputError: if the task or the model cannot be made, or do not fit.
     """
 
-    def __init__(self, config: TaskConfig) -> None:
+    def __init__(self, config: TaskConfig, device: str = "cpu") -> None:
         config.check()
         self.config, self.loop = config, config.training
         task = make_task(config.task, **config.options)
@@ -65,19 +79,24 @@ class Trial:
         self.reduction = f"step_{task.step_reduction}" if reduction == "steps" else reduction
         torch.manual_seed(config.seed)
         self.model = make_model(config, self.encoding)
+        if self.loop.initial_model is not None:
+            load_weights(self.model, self.loop.initial_model.replace("{seed}", str(config.seed)))
+        self.auxiliary = self._choose_auxiliary()
+        add_heads(self.model, self.auxiliary, task)
+        self.model.to(device)
         self.temperature = make_temperature_schedule(self.loop, self.model)
         self.learning_rate = self._choose_learning_rate()
         self.history: list[dict[str, Any]] = []
-        self._order = torch.Generator().manual_seed(config.seed)
-        self._noise = torch.Generator().manual_seed(config.seed)
-        self._stream: Iterator[Example] | None = None
+        self._generators = {name: torch.Generator().manual_seed(config.seed) for name in ("order", "noise")}
+        self._stream: Stream[Example] | None = None
         self._validation: Encoded | None = None
-        kind = self.encoding.kind
-        self._main_score = kind.shown[0]
-        self._stopping = EarlyStopping(self.loop.patience, not kind.distribution)
+        self._validated = self._choose_validation()
+        self._decisive = self._choose_score()
+        self._stopping = EarlyStopping(self.loop.patience, self._decisive not in IN_NATS)
         self._best: dict[str, Tensor] | None = None
         self._solved = 0
         self.updates = self.strings = 0
+        self.over = False
 
     def check_batches(self) -> None:
         """Find a trial without a batch.
@@ -102,14 +121,17 @@ class Trial:
         task = self.encoding.task
         if task.online:
             self._stream = task.stream("train", self.config.seed)
-        if self.loop.validate and "validation" in task.plan:
-            self._validation = self._encode("validation")
+        if self._validated is not None:
+            self._validation = self._encode(self._validated)
 
     def training_data(self) -> Encoded:
         """The strings of an epoch: the same in each, or of a task that has ever new ones, the next."""
+        task = self.encoding.task
         if self._stream is None:
-            return self._encode("train")
-        return self.encoding.encode(list(islice(self._stream, self.encoding.task.planned("train").number)))
+            examples = task.split("train", self.config.seed)
+        else:
+            examples = list(islice(self._stream, task.planned("train").number))
+        return self.encoding.encode(examples, continuations=bool(self.auxiliary))
 
     @property
     def has_new_strings(self) -> bool:
@@ -121,19 +143,21 @@ class Trial:
         number, size = len(steps), self.loop.batch_size
         if not self.loop.shuffle:
             return torch.arange(number)
-        order = torch.randperm(number, generator=self._order)
+        order = torch.randperm(number, generator=self._generators["order"])
         if not self.loop.batch_by_length:
             return order
         full = number - number % size  # the others, which make a smaller batch, are any
         by_length = order[:full][steps[order[:full]].argsort(stable=True)].view(-1, size)
-        return torch.cat((by_length[torch.randperm(full // size, generator=self._order)].flatten(), order[full:]))
+        # In an epoch all trials go through the lengths in one order, so that at once they need little padding.
+        of_epoch = torch.Generator().manual_seed(len(self.history))
+        return torch.cat((by_length[torch.randperm(full // size, generator=of_epoch)].flatten(), order[full:]))
 
     def draw_noise(self, strings: int, steps: int) -> Noise:
-        """The noise of the actions in an update, by name [strings, steps, ...]; empty where there is none.
+        """The noise of an update, of actions and dropout, by name [strings, steps, ...]; empty where there is none.
 
         It comes from the trial's own generator, so that it does not depend on the trials that are trained beside it.
         """
-        return draw_noise(self.model, (strings, steps), self._noise)
+        return draw_noise(self.model, (strings, steps), self._generators["noise"])
 
     def end_epoch(self, loss: float, strings: int, updates: int) -> bool:
         """Score the model after an epoch.
@@ -153,8 +177,8 @@ class Trial:
         over = not finite or epoch == self.loop.epochs
         if self._validation is not None:
             scores = score(self.model, self.encoding, self._validation, self.config.seed)
-            record["validation"] = {name: value for name, value in scores.items() if name != "by_length"}
-            better = self._stopping.look(scores[self._main_score])
+            record["validation"] = overall(scores)
+            better = self._stopping.look(scores[self._decisive])
             self._solved = self._solved + 1 if self._is_solved(scores) else 0
             over |= self._stopping.over or self._solved == self.loop.solved_patience
             if self.loop.decay_patience and not better and self._stopping.waited % self.loop.decay_patience == 0:
@@ -162,7 +186,33 @@ class Trial:
             if better and self.loop.keep == "best":
                 self._best = copy.deepcopy(self.model.state_dict())
         self.history.append(record)
+        self.over = over
         return over
+
+    def state(self) -> State:
+        """What training goes on from after an epoch."""
+        numbers = {name: getattr(self, name) for name in _NUMBERS} | {"stopping": vars(self._stopping)}
+        numbers["stream"] = None if self._stream is None else self._stream.state()
+        tensors = {f"generator.{name}": generator.get_state() for name, generator in self._generators.items()}
+        for kind, weights in (("model", self.model.state_dict()), ("best", self._best or {})):
+            tensors |= {f"{kind}.{name}": tensor for name, tensor in weights.items()}
+        return State(numbers, tensors)
+
+    def load(self, state: State) -> None:
+        """Go on from a state, after `prepare`.
+
+        Raises:
+            KeyError, ValueError, TypeError, RuntimeError: if it is none of such a trial.
+        """
+        for name in _NUMBERS:
+            setattr(self, name, state.numbers[name])
+        self._stopping = EarlyStopping(**state.numbers["stopping"])
+        if self._stream is not None:
+            self._stream.load(state.numbers["stream"])
+        for name, generator in self._generators.items():
+            generator.set_state(state.tensors[f"generator.{name}"])
+        self.model.load_state_dict(below("model.", state.tensors))
+        self._best = below("best.", state.tensors) or None
 
     def result(self) -> dict[str, Any]:
         """Test the model: what a results file has of the trial, but for its time."""
@@ -175,15 +225,17 @@ class Trial:
             "epochs": len(self.history),
             "updates": self.updates,
             "learning_rate": self._choose_learning_rate(),
+            "auxiliary": {name: weight for name, weight in self.auxiliary.items() if weight},
             "diverged": self.history[-1]["loss"] is None,
         }
 
     def save(self, directory: Path) -> None:
-        """Save the model with its symbols and its task."""
+        """Save the model with its symbols and its task, without auxiliary heads."""
         answers = self.encoding.answers
         self.model.config.id2label = dict(enumerate(answers))
         self.model.config.label2id = {symbol: i for i, symbol in enumerate(answers)}
-        self.model.save_pretrained(directory)
+        weights = {name: part for name, part in self.model.state_dict().items() if not name.startswith(f"{HEADS}.")}
+        self.model.save_pretrained(directory, state_dict=weights)
         padding = PAD if PAD in self.encoding.symbols else None
         symbol_tokenizer(self.encoding.symbols, padding).save_pretrained(directory)
         about = {"task": self.config.task, "options": self.config.options, "seed": self.config.seed}
@@ -200,14 +252,45 @@ class Trial:
 
     def _is_solved(self, scores: dict[str, Any]) -> bool:
         """Whether all is right; cross-entropies have no such end."""
-        return not self.encoding.kind.distribution and scores[self._main_score] == 1
+        kind = self.encoding.kind
+        return not kind.distribution and scores[kind.shown[0]] == 1
+
+    def _choose_validation(self) -> str | None:
+        """The split to validate on, if any."""
+        named, plan = self.loop.validate, self.encoding.task.plan
+        if named is True:
+            return "validation" if "validation" in plan else None
+        if named in plan:
+            return str(named)
+        if named is False:
+            return None
+        raise InputError(f"training.validate must be True, False or a split of {self.config.task}; got {named!r}")
+
+    def _choose_score(self) -> str:
+        """The score on the validation strings that decides."""
+        kind, name = self.encoding.kind, self.loop.validation_score
+        if name is not None and name not in kind.scores:
+            raise InputError(f"training.validation_score must be one of {', '.join(kind.scores)}; got {name!r}")
+        return name or kind.shown[0]
 
     def _choose_learning_rate(self) -> float:
         rate = self.loop.learning_rate
-        if isinstance(rate, LearningRates):
-            low, high = math.log(rate.low), math.log(rate.high)
-            return math.exp(random.Random(f"{self.config.seed}/learning rate").uniform(low, high))
+        if isinstance(rate, LogUniform):
+            return rate.draw(random.Random(f"{self.config.seed}/learning rate"))
         return rate[self.config.seed % len(rate)] if isinstance(rate, list) else rate
+
+    def _choose_auxiliary(self) -> dict[str, float]:
+        """Trials of all seeds have the same heads, so that they can be trained at once."""
+        variants = [losses.weights() for losses in self.loop.auxiliary]
+        if not variants:
+            return {}
+        own = variants[self.config.seed % len(variants)]
+        chosen: dict[str, float] = {}
+        for name in sorted(set().union(*variants)):
+            weight = own.get(name, 0.0)
+            rng = random.Random(f"{self.config.seed}/{name}")
+            chosen[name] = weight.draw(rng) if isinstance(weight, LogUniform) else weight
+        return chosen
 
 
 def make_model(config: TaskConfig, encoding: Encoding) -> Any:
@@ -219,3 +302,26 @@ def make_model(config: TaskConfig, encoding: Encoding) -> Any:
     model_class = classes_for(*KINDS)[encoding.architecture]
     model: Any = model_class(make_config(model_class, config.model | encoding.fields))
     return model.to(getattr(torch, config.training.dtype))
+
+
+def load_weights(model: Any, directory: str) -> None:
+    """Give a model the weights of one that a trial saved.
+
+    Raises:
+        InputError: if there is none, or its parameters are others.
+    """
+    check_task_models(directory)
+    try:
+        weights = type(model).from_pretrained(directory).state_dict()
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise InputError(f"{directory} has no model that can be loaded: {first_line(error)}") from error
+    for name, own in model.state_dict().items():
+        if name not in weights or weights[name].shape != own.shape:
+            found = list(weights[name].shape) if name in weights else "none"
+            raise InputError(f"{directory} has another kind of model: {name} is {list(own.shape)} here, there {found}")
+    model.load_state_dict(weights)
+
+
+def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

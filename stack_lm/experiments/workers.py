@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import threading
@@ -17,16 +18,18 @@ from typing import Any
 from ..atomic import atomic_directory
 from ..errors import InputError
 from ..plugins import Imports
+from ..training.freed_memory import keep_freed_memory
 from ..training.preemption import without_interrupts
 from .config import TaskConfig
+from .unfinished import StateFile
 
 # A worker begins with an import of the script, as multiprocessing has it.
 _NO_START = (
     "a worker process could not start. A script that runs trials in several processes is imported by each of them: its "
     'own tasks belong at its top level, and what runs the trials below `if __name__ == "__main__":`'
 )
-# Arguments: the number of a job, and the share of it that is done.
-Progress = Callable[[int, float], None]
+# Arguments: the number of a job, the share of it that is done, and in words how it stands.
+Progress = Callable[[int, float, str], None]
 
 
 @dataclass(frozen=True)
@@ -36,23 +39,27 @@ class Job:
     Attributes:
         configs: of the trials, which differ in their seeds.
         directories: of the trained models.
+        file: of their state.
+        device: that trains them.
     """
 
     configs: list[TaskConfig]
     directories: list[Path]
+    file: StateFile
+    device: str = "cpu"
 
 
-def run_job(job: Job, report: Callable[[float], None]) -> list[dict[str, Any]]:
-    """Run trials and save their models.
+def run_job(job: Job, report: Callable[[float, str], None]) -> list[dict[str, Any]]:
+    """Run trials, from their state if there is one, and save their models.
 
     Raises:
-        InputError: as `Trial` does, and if a model cannot be written.
+        InputError: as `Trial` does, and if a model or a state cannot be written.
     """
     from .learning import train
     from .trial import Trial
 
-    trials = [Trial(config) for config in job.configs]
-    results = train(trials, report)
+    trials = [Trial(config, job.device) for config in job.configs]
+    results = train(trials, report, job.file)
     for trial, directory in zip(trials, job.directories, strict=True):
         # A model without a result is of a trial that was cut off, which is run again.
         with atomic_directory(directory, overwrite=True) as partial:
@@ -66,7 +73,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
     Args:
         jobs: the trials.
         workers: processes; with one the jobs run in this process.
-        progress: called with a job's number and the share of it that is done.
+        progress: called after each epoch of a job.
 
     Raises:
         InputError: of a trial, and if a worker cannot start or is killed.
@@ -74,7 +81,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
     if workers == 1:
         with _one_thread():
             for i, job in enumerate(jobs):
-                yield i, run_job(job, lambda share, i=i: progress(i, share))  # type: ignore[misc]
+                yield i, run_job(job, functools.partial(progress, i))
         return
     context = multiprocessing.get_context("spawn")
     waiting = iter(enumerate(jobs))
@@ -101,7 +108,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
                 if kind == "started":
                     started.add(connection)
                 elif kind == "progress":
-                    progress(i, value)
+                    progress(i, *value)
                 elif kind == "refused":
                     raise InputError(value)
                 elif kind == "failed":
@@ -148,7 +155,7 @@ def _work(_: Imports, connection: Connection) -> None:
         while (job := connection.recv()) is not None:
             message: tuple[str, Any]
             try:
-                message = ("done", run_job(job, lambda share: connection.send(("progress", share))))
+                message = ("done", run_job(job, lambda *told: connection.send(("progress", told))))
             except InputError as error:
                 message = ("refused", str(error))
             except Exception:
@@ -164,9 +171,10 @@ def _end_with(parent: Any) -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The networks here are too small for more than a thread each."""
+    """The networks here are too small for more than a thread each; one update holds as much memory as the last."""
     import torch
 
+    keep_freed_memory()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -43,18 +43,19 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def check_figure_names(*paths: str | None) -> None:
+def check_figure_names(*paths: str | None, formats: Sequence[str] = FORMATS) -> None:
     """Find mistakes before any work is done.
 
     Args:
         paths: where figures are to be written; None is no figure.
+        formats: the endings that their names may have.
 
     Raises:
         InputError: for an ending that is no format of figures, or without matplotlib.
     """
     for path in filter(None, paths):
-        if Path(path).suffix.lower() not in FORMATS:
-            raise InputError(f"a figure's name must end in one of {', '.join(FORMATS)}; got {path!r}")
+        if Path(path).suffix.lower() not in formats:
+            raise InputError(f"a figure's name must end in one of {', '.join(formats)}; got {path!r}")
         if not can_draw():
             raise InputError(NO_MATPLOTLIB)
 

@@ -13,9 +13,9 @@ from .figures import new_figure, with_plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "osD^v*"
 _LINES = ("-", "--", ":", "-.")
 # More curves than that in a panel could not be told apart.
@@ -29,14 +29,19 @@ class Curve(NamedTuple):
     y: Sequence[float]
 
 
+Curves = Mapping[str, Mapping[str, Sequence[Curve]]]
+
+
 @with_plain_text
 def plot_curves(
-    curves: Mapping[str, Mapping[str, Sequence[Curve]]],
+    curves: Curves,
     x_label: str,
     y_label: str,
     title: str = "",
     *,
     log: bool = False,
+    names: Sequence[str] | None = None,
+    limits: tuple[float, float] | None = None,
 ) -> Figure:
     """The median over trials as a line, from the lowest to the highest as a shade.
 
@@ -45,9 +50,27 @@ def plot_curves(
         x_label, y_label: of the axes, with units.
         title: of the figure.
         log: whether the vertical axis is logarithmic.
+        names: of all rows that may be there, which decide about colours, for a figure whose legend is elsewhere.
+        limits: of the vertical axis.
 
     Raises:
         InputError: without matplotlib, for no curves, or for more rows in a panel than can be told apart.
+    """
+    check_curves(curves)
+    width, height = panel_size(curves, legend=names is None)
+    # Some 13 characters to the inch, in the title's size of letters.
+    figure = new_figure(width, height, fill(title, int(13 * width)))
+    draw_panels(figure, curves, x_label, y_label, log=log, names=names, legend=names is None)
+    if limits is not None:
+        figure.axes[0].set_ylim(limits)  # which all panels share
+    return figure
+
+
+def check_curves(curves: Curves) -> None:
+    """Find out whether curves can be drawn.
+
+    Raises:
+        InputError: if there are none, or more rows in a panel than can be told apart.
     """
     if not curves or not all(curves.values()):
         raise InputError("there are no trials to draw")
@@ -56,19 +79,37 @@ def plot_curves(
             raise InputError(
                 f"a panel shows at most {MOST} rows; {panel or 'this one'} has {len(rows)}: choose with --rows"
             )
+
+
+def panel_size(curves: Curves, *, legend: bool = True) -> tuple[float, float]:
+    """The width and the height that panels take, with their legend or without, in inches."""
+    columns = min(3, len(curves))
+    names = {name for rows in curves.values() for name in rows}
+    below = 0.7 + 0.2 * (len(names) // columns) if legend else 0.2
+    return 3.6 * columns + 0.6, 2.7 * -(-len(curves) // columns) + below
+
+
+def draw_panels(
+    figure: Figure | SubFigure,
+    curves: Curves,
+    x_label: str,
+    y_label: str,
+    *,
+    log: bool = False,
+    names: Sequence[str] | None = None,
+    legend: bool = True,
+) -> None:
+    """Draw panels into a figure; see `plot_curves`. The order of `names` is that of the legend too."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     columns = min(3, len(curves))
     lines = -(-len(curves) // columns)
-    names = list(dict.fromkeys(name for rows in curves.values() for name in rows))
-    width = 3.6 * columns + 0.6
-    # Some 13 characters to the inch, in the title's size of letters.
-    figure = new_figure(width, 2.7 * lines + 0.7 + 0.2 * (len(names) // columns), fill(title, int(13 * width)))
+    known = list(names or dict.fromkeys(name for rows in curves.values() for name in rows))
     axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
     for place, (panel, rows) in enumerate(curves.items()):
         own = axes[place // columns, place % columns]
         for name, trials in rows.items():
-            _draw(own, trials, names.index(name), name)
+            _draw(own, trials, known.index(name), name)
         own.set_title(panel, fontsize="small", loc="left")
         own.spines[["top", "right"]].set_visible(False)
         own.tick_params(labelsize="small")
@@ -83,10 +124,12 @@ def plot_curves(
             own.set_ylabel(y_label, fontsize="small")
     for empty in axes.ravel()[len(curves) :]:
         empty.set_visible(False)
+    if not legend:
+        return
     handles: dict[str, Any] = {}
     for own in axes.ravel()[: len(curves)]:
         handles |= {label: handle for handle, label in zip(*own.get_legend_handles_labels(), strict=True)}
-    shown = [name for name in names if name in handles]
+    shown = [name for name in known if name in handles]
     figure.legend(
         [handles[name] for name in shown],
         shown,
@@ -95,14 +138,13 @@ def plot_curves(
         fontsize="small",
         frameon=False,
     )
-    return figure
 
 
 def _draw(axes: Axes, trials: Sequence[Curve], place: int, name: str) -> None:
     positions = sorted({x for trial in trials for x in trial.x})
     # Where a trial has no number of its own, as after it was over, its last one goes on.
     values = np.array([[_at(trial, x) for x in positions] for trial in trials])
-    color = _COLORS[place % len(_COLORS)]
+    color = COLORS[place % len(COLORS)]
     axes.plot(
         positions,
         np.nanmedian(values, axis=0),

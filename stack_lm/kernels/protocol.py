@@ -137,7 +137,8 @@ class Inputs(NamedTuple):
         values: given vectors [B, T, H]; or x_t [B, T, E], or the numbers [B, T] of one-hot vectors; or the items of an
             input buffer [B, N, E], from front to back.
         mask: [B, T] bool, False where a sequence does not take the step; or None.
-        noise: of actions, by name, [B, T, ...].
+        noise: of actions, by name, [B, T, ...]; and of dropout between the controller's layers [B, T, L - 1, H], which
+            the backend draws otherwise.
         held: [B, N] bool, False at padding of an input buffer, which is not in it; or None.
         steps: T.
     """

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..controllers import Controller, make_controller
+from ..controllers import DROPOUT, Controller, make_controller
 from ..controls import Controls, Noise
 from ..kernels import dispatch
 from ..kernels.protocol import CellState, Controlled, Inputs, MemoryState
@@ -80,6 +80,10 @@ class StackRNNCell(ControlledMemory):
         """The state before the first step, of `length` if that is known: an empty memory and its reading."""
         return CellState(self.bare_controller.initial_state(batch_size), *self.empty(batch_size, length))
 
+    def draw_noise(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Noise:
+        """The noise of actions and, while training, the factors of dropout between the controller's layers."""
+        return {**super().draw_noise(shape, generator), **self.bare_controller.draw_dropout(shape, generator)}
+
     def reset(self, state: CellState, rows: Tensor) -> CellState:
         """See `ControlledMemory.reset`."""
         first = self.bare_controller.initial_state(rows.shape[0])
@@ -122,7 +126,8 @@ class StackRNNCell(ControlledMemory):
     def _step(
         self, projected: Tensor, state: CellState, active: Tensor | None, noise: Noise | None
     ) -> tuple[list[Tensor], dict[str, Tensor], CellState]:
-        outputs, controller = self.bare_controller.step(projected, state.reading, state.controller)
+        dropped = None if noise is None else noise.get(DROPOUT)
+        outputs, controller = self.bare_controller.step(projected, state.reading, state.controller, dropped)
         reported, driven = self.drive(outputs[-1], MemoryState(state.memory, state.reading), active, noise)
         if active is not None:
             of_layers = active.view(-1, 1, 1)
@@ -198,6 +203,7 @@ class StackRNNCell(ControlledMemory):
         if not inputs.is_floating_point():
             inputs = F.one_hot(inputs, self.bare_controller.input_size).to(self.like.dtype)
         alone = len(self.memory.actions) == 0 and mask is None and not output_layers and not output_readings
+        alone &= DROPOUT not in given.noise  # torch's own networks draw it
         if alone and not under_transform():  # torch's own networks have no rule for vmap
             fused = self.bare_controller.run(inputs, state.controller)
             if fused is not None:

@@ -194,6 +194,10 @@ class ControlledMemory(nn.Module):
         memory = self.memory.set_learned(self.memory.reset(state.memory, rows), self.controls.first(), rows)
         return state._replace(memory=memory, reading=reading)
 
+    def draw_noise(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Noise:
+        """The noise of the steps of a scan, by name [*shape, ...]; see `Controls.draw_noise`."""
+        return self.controls.draw_noise(shape, self.like, generator)
+
     def drive(
         self, hidden: Tensor, state: MemoryState, active: Tensor | None = None, noise: Noise | None = None
     ) -> tuple[dict[str, Tensor], MemoryState]:

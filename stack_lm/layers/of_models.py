@@ -29,7 +29,9 @@ def memories(model: nn.Module) -> list[ControlledMemory]:
 
 
 def draw_noise(model: nn.Module, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Noise:
-    """The noise of the actions on all memories of a network, [*shape, ...] by the layer's number and the action's name.
+    """The noise of a network's layers, [*shape, ...] by the layer's number and a name: the action's or "dropout".
+
+    That of dropout is what is drawn between the layers of controllers in training mode, not what is drawn elsewhere.
 
     Args:
         model: any.
@@ -39,7 +41,7 @@ def draw_noise(model: nn.Module, shape: tuple[int, ...], generator: torch.Genera
     return {
         f"{i}.{name}": noise
         for i, layer in enumerate(recurrent_layers(model))
-        for name, noise in layer.controls.draw_noise(shape, layer.like, generator).items()
+        for name, noise in layer.draw_noise(shape, generator).items()
     }
 
 

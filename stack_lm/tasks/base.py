@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from ..errors import InputError
+from .stream import Stream
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -29,11 +30,14 @@ class Example(NamedTuple):
             task have any number of them, a classification one, every other task T.
         mask: one entry for each target: whether it is scored. It is trained on too then; a language and a
             delayed task are trained on all.
+        edits: of a string that is no member of a language, the edits of a member that made it, or the fewest that make
+            a member of it; None where nobody knows.
     """
 
     source: tuple[int, ...]
     target: tuple[Target, ...]
     mask: tuple[bool, ...]
+    edits: int | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,16 @@ class Task(ABC):
         """
         raise InputError(f"{self} draws strings with their targets, and cannot compute the targets of a given one")
 
+    def continuations(self, example: Example) -> Sequence[frozenset[int]]:
+        """Of a member of a language to recognise, the symbols that may follow each prefix of its source; else nothing.
+
+        The end has the id of `<s>`, which the source begins with, and which follows nothing.
+
+        Raises:
+            InputError: if the task is no such language.
+        """
+        raise InputError(f"{self} does not say which symbols may follow a prefix, as languages to recognise do")
+
     def length_weights(self, shortest: int, longest: int) -> Mapping[int, float]:
         """The possible sizes in a window, each with its weight in `draw`; equal weights by default.
 
@@ -230,17 +244,14 @@ class Task(ABC):
             if self.distinct:
                 self.split(name, seed)
 
-    def stream(self, name: str, seed: int) -> Iterator[Example]:
+    def stream(self, name: str, seed: int) -> Stream[Example]:
         """Examples of the sizes of a split without end, for training on ever new ones; they may repeat.
 
         Raises:
             InputError: if the plan has no such split, or its window no strings.
         """
         plan = self.planned(name)
-        rng = random.Random(f"{seed}/{name}/stream")
-        sizes, weights = self._sizes(plan.shortest, plan.longest)
-        while True:
-            yield self.sample(rng, rng.choices(sizes, weights)[0])
+        return Stream(self.sample, *self._sizes(plan.shortest, plan.longest), f"{seed}/{name}/stream")
 
     def window(self, size: int) -> int:
         """The longest size of the smallest split that holds a size; the size itself where none does."""

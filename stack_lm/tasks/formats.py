@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError
@@ -71,9 +72,15 @@ def padded(rows: Iterable[Sequence[Any]], value: int, side: str = "right") -> Te
     """Rows of numbers as a tensor [N, T, ...], bool if the value is, filled with it at the "right" or the "left"."""
     import torch
 
-    dtype = torch.bool if isinstance(value, bool) else torch.long
-    tensors = [torch.tensor(row, dtype=dtype) for row in rows]
-    return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value, padding_side=side)
+    rows = list(rows)
+    lengths = torch.tensor([len(row) for row in rows]).unsqueeze(1)
+    # All numbers at once: a tensor for each row takes ten times as long.
+    numbers = torch.tensor(list(chain.from_iterable(rows)), dtype=torch.bool if isinstance(value, bool) else torch.long)
+    longest = int(lengths.max())
+    tensor = numbers.new_full((len(rows), longest, *numbers.shape[1:]), value)
+    places = torch.arange(longest)
+    tensor[places < lengths if side == "right" else places >= longest - lengths] = numbers
+    return tensor
 
 
 def _inputs(rows: Sequence[Sequence[int]], side: str = "right", device: Any = "cpu") -> dict[str, Tensor]:

@@ -125,7 +125,7 @@ class Delayed(PerStep):
         self.symbols = (*self.symbols, NULL)
 
     def row(self, example: Example) -> Example:
-        source, target, mask = example
+        source, target, mask, _ = example
         unanswered = len(source)
         blanks = (len(self.symbols) - 1,) * len(target)
         return Example(source + blanks, (0,) * unanswered + target, (False,) * unanswered + mask)
@@ -136,10 +136,12 @@ class Delayed(PerStep):
 
 
 class Classified(PerStep):
-    """Tasks with one label for the whole string, answered after its last symbol.
+    """Tasks with one label for the whole string, answered after its last symbol; `nats` are the label's cross-entropy.
 
     What pads strings of a batch is a symbol of its own, by which the model finds the last one.
     """
+
+    scores: ClassVar[Mapping[str, Score]] = {"accuracy": of_symbols, "nats": cross_entropy}
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)

@@ -21,7 +21,7 @@ class Answers(NamedTuple):
 
     Attributes:
         right: of each label that is scored, whether it is the answer.
-        surprisals: of each label of a language, -log of its probability, in nats.
+        surprisals: where the cross-entropy is a score, -log of each label's probability, in nats.
     """
 
     right: Sequence[bool]
@@ -59,14 +59,38 @@ def over(score: Score, answers: Iterable[Answers]) -> float:
     return fsum(got) / sum(owed) if any(owed) else 1.0
 
 
-def by_length(scores: Mapping[str, Score], answers: Sequence[Answers], sizes: Sequence[int]) -> dict[str, Any]:
-    """Scores by name over all examples and, under "by_length", by their sizes: {size: [score, number of examples]}."""
-    same = {size: [of for of, own in zip(answers, sizes, strict=True) if own == size] for size in sorted(set(sizes))}
-    return {name: over(score, answers) for name, score in scores.items()} | {
-        "by_length": {
-            name: {str(size): [over(score, of), len(of)] for size, of in same.items()} for name, score in scores.items()
-        }
+def summarize(
+    scores: Mapping[str, Score], answers: Sequence[Answers], sizes: Sequence[int], edits: Sequence[int | None] = ()
+) -> dict[str, Any]:
+    """Scores by name over all examples, and over parts of them: {number: [score, number of examples]}.
+
+    Args:
+        scores: by name.
+        answers: to each example.
+        sizes: of the examples, by which scores are under "by_length".
+        edits: see `Example`: by these scores are under "by_edits", if any are known.
+    """
+    summary: dict[str, Any] = {name: over(score, answers) for name, score in scores.items()}
+    summary["by_length"] = _by(scores, answers, sizes)
+    if any(number is not None for number in edits):
+        summary["by_edits"] = _by(scores, answers, edits)
+    return summary
+
+
+def _by(scores: Mapping[str, Score], answers: Sequence[Answers], numbers: Sequence[int | None]) -> dict[str, Any]:
+    parts: dict[int, list[Answers]] = {number: [] for number in sorted({n for n in numbers if n is not None})}
+    for of, number in zip(answers, numbers, strict=True):
+        if number is not None:
+            parts[number].append(of)
+    return {
+        name: {str(number): [over(score, of), len(of)] for number, of in parts.items()}
+        for name, score in scores.items()
     }
+
+
+def overall(scores: Mapping[str, Any]) -> dict[str, float]:
+    """Of a summary, the scores over all examples."""
+    return {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,14 @@ def settled(config: Any) -> dict[str, Any]:
     for entry in dataclasses.fields(config):
         value = getattr(config, entry.name)
         if not entry.metadata.get("may_change"):
-            values[entry.name] = settled(value) if dataclasses.is_dataclass(value) else value
+            values[entry.name] = _plain(value)
     return values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return settled(value) if dataclasses.is_dataclass(value) else value
 
 
 @dataclass(frozen=True)

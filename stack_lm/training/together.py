@@ -34,8 +34,8 @@ class Together:
     Each is trained as it would be alone, on its own batches, up to the rounding of sums. The models stay in use, for
     evaluation and saving: their parameters share the memory of the common ones. What is no parameter, such as a
     temperature or the mode of training, is the first model's. What a seed draws while training, noise and dropout,
-    is drawn for all at once, so it is not what a model alone would draw, unless
-    `Controls.with_noise` gives each its own noise.
+    is drawn for all at once, so it is not what a model alone would draw, unless `layers.with_noise` in the loss gives
+    each its own, of actions and of dropout between the controller's layers.
 
     Args:
         models: on the CPU, of one class and configuration, whose scans the compiled backend can run. Not language

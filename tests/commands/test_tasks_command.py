@@ -185,6 +185,36 @@ def test_broken_files(content, message, tmp_path, capsys):
     assert message in error
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("(0 )0,2\n", "line 2: '2' is no label of flare/dyck_2_3; it has 0 1"),
+        ("(0 )0,\n", "line 2 must have one label; it has none"),
+        ("(0 )0,1 1\n", "line 2 must have one label; it has 2"),
+        ("(0 )7,1\n", "line 2: ')7' is no symbol of flare/dyck_2_3; it has (0 (1 )0 )1 <s>"),
+        ("(0 )0\n", "line 2 must be `string,label`; it has 1 fields"),
+    ],
+)
+def test_broken_files_of_labels(content, message, tmp_path, capsys):
+    path = tmp_path / "strings.csv"
+    path.write_text("string,label\n" + content, encoding="utf-8")
+    status, output, error = run(capsys, "check", "flare/dyck_2_3", str(path))
+    assert (status, output, error.count("\n")) == (2, "", 1)
+    assert message in error
+
+
+def test_labels_of_drawn_strings_agree_and_others_do_not(tmp_path, capsys):
+    task = make_task("flare/binary_addition")
+    lines = [(task.write(e.source[1:]), e.target[0]) for e in task.split("validation", 0)[:200]]
+    path = tmp_path / "strings.csv"
+    path.write_text("string,label\n" + "".join(f"{s},{label}\n" for s, label in lines), encoding="utf-8")
+    assert run(capsys, "check", task.name, str(path))[:2] == (0, f"{path}: 200 of 200 lines agree with {task.name}\n")
+    path.write_text("string,label\n" + "".join(f"{s},{1 - label}\n" for s, label in lines), encoding="utf-8")
+    status, output, _ = run(capsys, "check", task.name, str(path))
+    assert status == 1
+    assert f"0 of 200 lines agree with {task.name}" in output
+
+
 def test_a_task_that_cannot_compute_targets(tmp_path, capsys, monkeypatch):
     class Draws(Task):
         vocabulary = ("a",)

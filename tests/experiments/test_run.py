@@ -306,6 +306,67 @@ def test_a_task_may_follow_an_option(capsys, files):
     assert train(capsys, *arguments, "--sedes", "2")[0] == 2
 
 
+def test_a_table_of_each_network_on_each_task():
+    table = {
+        "title": "both",
+        "columns": ["class", "task", "network"],
+        "measures": ["accuracy.mean"],
+        "tasks": [
+            {
+                "cells": ["R", "one"],
+                "task": "t1",
+                "paper": {"b": [50.0]},
+                "options": {"splits": {"test": {"number": 3}}},
+            },
+            {"cells": ["CF", "two"], "task": "t2", "training": {"epochs": 3}},
+        ],
+        "networks": [
+            {"cells": ["a"], "preset": "p1", "options": {"splits": {"test": {"longest": 9}}}, "seeds": 2},
+            {"cells": ["b"], "preset": "p2", "training": {"epochs": 4}},
+        ],
+    }
+    rows = Table.build(table).rows
+    assert [(row.name, row.preset, row.task, row.paper, row.seeds) for row in rows] == [
+        ("R, one, a", "p1", "t1", [], 2),
+        ("R, one, b", "p2", "t1", [50.0], None),
+        ("CF, two, a", "p1", "t2", [], 2),
+        ("CF, two, b", "p2", "t2", [], None),
+    ]
+    assert rows[0].options == {"splits": {"test": {"number": 3, "longest": 9}}}
+    assert [row.training for row in rows] == [{}, {"epochs": 4}, {"epochs": 3}, {"epochs": 4}]
+    for change, message in [
+        (
+            {"tasks": [table["tasks"][0] | {"paper": {"c": [1.0]}}]},
+            r"tasks\[0\].paper has no network 'c'; they are a; b",
+        ),
+        ({"tasks": [{"cells": ["R", "one"]}]}, r"the key 'tasks\[0\].task' is missing"),
+        ({"networks": [{"cells": ["a"], "presets": "p"}]}, r"unknown key 'networks\[0\].presets'"),
+        ({"networks": []}, "networks must be a list of mappings, beside tasks"),
+        ({"tasks": 3}, "tasks must be a list of mappings, beside networks"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            Table.build(table | change)
+
+
+def test_a_device_that_is_not_there(capsys, files):
+    code, _, err = train(capsys, files / "preset.yaml", "test/per_step", "--device", "cuda:99")
+    assert code == 2
+    assert "cannot use the device 'cuda:99'" in err
+    assert not (files / "runs").exists()
+
+
+@pytest.mark.gpu
+def test_trials_on_a_gpu(capsys, files):
+    """As on the CPU, up to rounding; cut off and resumed, too."""
+    scores = {}
+    for device in ("cpu", "cuda"):
+        output = files / device
+        arguments = (files / "preset.yaml", "test/per_step", "--seeds", 2, f"output_dir={output}")
+        assert train(capsys, *arguments, "--device", device)[0] == 0
+        scores[device] = [record["history"][-1]["loss"] for record in Results(output).records]
+    assert scores["cuda"] == pytest.approx(scores["cpu"], rel=1e-3)
+
+
 def test_two_rows_of_one_name(files):
     values = read_yaml(files / "table.yaml")
     values["rows"] *= 2

@@ -63,6 +63,24 @@ def test_an_update_is_that_of_the_plain_loss():
         torch.testing.assert_close(ours.model.get_parameter(name), parameter, rtol=1e-4, atol=1e-6)
 
 
+def test_a_trial_begins_with_the_weights_of_an_earlier_one(tmp_path):
+    earlier = [trial("test/language", seed=seed) for seed in (0, 1)]
+    for each in earlier:
+        trained(each)
+        each.save(tmp_path / "models" / str(each.config.seed))
+    later = [trial("test/language", seed=seed, initial_model=f"{tmp_path}/models/{{seed}}") for seed in (0, 1)]
+    for before, after in zip(earlier, later, strict=True):
+        for name, parameter in before.model.state_dict().items():
+            torch.testing.assert_close(after.model.state_dict()[name], parameter, rtol=0, atol=0)
+    with pytest.raises(InputError, match="nowhere has no model of a task: there is no task.json in it"):
+        trial("test/language", initial_model=f"{tmp_path}/nowhere")
+    with pytest.raises(InputError, match=r"has another kind of model: .* is \[.*\] here, there (none|\[)"):
+        trial("test/per_step", initial_model=f"{tmp_path}/models/0")
+    (tmp_path / "models" / "1" / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(InputError, match="1 has no model that can be loaded"):
+        trial("test/language", seed=1, initial_model=f"{tmp_path}/models/{{seed}}")
+
+
 def test_a_last_batch_that_is_smaller_can_be_left_out():
     result = trained(trial("test/per_step", drop_last=True))
     assert (result["updates"], result["history"][0]["strings"]) == (4, 10)
@@ -150,7 +168,10 @@ def test_batches_by_length():
     """Lengths of different batches overlap in no more than one; each string comes once, in another order each epoch."""
     ours = trial("test/per_step", batch_by_length=True, batch_size=10)
     steps = torch.arange(96) % 7
-    orders = [ours.order(steps) for _ in range(3)]
+    orders = []
+    for _ in range(3):
+        orders.append(ours.order(steps))
+        ours.history.append({})
     for order in orders:
         assert sorted(order.tolist()) == list(range(96))
         batches = [steps[batch] for batch in order.split(10)]
@@ -162,10 +183,20 @@ def test_batches_by_length():
     assert len({tuple(order.tolist()) for order in orders}) == 3
     of_one = {frozenset(order[:10].tolist()) for order in orders}
     assert len(of_one) == 3
+    assert len({tuple(first) for first in firsts}) == 3
     few = trial("test/per_step", batch_by_length=True, batch_size=10).order(torch.tensor([3, 1, 2]))
     assert sorted(few.tolist()) == [0, 1, 2]
     with pytest.raises(InputError, match=r"^training\.batch_by_length needs training\.shuffle=true$"):
         trial("test/per_step", batch_by_length=True, shuffle=False).config.check()
+
+
+def test_trials_go_through_the_lengths_together():
+    steps = torch.arange(90) % 7
+    first, second = (
+        trial("test/per_step", seed=seed, batch_by_length=True, batch_size=10).order(steps) for seed in (0, 1)
+    )
+    assert first.tolist() != second.tolist()
+    assert steps[first].tolist() == steps[second].tolist()
 
 
 def test_settings_that_do_not_go_together():
@@ -276,10 +307,43 @@ def test_each_trial_has_noise_of_its_own(task):
     assert len({result["history"][-1]["loss"] for result in at_once}) == 3
 
 
-def test_a_buffered_network_with_noise_is_trained_alone():
+@pytest.mark.parametrize("memory", ["none", "stack", "superposition"])
+@pytest.mark.parametrize("training", [{}, {"batch_by_length": True, "batch_size": 4}])
+def test_each_trial_has_dropout_of_its_own(memory, training):
+    """Between layers a trial drops the same numbers alone and beside others, whose strings are longer."""
+    values = config_values("test/language", epochs=3, learning_rate=0.01, **training)
+    values["model"] |= {"memory": memory, "num_hidden_layers": 3, "hidden_dropout": 0.5}
+    together, alone, without = (
+        [Trial(dataclasses.replace(build(TaskConfig, values), seed=seed)) for seed in range(3)] for _ in range(3)
+    )
+    assert [result["together"] for result in train(together)] == [3] * 3
+    for one, other, plain in zip(together, alone, without, strict=True):
+        trained(other)
+        assert [r["loss"] for r in one.history] == pytest.approx([r["loss"] for r in other.history], rel=1e-4)
+        for name, parameter in one.model.named_parameters():
+            torch.testing.assert_close(parameter, other.model.get_parameter(name), rtol=1e-3, atol=1e-5)
+        plain.model.model.cell.dropout = 0.0
+        assert trained(plain)["history"][0]["loss"] != pytest.approx(other.history[0]["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("field", ["embedding_dropout", "output_dropout"])
+def test_other_dropout_is_trained_alone(field):
+    values = config_values("test/language", epochs=1)
+    values["model"] |= {"num_hidden_layers": 2, "hidden_dropout": 0.5, field: 0.5}
+    assert not can_join(Trial(build(TaskConfig, values)))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"memory": "superposition", "operation_control": "gumbel_softmax"},
+        {"num_hidden_layers": 2, "hidden_dropout": 0.5},
+    ],
+)
+def test_a_buffered_network_with_noise_is_trained_alone(fields):
     """Its steps are not those of the strings, so noise is drawn as it goes."""
     values = config_values("test/per_step", "BufferedStackRNNForTransduction", epochs=1)
-    values["model"] |= {"memory": "superposition", "operation_control": "gumbel_softmax"}
+    values["model"] |= fields
     trials = [Trial(dataclasses.replace(build(TaskConfig, values), seed=seed)) for seed in range(2)]
     assert not can_join(trials[0])
     assert [result["together"] for result in train(trials)] == [1, 1]

@@ -102,6 +102,18 @@ def test_a_recogniser_is_trained(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["lines"] == 2
 
 
+def test_the_languages_come_in_the_order_of_the_hierarchy():
+    from stack_lm.config_files import preset_path, read_yaml
+
+    table = Table.build(read_yaml(preset_path("flare/languages", tables=True)))
+    classes = [row.cells[0] for row in table.rows]
+    assert classes == sorted(classes, key=["R", "DCF", "CF", "CS"].index)
+    # By language and model a row that validates on short strings, and one on long ones.
+    assert len(table.rows) == 18 * 8 * 2
+    for row in table.rows:
+        assert row.training == ({} if row.cells[3] == "short" else {"validate": "validation_long"})
+
+
 @pytest.mark.parametrize("name", ["deletang2023/hierarchy", "flare/languages"])
 def test_tables_name_each_task(name):
     from stack_lm.config_files import preset_path, read_yaml
@@ -110,5 +122,6 @@ def test_tables_name_each_task(name):
     tasks = [row.task for row in table.rows]
     assert len(set(tasks)) == {"deletang2023": 15, "flare": 18}[name.split("/")[0]]
     for row in table.rows:
-        make_task(row.task)
-        read_config(row.preset)
+        make_task(row.task, **row.options)
+    for preset in {row.preset for row in table.rows}:
+        read_config(preset)

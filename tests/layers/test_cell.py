@@ -7,6 +7,7 @@ import torch
 from conftest import CONTROLLERS, MEMORIES, tiny_config
 from torch import nn
 
+from stack_lm.layers import draw_noise, with_noise
 from stack_lm.layers.cell import Actions, StackRNNCell
 from stack_lm.memory import map_tensors
 
@@ -165,3 +166,30 @@ def test_actions_name_what_is_there():
         _ = actions.pop_strength
     with pytest.raises(AttributeError, match="the model has no memory"):
         _ = Actions().push_strength
+
+
+@pytest.mark.parametrize("memory", ["none", "stack"])
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+def test_given_dropout(memory, backend):
+    """Every backend drops between layers what it is given, or nothing where all factors are 1."""
+    torch.manual_seed(0)
+    cell = make_cell(num_layers=3, memory=memory, hidden_dropout=0.5)
+    cell.scan_backend = backend
+    inputs = torch.randn(2, 6, 5, dtype=torch.float64)
+    drawn = draw_noise(cell, (2, 6), torch.Generator().manual_seed(1))
+    factors = drawn["0.dropout"]
+    assert factors.shape == (2, 6, 2, cell.bare_controller.hidden_size)
+    assert set(factors.unique().tolist()) == {0.0, 2.0}
+    with with_noise(cell, drawn):
+        dropped = cell.scan(inputs).outputs
+    steps, state = [], cell.initial_state(2)
+    for t in range(6):
+        layers, _, state = cell.step(inputs[:, t], state, noise={"dropout": factors[:, t]})
+        steps.append(layers[-1])
+    torch.testing.assert_close(dropped, torch.stack(steps, dim=1))
+    with with_noise(cell, {"0.dropout": torch.ones_like(factors)}):
+        whole = cell.scan(inputs).outputs
+    cell.eval()
+    torch.testing.assert_close(whole, cell.scan(inputs).outputs)
+    assert not torch.allclose(whole, dropped)
+    assert draw_noise(cell, (2, 6)) == {}

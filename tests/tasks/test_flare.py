@@ -14,7 +14,7 @@ from stack_lm.tasks import make_task, task_names
 NAMES = [name.split("/")[1] for name in task_names() if name.startswith("flare/")]
 TASKS = {name: make_task(f"flare/{name}") for name in NAMES}
 # Up to these lengths all strings are looked at; sets need members that are longer by one completion.
-LONGEST = {2: 9, 3: 7, 4: 6, 5: 6, 6: 5, 8: 5, 9: 5}
+LONGEST = {2: 10, 3: 7, 4: 6, 5: 6, 6: 5, 8: 5, 9: 5}
 
 
 def cycle(s):
@@ -125,13 +125,47 @@ COUNTS = {
     "parity": lambda n: 2**n // 2,
     "cycle_navigation": lambda n: 3**n // 3,
     "modular_arithmetic_simple": lambda n: 5 ** (n // 2) * 3 ** (n // 2 - 1) if n % 2 and n > 1 else 0,
-    "dyck_2_3": lambda n: 0 if n % 2 else [1, 1, 2, 5, 13][n // 2] * 2 ** (n // 2),
+    "dyck_2_3": lambda n: 0 if n % 2 else [1, 1, 2, 5, 13, 34][n // 2] * 2 ** (n // 2),
     "first": lambda n: 2**n // 2,
     "majority": lambda n: sum(comb(n, j) for j in range(n + 1) if 2 * j > n),
     "missing_duplicate_string": lambda n: 0 if n % 2 else n // 2 * 2 ** (n // 2),
     "unmarked_reversal": lambda n: 0 if n % 2 else 2 ** (n // 2),
     **dict.fromkeys(("marked_reversal", "marked_copy", "odds_first"), lambda n: 2 ** (n // 2) if n % 2 else 0),
     "bucket_sort": lambda n: 5 ** (n // 2) if n % 2 else 0,
+}
+
+
+def numbers_in(widths, compute):
+    """Equations of operands and a result of these widths."""
+    *operands, result = widths
+    return sum(compute(*values) < 2**result for values in product(*(range(2**width) for width in operands)))
+
+
+def equations(n, operands, compute):
+    """Equations of n symbols."""
+    widths = product(range(1, n), repeat=operands + 1)
+    return sum(numbers_in(each, compute) for each in widths if sum(each) + operands == n)
+
+
+def manipulations(n):
+    """Stacks that are manipulated in n symbols: all stacks at the beginning, and all operations that these allow."""
+    total, agenda = 0, [(bits, bits) for bits in range(n)]  # symbols so far, and the height of the stack
+    weights = [2**bits for bits in range(n)]
+    while agenda:
+        (used, height), weight = agenda.pop(), weights.pop()
+        total += weight * (used + 1 + height == n)
+        for more, higher, ways in ((1, height - 1, 1), (2, height + 1, 2)):
+            if higher >= 0 and used + more < n:
+                agenda.append((used + more, higher))
+                weights.append(weight * ways)
+    return total
+
+
+COUNTS |= {
+    "binary_addition": lambda n: equations(n, 2, lambda x, y: x + y),
+    "binary_multiplication": lambda n: equations(n, 2, lambda x, y: x * y),
+    "compute_sqrt": lambda n: equations(n, 1, isqrt),
+    "stack_manipulation": manipulations,
 }
 
 
@@ -160,10 +194,9 @@ def test_members_and_next_symbols_of_all_short_strings(name):
     task = TASKS[name]
     members = [s for s in strings(task) if MEMBERS[name](s)]
     assert members == [s for s in strings(task) if task.accepts(s)]
-    if name in COUNTS:
-        numbers = Counter(map(len, members))
-        longest = LONGEST[len(task.symbols)]
-        assert [numbers[n] for n in range(longest + 1)] == [COUNTS[name](n) for n in range(longest + 1)]
+    numbers = Counter(map(len, members))
+    longest = LONGEST[len(task.symbols)]
+    assert [numbers[n] for n in range(longest + 1)] == [COUNTS[name](n) for n in range(longest + 1)]
     followed = {}
     for member in members:
         for place, symbol in enumerate((*member, "</s>")):
@@ -176,6 +209,36 @@ def test_members_and_next_symbols_of_all_short_strings(name):
             assert completed(task, (*prefix, symbol))
 
 
+# Longer words, or left sides of equations, leave no room in ten symbols for what follows them.
+ROOM = {
+    **dict.fromkeys(("marked_reversal", "marked_copy", "odds_first", "bucket_sort"), 4),
+    **dict.fromkeys(("binary_addition", "binary_multiplication", "compute_sqrt"), 8),
+    "modular_arithmetic_simple": 7,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_members_of_up_to_ten_symbols(name):
+    """The sets lead to as many members as the formulas count, and to nothing else."""
+    task, longest, marks = TASKS[name], 10, {"#", "="}
+    members, prefixes = [], [()]
+    while prefixes:
+        prefix = prefixes.pop()
+        following = task.next_symbols(prefix)[-1]
+        members += [prefix] * ("</s>" in following)
+        if len(prefix) >= ROOM.get(name, longest) and not marks & set(prefix):
+            following &= marks
+        if len(prefix) < longest:
+            prefixes += [(*prefix, symbol) for symbol in following - {"</s>"}]
+    assert all(map(MEMBERS[name], members))
+    numbers = Counter(map(len, members))
+    assert [numbers[n] for n in range(longest + 1)] == [COUNTS[name](n) for n in range(longest + 1)]
+    for length in range(3):
+        for prefix in product(task.symbols, repeat=length):
+            after = {(*s, "</s>")[length] for s in members if s[:length] == prefix}
+            assert task.next_symbols(prefix)[-1] == after
+
+
 def completed(task, prefix):
     """Whether following the sets leads to a member, without ever being stuck."""
     agenda = {prefix}
@@ -184,6 +247,11 @@ def completed(task, prefix):
             return True
         agenda = {(*s, symbol) for s in sorted(agenda)[:200] for symbol in task.next_symbols(s)[-1] - {"</s>"}}
     return False
+
+
+def test_most_languages_have_probabilities():
+    without = {name for name in NAMES if not hasattr(TASKS[name], "log_probability")}
+    assert without == {"binary_addition", "binary_multiplication", "compute_sqrt"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if hasattr(TASKS[name], "log_probability")])
@@ -245,3 +313,61 @@ def test_lengths_that_cannot_be():
         make_task("flare/compute_sqrt", splits={"train": {"longest": 2}}).split("train", 0)
     with pytest.raises(InputError, match="<s> must not occur"):
         TASKS["first"].example((0, 2))
+
+
+def levenshtein(first, second):
+    row = list(range(len(second) + 1))
+    for i, a in enumerate(first, 1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(second, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return row[-1]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if hasattr(TASKS[name], "edit_distance")])
+def test_edit_distances_are_those_to_the_nearest_member(name):
+    """A member near a string of n symbols has no more than 2 n, or the shortest members' three."""
+    task = TASKS[name]
+    longest = 3 if len(task.symbols) < 5 else 2
+    around = (s for n in range(max(2 * longest, 3) + 1) for s in product(task.symbols, repeat=n))
+    members = [s for s in around if MEMBERS[name](s)]
+    for n in range(longest + 1):
+        for string in product(task.symbols, repeat=n):
+            assert task.edit_distance(string) == min(levenshtein(string, member) for member in members)
+
+
+def test_distances_of_long_strings():
+    task = TASKS["repeat_01"]
+    assert task.edit_distance(("0", "1") * 200) == 0
+    assert task.edit_distance(("0",) * 200) == 100  # each other 0 becomes a 1
+    assert task.edit_distance(("1",) * 3) == 2
+    task = TASKS["dyck_2_3"]
+    assert task.edit_distance(("(0", ")1") * 100) == 100
+    assert task.edit_distance(("(0",) * 8) == 4
+
+
+@pytest.mark.parametrize("name", ["dyck_2_3", "repeat_01"])
+def test_the_strings_with_a_distance(name):
+    task = make_task(f"flare/{name}")
+    examples = task.split("test_edit_distance", 0)
+    assert len(examples) == 50
+    for example in examples:
+        string = tuple(task.write(example.source[1:]).split())
+        assert example.target == (0,)
+        assert example.edits == task.edit_distance(string) > 0
+    assert [name for name in NAMES if "test_edit_distance" in TASKS[name].plan] == ["repeat_01", "dyck_2_3"]
+
+
+def test_edits_that_made_a_string_are_known():
+    """Of members and of any strings there are none; half of those that are edited have one edit, if all count."""
+    task, rng = TASKS["dyck_2_3"], random.Random(0)
+    examples = [task.sample(rng, 40) for _ in range(1500)]
+    assert all(example.edits is None for example in examples if example.target == (1,))
+    edits = Counter(example.edits for example in examples if example.target == (0,))
+    edited = sum(number for known, number in edits.items() if known is not None)
+    assert 0.4 < edited / edits.total() < 0.6
+    assert 0.4 < edits[1] / edited < 0.6
+    assert 0.15 < edits[2] / edited < 0.35
+    for example in examples[:300]:
+        if example.edits is not None:
+            assert task.edit_distance(tuple(task.write(example.source[1:]).split())) <= example.edits

@@ -15,7 +15,7 @@ from stack_lm import (
     StackRNNForTokenClassification,
 )
 from stack_lm.errors import InputError
-from stack_lm.tasks.formats import BufferedFormat, DelimitedFormat, PerStepFormat, Transduction
+from stack_lm.tasks.formats import BufferedFormat, DelimitedFormat, PerStepFormat, Transduction, padded
 from stack_lm.tasks.scores import evaluate_transduction
 
 PAIRS = [Transduction([5, 6, 7], [7, 6]), Transduction([8], [8, 8, 9])]
@@ -186,3 +186,21 @@ def test_released_reversals():
         assert row[: len(target)] == [-100 if symbol == 2 else symbol for symbol in target]
     scores = evaluate_transduction(by_hand(REVERSAL), BufferedFormat(), pairs)
     assert (scores.exact_match, scores.symbol_accuracy, scores.number) == (1.0, 1.0, len(rows))
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("value", [7, False])
+@pytest.mark.parametrize("width", [(), (3,)])
+def test_padding(side, value, width):
+    """As torch pads, for rows of numbers and of vectors."""
+    kind = torch.bool if value is False else torch.long
+    tensors = [torch.randint(2, (length, *width)).to(kind) for length in (4, 1, 5, 2)]
+    expected = torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value, padding_side=side)
+    tensor = padded((row.tolist() for row in tensors), value, side)
+    assert tensor.dtype == kind
+    assert torch.equal(tensor, expected)
+
+
+def test_padding_of_empty_rows():
+    assert padded([[], [1, 2], []], 0).tolist() == [[0, 0], [1, 2], [0, 0]]
+    assert padded([[], []], 0).shape == (2, 0)

@@ -9,12 +9,13 @@ from stack_lm.tasks.kinds import KINDS, score_names
 from stack_lm.tasks.scores import (
     Answers,
     before_the_first_error,
-    by_length,
     cross_entropy,
     of_strings,
     of_symbols,
     over,
+    overall,
     score_outputs,
+    summarize,
 )
 
 
@@ -84,7 +85,14 @@ def test_where_nothing_is_asked_nothing_is_wrong():
 
 def test_scores_by_length():
     answers = [Answers([True]), Answers([False, True]), Answers([False])]
-    assert by_length({"accuracy": of_symbols}, answers, [5, 10, 5]) == {
+    assert summarize({"accuracy": of_symbols}, answers, [5, 10, 5]) == {
         "accuracy": 1 / 2,
         "by_length": {"accuracy": {"5": [1 / 2, 2], "10": [1 / 2, 1]}},
     }
+
+
+def test_scores_by_edits():
+    answers = [Answers([True]), Answers([False]), Answers([True]), Answers([True])]
+    scores = summarize({"accuracy": of_symbols}, answers, [5] * 4, [None, 2, 2, 1])
+    assert scores["by_edits"] == {"accuracy": {"1": [1.0, 1], "2": [1 / 2, 2]}}
+    assert overall(scores) == {"accuracy": 3 / 4}

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C._functorch import TransformType, get_interpreter_stack
 
+from ...controllers import DROPOUT
 from ...memory import under_transform
 from ..protocol import CellState, GivenVectors, Inputs, MemoryState, System
 from . import element_block, nondeterministic_block, superposition_block  # noqa: F401 - they register themselves
@@ -56,8 +57,10 @@ def scan(
     values, controller, block = inputs.values, system.controller, _block(system)
     batch_size = len(values)
     like = values if values.is_floating_point() else state.reading
-    dropped = None
-    if controller.dropout and controller.training and controller.num_layers > 1:
+    dropped = inputs.noise.get(DROPOUT)
+    if dropped is not None:
+        dropped = dropped.movedim(2, 1)
+    elif controller.dropout and controller.training and controller.num_layers > 1:
         shape = (batch_size, controller.num_layers - 1, inputs.steps, controller.hidden_size)
         dropped = F.dropout(like.new_ones(shape), controller.dropout)
     none = like.new_zeros(batch_size, controller.num_layers, controller.hidden_size)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...controllers import DROPOUT
 from ...controls import Controls
 from ...emission import Activation, ExpectedValue, Fixed, LogWeights, Sigmoid
 from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, NondeterministicStack, under_transform
@@ -86,11 +87,16 @@ def scan(
     projected = F.linear(values.transpose(0, 1), weights.inputs.flatten(0, 1))
     product, exact = projected.dtype, torch.promote_types(weights.inputs.dtype, torch.float32)
     dropping = layers > 1 and controller.dropout > 0 and controller.training
-    ones = projected.new_ones(layers - 1, *((length, batch_size, size) if dropping else (0, 0, 0)))
+    dropped = inputs.noise.get(DROPOUT)
+    if dropped is None:
+        ones = projected.new_ones(layers - 1, *((length, batch_size, size) if dropping else (0, 0, 0)))
+        dropped = F.dropout(ones, controller.dropout, dropping)
+    else:
+        dropped = dropped.permute(2, 1, 0, 3).to(projected.dtype).contiguous()
     given = launches.Given(
         projected=projected.contiguous(),
         active=_active(inputs),
-        dropped=F.dropout(ones, controller.dropout, dropping),
+        dropped=dropped,
         first=weights.first.to(product).contiguous(),
         rest=weights.rest.to(product).contiguous(),
         biases=weights.biases.to(exact).contiguous(),

@@ -9,12 +9,15 @@ from math import fsum, inf, log
 from typing import ClassVar
 
 from ...errors import InputError
+from ..base import Example, Split
 from ..registry import register_task
-from .recognition import END, HELD_OUT, RecognitionTask, String, Symbols
+from .recognition import END, HELD_OUT, REJECT, RecognitionTask, String, Symbols
 
 State = Hashable
 MODULUS = 5
 _DIGITS = tuple(str(digit) for digit in range(MODULUS))
+EDIT_DISTANCE = "test_edit_distance"
+_DISTANCES = {EDIT_DISTANCE: Split(50, 0, 500)}
 
 
 class AutomatonTask(RecognitionTask):
@@ -72,6 +75,41 @@ class AutomatonTask(RecognitionTask):
             state = arcs[symbol]
         return tuple(string)
 
+    def edit_distance(self, string: Sequence[str]) -> int:
+        """The fewest symbols to insert, to replace and to delete that make a member of a string.
+
+        Args:
+            string: of the language's symbols.
+        """
+        # For each state the fewest edits after which the symbols read so far have led there.
+        edits = self._with_insertions({state: 0 if state == self.start else inf for state in self.arcs})
+        for symbol in string:
+            after = {state: number + 1 for state, number in edits.items()}
+            for state, arcs in self.arcs.items():
+                for own, to in arcs.items():
+                    after[to] = min(after[to], edits[state] + (own != symbol))
+            edits = self._with_insertions(after)
+        return int(min(edits[state] for state in self.accepting))
+
+    def _with_insertions(self, edits: dict[State, float]) -> dict[State, float]:
+        """The fewest edits of each state, where each arc may be taken without a symbol."""
+        waiting = list(edits)
+        while waiting:
+            state = waiting.pop()
+            for to in self.arcs[state].values():
+                if edits[state] + 1 < edits[to]:
+                    edits[to] = edits[state] + 1
+                    waiting.append(to)
+        return edits
+
+    def split(self, name: str, seed: int) -> list[Example]:
+        """See `RecognitionTask.split`; all strings of `test_edit_distance` are no members, with their distance."""
+        if name != EDIT_DISTANCE:
+            return super().split(name, seed)
+        plan, rng = self.planned(name), random.Random(f"{seed}/{name}")
+        strings = [self.negative(rng, plan.longest) for _ in range(plan.number)]
+        return [self._labelled(string, REJECT, self.edit_distance(string)) for string in strings]
+
     def log_probability(self, string: Sequence[str], longest: int) -> float:
         """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
 
@@ -114,7 +152,9 @@ class EvenPairs(AutomatonTask):
 class Repeat01(AutomatonTask):
     """01, any number of times. There is one member of each length, so that none can be held out."""
 
-    default_plan: ClassVar = {name: split for name, split in AutomatonTask.default_plan.items() if name != HELD_OUT}
+    default_plan: ClassVar = {
+        name: split for name, split in AutomatonTask.default_plan.items() if name != HELD_OUT
+    } | _DISTANCES
     start = "even"
     arcs: ClassVar = {"even": {"0": "odd"}, "odd": {"1": "even"}}
     accepting = frozenset(["even"])
@@ -184,6 +224,7 @@ def _dyck(pairs: int, depth: int) -> dict[State, dict[str, State]]:
 class Dyck(AutomatonTask):
     """Balanced brackets of two types, at most three deep."""
 
+    default_plan: ClassVar = AutomatonTask.default_plan | _DISTANCES
     symbols = ("(0", "(1", ")0", ")1")
     start = ""
     arcs: ClassVar = _dyck(2, 3)

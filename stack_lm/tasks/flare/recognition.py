@@ -103,19 +103,26 @@ class RecognitionTask(Task):
         Raises:
             InputError: if none of a hundred proposals is one.
         """
+        return self._negative(rng, longest)[0]
+
+    def _negative(self, rng: random.Random, longest: int) -> tuple[String, int | None]:
+        """A string that is no member, and the number of edits that made it; None for any string."""
         for _ in range(_MOST_PROPOSALS):
+            edits: int | None = None
             if rng.random() < 0.5:
-                string = self._edited(rng, self.positive(rng, longest), longest)
+                string, edits = self._edited(rng, self.positive(rng, longest), longest)
             else:
                 string = tuple(rng.choices(self.symbols, k=rng.randint(0, longest)))
             if not self.accepts(string):
-                return string
+                return string, edits
         raise InputError(f"{_MOST_PROPOSALS} strings of {self} up to length {longest} were all members")
 
-    def _edited(self, rng: random.Random, string: String, longest: int) -> String:
-        """A string after K edits, where K is geometric: each more is half as likely."""
+    def _edited(self, rng: random.Random, string: String, longest: int) -> tuple[String, int]:
+        """A string after K edits, and K, which is geometric: each more is half as likely."""
         edited = list(string)
+        edits = 0
         while True:
+            edits += 1
             kinds = ["insert"] * (len(edited) < longest) + ["replace", "delete"] * bool(edited)
             kind = rng.choice(kinds) if kinds else ""
             if kind == "insert":
@@ -125,7 +132,7 @@ class RecognitionTask(Task):
                 others = [symbol for symbol in self.symbols if symbol != edited[place]]
                 edited[place : place + 1] = [rng.choice(others)] if kind == "replace" else []
             if rng.random() < 0.5:
-                return tuple(edited)
+                return tuple(edited), edits
 
     def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
         """The longest length of a window alone, where there are members and windows begin with the empty string."""
@@ -135,9 +142,13 @@ class RecognitionTask(Task):
 
     def sample(self, rng: random.Random, length: int) -> Example:
         """Draw a string, of at most a length."""
-        label = rng.randrange(2)
-        string = self.positive(rng, length) if label == ACCEPT else self.negative(rng, length)
-        return self._labelled(string, label)
+        return self._draw(rng, length, rng.randrange(2))
+
+    def _draw(self, rng: random.Random, longest: int, label: int) -> Example:
+        if label == ACCEPT:
+            return self._labelled(self.positive(rng, longest), label)
+        string, edits = self._negative(rng, longest)
+        return self._labelled(string, label, edits)
 
     def example(self, string: Sequence[int]) -> Example:
         """A string with its label."""
@@ -147,9 +158,17 @@ class RecognitionTask(Task):
         symbols = tuple(self.vocabulary[number] for number in string)
         return self._labelled(symbols, ACCEPT if self.accepts(symbols) else REJECT)
 
-    def _labelled(self, string: String, label: int) -> Example:
+    def continuations(self, example: Example) -> list[frozenset[int]]:
+        """See `Task.continuations`."""
+        if example.target != (ACCEPT,):
+            return []
+        ids = {symbol: number for number, symbol in enumerate((*self.symbols, END))}
+        string = [self.vocabulary[number] for number in example.source[1:]]
+        return [frozenset(ids[symbol] for symbol in symbols) for symbols in self.next_symbols(string)]
+
+    def _labelled(self, string: String, label: int, edits: int | None = None) -> Example:
         source = (len(self.symbols), *map(self.symbols.index, string))
-        return Example(source, (label,), (True,))
+        return Example(source, (label,), (True,), edits)
 
     def split(self, name: str, seed: int) -> list[Example]:
         """See `Task.split`; no string of `test_short_held_out` is one of training or validation.
@@ -166,8 +185,7 @@ class RecognitionTask(Task):
         while len(examples) < plan.number:
             label = rng.randrange(2)
             for _ in range(_MOST_PROPOSALS * 100):
-                string = self.positive(rng, plan.longest) if label == ACCEPT else self.negative(rng, plan.longest)
-                example = self._labelled(string, label)
+                example = self._draw(rng, plan.longest, label)
                 if example.source not in seen:
                     break
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from math import inf, log
+from math import comb, inf, log
 from typing import ClassVar
 
 from ..registry import register_task
@@ -43,6 +43,18 @@ class Majority(RecognitionTask):
         length = rng.randint(1, longest)
         ones = rng.randint(length // 2 + 1, length)
         return tuple(rng.sample(["1"] * ones + ["0"] * (length - ones), length))
+
+    def log_probability(self, string: Sequence[str], longest: int) -> float:
+        """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
+
+        Args:
+            string: any.
+            longest: as of `positive`.
+        """
+        length, ones = len(string), string.count("1")
+        if length > longest or not self.accepts(string):
+            return -inf
+        return -log(longest) - log(length - length // 2) - log(comb(length, ones))
 
 
 class _Unfolded(RecognitionTask):
@@ -184,6 +196,21 @@ class MissingDuplicateString(RecognitionTask):
         string[rng.choice([place for place, symbol in enumerate(string) if symbol == "1"])] = _HIDDEN
         return tuple(string)
 
+    def log_probability(self, string: Sequence[str], longest: int) -> float:
+        """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
+
+        A word of k symbols with h ones is drawn with a probability of h / k * 2^(1 - k), and one of its 2 h ones is
+        hidden: all strings of a length are equally likely.
+
+        Args:
+            string: any.
+            longest: as of `positive`.
+        """
+        if len(string) > longest or not self.accepts(string):
+            return -inf
+        half = len(string) // 2
+        return -log(longest // 2) - log(half) - half * log(2)
+
 
 @register_task("flare/stack_manipulation")
 class StackManipulation(RecognitionTask):
@@ -232,3 +259,25 @@ class StackManipulation(RecognitionTask):
                 string += [_PUSH, stack[-1]]
             else:
                 return (*string, MARK, *reversed(stack))
+
+    def log_probability(self, string: Sequence[str], longest: int) -> float:
+        """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
+
+        Args:
+            string: any.
+            longest: as of `positive`.
+        """
+        if len(string) > longest or not self.accepts(string):
+            return -inf
+        operations = string[: string.index(MARK)]
+        bits = next((i for i, symbol in enumerate(operations) if symbol not in BITS), len(operations))
+        pushes = operations.count(_PUSH)
+        # A coin decides between push and pop where the stack is not empty, also before the push too many.
+        height, coins = bits, 0
+        for symbol in operations[bits:]:
+            if symbol not in BITS:
+                coins += height > 0
+                height += 1 if symbol == _PUSH else -1
+        coins += height > 0
+        numbers = log((longest - 1) // 2 + 1) + log((longest - 2 * bits - 1) // 3 + 1)
+        return -numbers - (bits + pushes + coins) * log(2)

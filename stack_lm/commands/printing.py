@@ -1,0 +1,68 @@
+"""A table of results in the forms that people put elsewhere: text, markdown and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..console import print_table
+from ..parsing.export import escape_latex
+
+FORMS = ("text", "markdown", "latex")
+
+
+class Heading(str):
+    """A line across a table, above the rows that it is of."""
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """A table in words.
+
+    Attributes:
+        title: above it.
+        columns: their heads.
+        body: a list of cells for each row, or a heading.
+        text_columns: the number of columns, from the left, that are texts; the others are numbers.
+        note: below it.
+    """
+
+    title: str
+    columns: Sequence[str]
+    body: Sequence[Sequence[str] | Heading]
+    text_columns: int
+    note: str = ""
+
+    def print_as(self, form: str) -> None:
+        """Print it in one of `FORMS`."""
+        {"text": self._print_text, "markdown": self._print_markdown, "latex": self._print_latex}[form]()
+
+    def _print_text(self) -> None:
+        rows = [self._across(row, "{}") for row in self.body]
+        print_table(self.title, self.columns, rows, self.note, text_columns=self.text_columns)
+
+    def _print_markdown(self) -> None:
+        print(f"{self.title}\n")
+        print("| " + " | ".join(self.columns) + " |")
+        print("|" + "|".join("---" if i < self.text_columns else "--:" for i in range(len(self.columns))) + "|")
+        for row in self.body:
+            cells = self._across(row, "**{}**")
+            print("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        if self.note:
+            print(f"\n{self.note}")
+
+    def _print_latex(self) -> None:
+        print("\\begin{table}\n\\centering")
+        print(f"\\caption{{{escape_latex(self.title)}{' ' * bool(self.note)}{escape_latex(self.note)}}}")
+        kinds = "l" * self.text_columns + "r" * (len(self.columns) - self.text_columns)
+        print(f"\\begin{{tabular}}{{{kinds}}}\n\\hline")
+        print(" & ".join(map(escape_latex, self.columns)) + " \\\\\n\\hline")
+        for row in self.body:
+            if isinstance(row, Heading):
+                print(f"\\multicolumn{{{len(self.columns)}}}{{l}}{{\\textit{{{escape_latex(row)}}}}} \\\\")
+            else:
+                print(" & ".join(map(escape_latex, row)) + " \\\\")
+        print("\\hline\n\\end{tabular}\n\\end{table}")
+
+    def _across(self, row: Sequence[str] | Heading, form: str) -> Sequence[str]:
+        return [form.format(row), *[""] * (len(self.columns) - 1)] if isinstance(row, Heading) else row

@@ -1,0 +1,76 @@
+"""What a recogniser learns besides labels, of the members of its language (Butoi et al. 2025, section 3.3).
+
+Heads over the outputs of all steps predict what may follow each prefix. A model has them while it is trained; they are
+not saved with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import InputError
+from ..tasks import Task
+
+HEADS = "auxiliary_heads"
+
+
+def add_heads(model: Any, losses: Collection[str], task: Task) -> None:
+    """Give a model a head for each auxiliary loss, if there are any.
+
+    Args:
+        model: that classifies sequences.
+        losses: the names of the losses, fields of `AuxiliaryLosses`.
+        task: whose symbols they predict.
+
+    Raises:
+        InputError: if the task does not say which symbols may follow a prefix.
+    """
+    if not losses:
+        return
+    if type(task).continuations is Task.continuations:
+        raise InputError(f"training.auxiliary needs a language to recognise, such as flare/first; {task} is none")
+    size, outputs = model.config.head_input_size, len(task.vocabulary)
+    setattr(model, HEADS, nn.ModuleDict({name: nn.Linear(size, outputs) for name in losses}).to(model.dtype))
+
+
+def auxiliary_loss(
+    model: Any, inputs: Tensor, continuations: Tensor, weights: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """A model's logits of labels, and the weighted auxiliary losses: each a mean over the members of a batch.
+
+    Args:
+        model: with auxiliary heads.
+        inputs: token ids [B, T], the first of which is `<s>`; its id is that of the end in outputs.
+        continuations: which of K symbols may follow each prefix [B, T, K] bool, none at padding and of other strings.
+        weights: of the losses, by name.
+
+    Returns:
+        Logits [B, 1, 2], and a number.
+    """
+    states: list[Tensor] = []
+    # Not `output_hidden_states`, which asks for those of all layers: networks without a memory are much slower then.
+    hook = model.base_model.register_forward_hook(lambda *call: states.append(call[-1].last_hidden_state))
+    try:
+        of_labels = model(inputs, use_cache=False).logits
+    finally:
+        hook.remove()
+    hidden, heads = model.dropout(states[0]), getattr(model, HEADS)
+    counted = continuations.any(-1)
+    share = counted.to(hidden.dtype) / (counted.sum(-1, keepdim=True) * counted[:, 0].sum()).clamp(min=1)
+    losses = {}
+    if "next_symbol" in weights:
+        goes_on = F.pad(counted[:, 1:], (0, 1))
+        symbols = torch.where(goes_on, inputs.roll(-1, 1), inputs[:, :1])
+        logits = heads["next_symbol"](hidden)
+        losses["next_symbol"] = F.cross_entropy(logits.flatten(0, 1), symbols.flatten(), reduction="none")
+    if "next_symbols" in weights:
+        logits = heads["next_symbols"](hidden)
+        of_symbols = F.binary_cross_entropy_with_logits(logits, continuations.to(logits.dtype), reduction="none")
+        losses["next_symbols"] = of_symbols.mean(-1).flatten()
+    further = sum(weights[name] * (loss * share.flatten()).sum() for name, loss in losses.items())
+    return of_labels.unsqueeze(1), torch.as_tensor(further)

@@ -1,0 +1,61 @@
+"""A table as a matrix: its tasks down, by the Chomsky hierarchy, and its networks across."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import InputError
+from ..tasks.hierarchy import LEVELS, level_of
+from .config import Row, Table
+
+OTHERS = "other tasks"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The rows of a table by task and network.
+
+    Attributes:
+        networks: their names, in the table's order.
+        levels: the names of the tasks, in the table's order, by level of the hierarchy from the smallest; tasks of no
+            known level come last. Where none is known the only level is "".
+        rows: by task and network.
+    """
+
+    networks: list[str]
+    levels: dict[str, list[str]]
+    rows: dict[tuple[str, str], Row]
+
+
+def make_matrix(table: Table, chosen: list[Row] | None = None) -> Matrix:
+    """The matrix of a table: its first column has the tasks, the others the networks.
+
+    Args:
+        table: the table.
+        chosen: the rows to have; None is all.
+
+    Raises:
+        InputError: if the table has one column.
+    """
+    if len(table.columns) < 2:
+        raise InputError(
+            f"a matrix has a column of tasks and one of networks or more; {table.title!r} has the column "
+            f"{', '.join(map(str, table.columns))}"
+        )
+    rows = {split_cells(table, row): row for row in (table.rows if chosen is None else chosen)}
+    tasks = {task: level_of(row.task) for (task, _), row in reversed(rows.items())}
+    levels: dict[str, list[str]] = {}
+    for level in (*LEVELS, ""):
+        own = [task for task in dict.fromkeys(task for task, _ in rows) if tasks[task] == level]
+        if own:
+            levels[level or (OTHERS if levels else "")] = own
+    return Matrix(list(dict.fromkeys(network for _, network in rows)), levels, rows)
+
+
+def split_cells(table: Table, row: Row) -> tuple[str, str]:
+    """What a row's first cell says, its task, and what the others say, its network; "" and its only cell."""
+    told = [
+        f"{column}: {cell}" if cell in ("yes", "no") else str(cell)
+        for column, cell in zip(table.columns, row.cells, strict=True)
+    ]
+    return (told[0], ", ".join(told[1:])) if len(told) > 1 else ("", told[0])

