@@ -1,4 +1,4 @@
-"""What a recogniser learns besides labels, of the members of its language (Butoi et al. 2025, section 3.3).
+"""The auxiliary losses of a recogniser, on the members of its language (Butoi et al. 2025, section 3.3).
 
 Heads over the outputs of all steps predict what may follow each prefix. A model has them while it is trained; they are
 not saved with it.

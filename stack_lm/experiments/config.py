@@ -58,7 +58,7 @@ class AuxiliaryLosses:
     next_symbols: Positive | LogUniform | None = None
 
     def weights(self) -> dict[str, float | LogUniform]:
-        """Those that there are, by name."""
+        """The weights of the losses in use, by name."""
         return {entry.name: weight for entry in fields(self) if (weight := getattr(self, entry.name)) is not None}
 
 
@@ -318,7 +318,7 @@ class Table:
 
 
 def comparable(config: TaskConfig) -> dict[str, Any]:
-    """What decides the outcome of a trial."""
+    """Return the settings that decide a trial's outcome."""
     values = settled(config)
     if not config.data:  # as in results from before there were tasks of files
         del values["data"]

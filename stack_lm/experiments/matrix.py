@@ -53,7 +53,7 @@ def make_matrix(table: Table, chosen: list[Row] | None = None) -> Matrix:
 
 
 def split_cells(table: Table, row: Row) -> tuple[str, str]:
-    """What a row's first cell says, its task, and what the others say, its network; "" and its only cell."""
+    """Split a row's cells into its task, the first, and its network, the others; "" and the cell if it has only one."""
     told = [
         f"{column}: {cell}" if cell in ("yes", "no") else str(cell)
         for column, cell in zip(table.columns, row.cells, strict=True)

@@ -1,4 +1,4 @@
-"""How a run of trials stands, on standard error: a bar on a terminal, elsewhere lines."""
+"""The progress of trials on standard error: a bar on a terminal, elsewhere lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which trials are run where: those of a row together, and those of a table dealt to shards."""
+"""The distribution of trials: those of a row run together, those of a table are dealt to shards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Wanted:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What is unique about it in a directory of results."""
+        """The key that identifies the trial in a directory of results."""
         return self.row.name, self.config.seed
 
 

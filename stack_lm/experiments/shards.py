@@ -43,7 +43,7 @@ class Shard:
         return cls(int(found[1]), int(found[2]))
 
     def directory(self, output_dir: str) -> Path:
-        """Where its results go.
+        """The directory of the shard's results.
 
         Raises:
             InputError: if there are results of a whole run, or of another number of shards.

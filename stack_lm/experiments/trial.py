@@ -190,7 +190,7 @@ class Trial:
         return over
 
     def state(self) -> State:
-        """What training goes on from after an epoch."""
+        """The state from which training continues after an epoch."""
         numbers = {name: getattr(self, name) for name in _NUMBERS} | {"stopping": vars(self._stopping)}
         numbers["stream"] = None if self._stream is None else self._stream.state()
         tensors = {f"generator.{name}": generator.get_state() for name, generator in self._generators.items()}

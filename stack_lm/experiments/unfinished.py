@@ -32,7 +32,7 @@ SECONDS = 60.0
 
 
 class State(NamedTuple):
-    """What trials go on from.
+    """The state from which unfinished trials continue.
 
     Attributes:
         numbers: for JSON.
@@ -73,12 +73,12 @@ class StateFile:
 
     @property
     def number(self) -> int:
-        """Of the row, from 0."""
+        """The number of the row, from 0."""
         return int(self.path.parent.name) - 1
 
     @property
     def seeds(self) -> list[int]:
-        """Of the trials."""
+        """The seeds of the trials."""
         return [config["seed"] for config in self.configs]
 
     def save(self, state: State) -> None:

@@ -29,7 +29,7 @@ _SIGNS = "●■◆▲▼★"  # the marks of curves
 
 @dataclass(frozen=True)
 class TaskScores:
-    """What networks score on tasks.
+    """The scores of networks on tasks.
 
     Attributes:
         title: of the table.
@@ -82,7 +82,7 @@ class TaskScores:
         return f"{self.values[place]:.{self.decimals}f}" if place in self.values else ""
 
     def missing(self, place: tuple[str, str]) -> str:
-        """How many trials there are, where some are not finished."""
+        """Describe the number of finished trials, where some are missing."""
         finished, wanted = self.counts.get(place, (0, 0))
         return f"{finished} of {wanted}" if finished < wanted else ""
 
@@ -92,7 +92,7 @@ class TaskScores:
 
     @property
     def legend(self) -> str:
-        """What shades and letters mean."""
+        """Explain shades and letters."""
         solved = f"; bold: {SOLVED:.0f}% or more" if self.percent else ""
         return f"{self.score}; darker is better{solved}"
 

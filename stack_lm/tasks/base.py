@@ -144,7 +144,7 @@ class Task(ABC):
         raise InputError(f"{self} draws strings with their targets, and cannot compute the targets of a given one")
 
     def continuations(self, example: Example) -> Sequence[frozenset[int]]:
-        """Of a member of a language to recognise, the symbols that may follow each prefix of its source; else nothing.
+        """Return the symbols that may follow each prefix of a member of a language to recognise; else nothing.
 
         The end has the id of `<s>`, which the source begins with, and which follows nothing.
 

@@ -89,7 +89,7 @@ def _by(scores: Mapping[str, Score], answers: Sequence[Answers], numbers: Sequen
 
 
 def overall(scores: Mapping[str, Any]) -> dict[str, float]:
-    """Of a summary, the scores over all examples."""
+    """Return a summary's scores over all examples."""
     return {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
 
 
