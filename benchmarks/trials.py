@@ -22,25 +22,27 @@ from stack_lm.experiments.scores import score
 from stack_lm.experiments.trial import Trial
 from stack_lm.training.freed_memory import keep_freed_memory
 
+# By the name of the table: presets, and a task for all of them.
 TASKS = {
-    "flare/lstm": "flare/dyck_2_3",
-    "flare/superposition": "flare/dyck_2_3",
-    "deletang2023/lstm": "deletang2023/reverse_string",
-    "deletang2023/stack_rnn": "deletang2023/reverse_string",
-    "deletang2023/stack": "deletang2023/reverse_string",
-    "deletang2023/rns": "deletang2023/reverse_string",
+    "flare": (["flare/lstm", "flare/superposition"], "flare/dyck_2_3"),
+    "deletang2023": (
+        ["deletang2023/lstm", "deletang2023/stack_rnn", "deletang2023/stack"],
+        "deletang2023/reverse_string",
+    ),
+    "nondeterministic": (["deletang2023/rns"], "deletang2023/reverse_string"),
 }
 SEEDS = (1, 5)
 # In a measured epoch; and epochs, of which the first compiles.
 _UPDATES, _EPOCHS = 16, 2
 
 
-def measure(args: argparse.Namespace, tell: Callable[[str], None]) -> list[Row]:
+def measure(name: str, args: argparse.Namespace, tell: Callable[[str], None]) -> list[Row]:
     """One row for each preset and number of seeds; least times of the process."""
     keep_freed_memory()
     now, rows = clock(args.device), []
     updates = 2 if args.quick else _UPDATES
-    for preset, task in TASKS.items():
+    presets, task = TASKS[name]
+    for preset in presets:
         table = load_table(preset, task)
         config = table.config(table.rows[0])
         number = Trial(config).encoding.task.planned("train").number
@@ -79,11 +81,12 @@ def _validation(trial: Trial, now: Callable[[], float]) -> float:
 
 PARTS = [
     Part(
-        "epochs",
-        "Trials of formal tasks, several seeds at once",
+        name,
+        f"Trials of {task}",
         "Updates include the drawing of new strings. An epoch is of the preset's size, without its validation.",
-        measure,
+        partial(measure, name),
     )
+    for name, (_, task) in TASKS.items()
 ]
 
 main = partial(run_benchmark, "trials", PARTS, __doc__)
