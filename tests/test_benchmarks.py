@@ -145,7 +145,7 @@ def test_files_that_are_no_results(load, tmp_path, capsys, text, message):
     assert not (tmp_path / "figure.png").exists()
 
 
-@pytest.mark.parametrize("name", ["loss", "nondeterministic", "scan", "seeds", "training"])
+@pytest.mark.parametrize("name", ["loss", "nondeterministic", "scan", "seeds", "training", "trials"])
 def test_a_device_that_is_not_there(load, capsys, name):
     assert [load(name).main(["--device", device]) for device in ("cuda:99", "meta", "nonesuch")] == [2, 2, 2]
     errors = capsys.readouterr().err.splitlines()
@@ -199,6 +199,19 @@ def test_seeds(load, tmp_path, monkeypatch):
         assert 0 < row["compiled"] < 1
         known = row["vmap_of_the_reference,_us"] is not None
         assert known == (row["preset"].startswith("hao2018") and row["seeds"] == 2)
+
+
+@pytest.mark.slow  # whole trials
+def test_trials(load, tmp_path, monkeypatch):
+    module = load("trials")
+    monkeypatch.setitem(module.TASKS, "flare", (["flare/lstm"], "flare/dyck_2_3"))
+    monkeypatch.setattr(module, "SEEDS", (1, 2))
+    path = tmp_path / "trials.json"
+    assert module.main(["--quick", "--threads", "1", "--only", "flare", "--json", str(path)]) == 0
+    (table,) = json.loads(path.read_text())["tables"]
+    assert [row["seeds"] for row in table["rows"]] == [1, 2]
+    for row in table["rows"]:
+        assert row["epoch, s a seed"] == pytest.approx(row["update, ms a seed"] * 156 / 1000)  # 10,000 strings
 
 
 @pytest.mark.slow  # the way of einsum takes seconds
