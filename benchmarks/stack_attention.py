@@ -62,7 +62,8 @@ def layer_and_inputs(name: str, batch: int, length: int, device: torch.device) -
     config = StackTransformerConfig(
         hidden_size=SIZE, num_attention_heads=HEADS, layers=[LAYERS[name]], vocab_size=2, attention_dropout=0.0
     )
-    (layer,) = StackTransformerModel(config).to(device).layers
+    model: torch.nn.Module = StackTransformerModel(config)
+    layer: Any = model.to(device).get_submodule("layers.0")
     return layer.attention, torch.randn(batch, length, SIZE, device=device, requires_grad=True)
 
 
