@@ -145,7 +145,7 @@ def test_files_that_are_no_results(load, tmp_path, capsys, text, message):
     assert not (tmp_path / "figure.png").exists()
 
 
-@pytest.mark.parametrize("name", ["loss", "nondeterministic", "scan", "seeds", "training", "trials"])
+@pytest.mark.parametrize("name", ["loss", "nondeterministic", "scan", "seeds", "stack_attention", "training", "trials"])
 def test_a_device_that_is_not_there(load, capsys, name):
     assert [load(name).main(["--device", device]) for device in ("cuda:99", "meta", "nonesuch")] == [2, 2, 2]
     errors = capsys.readouterr().err.splitlines()
@@ -236,6 +236,25 @@ def test_nondeterministic(load, tmp_path, monkeypatch, capsys):
     assert module.main(["--quick", "--threads", "1", "--only", "einsum"]) == 2
     (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert "pip install --no-deps torch_semiring_einsum" in error
+
+
+@pytest.mark.slow
+def test_stack_attention(load, tmp_path, monkeypatch):
+    module, path = load("stack_attention"), tmp_path / "stack_attention.json"
+    monkeypatch.setattr(module, "in_fresh_process", lambda function, *arguments: function(*arguments))
+    assert module.main(["--quick", "--threads", "1", "--json", str(path)]) == 0
+    (table,) = json.loads(path.read_text())["tables"]
+    assert [row["layer"] for row in table["rows"]] == list(module.LAYERS)
+    assert table["rows"][0]["to_attention"] == 1
+    assert all(row["ms"] > 0 for row in table["rows"])
+
+
+def test_targets_of_stack_attention(load):
+    module = load("stack_attention")
+    ratios = zip(module.LAYERS, (1, 9, 1.5, 2.5, 9), strict=True)
+    rows = [{"T": 512, "layer": name, "to_attention": ratio} for name, ratio in ratios]
+    targets = module.summarize([{"rows": rows}], None)["rows"]
+    assert [(row["measured"], row["met"]) for row in targets] == [(1.5, "yes"), (2.5, "no")]
 
 
 def test_einsum_computes_the_same_stack(load):
