@@ -361,7 +361,7 @@ def _crossed(tasks: Any, networks: Any) -> list[dict[str, Any]]:
             if name not in names:
                 raise InputError(f"tasks[{i}].paper has no network {name!r}; they are {'; '.join(names)}")
         for name, network in zip(names, made, strict=True):
-            row = {"cells": [*task.cells, *network.cells], "preset": network.preset, "task": task.task}
+            row: dict[str, Any] = {"cells": [*task.cells, *network.cells], "preset": network.preset, "task": task.task}
             row |= {"seeds": network.seeds, "paper": task.paper.get(name, [])}
             for key in _OVERRIDES:
                 row[key] = copy.deepcopy(getattr(task, key))
