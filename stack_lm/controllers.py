@@ -297,7 +297,9 @@ class DirectController(LinearController):
         """x_t itself."""
         return inputs
 
-    def step(self, projected: Tensor, reading: Tensor, state: ControllerState) -> tuple[list[Tensor], ControllerState]:
+    def step(
+        self, projected: Tensor, reading: Tensor, state: ControllerState, dropped: Tensor | None = None
+    ) -> tuple[list[Tensor], ControllerState]:
         """The input and the reading, side by side; see `Controller.step`."""
         return [torch.cat((projected, reading), dim=-1)], ()
 
