@@ -30,14 +30,38 @@ class Example(NamedTuple):
             task have any number of them, a classification one, every other task T.
         mask: one entry for each target: whether it is scored. It is trained on too then; a language and a
             delayed task are trained on all.
-        edits: of a string that is no member of a language, the edits of a member that made it, or the fewest that make
-            a member of it; None where nobody knows.
     """
 
     source: tuple[int, ...]
     target: tuple[Target, ...]
     mask: tuple[bool, ...]
-    edits: int | None = None
+
+    @property
+    def edits(self) -> int | None:
+        """Edits of a member of a language that made a string which is none; None where nobody knows."""
+        return None
+
+
+class EditedExample(Example):
+    """A string whose number of edits is known.
+
+    Args:
+        example: the string with its targets.
+        edits: those of a member that made it, or the fewest that make a member of it; None where nobody knows.
+    """
+
+    _edits: int | None
+
+    def __new__(cls, example: Example, edits: int | None) -> EditedExample:
+        """An equal example that knows its edits."""
+        made = super().__new__(cls, *example)
+        made._edits = edits
+        return made
+
+    @property
+    def edits(self) -> int | None:
+        """See `Example.edits`."""
+        return self._edits
 
 
 @dataclass(frozen=True)

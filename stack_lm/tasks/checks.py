@@ -43,7 +43,7 @@ def _problem(task: Task, example: Example) -> str | None:
     """Describe the first error of an example; None if it has none."""
     if not isinstance(example, Example):
         return f"sample must return an Example; got a {type(example).__name__}"
-    source, target, mask, _ = example
+    source, target, mask = example
     if len(mask) != len(target):
         return f"the mask must have an entry for each target; it has {len(mask)} of {len(target)}"
     wanted = {"transduction": len(target), "delayed": len(target), "classification": 1}.get(task.kind, len(source))

@@ -125,7 +125,7 @@ class Delayed(PerStep):
         self.symbols = (*self.symbols, NULL)
 
     def row(self, example: Example) -> Example:
-        source, target, mask, _ = example
+        source, target, mask = example
         unanswered = len(source)
         blanks = (len(self.symbols) - 1,) * len(target)
         return Example(source + blanks, (0,) * unanswered + target, (False,) * unanswered + mask)

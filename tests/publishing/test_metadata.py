@@ -37,8 +37,8 @@ def test_the_citation_has_what_its_format_requires():
             assert author.keys() == {"family-names", "given-names"}
 
 
-def test_the_papers_are_those_of_the_readme():
-    papers = (ROOT / "README.md").read_text().split("## Papers")[1]
+def test_the_papers_are_those_of_the_overview():
+    papers = (ROOT / "docs" / "overview.md").read_text().split("## Papers")[1]
     listed = [" ".join(paper.split()) for paper in papers.split("\n- ")[1:]]
     assert len(listed) == len(CITATION["references"]) >= 6
     for paper, reference in zip(listed, CITATION["references"], strict=True):

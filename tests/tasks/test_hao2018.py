@@ -22,12 +22,12 @@ BITS = st.lists(st.integers(0, 1), max_size=12)
 @given(BITS)
 def test_strings(string):
     n = len(string)
-    source, target, mask = make_task("hao2018/reversal").example(string)[:3]
+    source, target, mask = make_task("hao2018/reversal").example(string)
     assert list(source) == string + [2] * n
     assert list(target) == [2] * n + string[::-1]
     assert list(mask) == [False] * n + [True] * n
     for name, delay in (("xor", 0), ("delayed_xor", 1)):
-        source, target, mask = make_task(f"hao2018/{name}").example(string)[:3]
+        source, target, mask = make_task(f"hao2018/{name}").example(string)
         assert list(source) == string
         assert list(target) == [sum(string[: t + 1 - delay]) % 2 for t in range(n)]
         assert mask == (True,) * n
@@ -64,7 +64,7 @@ def determined(strings, example):
     """Whether the beginnings of strings determine all scored targets, given that one is due."""
     found = {}
     for string in strings:
-        source, target, mask = example(string)[:3]
+        source, target, mask = example(string)
         for t, (symbol, scored) in enumerate(zip(target, mask, strict=True)):
             if scored and found.setdefault(source[: t + 1], symbol) != symbol:
                 return False
@@ -78,7 +78,7 @@ def test_parentheses():
     assert sum(task.count(depth) for depth in range(7)) == len(strings) == 31_466
     assert max(map(len, strings)) == 20
     assert determined([task.read(" ".join(string)) for string in strings], task.example)
-    _, target, mask = task.example(task.read("[ ( ) ] [ ]"))[:3]
+    _, target, mask = task.example(task.read("[ ( ) ] [ ]"))
     assert task.write(target) == "( ) ] [ ] #"
     assert mask == (False, True, True, False, True, False)
     everything = {string for n in range(7) for string in product(range(4), repeat=n)}
@@ -107,7 +107,7 @@ def test_agreement():
     assert sum(task.count(depth) for depth in range(17)) == len(strings) == 2556  # unambiguous
     assert determined([task.read(" ".join(string)) for string in strings], task.example)
     sentence = "Det Nsing Rel Det Nplur Prep Det Nsing Auxplur Vtrans Auxsing"
-    _, target, mask = task.example(task.read(sentence))[:3]
+    _, target, mask = task.example(task.read(sentence))
     scored = [task.vocabulary[symbol] for symbol, on in zip(target, mask, strict=True) if on]
     assert scored == ["Auxplur", "Auxsing"]
     with pytest.raises(InputError, match="no string of Agreement: Det Nsing Auxplur"):
@@ -131,7 +131,7 @@ def test_formulas():
     assert max(map(len, strings)) == 15
     assert sum(task.count(depth) for depth in range(7)) == len(strings) == 81_610
     for string in random.Random(0).sample(sorted(strings), 200):
-        source, target, mask = task.example(task.read(" ".join(string)))[:3]
+        source, target, mask = task.example(task.read(" ".join(string)))
         values = [str(int(value(string[: t + 1])[0])) for t in range(len(string))]
         assert task.write(target).split() == values
         assert mask == (True,) * len(source)
@@ -152,7 +152,7 @@ def test_released_strings(file):
     lengths = []
     with (REAL_DATA / "hao2018_test" / f"{file}.csv").open(newline="") as lines:
         for string, output in csv.reader(lines):
-            source, target, mask = task.example(task.read(string))[:3]
+            source, target, mask = task.example(task.read(string))
             expected = task.read(output)
             assert target[: len(expected)] == expected
             assert not any(mask[len(expected) :])

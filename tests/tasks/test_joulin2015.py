@@ -36,7 +36,7 @@ def test_scored_symbols_are_those_that_are_determined(name):
         for t in range(len(string) + 1):
             following.setdefault(string[:t], set()).add((string + "$")[t])
     for string in STRINGS[name]:
-        source, target, mask = task.example(task.read(" ".join(string)))[:3]
+        source, target, mask = task.example(task.read(" ".join(string)))
         assert task.write(source).split() == ["<s>", *string]
         assert task.write_targets(target) == [*string, "</s>"]
         assert any(mask)

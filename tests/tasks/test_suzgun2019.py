@@ -158,7 +158,7 @@ def test_palindromes(name, image):
     task = make_task(f"suzgun2019/{name}")
     strings = dict(palindromes(image, 3))
     for string, targets in strings.items():
-        source, target, mask = task.example(task.read(" ".join(string)))[:3]
+        source, target, mask = task.example(task.read(" ".join(string)))
         assert task.write(source).split() == list(string)
         assert task.write_targets(target) == targets
         assert all(mask)

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import ClassVar
 
 from ...errors import InputError
-from ..base import Example, Split, SplitChanges, Task
+from ..base import EditedExample, Example, Split, SplitChanges, Task
 
 String = tuple[str, ...]
 Symbols = frozenset[str]
@@ -168,7 +168,7 @@ class RecognitionTask(Task):
 
     def _labelled(self, string: String, label: int, edits: int | None = None) -> Example:
         source = (len(self.symbols), *map(self.symbols.index, string))
-        return Example(source, (label,), (True,), edits)
+        return EditedExample(Example(source, (label,), (True,)), edits)
 
     def split(self, name: str, seed: int) -> list[Example]:
         """See `Task.split`; no string of `test_short_held_out` is one of training or validation.

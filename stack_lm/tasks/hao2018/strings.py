@@ -84,7 +84,7 @@ class BufferedReversal(Reversal):
 
     def fill(self, example: Example, longest: int) -> Example:
         """An example padded with blanks that are not scored."""
-        source, target, mask, _ = example
+        source, target, mask = example
         blanks = (BLANK,) * (2 * longest - len(source))
         return Example(source + blanks, target + blanks, mask + (False,) * len(blanks))
 

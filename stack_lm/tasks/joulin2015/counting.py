@@ -49,7 +49,7 @@ class _Counting(Language):
         start = self.determined(symbols)
         if start is None:
             raise InputError(f"no string of {self}: {self.write(string)}")
-        source, target, mask, _ = super().example(string)
+        source, target, mask = super().example(string)
         return Example(source, target, tuple(place >= start for place in range(len(mask))))
 
     @abstractmethod
