@@ -159,7 +159,8 @@ class StackRNNConfig(MemoryConfig):
         temperature: temperature of "softmax_temperature" and "gumbel_softmax"; training may lower it.
         evaluation_noise: keep the Gumbel noise on in evaluation, as Suzgun et al. (2019) do.
         evaluation_argmax: in evaluation, take the most probable operation alone.
-        push_value_activation: activation of the pushed element: "tanh", "sigmoid", "exp" or "identity" (none).
+        push_value_activation: activation of the pushed element: "tanh", "sigmoid", "exp" or "identity" (none); or
+            "hidden": the controller's output itself is pushed, so memory_size must be hidden_size.
         push_strength_init: the push strength that the initial biases of its control give, in elements, above 0 and
             below 1 ("sigmoid") or max_push; logit i of an expected value starts at i times one number. None leaves the
             projection's default, about half of the range. A fixed strength has none.

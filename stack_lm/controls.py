@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import init
 from transformers.initialization import copy_
 
-from .emission import Emission
+from .emission import Emission, HiddenState
 from .memory import Memory
 
 Noise = Mapping[str, Tensor]
@@ -160,7 +160,9 @@ class Controls(nn.Module):
         parts = logits_of_all.split(self.widths, dim=-1) if self.widths else ()
         for field, logits in zip(self.memory.actions, parts, strict=True):
             own = None if noise is None else noise.get(field.name)
-            actions[field.name], distribution = self.emission(field.name).emit(logits, own)
+            emission = self.emission(field.name)
+            given = hidden if isinstance(emission, HiddenState) else logits
+            actions[field.name], distribution = emission.emit(given, own)
             if field.reported:
                 reported |= field.report(actions[field.name], distribution)
         return self.memory.action_type(**actions), reported

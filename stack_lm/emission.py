@@ -219,6 +219,16 @@ class Activation(Emission):
         return self.functions[self.name](logits), None
 
 
+class HiddenState(Emission):
+    """The hidden state itself, as a vector to push; it has no parameters. In place of logits it is given that state."""
+
+    width = 0
+
+    def emit(self, logits: Tensor, noise: Tensor | None = None) -> tuple[Tensor, None]:
+        """The vector [B, H], as it is given."""
+        return logits, None
+
+
 class LogWeights(Emission):
     """Non-negative weights [B, *shape], not normalised, as their logarithms: the logits themselves.
 

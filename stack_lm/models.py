@@ -57,7 +57,9 @@ TRANSFORMER = register_model(
                 StackTransformerForSequenceClassification, "AutoModelForSequenceClassification", ("classification",)
             ),
             ModelClass(
-                StackTransformerForTokenClassification, "AutoModelForTokenClassification", ("per_step", "language")
+                StackTransformerForTokenClassification,
+                "AutoModelForTokenClassification",
+                ("per_step", "language", "delayed"),
             ),
         ),
         head_apart=True,

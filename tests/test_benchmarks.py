@@ -145,7 +145,7 @@ def test_files_that_are_no_results(load, tmp_path, capsys, text, message):
     assert not (tmp_path / "figure.png").exists()
 
 
-@pytest.mark.parametrize("name", ["loss", "nondeterministic", "scan", "seeds", "training"])
+@pytest.mark.parametrize("name", ["loss", "nondeterministic", "scan", "seeds", "stack_attention", "training", "trials"])
 def test_a_device_that_is_not_there(load, capsys, name):
     assert [load(name).main(["--device", device]) for device in ("cuda:99", "meta", "nonesuch")] == [2, 2, 2]
     errors = capsys.readouterr().err.splitlines()
@@ -201,6 +201,19 @@ def test_seeds(load, tmp_path, monkeypatch):
         assert known == (row["preset"].startswith("hao2018") and row["seeds"] == 2)
 
 
+@pytest.mark.slow  # whole trials
+def test_trials(load, tmp_path, monkeypatch):
+    module = load("trials")
+    monkeypatch.setitem(module.TASKS, "flare", (["flare/lstm"], "flare/dyck_2_3"))
+    monkeypatch.setattr(module, "SEEDS", (1, 2))
+    path = tmp_path / "trials.json"
+    assert module.main(["--quick", "--threads", "1", "--only", "flare", "--json", str(path)]) == 0
+    (table,) = json.loads(path.read_text())["tables"]
+    assert [row["seeds"] for row in table["rows"]] == [1, 2]
+    for row in table["rows"]:
+        assert row["epoch, s a seed"] == pytest.approx(row["update, ms a seed"] * 156 / 1000)  # 10,000 strings
+
+
 @pytest.mark.slow  # the way of einsum takes seconds
 def test_nondeterministic(load, tmp_path, monkeypatch, capsys):
     module = load("nondeterministic")
@@ -223,6 +236,25 @@ def test_nondeterministic(load, tmp_path, monkeypatch, capsys):
     assert module.main(["--quick", "--threads", "1", "--only", "einsum"]) == 2
     (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert "pip install --no-deps torch_semiring_einsum" in error
+
+
+@pytest.mark.slow
+def test_stack_attention(load, tmp_path, monkeypatch):
+    module, path = load("stack_attention"), tmp_path / "stack_attention.json"
+    monkeypatch.setattr(module, "in_fresh_process", lambda function, *arguments: function(*arguments))
+    assert module.main(["--quick", "--threads", "1", "--json", str(path)]) == 0
+    (table,) = json.loads(path.read_text())["tables"]
+    assert [row["layer"] for row in table["rows"]] == list(module.LAYERS)
+    assert table["rows"][0]["to_attention"] == 1
+    assert all(row["ms"] > 0 for row in table["rows"])
+
+
+def test_targets_of_stack_attention(load):
+    module = load("stack_attention")
+    ratios = zip(module.LAYERS, (1, 9, 1.5, 2.5, 9), strict=True)
+    rows = [{"T": 512, "layer": name, "to_attention": ratio} for name, ratio in ratios]
+    targets = module.summarize([{"rows": rows}], None)["rows"]
+    assert [(row["measured"], row["met"]) for row in targets] == [(1.5, "yes"), (2.5, "no")]
 
 
 def test_einsum_computes_the_same_stack(load):

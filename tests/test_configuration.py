@@ -30,7 +30,7 @@ REFUSED = [
     (
         "push_value_activation",
         "relu",
-        r"push_value_activation must be one of 'tanh', 'sigmoid', 'exp', 'identity'; got 'relu'",
+        r"push_value_activation must be one of 'tanh', 'sigmoid', 'exp', 'identity', 'hidden'; got 'relu'",
     ),
     ("pop_strength_init", "low", r"pop_strength_init must be a finite number or None; got 'low'"),
     ("read_strength_init", float("inf"), r"read_strength_init must be a finite number or None; got inf"),

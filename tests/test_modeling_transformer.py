@@ -46,7 +46,7 @@ PUBLISHED = {
     "dyck": (43_109, 41_029, 33_330),
     "hardest_cfl": (43_304, 41_224, 36_861),
 }
-# NOTE: in the released code padded reversal has a symbol of its own for the padding.
+# NOTE: the number for padded reversal is that of three symbols; its strings have two, of which one is the padding.
 SYMBOLS = {"padded_reversal": 4}
 
 

@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
     check_outputs({"--output": options.output}, options.sources)
     for name, kinds in _OPTIONS.items():
         if getattr(options, name) is not None and options.kind not in kinds:
-            raise InputError(f"--{name} goes with {' or '.join(kinds)}, not with {options.kind}")
+            raise InputError(f"--{name} goes with {', '.join(kinds[:-1])} or {kinds[-1]}, not with {options.kind}")
     if options.kind not in ("training", "results") and len(options.sources) > 1:
         raise InputError(f"a figure of {options.kind} has one DIR; got {len(options.sources)}")
     draw: dict[str, Callable[[argparse.Namespace], tuple[Figure, dict[str, Any]]]] = {

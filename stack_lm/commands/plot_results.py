@@ -42,7 +42,7 @@ def write_results(options: argparse.Namespace) -> dict[str, Any]:
                 continue
             values[task, network] = scale * float(measure(records, name) or 0.0)
             counts[task, network] = len(records), table.number_of_seeds(row)
-            lengths = records[0]["scores"][split]["by_length"]
+            lengths = records[0]["scores"][split].get("by_length", {})
             drawn = score if score in lengths else next(iter(lengths), "")
             if drawn:
                 own = [

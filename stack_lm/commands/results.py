@@ -162,7 +162,7 @@ def _compare(options: argparse.Namespace, results: Trials) -> None:
 
 
 def _print_matrix(options: argparse.Namespace, results: Trials) -> None:
-    from ..experiments.matrix import make_matrix
+    from ..experiments.matrix import make_matrix, task_column
     from ..experiments.results import measure
 
     table = results.table()
@@ -195,7 +195,7 @@ def _print_matrix(options: argparse.Namespace, results: Trials) -> None:
             for task in tasks:
                 found = [measure(records.get((task, network), []), name) for network in matrix.networks]
                 body.append([task, *(_number(table, name, value) for value in found)])
-        columns = [str(table.columns[0]), *matrix.networks]
+        columns = [str(table.columns[task_column(table)]), *matrix.networks]
         title = f"{table.title} ({head})" if len(table.measures) > 1 else table.title
         if i:
             print()

@@ -76,7 +76,7 @@ class TaskTrainingConfig:
         one_boundary: in a language, end strings with the symbol that begins them, `<s>`: the network never reads `</s>`
             nor predicts `<s>`, so it needs one symbol fewer.
         auxiliary: losses beside that of the label, in a language to recognise: a list, of which seed s takes entry s
-            modulo its length. Their heads are not saved.
+            modulo its length. Their heads are not saved. null has none.
         drop_last: leave out a last batch that is smaller than the others.
         loss_reduction: "mean" over all scored positions of a batch; "strings": the sum over the positions of a string,
             then the mean over strings; "steps": a sum over steps, at each of which the batch's scored positions are
@@ -110,7 +110,7 @@ class TaskTrainingConfig:
     batch_size: Count = 10
     batch_by_length: bool = False
     one_boundary: bool = False
-    auxiliary: list[AuxiliaryLosses] = field(default_factory=list)
+    auxiliary: list[AuxiliaryLosses] | None = None
     drop_last: bool = False
     loss_reduction: Literal["mean", "strings", "steps"] = "mean"
     optimizer: Literal["adam", "rmsprop", "sgd"] = "adam"
@@ -158,7 +158,7 @@ class TaskConfig(BaseConfig):
         if rate == []:
             raise InputError("training.learning_rate must have an entry; got []")
         ranges: dict[str, Any] = {"learning_rate": rate}
-        for i, losses in enumerate(self.training.auxiliary):
+        for i, losses in enumerate(self.training.auxiliary or ()):
             ranges |= {f"auxiliary[{i}].{name}": weight for name, weight in losses.weights().items()}
         for name, drawn in ranges.items():
             if isinstance(drawn, LogUniform) and drawn.low > drawn.high:
@@ -361,7 +361,7 @@ def _crossed(tasks: Any, networks: Any) -> list[dict[str, Any]]:
             if name not in names:
                 raise InputError(f"tasks[{i}].paper has no network {name!r}; they are {'; '.join(names)}")
         for name, network in zip(names, made, strict=True):
-            row = {"cells": [*task.cells, *network.cells], "preset": network.preset, "task": task.task}
+            row: dict[str, Any] = {"cells": [*task.cells, *network.cells], "preset": network.preset, "task": task.task}
             row |= {"seeds": network.seeds, "paper": task.paper.get(name, [])}
             for key in _OVERRIDES:
                 row[key] = copy.deepcopy(getattr(task, key))

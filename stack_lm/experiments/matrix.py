@@ -9,6 +9,7 @@ from ..tasks.hierarchy import LEVELS, level_of
 from .config import Row, Table
 
 OTHERS = "other tasks"
+_TASKS = ("task", "language")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Matrix:
 
 
 def make_matrix(table: Table, chosen: list[Row] | None = None) -> Matrix:
-    """The matrix of a table: its first column has the tasks, the others the networks.
+    """The matrix of a table: a column has the tasks (see `task_column`), the others the networks.
 
     Args:
         table: the table.
@@ -52,10 +53,19 @@ def make_matrix(table: Table, chosen: list[Row] | None = None) -> Matrix:
     return Matrix(list(dict.fromkeys(network for _, network in rows)), levels, rows)
 
 
+def task_column(table: Table) -> int:
+    """The number of the column that has the tasks: the first that is called so, or the first."""
+    names = [str(column).lower() for column in table.columns]
+    return next((i for i, name in enumerate(names) if name in _TASKS), 0)
+
+
 def split_cells(table: Table, row: Row) -> tuple[str, str]:
-    """Split a row's cells into its task, the first, and its network, the others; "" and the cell if it has only one."""
+    """Split a row's cells into its task and, from the others, its network; "" and the cell if it has only one."""
     told = [
         f"{column}: {cell}" if cell in ("yes", "no") else str(cell)
         for column, cell in zip(table.columns, row.cells, strict=True)
     ]
-    return (told[0], ", ".join(told[1:])) if len(told) > 1 else ("", told[0])
+    if len(told) == 1:
+        return "", told[0]
+    task = told.pop(task_column(table))
+    return task, ", ".join(told)

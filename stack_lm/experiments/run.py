@@ -28,7 +28,7 @@ from .progress import TrialProgress
 from .results import TABLE_FILE, Results
 from .schedule import Wanted, deal, describe_group, grouped
 from .shards import Shard, has_shards
-from .unfinished import StateFile, state_files
+from .unfinished import StateFile, begun_rows, state_files
 from .workers import Job, run_jobs
 
 # Of each score of a table that has one row, of a preset and a task.
@@ -174,10 +174,10 @@ class Experiment:
     def _check_rows(self) -> None:
         """A row's models are under its number, so that must be the one it had."""
         numbers = {row.name: i for i, row in enumerate(self.table.rows, 1)}
-        begun = {file.row for file in state_files(self.results.path)}
+        begun = begun_rows(self.results.path)
         for before, row in enumerate(self.results.table().rows, 1):
             now = numbers.get(row.name)
-            if now != before and (row.name in begun or self.results.of_row(row)):
+            if now != before and (before - 1 in begun or self.results.of_row(row)):
                 place = "is not in this table" if now is None else f"is row {now} of this table"
                 raise InputError(
                     f"{self.results.path} has trials of its row {before}, {row.name!r}, which {place}; name another "
@@ -190,7 +190,7 @@ class Experiment:
             return
         configs = {trial.key: comparable(trial.config) for trial in self.wanted}
         earlier = [(record["row"], record["seed"], record["config"]) for record in self.results.records]
-        for file in state_files(self.results.path):
+        for file in state_files(self.results.path, self.chosen):
             earlier += [(file.row, seed, config) for seed, config in zip(file.seeds, file.configs, strict=True)]
         for row, seed, config in earlier:
             if (row, seed) not in configs:
@@ -207,11 +207,11 @@ class Experiment:
         """The trials that have begun, as they are trained at once; states of others of these rows are removed."""
         trials = {trial.key: trial for trial in waiting}
         begun = []
-        for file in state_files(self.results.path):
+        for file in state_files(self.results.path, self.chosen):
             keys = [(file.row, seed) for seed in file.seeds]
             if all(key in trials for key in keys):
                 begun.append(([trials.pop(key) for key in keys], file))
-            elif file.number in self.chosen:
+            else:
                 file.remove()
         return begun
 

@@ -281,7 +281,7 @@ class Trial:
 
     def _choose_auxiliary(self) -> dict[str, float]:
         """Trials of all seeds have the same heads, so that they can be trained at once."""
-        variants = [losses.weights() for losses in self.loop.auxiliary]
+        variants = [losses.weights() for losses in self.loop.auxiliary or ()]
         if not variants:
             return {}
         own = variants[self.config.seed % len(variants)]

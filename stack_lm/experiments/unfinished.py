@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -134,18 +134,31 @@ class Clock:
         return due
 
 
-def state_files(directory: Path) -> list[StateFile]:
-    """The states in a directory of results, by row and seed.
+def state_files(directory: Path, rows: Container[int]) -> list[StateFile]:
+    """The states of rows in a directory of results, by row and seed.
+
+    Args:
+        directory: of the results.
+        rows: numbers of the rows, from 0.
 
     Raises:
         InputError: if a file is damaged, or of another kind.
     """
-    paths = [
-        path
+    return [_read(path)[0] for number, _, path in _find(directory) if number in rows]
+
+
+def begun_rows(directory: Path) -> set[int]:
+    """The numbers, from 0, of rows that have a state."""
+    return {number for number, _, _ in _find(directory)}
+
+
+def _find(directory: Path) -> list[tuple[int, int, Path]]:
+    """The files of states: the number of the row, from 0, the first seed and the path."""
+    return sorted(
+        (int(path.parent.name) - 1, int(path.stem), path)
         for path in (directory / UNFINISHED).glob(f"*/*{_SUFFIX}")
         if path.stem.isdecimal() and path.parent.name.isdecimal()
-    ]
-    return [_read(path)[0] for path in sorted(paths, key=lambda path: (int(path.parent.name), int(path.stem)))]
+    )
 
 
 def remove_partial(directory: Path) -> None:

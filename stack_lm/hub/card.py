@@ -37,6 +37,8 @@ _OTHER = (None, "AutoModel", "network")
 _OF_YAML = (LookupError, AttributeError, TypeError, RecursionError)
 _MERRILL = """W. Merrill, L. Khazan, N. Amsel, Y. Hao, S. Mendelsohn, R. Frank. Finding Hierarchical Structure in Neural
 Stacks Using Unsupervised Parsing. BlackboxNLP 2019."""
+_DUSELL = """B. DuSell, D. Chiang. Stack Attention: Improving the Ability of Transformers to Model Hierarchical
+Patterns. ICLR 2024."""
 
 
 def write_card(
@@ -120,6 +122,7 @@ def _make_card(
         named = ("Number prediction",) if numbers else ()
         known = merged(known, of_training(_validation(run, training), _held_out(training), command, *named))
     known = merged(known, results)
+    transformer = "num_attention_heads" in config
     data_of_training = training.get("data", {})
     source = str(data_of_training.get("source") or data_of_training.get("train") or "")
     data = ModelCardData(
@@ -127,7 +130,7 @@ def _make_card(
         pipeline_tag=task,
         license=license or (earlier.license if earlier else None),
         datasets=_on_hub(source),
-        tags=["stack-lm", "stack-rnn", *_memories(config), *tags],
+        tags=["stack-lm", "stack-transformer" if transformer else "stack-rnn", *_memories(config), *tags],
         model_name=name or run.resolve().name,
         eval_results=known or None,
     )
@@ -140,7 +143,7 @@ def _make_card(
         _training(training, command),
         _versions(),
         _license(data.license),
-        f"## Citation\n\n{_MERRILL}",
+        f"## Citation\n\n{_DUSELL if transformer else _MERRILL}",
     ]
     body = "\n\n".join(section for section in sections if section)
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{body}\n")

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..parsing.page import html_page
@@ -126,7 +126,8 @@ def plot_task_scores(scores: TaskScores) -> Figure:
         return figure
     below = panel_size(scores.curves)
     figure = new_figure(max(top[0], below[0]), top[1] + below[1] + 0.4, scores.title)
-    upper, lower = figure.subfigures(2, 1, height_ratios=[top[1], below[1]])
+    parts: Any = figure.subfigures(2, 1, height_ratios=[top[1], below[1]])
+    upper, lower = parts
     _draw_heat_map(upper.subplots(), scores, (figure.get_figwidth() - longest * _CHARACTER) / len(scores.networks))
     draw_panels(lower, scores.curves, scores.x_label, scores.y_label, names=scores.networks)
     return figure

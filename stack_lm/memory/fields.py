@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from ..checks import Integer, NotNegative
-from ..emission import Activation, Emission, LogWeights, OperationChoice, make_control
+from ..emission import Activation, Emission, HiddenState, LogWeights, OperationChoice, make_control
+from ..errors import InputError
 
 # The limits are far beyond any use: more cannot be made, only waited for.
 Size = Annotated[int, Integer(1, 2**20)]  # of vectors and memories
-ValueActivation = Literal["tanh", "sigmoid", "exp", "identity"]
+ValueActivation = Literal["tanh", "sigmoid", "exp", "identity", "hidden"]
 Parts = Annotated[int, Integer(1, 1_000)]  # side by side, or layers
 Elements = Annotated[int, Integer(1, 10_000)]  # of a memory, in one operation
 StrengthControl = Literal["sigmoid", "expected_value"] | NotNegative
@@ -237,7 +238,16 @@ class Value(ActionField):
 
     def emission(self, settings: Any) -> Emission:
         activation = settings.push_value_activation
-        return Activation(self.size, "sigmoid" if self.at_start and activation == "exp" else activation)
+        if self.at_start:
+            activation = {"exp": "sigmoid", "hidden": "identity"}.get(activation, activation)
+        if activation != "hidden":
+            return Activation(self.size, activation)
+        if self.size != settings.hidden_size:
+            raise InputError(
+                f"push_value_activation='hidden' pushes vectors of hidden_size={settings.hidden_size}; the memory's "
+                f"have {self.size}"
+            )
+        return HiddenState()
 
 
 @dataclass(frozen=True)

@@ -295,7 +295,10 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
     ("arguments", "message"),
     [
         (["computation", "M", "--input", "a c"], "'c' is no symbol of test/per_step"),
-        (["computation", "M", "--score", "loss"], "--score goes with convergence or lengths, not with computation"),
+        (
+            ["computation", "M", "--score", "loss"],
+            "--score goes with convergence, lengths or results, not with computation",
+        ),
         (["lengths", "RUNS", "--input", "a"], "--input goes with computation or memory, not with lengths"),
         (["computation", "RUNS"], "has no model of a task: there is no task.json"),
         (["lengths", "M"], "has no results: there is no table.yaml"),

@@ -6,7 +6,7 @@ import pytest
 from conftest import run, run_json
 
 from stack_lm.errors import InputError
-from stack_lm.experiments.config import Table
+from stack_lm.experiments.config import Table, single_row
 from stack_lm.experiments.matrix import make_matrix, split_cells
 from stack_lm.experiments.results import Results
 from stack_lm.tasks import make_task, task_names
@@ -174,6 +174,13 @@ def test_cells_that_say_yes_or_no_have_the_name_of_their_column():
     rows = [{"cells": ["xor", "LSTM", "no"], "preset": "p", "task": "t"}]
     built = Table.build(table | {"rows": rows})
     assert split_cells(built, built.rows[0]) == ("xor", "LSTM, stack: no")
+
+
+def test_a_preset_and_a_task_are_a_matrix_too():
+    table = single_row("dusell2020/lstm", "dusell2020/dyck", ["nats.mean"])
+    matrix = make_matrix(table)
+    assert matrix.levels == {"deterministic context-free": ["dusell2020/dyck"]}
+    assert matrix.networks == ["dusell2020/lstm"]
 
 
 def test_levels_are_of_tasks_that_there_are():

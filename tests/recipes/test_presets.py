@@ -13,7 +13,11 @@ from stack_lm.training.config import RunConfig
 
 def build_model(name, **fields):
     """The model of a configuration, which must have no key that its training loop does not know."""
-    trainer = RunConfig if name.startswith(("merrill2019/", "deep/", "dusell2023/ptb")) else TaskConfig
+    trainer = (
+        RunConfig
+        if name.startswith(("merrill2019/", "deep/", "dusell2023/ptb", "dusell2024/wikipedia"))
+        else TaskConfig
+    )
     run = build(trainer, read_config(name))
     run.check()
     (architecture,) = run.model.get("architectures", ["StackRNNForCausalLM"])
@@ -62,6 +66,19 @@ def test_deep():
     assert size(model) == 100 * 10_030 + lstm(100 + 16, 100) + controls + linear(100, 10_030) + top
     assert size(baseline) == pytest.approx(size(model), rel=0.001)
     assert baseline.config.layers[1] == model.config.layers[1]
+
+
+# --- Transformers beside the LSTM of Merrill et al. (2019)
+
+
+def test_language_models_of_wikipedia_have_about_the_same_size():
+    names = [
+        f"dusell2024/wikipedia_transformer{stack}" for stack in ("", "_superposition", "_stack", "_nondeterministic")
+    ]
+    sizes = [size(build_model(name, vocab_size=10_030)[0]) for name in ("merrill2019/wikipedia_lstm", *names)]
+    print(*sizes)
+    assert sizes[0] == 1_575_330
+    assert max(sizes) < 1.01 * min(sizes)
 
 
 # --- Grefenstette et al. (2015), appendix D, table 2: parameters for hidden sizes 256 and 512, in two digits
@@ -201,6 +218,7 @@ def test_suzgun2019_baselines(d6):
         ("lstm", {"hidden_size": 258, "embedding_size": 258}, 5_704_576),
         ("lstm", {"hidden_size": 267, "embedding_size": 267}, 5_922_448),
         ("superposition", {}, 5_685_289),
+        ("superposition_hidden", {}, 5_684_828),
         ("rns", (1, 29), 6_125_759),
         ("rns", (2, 13), 6_043_788),
         ("rns", (4, 5), 5_902_976),
@@ -285,7 +303,9 @@ def test_every_preset_runs_in_the_compiled_scan_or_without_a_memory_in_torchs_ow
     if not model.config.memory_names:  # self-attention alone has no scan
         return
     explained = stack_lm.explain_backend(model)
-    if set(model.config.memory_names) != {"none"}:
+    if name.endswith("superposition_hidden"):
+        assert explained.endswith("the control of push_value is a HiddenState")
+    elif set(model.config.memory_names) != {"none"}:
         assert explained.splitlines()[0] == "numba: the fastest on cpu"
     elif architecture != "BufferedStackRNNForTransduction":
         assert explained.startswith(
