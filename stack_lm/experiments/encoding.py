@@ -140,7 +140,7 @@ class Encoding:
         if not examples:
             raise InputError(f"there are no examples of {self.task.name}")
         rows = [self.kind.row(example) for example in examples]
-        inputs, labels, masks, _ = zip(*rows, strict=True)
+        inputs, labels, masks = zip(*rows, strict=True)
         steps = torch.tensor([len(row) for row in inputs])
         if self.buffered and self._null is None and steps.unique().numel() > 1:
             raise InputError(

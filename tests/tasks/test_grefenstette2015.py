@@ -123,7 +123,7 @@ def test_sequences():
     for name in ("copy", "reversal", "bigram_flipping"):
         task = make_task(f"grefenstette2015/{name}")
         assert len(task.vocabulary) == 128
-        for source, target, mask, _ in task.draw(rng, 50, 8, 64):
+        for source, target, mask in task.draw(rng, 50, 8, 64):
             wanted = list(source)
             if name == "reversal":
                 wanted.reverse()
