@@ -7,6 +7,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -235,3 +236,22 @@ def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
     assert link("[a](../pyproject.toml)", "training.md") == "a"
     assert link("[a](https://example.org)", "index.md") == "[a](https://example.org)"
     assert link("[a](nowhere.md)", "training.md") == "[a](nowhere.md)"
+
+
+def measured(text):
+    """The numbers of a page that have a decimal point, and are in no code and no link."""
+    for pattern in (r"```.*?```", r"`[^`]*`", r"\]\([^)]*\)"):
+        text = re.sub(pattern, " ", text, flags=re.DOTALL)
+    return {Decimal(number) for number in re.findall(r"(?<![\w.,])\d+\.\d+(?![\w.]*\w)", text)}
+
+
+def test_the_numbers_of_the_results_are_those_of_the_appendix():
+    """As they are there, or rounded to a decimal less."""
+    appendix = set().union(*(measured(page.read_text()) for page in sorted((DOCS / "appendix").glob("*.md"))))
+    known = appendix | {
+        number.quantize(Decimal(1).scaleb(number.as_tuple().exponent + 1), ROUND_HALF_UP) for number in appendix
+    }
+    pages = [*sorted((DOCS / "results").glob("*.md")), DOCS / "index.md", DOCS.parent / "README.md"]
+    unknown = {page.name: sorted(map(str, measured(page.read_text()) - known)) for page in pages}
+    assert sum(len(measured(page.read_text())) for page in pages) > 200
+    assert {name: numbers for name, numbers in unknown.items() if numbers} == {}
