@@ -38,10 +38,16 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter} | settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse; a command with overrides, such as model.hidden_size=8, takes what is no option of its own as one."""
+        """Parse. Arguments of a list, such as sentences, may follow options, which argparse has no form for.
+
+        A command with overrides, such as model.hidden_size=8, takes what is no option of its own as one.
+        """
         options, others = super().parse_known_args(args, namespace)
+        lists = [action.dest for action in self._actions if not action.option_strings and action.nargs in ("*", "+")]
         if hasattr(options, "overrides"):
             options.overrides = [*options.overrides, *others]
+        elif lists and not any(other.startswith("-") for other in others):
+            setattr(options, lists[-1], [*getattr(options, lists[-1]), *others])
         elif others:
             near = did_you_mean(others[0].partition("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(others)}{near}")

@@ -505,3 +505,13 @@ def test_evalb_on_the_authors_parses(capsys):
     )  # fmt: skip
     rounded = tuple(round(result["systems"][0][key], 2) for key in ("recall", "precision", "f1"))
     assert rounded == (28.43, 32.93, 30.51)
+
+
+def test_arguments_of_a_list_may_follow_options(capsys, models, tmp_path):
+    tree = tmp_path / "tree.mrg"
+    status, _, err = run(capsys, "parse", models / "stack", "--output", tree, "a cat sleeps .")
+    assert status == 0, err
+    assert "cat" in tree.read_text()
+    with pytest.raises(SystemExit):
+        run(capsys, "parse", models / "stack", "--outptu", tree, "a cat sleeps .")
+    assert "unrecognized arguments: --outptu" in capsys.readouterr().err
