@@ -168,6 +168,8 @@ class StackRNNConfig(MemoryConfig):
             supplement) and Hao et al. (2018) have a bias of -1, which is 0.26894.
         read_strength_init: the read strength at the start; see `push_strength_init`.
         learn_initial_state: learn the controller's first state; otherwise it is zero.
+        forget_bias: number added to the initial biases of an LSTM's forget gates, so that it begins by remembering; 1
+            in Jozefowicz et al. (2015).
         embedding_dropout: dropout on token embeddings.
         hidden_dropout: dropout between the controller's layers.
         output_dropout: dropout on the last hidden state, before the head.
@@ -201,6 +203,7 @@ class StackRNNConfig(MemoryConfig):
     reading_entry: Literal["input", "hidden_state"] = "input"
     reading_exit: Literal["none", "output"] = "none"
     learn_initial_state: bool = False
+    forget_bias: float = 0.0
     initialization: Literal["torch", "normal_rows", "xavier"] = "torch"
     memory: MemoryName = "stack"
     memory_size: int = _UNDECIDED
@@ -277,6 +280,10 @@ class StackRNNConfig(MemoryConfig):
                     "reading_entry='hidden_state' needs a recurrent controller, to whose state the reading is added; "
                     f"got controller={self.controller!r}"
                 )
+        if self.forget_bias and (self.controller != "lstm" or not self.bias):
+            raise ValueError(
+                f"forget_bias needs controller='lstm' and bias=True; got {self.controller!r} and {self.bias}"
+            )
         if self.reading_exit == "output" and self.memory != "none" and not memory.exit_size:
             raise ValueError(f"reading_exit='output' needs a memory with an exit, such as 'stack'; got {self.memory!r}")
         if self.tie_word_embeddings and self.input_encoding == "one_hot":

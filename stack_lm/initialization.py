@@ -30,7 +30,7 @@ from torch import nn
 from torch.nn import init
 from transformers.initialization import copy_
 
-from .controllers import Controller
+from .controllers import Controller, LSTMController
 from .controls import ActionProjection, Controls, LearnedStart
 from .memory import Weights
 
@@ -90,6 +90,17 @@ def _xavier_actions(controls: Controls, like: torch.Tensor) -> torch.Tensor:
         bound = gain * math.sqrt(6 / (weight.shape[1] + layers[field.layer]))
         part.uniform_(-bound, bound)
     return weight
+
+
+@torch.no_grad()
+def raise_forget_bias(controller: LSTMController, bias: float) -> None:
+    """Add a number to the biases of an LSTM's forget gates, in all of its layers."""
+    size = controller.hidden_size
+    for layer in range(controller.num_layers):
+        parameter = controller.weight("bias_ih", layer)
+        raised = parameter.clone()
+        raised[size : 2 * size] += bias
+        copy_(parameter, raised)
 
 
 @torch.no_grad()

@@ -16,8 +16,8 @@ from transformers.utils.generic import merge_with_config_defaults
 from .arguments import refuse_unknown
 from .cache import MemoryCache, MemoryGenerationMixin
 from .configuration_stack_rnn import MemoryConfig, StackRNNConfig
-from .controllers import OneHot
-from .initialization import draw_weights
+from .controllers import LSTMController, OneHot
+from .initialization import draw_weights, raise_forget_bias
 from .kernels.plain import hung_on
 from .labels import IGNORED
 from .layers.cell import CellState, Scan, StackRNNCell
@@ -187,6 +187,8 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         draw_weights(self, module, self.config.initialization)
+        if isinstance(module, LSTMController) and self.config.forget_bias:
+            raise_forget_bias(module, self.config.forget_bias)
 
     def run_model(
         self, arguments: HeadArguments, **inputs: Tensor | None

@@ -70,6 +70,10 @@ PAIRS = [
         "tie_word_embeddings needs input embeddings; got input_encoding='one_hot'",
     ),
     ({"tie_word_embeddings": True, "output_size": 4}, "needs embedding_size == output_size; got 5 and 4"),
+    (
+        {"controller": "gru", "forget_bias": 1.0},
+        "forget_bias needs controller='lstm' and bias=True; got 'gru' and True",
+    ),
     ({"controller": "linear", "learn_initial_state": True}, "learn_initial_state needs a recurrent controller"),
     ({"controller": "linear", "reading_entry": "hidden_state"}, "reading_entry='hidden_state' needs a recurrent"),
     ({"controller": "direct", "reading_entry": "hidden_state"}, "needs a recurrent controller"),

@@ -147,3 +147,22 @@ def test_xavier_draws_weights_of_moves_as_the_controller():
     model = StackRNNForCausalLM(tiny_config(memory="nondeterministic", initialization="xavier"))
     for parameter in model.model.cell.controls.projection.parameters():
         assert 0.09 < parameter.abs().max() <= 0.1
+
+
+@pytest.mark.parametrize("initialization", ["torch", "xavier"])
+def test_the_forget_gates_begin_open(initialization, tmp_path):
+    models = []
+    for bias in (0.0, 1.0):
+        torch.manual_seed(0)
+        config = tiny_config(num_layers=2, initialization=initialization, forget_bias=bias)
+        models.append(StackRNNForCausalLM(config))
+    size = models[0].config.hidden_size
+    for (name, plain), raised in zip(models[0].state_dict().items(), models[1].state_dict().values(), strict=True):
+        difference = torch.zeros_like(plain)
+        if "bias_ih" in name:
+            difference[size : 2 * size] = 1
+        torch.testing.assert_close(raised, plain + difference)
+    models[1].save_pretrained(tmp_path)
+    loaded = StackRNNForCausalLM.from_pretrained(tmp_path)
+    for name, parameter in models[1].state_dict().items():
+        torch.testing.assert_close(loaded.state_dict()[name], parameter, rtol=0, atol=0)
