@@ -11,7 +11,7 @@ from typing import ClassVar
 from ...errors import InputError
 from ..base import Example, Split
 from ..registry import register_task
-from .recognition import END, HELD_OUT, REJECT, RecognitionTask, String, Symbols
+from .recognition import END, HELD_OUT, REJECT, MeasuredLanguage, String, Symbols
 
 State = Hashable
 MODULUS = 5
@@ -20,7 +20,7 @@ EDIT_DISTANCE = "test_edit_distance"
 _DISTANCES = {EDIT_DISTANCE: Split(50, 0, 500)}
 
 
-class AutomatonTask(RecognitionTask):
+class AutomatonTask(MeasuredLanguage):
     """A deterministic automaton without dead states.
 
     Every arc of a state, and stopping where the state accepts, has the same weight. A length is uniform over those that
@@ -110,15 +110,8 @@ class AutomatonTask(RecognitionTask):
         strings = [self.negative(rng, plan.longest) for _ in range(plan.number)]
         return [self._labelled(string, REJECT, self.edit_distance(string)) for string in strings]
 
-    def log_probability(self, string: Sequence[str], longest: int) -> float:
-        """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
-
-        Args:
-            string: any.
-            longest: as of `positive`.
-        """
-        if len(string) > longest or not self.accepts(string):
-            return -inf
+    def log_of_member(self, string: Sequence[str], longest: int) -> float:
+        """See `MeasuredLanguage.log_of_member`."""
         weights, state = [], self.start
         for symbol in string:
             weights.append(log(self._weight(state)))

@@ -10,6 +10,7 @@ import random
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from math import inf
 from typing import ClassVar
 
 from ...errors import InputError
@@ -192,3 +193,22 @@ class RecognitionTask(Task):
                 raise InputError(f"{self} has too few strings up to length {plan.longest} to hold some out")
             examples.append(example)
         return examples
+
+
+class MeasuredLanguage(RecognitionTask):
+    """A language whose members are drawn with known probabilities."""
+
+    def log_probability(self, string: Sequence[str], longest: int) -> float:
+        """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
+
+        Args:
+            string: any.
+            longest: as of `positive`.
+        """
+        if len(string) > longest or not self.accepts(string):
+            return -inf
+        return self.log_of_member(string, longest)
+
+    @abstractmethod
+    def log_of_member(self, string: Sequence[str], longest: int) -> float:
+        """The logarithm, in nats, of the probability that `positive` draws a member of at most the longest length."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from math import comb, inf, log
+from math import comb, log
 from typing import ClassVar
 
 from ..registry import register_task
-from .recognition import BITS, END, RecognitionTask, String, Symbols
+from .recognition import BITS, END, MeasuredLanguage, String, Symbols
 
 MARK = "#"
 _ANY = frozenset(BITS)
@@ -25,7 +25,7 @@ def determined(due: Sequence[str]) -> Iterator[Symbols]:
 
 
 @register_task("flare/majority")
-class Majority(RecognitionTask):
+class Majority(MeasuredLanguage):
     """More ones than zeros."""
 
     smallest = 1
@@ -44,20 +44,13 @@ class Majority(RecognitionTask):
         ones = rng.randint(length // 2 + 1, length)
         return tuple(rng.sample(["1"] * ones + ["0"] * (length - ones), length))
 
-    def log_probability(self, string: Sequence[str], longest: int) -> float:
-        """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
-
-        Args:
-            string: any.
-            longest: as of `positive`.
-        """
+    def log_of_member(self, string: Sequence[str], longest: int) -> float:
+        """See `MeasuredLanguage.log_of_member`."""
         length, ones = len(string), string.count("1")
-        if length > longest or not self.accepts(string):
-            return -inf
         return -log(longest) - log(length - length // 2) - log(comb(length, ones))
 
 
-class _Unfolded(RecognitionTask):
+class _Unfolded(MeasuredLanguage):
     """Strings that a word of k symbols determines: k is uniform over all that fit, then the word over those of k."""
 
     letters: ClassVar[String] = BITS
@@ -74,15 +67,8 @@ class _Unfolded(RecognitionTask):
         """A word, unfolded."""
         return self.unfold(tuple(rng.choices(self.letters, k=rng.randint(0, self.most(longest)))))
 
-    def log_probability(self, string: Sequence[str], longest: int) -> float:
-        """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
-
-        Args:
-            string: any.
-            longest: as of `positive`.
-        """
-        if len(string) > longest or not self.accepts(string):
-            return -inf
+    def log_of_member(self, string: Sequence[str], longest: int) -> float:
+        """See `MeasuredLanguage.log_of_member`."""
         return -log(self.most(longest) + 1) - len(string) // 2 * log(len(self.letters))
 
 
@@ -170,7 +156,7 @@ class BucketSort(_Marked):
 
 
 @register_task("flare/missing_duplicate_string")
-class MissingDuplicateString(RecognitionTask):
+class MissingDuplicateString(MeasuredLanguage):
     """A word twice, in which one 1 is hidden as `_`."""
 
     symbols = (*BITS, _HIDDEN)
@@ -196,24 +182,18 @@ class MissingDuplicateString(RecognitionTask):
         string[rng.choice([place for place, symbol in enumerate(string) if symbol == "1"])] = _HIDDEN
         return tuple(string)
 
-    def log_probability(self, string: Sequence[str], longest: int) -> float:
-        """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
+    def log_of_member(self, string: Sequence[str], longest: int) -> float:
+        """See `MeasuredLanguage.log_of_member`.
 
         A word of k symbols with h ones is drawn with a probability of h / k * 2^(1 - k), and one of its 2 h ones is
         hidden: all strings of a length are equally likely.
-
-        Args:
-            string: any.
-            longest: as of `positive`.
         """
-        if len(string) > longest or not self.accepts(string):
-            return -inf
         half = len(string) // 2
         return -log(longest // 2) - log(half) - half * log(2)
 
 
 @register_task("flare/stack_manipulation")
-class StackManipulation(RecognitionTask):
+class StackManipulation(MeasuredLanguage):
     """A stack of bits from its bottom, operations `POP`, `PUSH 0` and `PUSH 1`, #, and the stack from its top.
 
     An empty stack must not be popped.
@@ -260,15 +240,8 @@ class StackManipulation(RecognitionTask):
             else:
                 return (*string, MARK, *reversed(stack))
 
-    def log_probability(self, string: Sequence[str], longest: int) -> float:
-        """The logarithm, in nats, of the probability that `positive` draws a string; -inf if it never does.
-
-        Args:
-            string: any.
-            longest: as of `positive`.
-        """
-        if len(string) > longest or not self.accepts(string):
-            return -inf
+    def log_of_member(self, string: Sequence[str], longest: int) -> float:
+        """See `MeasuredLanguage.log_of_member`."""
         operations = string[: string.index(MARK)]
         bits = next((i for i, symbol in enumerate(operations) if symbol not in BITS), len(operations))
         pushes = operations.count(_PUSH)
