@@ -56,7 +56,7 @@ class LayerConfig:
     """
 
     memory: MemoryName = "stack"
-    controller: Literal["linear", "sigmoid", "rnn", "rnn_sigmoid", "gru", "lstm"] = "lstm"
+    controller: Literal["linear", "sigmoid", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm"] = "lstm"
     hidden_size: Size = 100
     bias: bool = True
     inputs: Annotated[list[Any], ListOf(SourceName())] = field(default_factory=lambda: [BELOW])

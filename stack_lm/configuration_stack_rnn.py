@@ -117,7 +117,8 @@ class StackRNNConfig(MemoryConfig):
             al. 2015, section 3.4); None for no such layer.
         num_layers: layers of the controller. The reading enters the first, the actions leave the last.
         controller: "linear" (a layer of H outputs), "sigmoid" (one with a sigmoid), "direct" (nothing: the controls and
-            the head are the linear layers, as in Hao et al. 2018), "rnn" (Elman, tanh), "rnn_sigmoid", "gru" or "lstm".
+            the head are the linear layers, as in Hao et al. 2018), "rnn" (Elman, tanh), "rnn_relu",
+            "rnn_sigmoid", "gru" or "lstm".
         bias: whether controller, controls and heads have biases.
         input_skip_connections: give x_t to every layer of the controller, as in the deep LSTMs of Grefenstette et al.
             (2015), not to the first alone.
@@ -128,7 +129,8 @@ class StackRNNConfig(MemoryConfig):
             and what is read beneath it (`NeuralStack.exits`). Without it, nothing sees r_t before token
             t + 1 is predicted.
         initialization: initial weights: "torch" (the defaults of torch's own modules), "normal_rows" (the released code
-            of Hao et al. 2018) or "xavier" (that of DuSell and Chiang 2020); see `stack_lm.initialization`.
+            of Hao et al. 2018), "xavier" (that of DuSell and Chiang 2020) or "truncated_normal" (that of Delétang et
+            al. 2023); see `stack_lm.initialization`.
         memory: "none" (a plain recurrent network) or the name of a registered memory, such as "stack".
         memory_size: size of one memory element, D.
         memory_depth: most elements a superposition stack holds (None: no limit), or the cells of a tape.
@@ -197,14 +199,14 @@ class StackRNNConfig(MemoryConfig):
     hidden_size: Size = _UNDECIDED
     output_size: Size | None = None
     num_layers: Parts = 1
-    controller: Literal["linear", "sigmoid", "direct", "rnn", "rnn_sigmoid", "gru", "lstm"] = "lstm"
+    controller: Literal["linear", "sigmoid", "direct", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm"] = "lstm"
     bias: bool = True
     input_skip_connections: bool = False
     reading_entry: Literal["input", "hidden_state"] = "input"
     reading_exit: Literal["none", "output"] = "none"
     learn_initial_state: bool = False
     forget_bias: float = 0.0
-    initialization: Literal["torch", "normal_rows", "xavier"] = "torch"
+    initialization: Literal["torch", "normal_rows", "xavier", "truncated_normal"] = "torch"
     memory: MemoryName = "stack"
     memory_size: int = _UNDECIDED
     memory_depth: int | None = None

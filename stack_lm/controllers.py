@@ -316,6 +316,18 @@ class ElmanController(Controller):
         return hidden, (hidden,)
 
 
+class ReLUElmanController(Controller):
+    """h_t = max(0, W_x x_t + W_r r_{t-1} + W_h h_{t-1} + b), as in the released code of Delétang et al. (2023)."""
+
+    gates, states, fused = 1, 1, "rnn_relu"
+
+    def pointwise(
+        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        hidden = torch.relu(gates + recurrent)
+        return hidden, (hidden,)
+
+
 class SigmoidElmanController(Controller):
     """h_t = sigmoid(W_x x_t + W_r r_{t-1} + W_h h_{t-1} + b), as in Joulin & Mikolov (2015), eq. 5."""
 
@@ -366,6 +378,7 @@ _CLASSES: dict[str, type[Controller]] = {
     "sigmoid": SigmoidController,
     "direct": DirectController,
     "rnn": ElmanController,
+    "rnn_relu": ReLUElmanController,
     "rnn_sigmoid": SigmoidElmanController,
     "gru": GRUController,
     "lstm": LSTMController,

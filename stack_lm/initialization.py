@@ -13,7 +13,11 @@ its initial state.
 "normal", of GPT-2: weights of linear layers and embeddings are drawn from a normal distribution whose standard
 deviation is `initializer_range`.
 
-With all three, biases of linear layers are zero, except those that the configuration sets, as by `pop_strength_init`.
+"truncated_normal", of the released code of Delétang et al. (2023): weights are drawn from N(0, 1/n), and again where
+they are beyond two standard deviations; n is the number of a layer's inputs. An RNN or GRU has one layer on
+`[x_t; r_{t-1}]` and one on `h_{t-1}`, an LSTM one on all three.
+
+With all four, biases of linear layers are zero, except those that the configuration sets, as by `pop_strength_init`.
 
 NOTE: the paper of Hao et al. does not say how weights are drawn, that of DuSell and Chiang not with which gains.
 The embeddings of transformers are drawn from U(-0.1, 0.1) with "xavier". Other embeddings and learned first states,
@@ -24,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 
 import torch
 from torch import nn
@@ -46,12 +51,14 @@ def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> No
     Args:
         model: with a head or without.
         module: any of its modules; those of other kinds than the initialisation is for are left alone.
-        initialization: "torch", "normal_rows", "xavier" or "normal".
+        initialization: "torch", "normal_rows", "xavier", "truncated_normal" or "normal".
     """
     if initialization == "normal_rows":
         draw_normal_rows(model, module)
     elif initialization == "xavier":
         draw_xavier(model, module)
+    elif initialization == "truncated_normal":
+        draw_truncated_normal(module)
     elif initialization == "normal":
         draw_normal(module, model.config.initializer_range)  # type: ignore[union-attr, arg-type]
 
@@ -109,6 +116,33 @@ def draw_normal(module: nn.Module, deviation: float) -> None:
     if isinstance(module, (nn.Linear, nn.Embedding)):
         init.normal_(module.weight, std=deviation)
         _reset_biases(module)
+
+
+@torch.no_grad()
+def draw_truncated_normal(module: nn.Module) -> None:
+    """Initialise a controller or a linear layer; see `draw_weights`."""
+    if isinstance(module, Controller):
+        for layer in range(module.num_layers):
+            of_inputs = [module.weight("weight_ih", layer), module.weight("weight_skip", layer)]
+            if layer == 0 and module.reading_entry == "input":
+                of_inputs.append(module.weight_reading)
+            of_state = [module.weight("weight_hh", layer)]
+            layers = [of_inputs + of_state] if isinstance(module, LSTMController) else [of_inputs, of_state]
+            if layer == 0 and module.reading_entry == "hidden_state":
+                layers.append([module.weight_reading])
+            for together in layers:
+                weights = [weight for weight in together if weight is not None]
+                _draw_truncated(weights, sum(weight.shape[1] for weight in weights))
+        _reset_biases(module)
+    elif isinstance(module, nn.Linear):
+        _draw_truncated([module.weight], module.in_features)
+        _reset_biases(module)
+
+
+def _draw_truncated(weights: Iterable[torch.Tensor], inputs: int) -> None:
+    for weight in weights:
+        deviation = 1 / math.sqrt(inputs)
+        init.trunc_normal_(weight, std=deviation, a=-2 * deviation, b=2 * deviation)
 
 
 @torch.no_grad()

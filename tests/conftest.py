@@ -62,7 +62,7 @@ MEMORIES = (
     },
     {"memory": "nondeterministic", "memory_size": 2, "memory_symbols": 1, "memory_window": 3, "bottom": "fixed"},
 )
-CONTROLLERS = ("linear", "sigmoid", "direct", "rnn", "rnn_sigmoid", "gru", "lstm")
+CONTROLLERS = ("linear", "sigmoid", "direct", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm")
 
 
 def tiny_config(**fields) -> StackRNNConfig:

@@ -1,5 +1,7 @@
 """Controllers against torch's own recurrent modules."""
 
+from functools import partial
+
 import pytest
 import torch
 from conftest import tiny_config
@@ -7,7 +9,7 @@ from torch import nn
 
 from stack_lm.controllers import make_controller
 
-MODULES = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+MODULES = {"rnn": nn.RNN, "rnn_relu": partial(nn.RNN, nonlinearity="relu"), "gru": nn.GRU, "lstm": nn.LSTM}
 
 
 def steps(controller, inputs, readings, state):

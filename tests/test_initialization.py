@@ -1,4 +1,4 @@
-"""Initial weights as in the released code of Hao et al. (2018) and of DuSell and Chiang (2020)."""
+"""Initial weights as in the released code of Hao et al. (2018), DuSell and Chiang (2020) and Delétang et al. (2023)."""
 
 import math
 
@@ -128,7 +128,8 @@ def test_loaded_weights_stay(tmp_path, initialization):
 
 def test_the_name_is_checked():
     with pytest.raises(
-        ValueError, match="initialization must be one of 'torch', 'normal_rows', 'xavier'; got 'glorot'"
+        ValueError,
+        match="initialization must be one of 'torch', 'normal_rows', 'xavier', 'truncated_normal'; got 'glorot'",
     ):
         StackRNNConfig(initialization="glorot")
 
@@ -166,3 +167,38 @@ def test_the_forget_gates_begin_open(initialization, tmp_path):
     loaded = StackRNNForCausalLM.from_pretrained(tmp_path)
     for name, parameter in models[1].state_dict().items():
         torch.testing.assert_close(loaded.state_dict()[name], parameter, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "inputs"),
+    [
+        ({"controller": "rnn_relu"}, {("weight_ih_l0", "weight_reading"): 50 + 60, ("weight_hh_l0",): 30}),
+        ({"controller": "gru"}, {("weight_ih_l0", "weight_reading"): 50 + 60, ("weight_hh_l0",): 30}),
+        ({"controller": "lstm"}, {("weight_ih_l0", "weight_reading", "weight_hh_l0"): 50 + 60 + 30}),
+        (
+            {"controller": "rnn", "reading_entry": "hidden_state"},
+            {("weight_ih_l0",): 50, ("weight_hh_l0",): 30, ("weight_reading",): 60},
+        ),
+    ],
+)
+def test_truncated_normal_weights_have_the_deviation_of_their_layers_inputs(fields, inputs):
+    """That of a normal distribution cut at two deviations is 0.8796 of its own (from its definition)."""
+    torch.manual_seed(0)
+    settings = {**WIDE, "initialization": "truncated_normal", "vocab_size": 50, "num_labels": 40, "hidden_size": 30}
+    model = StackRNNForTokenClassification(StackRNNConfig(**settings, **fields))
+    controller = model.model.cell.controller
+    for names, number in inputs.items():
+        weights = [getattr(controller, name) for name in names]
+        assert deviation(*weights) == pytest.approx(0.8796 * number**-0.5, rel=0.06), names
+        assert bound(*weights) <= 2 * number**-0.5
+    for layer in (model.score, model.model.cell.controls.projection):
+        assert deviation(layer.weight) == pytest.approx(0.8796 * 30**-0.5, rel=0.06)
+    assert not any(bias.any() for bias in (controller.bias_ih_l0, controller.bias_hh_l0, model.score.bias))
+
+
+def test_truncated_normal_weights_of_each_layer():
+    torch.manual_seed(0)
+    fields = {**WIDE, "initialization": "truncated_normal", "vocab_size": 50, "hidden_size": 30, "num_layers": 2}
+    controller = StackRNNForCausalLM(StackRNNConfig(**fields, input_skip_connections=True)).model.cell.controller
+    above = [controller.weight_ih_l1, controller.weight_skip_l1, controller.weight_hh_l1]
+    assert deviation(*above) == pytest.approx(0.8796 * (30 + 50 + 30) ** -0.5, rel=0.06)

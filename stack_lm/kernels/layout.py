@@ -18,6 +18,7 @@ from ..controllers import (
     GRUController,
     LinearController,
     LSTMController,
+    ReLUElmanController,
     SigmoidController,
     SigmoidElmanController,
 )
@@ -26,11 +27,12 @@ from ..memory import NondeterministicState, StackState
 from .protocol import CellState
 
 # The kinds of a step's pointwise part; whether there is a state is `Controller.recurrent`.
-LINEAR, ELMAN, SIGMOID_ELMAN, GRU, LSTM, DIRECT = range(6)
+LINEAR, ELMAN, RELU_ELMAN, SIGMOID_ELMAN, GRU, LSTM, DIRECT = range(7)
 CONTROLLERS: dict[type[Controller], int] = {
     LinearController: LINEAR,
     SigmoidController: SIGMOID_ELMAN,
     ElmanController: ELMAN,
+    ReLUElmanController: RELU_ELMAN,
     SigmoidElmanController: SIGMOID_ELMAN,
     GRUController: GRU,
     LSTMController: LSTM,

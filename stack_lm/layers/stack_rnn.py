@@ -18,7 +18,7 @@ from ..memory.settings import layer_settings
 from .cell import StackRNNCell
 
 # Controllers that have a state, by the mode of the torch module that computes the same.
-_MODES = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN_TANH", "rnn_sigmoid": None}
+_MODES = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN_TANH", "rnn_relu": "RNN_RELU", "rnn_sigmoid": None}
 
 
 class StackRNN(nn.Module):
@@ -34,7 +34,7 @@ class StackRNN(nn.Module):
         num_layers: L.
         memory: name of a registered memory, such as "stack", that all layers have; or a name for each layer, such as
             `("none", "stack")`.
-        controller: "lstm", "gru", "rnn" (tanh) or "rnn_sigmoid".
+        controller: "lstm", "gru", "rnn" (tanh), "rnn_relu" or "rnn_sigmoid".
         bias: whether to have biases.
         batch_first: whether tensors are [B, T, ...] instead of [T, B, ...]. It does not concern states.
         dropout: probability, on the outputs of each layer but the last.

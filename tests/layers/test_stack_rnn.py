@@ -115,6 +115,7 @@ def test_weights_of_another_network_are_refused():
     for kind, torchs, message in (
         ({}, nn.GRU(E, H), "controller='lstm' has other weights than torch's GRU"),
         ({"controller": "rnn"}, nn.RNN(E, H, nonlinearity="relu"), "controller='rnn' .* torch's RNN_RELU"),
+        ({"controller": "rnn_relu"}, nn.RNN(E, H), "controller='rnn_relu' .* torch's RNN_TANH"),
         ({"controller": "rnn_sigmoid"}, nn.RNN(E, H), "controller='rnn_sigmoid' .* torch's RNN_TANH"),
         ({}, nn.LSTM(E + 1, H), r"weight_ih_l0 of the LSTM is \[28, 6\]; here it is \[28, 5\]"),
         ({}, nn.LSTM(E, H, 2), r"weight_ih_l1 of the LSTM is \[28, 7\]; here it is missing"),
@@ -278,7 +279,7 @@ def test_bad_settings_are_refused():
         ({"bidirectional": True}, "memory='stack' has no setting 'bidirectional'"),
         ({"memory": "none", "memory_size": 2}, "memory='none' has no setting 'memory_size'; it has none"),
         ({"controller": ["gru"]}, r"controller must be one of .*; got \['gru'\]"),
-        ({"controller": "linear"}, "controller must be one of 'lstm', 'gru', 'rnn', 'rnn_sigmoid'; got 'linear'"),
+        ({"controller": "linear"}, "controller must be one of 'lstm', 'gru', 'rnn', 'rnn_relu', 'rnn_sigmoid'; got 'linear'"),
         ({"pop_control": "hard"}, "pop_control must be one of 'sigmoid', 'expected_value' or .*; got 'hard'"),
         ({"num_layers": 0}, "num_layers must be .*; got 0"),
         ({"dropout": 1.5}, "dropout must be .*; got 1.5"),

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..layout import ELMAN, GRU, LINEAR, LSTM
+from ..layout import ELMAN, GRU, LINEAR, LSTM, RELU_ELMAN
 from .compilation import compiled
 from .math import tanh
-from .rows import SIGMOID, TANH, clear, copy, scale, squash, squash_backward
+from .rows import IDENTITY, RELU, SIGMOID, TANH, clear, copy, scale, squash, squash_backward
 
 
 @compiled
@@ -81,6 +81,16 @@ def _gru_backward(gates: np.ndarray, hidden_before: np.ndarray, grad: np.ndarray
 
 
 @compiled
+def _squashing(kind: int) -> np.int64:
+    """The function of a controller with one block of gates."""
+    if kind == LINEAR:
+        return IDENTITY
+    if kind == ELMAN:
+        return TANH
+    return RELU if kind == RELU_ELMAN else SIGMOID
+
+
+@compiled
 def pointwise(kind: int, gates: np.ndarray, cell: np.ndarray, before: np.ndarray, hidden: np.ndarray) -> None:
     """From the gates' sums [blocks * H] to their activations, in place, and to the next state.
 
@@ -101,8 +111,7 @@ def pointwise(kind: int, gates: np.ndarray, cell: np.ndarray, before: np.ndarray
         _gru_new(gates, size)
         _gru_hidden(gates, before, hidden)
     else:
-        if kind != LINEAR:
-            squash(gates, TANH if kind == ELMAN else SIGMOID)
+        squash(gates, _squashing(kind))
         copy(hidden, gates)
 
 
@@ -135,8 +144,5 @@ def pointwise_backward(
     elif kind == GRU:
         _gru_backward(gates, hidden_before, grad, grad_gates)
     else:
-        if kind != LINEAR:
-            squash_backward(gates, TANH if kind == ELMAN else SIGMOID, grad, grad_gates)
-        else:
-            copy(grad_gates, grad)
+        squash_backward(gates, _squashing(kind), grad, grad_gates)
         clear(grad)

@@ -10,7 +10,7 @@ from .compilation import compiled
 from .math import exp, sigmoid, tanh
 
 # No literals: Numba would compile a version for each.
-TANH, SIGMOID, EXP, IDENTITY = np.int64(0), np.int64(1), np.int64(2), np.int64(3)
+TANH, SIGMOID, EXP, IDENTITY, RELU = np.int64(0), np.int64(1), np.int64(2), np.int64(3), np.int64(4)
 
 # The loops over a row stand in functions of their own: LLVM then vectorises every one of them. An assignment to a slice
 # would look for overlaps first.
@@ -83,7 +83,7 @@ def scale(target: np.ndarray, factor: np.ndarray) -> None:
 
 @compiled
 def squash(values: np.ndarray, kind: int) -> None:
-    """tanh, sigmoid or exp, in place; IDENTITY leaves them as they are."""
+    """tanh, sigmoid, exp or max(0, x), in place; IDENTITY leaves them as they are."""
     if kind == TANH:
         for j in range(values.shape[0]):
             values[j] = tanh(values[j])
@@ -93,6 +93,10 @@ def squash(values: np.ndarray, kind: int) -> None:
     elif kind == SIGMOID:
         for j in range(values.shape[0]):
             values[j] = sigmoid(values[j])
+    elif kind == RELU:
+        for j in range(values.shape[0]):
+            if values[j] < 0:  # not what is no number
+                values[j] = 0
 
 
 @compiled
@@ -107,6 +111,9 @@ def squash_backward(squashed: np.ndarray, kind: int, grad: np.ndarray, grad_sums
             grad_sums[j] = grad[j] * squashed[j]
     elif kind == IDENTITY:
         copy(grad_sums, grad)
+    elif kind == RELU:
+        for j in range(squashed.shape[0]):
+            grad_sums[j] = grad[j] if squashed[j] > 0 else 0
     else:
         for j in range(squashed.shape[0]):
             grad_sums[j] = grad[j] * squashed[j] * (one - squashed[j])

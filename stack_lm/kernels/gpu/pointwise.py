@@ -12,6 +12,7 @@ import triton.language as tl
 from .. import layout
 
 ELMAN = tl.constexpr(layout.ELMAN)
+RELU_ELMAN = tl.constexpr(layout.RELU_ELMAN)
 SIGMOID_ELMAN = tl.constexpr(layout.SIGMOID_ELMAN)
 GRU = tl.constexpr(layout.GRU)
 LSTM = tl.constexpr(layout.LSTM)
@@ -140,6 +141,8 @@ def forward(
         result = _gate(gates, projected, bias, row, from_inputs, 0, cols, inside, has, H, DTYPE)
         if KIND == ELMAN:
             result = tanh(result)
+        elif KIND == RELU_ELMAN:
+            result = tl.where(result < 0, 0.0, result)  # what is no number stays
         elif KIND == SIGMOID_ELMAN:
             result = sigmoid(result)
         tl.store(gates + row + cols, result, mask=inside)
@@ -250,6 +253,8 @@ def backward(
         result = tl.load(gates + row + cols, mask=inside, other=0.0).to(DTYPE)
         if KIND == ELMAN:
             grad = grad * (1 - result * result)
+        elif KIND == RELU_ELMAN:
+            grad = tl.where(result > 0, grad, 0.0)
         elif KIND == SIGMOID_ELMAN:
             grad = grad * result * (1 - result)
         _put(grad_gates + row + cols, grad, inside, runs)

@@ -14,7 +14,7 @@ from stack_lm.kernels.cpu import plan
 from stack_lm.kernels.cpu import threads as torch_threads
 
 pytestmark = pytest.mark.usefixtures("uninitialised_is_nan")
-CONTROLLERS = ("linear", "sigmoid", "rnn", "rnn_sigmoid", "gru", "lstm")
+CONTROLLERS = ("linear", "sigmoid", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm")
 MEMORIES = ("stack", "queue", "deque")
 # What ties and empty memories are made of: whole and half numbers, and none.
 FIXED = {"push_control": 1.0, "pop_control": 0.5, "read_control": 1.0}

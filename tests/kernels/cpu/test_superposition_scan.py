@@ -9,7 +9,7 @@ from kernels.comparison import check, leaves, make_cell, random_state, some_mask
 from stack_lm.memory import map_tensors
 
 pytestmark = pytest.mark.usefixtures("uninitialised_is_nan")
-CONTROLLERS = ("direct", "linear", "sigmoid", "rnn", "rnn_sigmoid", "gru", "lstm")
+CONTROLLERS = ("direct", "linear", "sigmoid", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm")
 MEMORIES = {
     "superposition": {"memory": "superposition"},
     "several, with all settings": {

@@ -32,7 +32,7 @@ with pytest.MonkeyPatch.context() as patch:  # of these kernels it looks when th
     from stack_lm.kernels.gpu import graphs
 
 pytestmark = pytest.mark.usefixtures("uninitialised_is_nan")
-CONTROLLERS = ("linear", "sigmoid", "rnn", "rnn_sigmoid", "gru", "lstm")
+CONTROLLERS = ("linear", "sigmoid", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm")
 MEMORIES = ("stack", "queue", "deque", "none")
 # Pushes are stronger than pops and readings, so that boundaries fall inside elements.
 STRENGTHS = {"push_control": "expected_value", "pop_control": "sigmoid", "read_control": "sigmoid"}
