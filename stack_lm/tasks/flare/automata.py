@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from math import fsum, inf, log
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from ..registry import register_task
 from .recognition import END, HELD_OUT, REJECT, MeasuredLanguage, String, Symbols
 
 State = Hashable
+Choice = tuple[list[str], list[float]]  # symbols, and their weights added up
 MODULUS = 5
 _DIGITS = tuple(str(digit) for digit in range(MODULUS))
 EDIT_DISTANCE = "test_edit_distance"
@@ -59,20 +61,36 @@ class AutomatonTask(MeasuredLanguage):
             self._levels.append(_scaled(after, scale))
         return self._levels[length]
 
+    @cached_property
+    def _choices(self) -> list[dict[State, Choice]]:
+        """For each number of symbols that are left after the next the choices of states."""
+        return []
+
+    def _choices_before(self, left: int) -> dict[State, Choice]:
+        while len(self._choices) <= left:
+            ways, _ = self._level(len(self._choices))
+            self._choices.append({state: _choice(arcs, ways) for state, arcs in self.arcs.items()})
+        return self._choices[left]
+
+    @cached_property
+    def _lengths(self) -> dict[int, list[int]]:
+        """Those with members, by the longest."""
+        return {}
+
     def lengths(self, longest: int) -> list[int]:
         """The lengths that have members."""
-        return [length for length in range(longest + 1) if self._level(length)[0][self.start]]
+        if longest not in self._lengths:
+            self._lengths[longest] = [n for n in range(longest + 1) if self._level(n)[0][self.start]]
+        return self._lengths[longest]
 
     def positive(self, rng: random.Random, longest: int) -> String:
         """A length, and a run of that length."""
-        length = rng.choice(self.lengths(longest))
         string, state = [], self.start
-        for left in reversed(range(length)):
-            ways, _ = self._level(left)
-            arcs = self.arcs[state]
-            symbol = rng.choices(list(arcs), [ways[to] for to in arcs.values()])[0]
+        for left in reversed(range(rng.choice(self.lengths(longest)))):
+            symbols, weights = self._choices_before(left)[state]
+            symbol = rng.choices(symbols, cum_weights=weights)[0]
             string.append(symbol)
-            state = arcs[symbol]
+            state = self.arcs[state][symbol]
         return tuple(string)
 
     def edit_distance(self, string: Sequence[str]) -> int:
@@ -119,6 +137,10 @@ class AutomatonTask(MeasuredLanguage):
         weights.append(log(self._weight(state)))
         ways, scale = self._level(len(string))
         return fsum(weights) - log(ways[self.start]) - scale - log(len(self.lengths(longest)))
+
+
+def _choice(arcs: Mapping[str, State], ways: Mapping[State, float]) -> Choice:
+    return list(arcs), list(accumulate(ways[to] for to in arcs.values()))
 
 
 def _scaled(ways: dict[State, float], scale: float) -> tuple[dict[State, float], float]:
