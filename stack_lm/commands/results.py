@@ -20,7 +20,8 @@ EXAMPLE = (
     "  stack-lm results runs/hao2018-table1 --format markdown\n"
     "  stack-lm results runs/hao2018-table1 --format latex > table1.tex\n"
     "  stack-lm results runs/hao2018-table1 --compare runs/hao2018-no-stopping\n"
-    "  stack-lm results runs/deletang2023-hierarchy --matrix"
+    "  stack-lm results runs/deletang2023-hierarchy --matrix\n"
+    "  stack-lm results runs/hao2018-table1 --save results/hao2018-table1"
 )
 FORMATS = (*FORMS, "json")
 _SHORT = {"minimum": "min", "median": "med", "maximum": "max", "mean": "mean", "best": "best"}
@@ -42,14 +43,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     forms.add_argument(
         "--matrix", action="store_true", help="tasks down, by the Chomsky hierarchy, and networks across"
     )
+    parser.add_argument(
+        "--save",
+        metavar="DIR",
+        help="also write the table and its trials to a directory of a size to publish, without models and scores by "
+        "length; this command reads it",
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the table (default: text)")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the table."""
+    from ..experiments.results import save_trials
     from ..experiments.shards import read_trials
 
     results = read_trials(*options.directories)
+    if options.save is not None:
+        save_trials(results, options.save)
     options.json = options.json or options.format == "json"
     if options.compare is not None:
         _compare(options, results)

@@ -195,6 +195,36 @@ class Results(Trials):
         unfinished.remove_rows(self.path, rows)
 
 
+def save_trials(trials: Trials, directory: str | Path) -> None:
+    """Write trials to a directory of their own, without their scores by length and by edits, which are most of them.
+
+    Raises:
+        InputError: if the directory has other trials, or cannot be written.
+    """
+    saved = Results(directory)
+    with saved.open():
+        known = {(record["row"], record["seed"]) for record in trials.records}
+        for record in saved.records:
+            if (record["row"], record["seed"]) not in known:
+                raise InputError(
+                    f"{directory} has seed {record['seed']} of {record['row']!r}, which the given directories lack; "
+                    "give it as one of them, or save elsewhere"
+                )
+        saved.begin(trials.table())
+        saved.replace([_without_lengths(record) for record in trials.records])
+
+
+def _without_lengths(record: Record) -> Record:
+    scores = {split: {**overall(of_split), "by_length": {}} for split, of_split in record["scores"].items()}
+    return {**record, "scores": scores}
+
+
+def same_outcome(first: Record, second: Record) -> bool:
+    """Whether two records of a trial agree; one may lack scores by length."""
+    of_both = [_without_lengths(record) for record in (first, second)]
+    return all(of_both[0][key] == of_both[1][key] for key in ("scores", "history"))
+
+
 def measure(records: Sequence[Record], name: str) -> float | None:
     """A number over the trials of a row; None without trials.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import InputError
 from .config import Table, first_difference
-from .results import TABLE_FILE, Record, Results, Trials
+from .results import TABLE_FILE, Record, Results, Trials, same_outcome
 
 SHARDS = "shards"
 
@@ -93,7 +93,7 @@ class Merged(Trials):
             for record in part.records:
                 _check_config(of_rows.setdefault(record["row"], (part.path, record)), part.path, record)
                 origin, first = origins.setdefault((record["row"], record["seed"]), (part.path, record))
-                if any(record[key] != first[key] for key in ("scores", "history")):
+                if not same_outcome(first, record):
                     raise InputError(
                         f"{origin} and {part.path} have different results of one trial, seed {record['seed']} of "
                         f"{record['row']!r}; remove it from one of them"

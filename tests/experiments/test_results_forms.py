@@ -196,3 +196,32 @@ def test_levels_are_of_tasks_that_there_are():
 
 def test_json_is_one_object(capsys, first):
     assert json.loads(run(capsys, "results", first, "--matrix", "--format", "json")[1])["title"] == "A table, in %"
+
+
+def test_saved_results_print_the_same_table_and_merge_with_more(capsys, first, second, tmp_path):
+    printed = run(capsys, "results", first, "--format", "markdown")[1]
+    saved = tmp_path / "saved"
+    assert run(capsys, "results", first, "--save", saved, "--format", "markdown")[:2] == (0, printed)
+    assert run(capsys, "results", saved, "--format", "markdown")[:2] == (0, printed)
+    assert sorted(path.name for path in saved.iterdir() if not path.name.startswith(".")) == [
+        "results.jsonl",
+        "table.yaml",
+    ]
+    assert json.loads((saved / "results.jsonl").read_text().splitlines()[0])["scores"]["test"]["by_length"] == {}
+    # Trials of both are the same; then the run goes on, and what was saved takes up the new ones.
+    assert run(capsys, "results", saved, first, "--format", "markdown")[:2] == (0, printed)
+    results = Results(first)
+    with results.open():
+        results.add([record("copy, LSTM", 0, 0.875)])
+    assert run(capsys, "results", saved, first, "--save", saved)[0] == 0
+    assert len(Results(saved).records) == len(results.records)
+
+
+def test_saved_results_are_not_lost(capsys, first, tmp_path):
+    saved = tmp_path / "saved"
+    run(capsys, "results", first, "--save", saved)
+    other = write(tmp_path / "other", scores={"copy, RNN": []})
+    status, _, err = run(capsys, "results", other, "--save", saved)
+    assert status == 2
+    assert "saved has seed 0 of 'copy, RNN', which the given directories lack" in err
+    assert len(Results(saved).records) == len(Results(first).records)
