@@ -178,7 +178,9 @@ class DeepStackRNNConfig(MemoryConfig):
     """
 
     model_type = "deep_stack_rnn"
-    input_encoding = "embedding"  # what stack RNN models ask for; there is no other here
+    # What stack RNN models ask for; there is no other here.
+    input_encoding = "embedding"
+    forget_bias = 0.0
 
     vocab_size: Tokens = 10_000
     embedding_size: Size = 50

@@ -187,9 +187,8 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         draw_weights(self, module, self.config.initialization)
-        bias = getattr(self.config, "forget_bias", 0.0)  # models of several layers have no such setting
-        if isinstance(module, LSTMController) and bias:
-            raise_forget_bias(module, bias)
+        if isinstance(module, LSTMController) and self.config.forget_bias:
+            raise_forget_bias(module, self.config.forget_bias)
 
     def run_model(
         self, arguments: HeadArguments, **inputs: Tensor | None
