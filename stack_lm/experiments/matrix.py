@@ -29,7 +29,7 @@ class Matrix:
 
 
 def make_matrix(table: Table, chosen: list[Row] | None = None) -> Matrix:
-    """The matrix of a table: a column has the tasks (see `task_column`), the others the networks.
+    """The matrix of a table: a column has the tasks (see `task_column`), others the networks.
 
     Args:
         table: the table.
@@ -67,5 +67,17 @@ def split_cells(table: Table, row: Row) -> tuple[str, str]:
     ]
     if len(told) == 1:
         return "", told[0]
-    task = told.pop(task_column(table))
-    return task, ", ".join(told)
+    of_tasks = _columns_of_tasks(table)
+    return told[task_column(table)], ", ".join(cell for i, cell in enumerate(told) if i not in of_tasks)
+
+
+def _columns_of_tasks(table: Table) -> set[int]:
+    """The task's column, and those before it that say more of tasks, not of networks, such as their class."""
+    task = task_column(table)
+    told = {task}
+    for column in range(task):
+        if len({(row.cells[task], row.cells[column]) for row in table.rows}) == len(
+            {r.cells[task] for r in table.rows}
+        ):
+            told.add(column)
+    return told if len(told) < len(table.columns) else {task}

@@ -176,6 +176,22 @@ def test_cells_that_say_yes_or_no_have_the_name_of_their_column():
     assert split_cells(built, built.rows[0]) == ("xor", "LSTM, stack: no")
 
 
+def test_a_column_about_tasks_names_no_network():
+    rows = [("R", "parity", "RNN"), ("R", "parity", "LSTM"), ("CS", "copy", "RNN"), ("CS", "copy", "LSTM")]
+    values = {"title": "t", "measures": ["accuracy.mean"]}
+    values["rows"] = [{"cells": list(cells), "preset": "p", "task": "t"} for cells in rows]
+    table = Table.build({**values, "columns": ["class", "language", "model"]})
+    assert make_matrix(table).networks == ["RNN", "LSTM"]
+    # The same cells, whose first column is not before that of tasks.
+    table = Table.build({**values, "columns": ["language", "class", "model"]})
+    assert make_matrix(table).networks == ["parity, RNN", "parity, LSTM", "copy, RNN", "copy, LSTM"]
+    # Networks before tasks, and one network alone.
+    values["rows"] = [{"cells": [net, task], "preset": "p", "task": "t"} for net in ("RNN", "LSTM") for task in "ab"]
+    assert make_matrix(Table.build({**values, "columns": ["model", "task"]})).networks == ["RNN", "LSTM"]
+    values["rows"] = values["rows"][:2]
+    assert make_matrix(Table.build({**values, "columns": ["model", "task"]})).networks == ["RNN"]
+
+
 def test_a_preset_and_a_task_are_a_matrix_too():
     table = single_row("dusell2020/lstm", "dusell2020/dyck", ["nats.mean"])
     matrix = make_matrix(table)
