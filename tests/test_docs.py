@@ -37,7 +37,7 @@ def run(*codes):
 
 @pytest.mark.slow
 def test_the_examples_run():
-    alone, behind = examples("memories.md")
+    alone, behind, _ = examples("memories.md")  # the last needs actions of a model
     source, together = examples("training.md")
     source += "from stack_lm.data import open_corpus\nprint([s.words for s in open_corpus('haiku:2')])\n"
     printed = run(alone, behind, examples("transduction.md")[1], source, together)

@@ -91,7 +91,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--items", metavar="FILE", help="write a table of all sentences, from which F1 can be recomputed"
     )
-    parser.add_argument("--max-length", type=positive_int, metavar="N", help="only sentences of at most N words")
+    parser.add_argument(
+        "--max-length",
+        type=positive_int,
+        metavar="N",
+        help="only sentences of at most N words, removed ones not counted",
+    )
     parser.add_argument("--keep-going", action="store_true", help="leave out what cannot be read, and score the rest")
     _add_rules(parser)
     add_parsing_options(parser)
@@ -103,16 +108,25 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
     rules.add_argument(
         "--punctuation",
         choices=("kept", "before", "after"),
-        help="keep it; or remove it before a model parses; or after, from the trees (default where it is removed)",
+        help="keep it; or remove it before a model parses; or after, from its trees (default where it is removed)",
     )
     rules.add_argument("--removed", choices=get_args(Removed)[1:], help="what counts as punctuation")
     rules.add_argument(
         "--removed-by", choices=get_args(WordRule), help="identify punctuation by tag, if trees have tags, or by token"
     )
-    rules.add_argument("--gold", choices=get_args(GoldForm), help="form of the gold trees")
+    rules.add_argument(
+        "--gold",
+        choices=get_args(GoldForm),
+        help="gold trees as annotated; collapsed: without unary phrases; or binarised: left, right, or by head rules",
+    )
     rules.add_argument("--whole-sentence", choices=get_args(WholeSentence), help="whether its span counts")
     rules.add_argument("--average", choices=("sentence", "corpus"), help="mean over sentences, or one F1 of all spans")
-    rules.add_argument("--min-words", type=positive_int, metavar="N", help="sentences of fewer words are not scored")
+    rules.add_argument(
+        "--min-words",
+        type=positive_int,
+        metavar="N",
+        help="sentences of fewer words, removed ones not counted, are not scored",
+    )
     rules.add_argument(
         "--without-spans", choices=("scored", "skipped"), help="sentences whose gold trees have no span that counts"
     )

@@ -71,8 +71,8 @@ class TaskTrainingConfig:
             as its plan says.
         shuffle: draw a new order of strings in each epoch.
         batch_size: strings in a batch.
-        batch_by_length: make batches of strings of equal or neighbouring length. It needs `shuffle`, which then draws
-            the order of batches too.
+        batch_by_length: make batches of strings of equal or neighbouring length, anew in each epoch. It needs
+            `shuffle`, which then draws the order of batches too; the order of lengths is the same for all seeds.
         one_boundary: in a language, end strings with the symbol that begins them, `<s>`: the network never reads `</s>`
             nor predicts `<s>`, so it needs one symbol fewer.
         auxiliary: losses beside that of the label, in a language to recognise: a list, of which seed s takes entry s
@@ -95,8 +95,8 @@ class TaskTrainingConfig:
         keep: model to test: that of the "last" epoch, or the one "best" on the validation strings.
         validate: score the model on the validation strings, if the task has some, after each epoch; the name of another
             split takes its strings for these.
-        validation_score: score on the validation strings that says whether an epoch was better; null takes the task's
-            first.
+        validation_score: score on the validation strings, such as "nats", that says whether an epoch was better; null
+            takes the task's first.
         temperature_decay: factor exp(-decay) by which the temperature of controls that have one falls; see
             `TemperatureSchedule`.
         temperature_minimum: lowest temperature.

@@ -73,11 +73,7 @@ def split_cells(table: Table, row: Row) -> tuple[str, str]:
 
 def _columns_of_tasks(table: Table) -> set[int]:
     """The task's column, and those before it that say more of tasks, not of networks, such as their class."""
-    task = task_column(table)
-    told = {task}
-    for column in range(task):
-        if len({(row.cells[task], row.cells[column]) for row in table.rows}) == len(
-            {r.cells[task] for r in table.rows}
-        ):
-            told.add(column)
-    return told if len(told) < len(table.columns) else {task}
+    last = task_column(table)
+    tasks = {row.cells[last] for row in table.rows}
+    same = {i for i in range(last) if len({(row.cells[last], row.cells[i]) for row in table.rows}) == len(tasks)}
+    return {last, *same} if len(same) + 1 < len(table.columns) else {last}
