@@ -105,12 +105,12 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         choices=("kept", "before", "after"),
         help="keep it; or remove it before a model parses; or after, from the trees (default where it is removed)",
     )
-    rules.add_argument("--removed", choices=get_args(Removed)[1:], help="what counts as punctuation")
+    rules.add_argument("--removed", choices=get_args(Removed)[1:], help="tokens that count as punctuation")
     rules.add_argument(
         "--removed-by", choices=get_args(WordRule), help="identify punctuation by tag, if trees have tags, or by token"
     )
     rules.add_argument("--gold", choices=get_args(GoldForm), help="form of the gold trees")
-    rules.add_argument("--whole-sentence", choices=get_args(WholeSentence), help="whether its span counts")
+    rules.add_argument("--whole-sentence", choices=get_args(WholeSentence), help="the span of the whole sentence")
     rules.add_argument("--average", choices=("sentence", "corpus"), help="mean over sentences, or one F1 of all spans")
     rules.add_argument("--min-words", type=positive_int, metavar="N", help="sentences of fewer words are not scored")
     rules.add_argument(

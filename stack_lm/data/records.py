@@ -123,7 +123,7 @@ def find_files(source: str | Path) -> list[Path]:
 
 
 def is_pattern(source: str | Path) -> bool:
-    """Whether a source is a pattern of names, such as "texts/*.csv", and not a file's own name."""
+    """True if a source is a pattern of names, such as "texts/*.csv", and not a file's own name."""
     return glob.has_magic(str(source)) and not os.path.lexists(source)
 
 
