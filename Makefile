@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 TYPES ?= build/types
 
-.PHONY: demo test test-slow wheel test-wheel lint types type-tree docs format clean
+.PHONY: demo test test-slow dist test-wheel lint types type-tree docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stack-lm demo
@@ -16,9 +16,12 @@ test: $(VENV)/.compiled
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow or not slow and not gpu and not network"
 
-wheel: $(VENV)/.dev
-	rm -rf build/lib build/bdist.* # setuptools would take up what an earlier build left there
-	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation -w dist .
+# The source archive, and the wheel from it; needs the package index.
+dist: $(VENV)/.dev
+	$(BIN)/pip install -q build twine
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 test-wheel: $(VENV)/.dev
 	$(BIN)/python -m pytest -m network tests/publishing/test_wheel.py

@@ -54,7 +54,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the case, for people."""
         number = "two processes" if self.processes == 2 else "one process"
         return f"{self.mode}, {'stream' if self.streaming else 'in memory'}, {number}"
 
@@ -125,7 +125,7 @@ class Group:
             os._exit(status)
 
     def wait(self, seconds: float) -> bool:
-        """Whether all have ended within some time."""
+        """Wait for some time; True if all have ended by then."""
         end = time.monotonic() + seconds
         while self._running:
             for pid in list(self._running):
@@ -152,7 +152,7 @@ def outcome(directory: Path) -> tuple[dict[str, torch.Tensor], list[dict[str, An
 
 
 def same(one: Path, two: Path) -> bool:
-    """Whether two runs ended in the same weights and metrics."""
+    """True if two runs ended in the same weights and metrics."""
     (weights, records), (other_weights, other_records) = outcome(one), outcome(two)
     return (
         weights.keys() == other_weights.keys()

@@ -204,8 +204,8 @@ def report(least: dict[tuple[str, str], float], base: str | None, steps: int) ->
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = script_parser(__doc__)
-    parser.add_argument("--rounds", type=positive_int, default=30, help="how often each is timed (30)")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where (cpu)")
+    parser.add_argument("--rounds", type=positive_int, default=30, help="timings of each (30)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to run on (cpu)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
 

@@ -53,7 +53,7 @@ class Size(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Of a configuration."""
+        """The fields of a configuration."""
         return {
             "memory": "nondeterministic",
             "memory_states": self.states,

@@ -166,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="RESULT.json",
         help="written with --json by a benchmark that draws: scan, loss, nondeterministic",
     )
-    parser.add_argument("figure", metavar="OUT.png", help="what to write; the suffix says the format")
+    parser.add_argument("figure", metavar="OUT.png", help="figure to write; the suffix gives the format")
     args = parser.parse_args(argv)
     return run_command("benchmarks/plot.py", lambda: plot(args.result, args.figure))
 

@@ -130,7 +130,7 @@ def in_fresh_process(function: Callable[..., Result], *arguments: Any) -> Result
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Where something was measured."""
+    """The machine and versions of a measurement."""
     processor = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

@@ -91,7 +91,7 @@ class Alternating:
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Of the batches within."""
+        """The number of steps of the batches within."""
         return self._inner.steps_per_epoch
 
     def read(self, position: dict[str, Any] | None) -> Iterator[tuple[list[list[int]], dict[str, Any]]]:
@@ -174,7 +174,7 @@ class Timed:
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Of the batches within."""
+        """The number of steps of the batches within."""
         return self._inner.steps_per_epoch
 
     def read(self, position: dict[str, Any] | None) -> Iterator[tuple[list[list[int]], dict[str, Any]]]:

@@ -45,7 +45,7 @@ class ContinuationModel(Protocol):
         """Log-probabilities of candidate continuations of each prefix, in nats."""
 
     def knows(self, text: str) -> bool:
-        """Whether all words of a text are in the vocabulary."""
+        """True if all words of a text are in the vocabulary."""
 
 
 def evaluate_agreement(

@@ -40,7 +40,7 @@ class MinimalPair:
 
     @property
     def begins_differently(self) -> bool:
-        """Whether the sides differ in their first word."""
+        """True if the sides differ in their first word."""
         return (self.prefix_good + self.good)[:1] != (self.prefix_bad + self.bad)[:1]
 
 

@@ -100,7 +100,7 @@ def read_predictions(
 
 
 def _run_over_lines(lines: Sequence[str]) -> bool:
-    """Whether trees go on on indented lines, as in .mrg files."""
+    """True if trees go on on indented lines, as in .mrg files."""
     return any(line[:1].isspace() and line.count("(") != line.count(")") for line in lines)
 
 

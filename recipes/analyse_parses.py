@@ -124,7 +124,7 @@ def correlations(
 
 
 def shares(row: dict[str, Any]) -> list[float | None]:
-    """Of the constituents that a parse has, the shares that it attaches higher, where the gold tree does, and lower."""
+    """The shares of a parse's constituents that it attaches higher than the gold tree, as it does, and lower."""
     return [100 * row[place] / row["found"] if row["found"] else None for place in ("higher", "same", "lower")]
 
 
@@ -153,7 +153,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = script_parser(__doc__, "analyse_parses.py")
     parser.add_argument("models", metavar="MODEL", nargs="+", help="model directories, checkpoints among them")
     parser.add_argument("--treebank", metavar="PATH", required=True, help="with tags, as for stack-lm parse-f1")
-    parser.add_argument("--output", metavar="DIRECTORY", required=True, help="where the tables and the figure go")
+    parser.add_argument("--output", metavar="DIRECTORY", required=True, help="folder for the tables and the figure")
     parser.add_argument("--conventions", metavar="NAME", nargs="+", help="default: all")
     parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
     add_layer_option(parser)
@@ -213,7 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         names = {model["model"]: (model["run"], model["point"]) for model in models}
         print_table(
-            "where parses attach what gold trees attach higher or lower, in %",
+            "attachments in parses beside those in gold trees, in %",
             ["run", "model", "decoder", "constituents", "in gold trees", "found", "higher", "same", "lower"],
             [
                 [*names[row["model"]], row["decoder"], row["kind"], row["gold"], row["found"], *shares(row)]

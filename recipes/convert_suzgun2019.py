@@ -114,7 +114,7 @@ def convert(
 
 @torch.no_grad()
 def check(model: StackRNNForKHotPrediction, n_strings: int, seed: int) -> int:
-    """Of distinct fresh strings of the lengths of the paper's test sets, the number that the model has all right."""
+    """The number of fresh distinct strings, of the lengths of the paper's test sets, that the model has all right."""
     task = Dyck(model.config.vocab_size // 2)
     examples = task.draw(random.Random(seed), n_strings, *TEST_LENGTHS, distinct=True)
     right = 0
@@ -150,7 +150,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the released .pth file")
     parser.add_argument("output", type=Path, metavar="OUT_DIR", help="the model directory to write; must be new")
     parser.add_argument(
-        "--operation-control", choices=CHOICE_CONTROLS, default="softmax", help="how the model chooses (softmax)"
+        "--operation-control",
+        choices=CHOICE_CONTROLS,
+        default="softmax",
+        help="choice of operations (softmax)",
     )
     parser.add_argument(
         "--temperature", type=float, default=0.5, help="at the end of training, where it has one (0.5, the schedule's)"

@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
         "source", metavar="TEXT", help="text as for training: a file with a sentence a line or row, or nltk:NAME"
     )
     add_column(parser)
-    parser.add_argument("output", metavar="DIRECTORY", help="where the files go; it must be absent or empty")
+    parser.add_argument("output", metavar="DIRECTORY", help="folder for the files; it must be absent or empty")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="read the first N sentences only")
     parser.add_argument("--vocab-size", type=positive_int, default=10_000, help="words kept (default: 10000)")
     parser.add_argument(
@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
         type=positive_int,
         default=10,
         metavar="N",
-        help="how often the text must have both forms of subject and verb (default: 10)",
+        help="occurrences of both forms of subject and verb that the text must have (default: 10)",
     )
     parser.add_argument("--validation", type=float, default=0.05, help="share of the text (default: 0.05)")
     parser.add_argument("--test", type=float, default=0.1, help="share of the text (default: 0.1)")

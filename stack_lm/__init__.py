@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .trace import SentenceModel, Trace
     from .training.temperature import TemperatureSchedule
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 """The version of the package."""
 
 

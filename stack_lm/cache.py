@@ -140,12 +140,12 @@ class MemoryCache(Cache):
         self._past = None if self._past is None else {}
 
     def activate_past_recording(self) -> None:
-        """From now on keep what `crop` needs; transformers' assisted generation asks for it."""
+        """Start to keep what `crop` needs; transformers' assisted generation asks for it."""
         self._past = self._past or {}
 
     @property
     def is_croppable(self) -> bool:
-        """Whether `crop` works at any time, because there are only keys and values."""
+        """True if `crop` works at any time, because there are only keys and values."""
         return bool(self.states) and self.states.keys() <= self._time_dims.keys()
 
     def crop(self, tokens_to_remove: int) -> None:

@@ -26,7 +26,7 @@ class Check:
     """A check is called with a key and a value. It returns the value, converted where nothing is lost by that."""
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is of this kind; the entries of a list or a dataclass are left to the call."""
+        """True if a value is of this kind; the entries of a list or a dataclass are left to the call."""
         raise NotImplementedError
 
     def allowed(self, value: Any) -> str:

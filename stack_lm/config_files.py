@@ -19,6 +19,7 @@ from .plugins import remember
 
 _LONGEST = 1_000_000  # characters of a file
 _MOST_FILES = 100
+_TEXT = "; a text to train on is named by data.source=FILE (of train lm) or data.train=FILE (of train classifier)"
 
 
 @dataclass(frozen=True)
@@ -132,14 +133,15 @@ def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Pa
         raise InputError(f"no such configuration file: {path}{similar_path(path)}")
     if any(path.samefile(child) for child in extended_by):
         raise InputError(f"a configuration cannot extend itself: {' -> '.join(map(str, (*extended_by, path)))}")
+    hint = "" if path.suffix in (".yaml", ".yml") else _TEXT
     try:
         content = load_yaml(path.read_text(encoding="utf-8-sig"))
     except (ValueError, OSError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+        raise InputError(f"{path} cannot be read: {error}{hint}") from error
     if content is None:
         raise InputError(f"{path} is empty")
     if not isinstance(content, dict):
-        raise InputError(f"{path} must be a mapping of keys to values; it is a {type(content).__name__}")
+        raise InputError(f"{path} must be a mapping of keys to values; it is a {type(content).__name__}{hint}")
     parents = content.pop("extends", [])
     if isinstance(parents, str):
         parents = [parents]

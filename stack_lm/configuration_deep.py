@@ -200,7 +200,7 @@ class DeepStackRNNConfig(MemoryConfig):
 
     @property
     def head_bias(self) -> bool:
-        """Whether heads have biases."""
+        """True if heads have biases."""
         return self.bias
 
     @property

@@ -248,7 +248,7 @@ class StackRNNConfig(MemoryConfig):
 
     @property
     def head_bias(self) -> bool:
-        """Whether heads have biases."""
+        """True if heads have biases."""
         return self.bias
 
     @property

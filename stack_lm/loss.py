@@ -33,7 +33,7 @@ LOSS_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether the processor has instructions for products of bfloat16, and torch was built with what uses them.
+    """True if the processor has instructions for products of bfloat16, and torch was built with what uses them.
 
     Those of x86 (AVX512-BF16, AMX). Elsewhere bfloat16 runs too, but slower than float32.
     """
@@ -339,7 +339,7 @@ def ignore_after_padding(labels: Tensor, attention_mask: Tensor, shift: int = 1,
 
 
 def is_plain_linear(module: nn.Module) -> bool:
-    """Whether calling a module does nothing but `linear(input, weight, bias)`.
+    """True if calling a module does nothing but `linear(input, weight, bias)`.
 
     Not so for what adapters and quantisation put in its place, for hooks (which also move offloaded weights), and for
     a forward method put on the instance.

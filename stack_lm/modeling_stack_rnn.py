@@ -306,7 +306,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         )
 
     def _takes_ids(self, input_ids: Tensor, inputs_embeds: Tensor | None) -> bool:
-        """Whether the cell can be given token ids for one-hot vectors, because nothing comes between the two."""
+        """True if the cell can be given token ids for one-hot vectors, because nothing comes between the two."""
         return (
             inputs_embeds is None
             and input_ids.shape[1] > 0

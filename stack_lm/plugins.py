@@ -201,7 +201,7 @@ def check_for_workers(**names: Iterable[str]) -> None:
 
 
 def _can_travel(item: Any) -> bool:
-    """Whether another process finds an object by its name. What comes from a prompt or a pipe is in no file."""
+    """True if another process finds an object by its name. What comes from a prompt or a pipe is in no file."""
     try:
         content = pickle.dumps(item)
     except Exception:  # many kinds; of the object's own methods too

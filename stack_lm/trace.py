@@ -115,7 +115,7 @@ class SentenceModel(Protocol):
 
     @property
     def predicts_first_word(self) -> bool:
-        """Whether the model gives a probability to the first word of a sentence."""
+        """True if the model gives a probability to the first word of a sentence."""
 
     def knows(self, text: str) -> bool:
-        """Whether all words of a text are in the vocabulary."""
+        """True if all words of a text are in the vocabulary."""

@@ -120,6 +120,14 @@ def test_bad_files(tmp_path, content, message):
         read_yaml(path)
 
 
+@pytest.mark.parametrize("content", ["The dog barks .\n", "It said: the dog: barks .\n", "id,text\n"])
+def test_a_text_in_the_place_of_a_configuration(tmp_path, content):
+    path = tmp_path / "mine.txt"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"; a text to train on is named by data.source=FILE \(of train lm\)"):
+        read_yaml(path)
+
+
 def test_numbers_out_of_range_and_values_of_any_size():
     for value in (float("nan"), float("inf"), 10**400):
         with pytest.raises(InputError, match="inner.rate must be a finite number; got"):

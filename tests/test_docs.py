@@ -22,6 +22,16 @@ from stack_lm.training.config import ClassificationConfig, RunConfig
 DOCS = Path(__file__).parents[1] / "docs"
 
 
+# The names that an example of docs/memories.md takes as given.
+MEMORY_AND_ACTIONS = """
+import torch
+from stack_lm.memory import NondeterministicStack
+
+memory = NondeterministicStack(2, 3)
+actions = memory.action_type(*(torch.randn(1, 4, *action.shape) for action in memory.actions))
+"""
+
+
 def examples(name):
     return re.findall(r"^```python\n(.*?)^```", (DOCS / name).read_text(), re.DOTALL | re.MULTILINE)
 
@@ -37,13 +47,15 @@ def run(*codes):
 
 @pytest.mark.slow
 def test_the_examples_run():
-    alone, behind, _ = examples("memories.md")  # the last needs actions of a model
+    alone, behind, best_run = examples("memories.md")
+    best_run = f"{MEMORY_AND_ACTIONS}{best_run}print('a run of', len(run.moves), 'moves')\n"
     source, together = examples("training.md")
     source += "from stack_lm.data import open_corpus\nprint([s.words for s in open_corpus('haiku:2')])\n"
-    printed = run(alone, behind, examples("transduction.md")[1], source, together)
+    printed = run(alone, behind, best_run, examples("transduction.md")[1], source, together)
     assert "[[1.0000, 0.0000, 0.0000],\n        [0.0000, 0.5000, 0.0000]]" in printed
     assert "[[0.5000, 0.0000, 0.0000],\n        [0.0000, 0.0000, 0.0000]]" in printed
     assert "{'total_strength': tensor([0.0000, 0.5000, 0.5000])}" in printed
+    assert "a run of 4 moves" in printed
     assert "[['old', 'silent', 'pond'], ['old', 'silent', 'pond']]" in printed
     for size in ("[2, 5, 16]", "[2, 5]", "[3, 9, 12]", "[3, 11]"):
         assert f"torch.Size({size})" in printed

@@ -7,14 +7,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 # Openings that hide the noun or the verb: "What a run trains on" for "The data of a run".
-OPENINGS = ("As ", "For ", "How ", "It ", "Of ", "That ", "Those ", "What ", "Where ", "Which ", "Who ")
-# The kernels are compiled anew, for minutes, when their files change, and the site does not show them.
-FILES = sorted(
-    path
-    for folder in ("stack_lm", "parsing", "eval")
-    for path in (ROOT / folder).rglob("*.py")
-    if "kernels" not in path.relative_to(ROOT).parts
-)
+OPENINGS = tuple("As For How It Of That Those What When Where Whether Which Who Whose Why".split())
+FOLDERS = ("stack_lm", "parsing", "eval", "recipes", "benchmarks")
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 
 
 def public_docstrings(node, name):
@@ -29,18 +24,26 @@ def public_docstrings(node, name):
                 yield f"{name}.{child.name}", text
 
 
+def opens_with_a_clause(text):
+    return text.split(maxsplit=1)[0] in OPENINGS
+
+
+def is_predicate_of_a_task(name, text):
+    return name.startswith("stack_lm/tasks/") and text.startswith("Whether ")
+
+
 def test_public_docstrings_open_with_what_a_thing_is_or_does():
     assert len(FILES) > 100
     found = [
         f"{name}: {text.splitlines()[0]}"
         for path in FILES
         for name, text in public_docstrings(ast.parse(path.read_text()), str(path.relative_to(ROOT)))
-        if text.startswith(OPENINGS)
+        if opens_with_a_clause(text) and not is_predicate_of_a_task(name, text)
     ]
     assert found == []
 
 
-@pytest.mark.parametrize("text", ["What a run trains on.", "How fast it is."])
+@pytest.mark.parametrize("text", ["What a run trains on.", "How fast it is.", "Whether it is fast."])
 def test_such_an_opening_is_found(text):
     module = ast.parse(f'class A:\n    def b(self):\n        """{text}"""\n')
-    assert [found.startswith(OPENINGS) for _, found in public_docstrings(module, "m")] == [True]
+    assert [opens_with_a_clause(found) for _, found in public_docstrings(module, "m")] == [True]

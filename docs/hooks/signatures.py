@@ -28,7 +28,7 @@ def _modules(package: griffe.Module) -> Iterator[griffe.Module]:
 
 
 def _has_fields(cls: griffe.Class) -> bool:
-    """Whether a class, or one that it extends, is a named tuple or a configuration."""
+    """True if a class, or one that it extends, is a named tuple or a configuration."""
     direct = {str(base) for base in cls.bases} & {"NamedTuple", "PreTrainedConfig"}
     return bool(direct) or any(_has_fields(base) for base in cls.resolved_bases if isinstance(base, griffe.Class))
 

@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="F",
-        help="what --json of perplexity, parse-f1, agreement or minimal-pairs printed; results of earlier cards stay",
+        help="output of perplexity, parse-f1, agreement or minimal-pairs with --json; results of earlier cards stay",
     )
     parser.add_argument("--license", metavar="ID", help="of the weights, as the hub names it, such as apache-2.0")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""`stack-lm demo`: the main job in a minute or two, on the built-in generated English."""
+"""`stack-lm demo`: the main job in a few minutes, on the built-in generated English."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ EXAMPLE = "stack-lm export runs/wikipedia-u1 models/wikipedia-u1"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm export`."""
     parser.add_argument("model", metavar="MODEL", help="a model directory, such as a run or one of its checkpoints")
-    parser.add_argument("output", metavar="DIRECTORY", help="where the copy goes; it must be absent or empty")
+    parser.add_argument("output", metavar="DIRECTORY", help="folder for the copy; it must be absent or empty")
     parser.add_argument(
         "--format",
         choices=("transformers", "onnx"),

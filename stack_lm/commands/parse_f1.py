@@ -110,7 +110,7 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         choices=("kept", "before", "after"),
         help="keep it; or remove it before a model parses; or after, from its trees (default where it is removed)",
     )
-    rules.add_argument("--removed", choices=get_args(Removed)[1:], help="what counts as punctuation")
+    rules.add_argument("--removed", choices=get_args(Removed)[1:], help="tokens that count as punctuation")
     rules.add_argument(
         "--removed-by", choices=get_args(WordRule), help="identify punctuation by tag, if trees have tags, or by token"
     )
@@ -119,7 +119,7 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         choices=get_args(GoldForm),
         help="gold trees as annotated; collapsed: without unary phrases; or binarised: left, right, or by head rules",
     )
-    rules.add_argument("--whole-sentence", choices=get_args(WholeSentence), help="whether its span counts")
+    rules.add_argument("--whole-sentence", choices=get_args(WholeSentence), help="the span of the whole sentence")
     rules.add_argument("--average", choices=("sentence", "corpus"), help="mean over sentences, or one F1 of all spans")
     rules.add_argument(
         "--min-words",

@@ -22,7 +22,7 @@ def add_column(parser: argparse.ArgumentParser) -> None:
 
 
 def add_keep_going(parser: argparse.ArgumentParser, what: str) -> None:
-    """Whether unreadable parts of the input, which the help calls `what`, stop the command."""
+    """Add `--keep-going`, which leaves out unreadable parts of the input; the help calls them `what`."""
     parser.add_argument(
         "--keep-going", action="store_true", help=f"leave out {what} that cannot be read, and fail at the end"
     )

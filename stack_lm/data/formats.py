@@ -60,7 +60,7 @@ def format_of(path: str | Path) -> str | None:
 
 
 def is_table(path: str | Path) -> bool:
-    """Whether a file has columns, by its ending."""
+    """True if a file has columns, by its ending."""
     return format_of(path) not in (None, TEXT)
 
 

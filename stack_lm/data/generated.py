@@ -95,7 +95,7 @@ def _add_s(word: str) -> str:
 
 
 def _doubles(word: str) -> bool:
-    """Whether a verb of one syllable doubles its last consonant: run, running."""
+    """True if a verb of one syllable doubles its last consonant: run, running."""
     short = sum(letter in _VOWELS for letter in word) == 1
     return short and word[-1] not in _VOWELS + "wyx" and word[-2] in _VOWELS
 

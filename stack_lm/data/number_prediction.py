@@ -55,7 +55,7 @@ class NumberItem:
 
     @property
     def homogeneous(self) -> bool:
-        """Whether all common nouns between subject and verb are attractors, as in the test files by attractors."""
+        """True if all common nouns between subject and verb are attractors, as in the test files by attractors."""
         return self.attractors == len(self.intervening)
 
     def line(self) -> str:

@@ -123,7 +123,7 @@ def find_files(source: str | Path) -> list[Path]:
 
 
 def is_pattern(source: str | Path) -> bool:
-    """Whether a source is a pattern of names, such as "texts/*.csv", and not a file's own name."""
+    """True if a source is a pattern of names, such as "texts/*.csv", and not a file's own name."""
     return glob.has_magic(str(source)) and not os.path.lexists(source)
 
 
@@ -212,7 +212,10 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str) ->
     texts = texts or [name for name, value in fields.items() if isinstance(value, str) and not _is_number(value)]
     if not texts or (len(texts) > 1 and texts[0] not in COLUMNS):
         found = "several columns of text" if texts else "no column of text"
-        raise InputError(f"{source} has {found}, none of them {' or '.join(COLUMNS)}: name one of {there}")
+        raise InputError(
+            f"{source} has {found}, none of them {' or '.join(COLUMNS)}: name one of {there} "
+            "by --column (training: data.column)"
+        )
     return texts[0]
 
 

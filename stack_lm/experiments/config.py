@@ -343,7 +343,7 @@ def first_difference(
 
 
 def is_table(content: dict[str, Any]) -> bool:
-    """Whether the content of a YAML file is a table, not a preset."""
+    """True if the content of a YAML file is a table, not a preset."""
     return "rows" in content or "networks" in content
 
 
@@ -371,7 +371,7 @@ def _crossed(tasks: Any, networks: Any) -> list[dict[str, Any]]:
 
 
 def is_task_model(directory: str | Path) -> bool:
-    """Whether a directory has a model that was trained on a task."""
+    """True if a directory has a model that was trained on a task."""
     return (Path(directory) / TASK_FILE).is_file()
 
 

@@ -35,7 +35,7 @@ class _Learners(Protocol):
     """Models that learn at once; `Together` is one of these."""
 
     def parameters(self) -> list[torch.nn.Parameter]:
-        """For an optimizer."""
+        """The parameters for an optimizer."""
 
     def losses(self, inputs: Batch) -> Tensor:
         """The losses of all [S]."""
@@ -134,7 +134,7 @@ def _range(values: Sequence[float | None]) -> str:
 
 
 def _state(trials: Sequence[Trial], group: _Group, seconds: float) -> State:
-    """All of what training goes on from.
+    """The state that training continues from.
 
     Args:
         trials: that began at once.
@@ -172,7 +172,7 @@ def _resumed(trials: Sequence[Trial], state: State) -> _Group:
 
 
 def can_join(trial: Trial) -> bool:
-    """Whether models as a trial's can be trained at once.
+    """True if models as a trial's can be trained at once.
 
     Not where they have dropout that `Trial.draw_noise` does not draw: it would be drawn for all at once, so that a
     trial's result would depend on the others; and not where the compiled scan cannot run them.
@@ -319,7 +319,7 @@ class _Group:
             yield batch | self._noise(steps[:, start : start + size], inputs.shape[2])
 
     def _auxiliary_weights(self) -> dict[str, Tensor]:
-        """Of the auxiliary losses, by name, those of each trial [S]."""
+        """The weights of the auxiliary losses, by name, of each trial [S]."""
         trials, dtype = self.trials, self.trials[0].model.dtype
         return {name: torch.tensor([t.auxiliary[name] for t in trials], dtype=dtype) for name in trials[0].auxiliary}
 

@@ -60,7 +60,7 @@ class Shard:
 
 
 def has_shards(directory: str | Path) -> bool:
-    """Whether shards have been run in a directory."""
+    """True if shards have been run in a directory."""
     return bool(_shards(directory))
 
 

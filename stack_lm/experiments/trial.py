@@ -135,7 +135,7 @@ class Trial:
 
     @property
     def has_new_strings(self) -> bool:
-        """Whether the strings of each epoch are others."""
+        """True if each epoch has new strings."""
         return self.encoding.task.online
 
     def order(self, steps: Tensor) -> Tensor:
@@ -251,7 +251,7 @@ class Trial:
         return self.encoding.task.add_scores(scores, examples, split)
 
     def _is_solved(self, scores: dict[str, Any]) -> bool:
-        """Whether all is right; cross-entropies have no such end."""
+        """True if all is right; cross-entropies have no such end."""
         kind = self.encoding.kind
         return not kind.distribution and scores[kind.shown[0]] == 1
 

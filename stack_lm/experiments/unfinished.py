@@ -127,7 +127,7 @@ class Clock:
         self._last = time.monotonic()
 
     def is_due(self) -> bool:
-        """Whether it is time; the next is then counted from now."""
+        """True if it is time; the next is then counted from now."""
         due = time.monotonic() - self._last >= SECONDS
         if due:
             self._last = time.monotonic()

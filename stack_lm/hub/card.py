@@ -83,7 +83,7 @@ def write_card(
 
 
 def is_card(path: Path) -> bool:
-    """Whether there is a card that `write_card` wrote."""
+    """True if there is a card that `write_card` wrote."""
     return path.is_file() and _WRITTEN_BY_US in path.read_text(encoding="utf-8", errors="replace")
 
 

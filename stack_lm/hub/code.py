@@ -124,7 +124,7 @@ def add_code(config: PreTrainedConfig, directory: Path) -> None:
 
 
 def has_code(config: PreTrainedConfig) -> bool:
-    """Whether there is code to save of all that a model of this configuration needs, its memory too."""
+    """True if there is code to save of all that a model of this configuration needs, its memory too."""
     return _why_no_code(config) is None
 
 

@@ -92,7 +92,7 @@ def find_device(name: str | None = None) -> str:
 
 
 def _check_config(auto_class: Any, path: str, options: dict[str, Any]) -> None:
-    """Whether a model fits its weights: transformers makes it in full size before it sees that it does not."""
+    """Check that a model fits its weights: transformers makes it in full size before it sees that it does not."""
     config = AutoConfig.from_pretrained(path, **options)
     layers = getattr(config.get_text_config(), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > _MOST_LAYERS:

@@ -81,7 +81,7 @@ def locate(path: str) -> dict[str, Any]:
 
 
 def looks_like_a_path(name: str) -> bool:
-    """Whether a name means a directory: models on the hub are called NAME or ORGANISATION/NAME."""
+    """True if a name means a directory: models on the hub are called NAME or ORGANISATION/NAME."""
     return (
         name.startswith((".", "/", "~"))
         or name.endswith("/")
@@ -126,7 +126,7 @@ def ask_hub(name: str, file: str) -> dict[str, Any]:
 
 
 def _check_directory(directory: Path) -> None:
-    """Whether a directory has the files of a model."""
+    """Check that a directory has the files of a model."""
     read_config(directory)
     if not any(any(directory.glob(pattern)) for pattern in WEIGHTS):
         raise InputError("it has no weights (model.safetensors)")

@@ -199,7 +199,7 @@ def _empty(layer: Any, max_elements: int | None) -> tuple[Any, list[int | None]]
 
 
 def _limit(memory: Any, most: int) -> bool:
-    """Whether a memory can be kept to a number of elements; one in superposition is told here."""
+    """Limit a memory in superposition to a number of elements; True if the memory can be limited at all."""
     if isinstance(memory, MultipopSuperpositionStack | SuperpositionStack):
         memory.depth, memory.overflow = min(most, memory.depth or most), "truncate"
         return True

@@ -69,7 +69,7 @@ def register_layer(cls: Any) -> Any:
 
 
 def operator_obstacle(layer: Any) -> str:
-    """Why a layer is no operator."""
+    """The reason why a layer is no operator."""
     return "the operator needs the package stack-lm"
 
 

@@ -62,7 +62,7 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
 
 
 def _is_record(value: Any) -> bool:
-    """Whether it has a step, and numbers where the figure needs some."""
+    """True if it has a step, and numbers where the figure needs some."""
     if not isinstance(value, dict) or not isinstance(value.get("step"), int):
         return False
     numbers = [value[key] for key in (*_PANELS, "train_nats_per_token") if key in value]

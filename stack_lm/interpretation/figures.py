@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
+    """True if matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 

@@ -87,7 +87,7 @@ class TaskScores:
         return f"{finished} of {wanted}" if finished < wanted else ""
 
     def is_solved(self, place: tuple[str, str]) -> bool:
-        """Whether a task counts as solved."""
+        """True if a task counts as solved."""
         return self.percent and self.values.get(place, 0.0) >= SOLVED
 
     @property

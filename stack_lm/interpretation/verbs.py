@@ -86,7 +86,7 @@ def _frame(right: list[Child]) -> str | None:
 def _is_perfect(
     phrase: int, tree: ConstituencyTree, labels: list[str], children: list[list[Child]], parents: list[int | None]
 ) -> bool:
-    """Whether the verb above a VP is a form of have. VPs without a verb of their own coordinate others."""
+    """True if the verb above a VP is a form of have. VPs without a verb of their own coordinate others."""
     above = parents[phrase]
     while above is not None and labels[above] == "VP":
         verbs = [c for c in children[above] if c.phrase is None and (c.label in _VERB_TAGS or c.label == "MD")]
@@ -99,7 +99,7 @@ def _is_perfect(
 def _may_have_lost_object(
     phrase: int, tree: ConstituencyTree, labels: list[str], children: list[list[Child]], parents: list[int | None]
 ) -> bool:
-    """Whether a VP is inside a clause from which a phrase may have moved; traces are not in the trees."""
+    """True if a VP is inside a clause from which a phrase may have moved; traces are not in the trees."""
     below, above = phrase, parents[phrase]
     while above is not None:
         if labels[above] in ("PRN", "SQ") or (labels[above] in ("NP", "ADJP") and labels[below] == "SBAR"):

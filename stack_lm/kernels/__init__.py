@@ -1,1 +1,1 @@
-"""What runs a scan: the backends, and which of them runs where."""
+"""The backends that run a scan, and the choice between them."""

@@ -1,4 +1,4 @@
-"""Backends of scans: which there are, which one runs, and why.
+"""The backends of scans, and the choice between them with its reason.
 
 "reference" is the definition in `stack_lm.layers`, step by step in torch. "numba" (CPU) and "triton" (GPU) compute the
 same in one differentiable function per sequence. Each of the two is a module with the functions of `Backend`, which is
@@ -38,10 +38,10 @@ class BackendChoice(NamedTuple):
 
 
 class Backend(Protocol):
-    """A compiled scan. What it computes equals the reference in outputs, states and every gradient."""
+    """A compiled scan, equal to the reference in outputs, states and every gradient."""
 
     def obstacle(self, system: System, device: torch.device, dtype: torch.dtype) -> str | None:
-        """Why it cannot run this, in a few words; None if it can."""
+        """The reason why it cannot run this, in a few words; None if it can."""
 
     def scan(
         self, system: System, inputs: Inputs, state: CellState, output_readings: bool = False
@@ -49,7 +49,7 @@ class Backend(Protocol):
         """The controller's outputs [B, T, H], zeros at padding; the readings [B, T, R], if wanted; the last state."""
 
     def scan_given(self, system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:
-        """For given vectors: the readings [B, T, R], zeros at padding, and the last state."""
+        """The readings [B, T, R] of given vectors, zeros at padding, and the last state."""
 
 
 def load(name: str) -> Backend:
@@ -58,7 +58,7 @@ def load(name: str) -> Backend:
 
 
 def check_name(name: str) -> str:
-    """Find names that are no backend.
+    """Return the name of a backend, and refuse other names.
 
     Raises:
         ValueError: naming those that there are.
@@ -105,7 +105,7 @@ def choose(system: System, request: Request) -> BackendChoice:
 
 
 def _traced(system: System, request: Request, named: str, by: str) -> BackendChoice:
-    """One operator, which runs what would run without torch.compile; or the reference's steps, to look into."""
+    """The backend under torch.compile: one operator, which runs the usual backend, or the reference's steps."""
     reason: str | None
     if request.several_models:
         reason = "under a transform of torch.func its steps are traced"
@@ -121,7 +121,7 @@ def _traced(system: System, request: Request, named: str, by: str) -> BackendCho
 
 
 def _is_torchs_own(system: System, request: Request) -> bool:
-    """Whether torch has a function for the whole sequence."""
+    """True if torch has a function for the whole sequence."""
     if system.memory.actions or system.buffer or isinstance(system.driver, GivenVectors):
         return False
     if request.has_mask or request.all_layers or request.several_models:

@@ -1,4 +1,4 @@
-"""What all compiled scans share: a cell's parameters as blocks of gates, and its states.
+"""The form that all compiled scans share: a cell's parameters as blocks of gates, and its states.
 
 A layer's gates are laid out in blocks of H: one for the linear and Elman controllers, (input, forget, cell, output) for
 an LSTM, and (reset, update, new from below, new from the state) for a GRU, whose last two are kept apart because the

@@ -1,4 +1,4 @@
-"""Whether modules are as they were built: compiled scans read weights, and would not see what hangs on them."""
+"""Checks that modules are as they were built: compiled scans read weights, and would not see hooks or adapters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .protocol import Controlled, System
 
 
 def hung_on(module: nn.Module) -> str | None:
-    """What makes a call of a module another than its class says; None if nothing does.
+    """Describe anything that overrides a module's `forward`; None if nothing does.
 
     Hooks (one of which is the old weight_norm), parametrisations, a forward method put on the instance, and weights
     that are no plain tensors, as quantisation makes them.
@@ -31,7 +31,7 @@ def hung_on(module: nn.Module) -> str | None:
 
 
 def alteration_of(module: nn.Module, name: str, kind: type[nn.Module]) -> str | None:
-    """What makes a module another than one of a class, in a few words; None if nothing does."""
+    """Describe in a few words how a module differs from a plain one of a class; None if it does not."""
     if type(module) is not kind:
         return f"{name} is a {type(module).__name__}, no {kind.__name__}"
     reason = hung_on(module)
@@ -39,7 +39,7 @@ def alteration_of(module: nn.Module, name: str, kind: type[nn.Module]) -> str | 
 
 
 def alteration(system: System) -> str | None:
-    """What has been hung on a system or put in the place of one of its modules, in a few words; None if nothing has."""
+    """Describe in a few words the first part of a system that is no longer as it was built; None if all are."""
     controls, driver, buffer = system.controls, system.driver, system.buffer
     reason = alteration_of(controls, "controls", Controls)
     if isinstance(driver, Controlled):

@@ -1,4 +1,4 @@
-"""What a scan runs, is given and returns: all that the backends know of layers.
+"""The system, inputs and states of a scan: all that the backends know of layers.
 
 A memory, its controls and a driver make a `System`. There are three drivers:
 
@@ -23,7 +23,7 @@ from ..memory import Memory, serializable
 
 @serializable
 class MemoryState(NamedTuple):
-    """What passes from one step to the next: the memory's own state, and the last reading [B, R]."""
+    """The state between steps of a memory alone: its own, and the last reading [B, R]."""
 
     memory: Any
     reading: Tensor
@@ -31,7 +31,7 @@ class MemoryState(NamedTuple):
 
 @serializable
 class CellState(NamedTuple):
-    """What passes from one step to the next where a controller drives; all tensors are batch first."""
+    """The state between steps where a controller drives; all tensors are batch first."""
 
     controller: ControllerState
     memory: Any
@@ -39,7 +39,7 @@ class CellState(NamedTuple):
 
 
 class GivenVectors(NamedTuple):
-    """Actions come from vectors [B, T, H] that are given."""
+    """A driver of given vectors [B, T, H], from which actions come."""
 
 
 class Buffer(NamedTuple):
@@ -56,7 +56,7 @@ class Buffer(NamedTuple):
 
 
 class Controlled(NamedTuple):
-    """Actions come from a controller's outputs.
+    """A driver that is a controller, from whose outputs actions come.
 
     Attributes:
         module: the controller, or what adapters of its weights (PEFT's, for `target_parameters`) have put around it.
@@ -79,7 +79,7 @@ Driver = GivenVectors | Controlled
 
 
 class System(NamedTuple):
-    """What a scan runs.
+    """A memory with its controls and their driver.
 
     Attributes:
         memory: a function without parameters.
@@ -104,7 +104,7 @@ class System(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What is asked of a scan, as far as the choice of a backend depends on it.
+    """The properties of a call that the choice of a backend depends on.
 
     Attributes:
         device, dtype: of the inputs.
@@ -131,7 +131,7 @@ class Request(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What a scan runs over.
+    """The tensors that a scan runs over.
 
     Attributes:
         values: given vectors [B, T, H]; or x_t [B, T, E], or the numbers [B, T] of one-hot vectors; or the items of an

@@ -1,4 +1,4 @@
-"""Which code fills the tables of most probable runs: compiled, unless there is little to compute."""
+"""The choice of the code that fills the tables of most probable runs: compiled, unless there is little to compute."""
 
 from __future__ import annotations
 

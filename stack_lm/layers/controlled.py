@@ -110,7 +110,7 @@ class ControlledMemory(nn.Module):
         raise NotImplementedError
 
     def obstacle_to_operator(self) -> str | None:
-        """Why its scan cannot be one operator of torch, in a few words; None if it can; see `operator`."""
+        """The reason why its scan cannot be one operator of torch, in a few words; None if it can; see `operator`."""
         return f"a {type(self).__name__} cannot be made anew from a description"
 
     @property

@@ -109,7 +109,7 @@ def _kinds(layer: ControlledMemory) -> list[Any]:
 
 @torch.compiler.assume_constant_result
 def operator_obstacle(layer: ControlledMemory) -> str | None:
-    """Why a layer cannot be the operator, in a few words; None if it can."""
+    """The reason why a layer cannot be the operator, in a few words; None if it can."""
     description = layer.description
     if description is None or type(layer).__name__ not in _MAKERS:
         return f"a {type(layer).__name__} with these settings cannot be made anew from a description of it"

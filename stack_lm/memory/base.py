@@ -21,12 +21,12 @@ MEMORIES: Registry[type[Memory[Any, Any]]] = Registry("memory", "stack_lm.memori
 
 
 def under_transform() -> bool:
-    """Whether a transform of `torch.func`, such as vmap, is at work, under which nobody may look at numbers."""
+    """True if a transform of `torch.func`, such as vmap, is at work, under which nobody may look at numbers."""
     return torch._C._are_functorch_transforms_active()
 
 
 def numbers_hidden() -> bool:
-    """Whether nobody may look at numbers: under a transform, or where torch.compile or torch.export trace."""
+    """True if nobody may look at numbers: under a transform, or where torch.compile or torch.export trace."""
     return under_transform() or torch.compiler.is_compiling()
 
 

@@ -1,4 +1,4 @@
-"""Whether a table fits in memory, asked before it is made: where it does not, a process is killed without a word."""
+"""A check, before a table is made, that it fits in memory: otherwise the process is killed without a word."""
 
 from __future__ import annotations
 

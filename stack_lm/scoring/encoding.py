@@ -61,12 +61,12 @@ class SentenceEncoder:
 
     @property
     def is_word_level(self) -> bool:
-        """Whether texts are split at white space alone, so that "dogs." is one word."""
+        """True if texts are split at white space alone, so that "dogs." is one word."""
         splits = self.tokenizer.backend_tokenizer.pre_tokenizer
         return type(splits).__name__ == "WhitespaceSplit"
 
     def knows(self, text: str) -> bool:
-        """Whether no token of a text, inside a sentence, is the unknown token."""
+        """True if no token of a text, inside a sentence, is the unknown token."""
         ids = self.tokenizer(f"a {text}", add_special_tokens=False).input_ids[1:]
         return self.tokenizer.unk_token_id is None or self.tokenizer.unk_token_id not in ids
 

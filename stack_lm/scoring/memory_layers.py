@@ -17,7 +17,7 @@ RUN_DEPTH = "run_depth"
 
 
 def has_runs(layer: ControlledMemory) -> bool:
-    """Whether a memory is a nondeterministic stack."""
+    """True if a memory is a nondeterministic stack."""
     return isinstance(layer.memory, NondeterministicStack)
 
 
@@ -94,7 +94,7 @@ class MemoryLayers:
 
     @property
     def makes_trees(self) -> bool:
-        """Whether syntactic distances can come from the memory: it has one push and one pop strength, or runs.
+        """True if syntactic distances can come from the memory: it has one push and one pop strength, or runs.
 
         Raises:
             InputError: as `layer`.
@@ -104,7 +104,7 @@ class MemoryLayers:
 
     @property
     def shows_runs(self) -> bool:
-        """Whether the memory is a nondeterministic stack, of which there is a run to show.
+        """True if the memory is a nondeterministic stack, of which there is a run to show.
 
         Raises:
             InputError: as `layer`.

@@ -47,7 +47,7 @@ class NumberClassifier:
         return cls(model, tokenizer, batch_tokens=batch_tokens)
 
     def knows(self, text: str) -> bool:
-        """Whether a text is one of the labels."""
+        """True if a text is one of the labels."""
         return text in self.label_ids
 
     @torch.inference_mode()

@@ -9,7 +9,7 @@ from typing import Literal
 from unicodedata import category
 
 Punctuation = Literal["attach", "split"]
-"""Whether punctuation belongs to the word that it touches, or is split off."""
+"""Either `attach`: punctuation belongs to the word that it touches; or `split`: it is split off."""
 
 
 @cache
@@ -25,7 +25,7 @@ def inner(word: str) -> slice:
 
 
 def is_punctuation(word: str) -> bool:
-    """Whether a word has no other characters."""
+    """True if a word has no other characters."""
     return not word.strip(_marks())
 
 

@@ -121,7 +121,7 @@ class ModelScorer(MemoryLayers):
 
     @property
     def predicts_first_word(self) -> bool:
-        """Whether sentences begin with a token of their own."""
+        """True if sentences begin with a token of their own."""
         return bool(self._encoder.begin)
 
     @property
@@ -131,7 +131,7 @@ class ModelScorer(MemoryLayers):
 
     @property
     def is_word_level(self) -> bool:
-        """Whether words are what white space separates, so that text must come with its punctuation split off."""
+        """True if words are what white space separates, so that text must come with its punctuation split off."""
         return self._encoder.is_word_level
 
     def split(self, text: str) -> list[str]:
@@ -139,7 +139,7 @@ class ModelScorer(MemoryLayers):
         return self._encoder.split(text)
 
     def knows(self, text: str) -> bool:
-        """Whether no token of a text is the unknown token."""
+        """True if no token of a text is the unknown token."""
         return self._encoder.knows(text)
 
     @torch.inference_mode()
@@ -350,7 +350,7 @@ class ModelScorer(MemoryLayers):
 
     @cached_property
     def _continues(self) -> bool:
-        """Whether the model can go on from a state with several tokens at once, for several sequences."""
+        """True if the model can go on from a state with several tokens at once, for several sequences."""
         probe = torch.zeros(1, 1, dtype=torch.int64, device=self.model.device)
         cache = getattr(self._body(probe, use_cache=True), "past_key_values", None)
         # Others with a state, such as Mamba, take a token at a time after the first call.

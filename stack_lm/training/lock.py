@@ -32,7 +32,7 @@ class RunLock:
 
     @property
     def held(self) -> bool:
-        """Whether this object holds the lock."""
+        """True if this object holds the lock."""
         return self._close is not None
 
     def acquire(self) -> None:

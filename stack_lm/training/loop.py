@@ -148,7 +148,7 @@ class TrainingLoop(ABC):
 
     @property
     def over(self) -> bool:
-        """Whether all updates are made, or validation has stopped improving."""
+        """True if all updates are made, or validation has stopped improving."""
         return self.step >= self.total or self.stopping.over
 
     def train(self) -> dict[str, Any]:
@@ -275,7 +275,7 @@ class TrainingLoop(ABC):
         self._clock = time.perf_counter()
 
     def _look(self, record: dict[str, Any]) -> bool:
-        """Whether a validation is the best so far, of a run that takes the best model."""
+        """Keep a validation if it is the best so far, and return True then; only of a run that takes the best model."""
         if self.loop.patience is None or not self.stopping.look(record[f"eval_{self.LOSS}"]):
             return False
         self.best = record

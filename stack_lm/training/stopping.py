@@ -32,5 +32,5 @@ class EarlyStopping:
 
     @property
     def over(self) -> bool:
-        """Whether training is over."""
+        """True if training is over."""
         return self.patience is not None and self.waited >= self.patience

@@ -191,7 +191,8 @@ HOSTILE = {
     "all null": ("a.jsonl", b'{"text": null}\n\n', "a.jsonl has no text in the column 'text'"),
     "no columns of text": (
         "a.csv", b"id,n\n1,2\n",
-        "a.csv has no column of text, none of them text or sentence: name one of id, n",
+        "a.csv has no column of text, none of them text or sentence: name one of id, n by --column (training: "
+        "data.column)",
     ),
     "columns of text": (
         "a.csv", b"title,body\na,b\n",

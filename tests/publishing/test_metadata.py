@@ -22,13 +22,20 @@ def test_the_licence_is_apache_2():
     assert "urls" not in PROJECT
 
 
+def test_the_version_is_the_same_everywhere():
+    """In package, metadata, citation and changelog, where a pre-release is in the section of its release."""
+    assert PROJECT["version"] == CITATION["version"] == __version__
+    release = re.match(r"\d+\.\d+\.\d+", __version__)[0]
+    assert release in re.findall(r"^## \[(.+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
 def test_the_citation_has_what_its_format_requires():
     """Citation File Format 1.2.0: the required keys, of the software and of each reference."""
     assert CITATION["cff-version"] == "1.2.0"
     assert CITATION["message"]
     assert (CITATION["title"], CITATION["type"]) == (PROJECT["name"], "software")
-    assert (str(CITATION["version"]), CITATION["license"]) == (__version__, PROJECT["license"])
-    assert CITATION["authors"] == [{"name": "The stack-lm developers"}]
+    assert CITATION["license"] == PROJECT["license"]
+    assert CITATION["authors"] == PROJECT["authors"] == [{"name": "The stack-lm developers"}]
     for reference in CITATION["references"]:
         assert reference["type"] in ("article", "conference-paper")
         assert isinstance(reference["title"], str)
@@ -55,7 +62,10 @@ def test_the_changelog_is_in_its_form():
     """Keep a Changelog 1.1.0: versions as headings, kinds of change below them, and items below those."""
     text = (ROOT / "CHANGELOG.md").read_text()
     assert text.startswith("# Changelog\n")
-    assert re.findall(r"^## (.+)$", text, re.MULTILINE)[0] == "[Unreleased]"
+    newest, *released = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    dated = r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d"
+    assert re.fullmatch(rf"\[Unreleased\]|\[\d+\.\d+\.\d+\] - unreleased|{dated}", newest)
+    assert all(re.fullmatch(dated, version) for version in released)
     kinds = re.findall(r"^### (.+)$", text, re.MULTILINE)
     assert kinds
     assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}

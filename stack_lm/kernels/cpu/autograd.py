@@ -28,7 +28,7 @@ _PATIENCE = 1.5  # seconds
 
 
 class Given(NamedTuple):
-    """What a scan runs over, as tensors, or None where there is none.
+    """The inputs of a scan, as tensors, or None where there is none.
 
     Attributes:
         inputs: x_t [B, T, E]; or the numbers [B, T] of one-hot vectors; or the items of an input buffer [B, N, E]; or
@@ -82,12 +82,12 @@ class Tensors(NamedTuple):
 
     @property
     def flat(self) -> tuple[Any, ...]:
-        """All in a row."""
+        """All tensors as one tuple."""
         return *self.given, *self.state, *self.parameters
 
     @classmethod
     def of(cls, flat: Sequence[Any]) -> Tensors:
-        """From all in a row."""
+        """The tensors in a sequence made by `flat`."""
         n, m = len(Given._fields), len(First._fields)
         return cls(Given(*flat[:n]), First(*flat[n : n + m]), tuple(flat[n + m :]))
 
@@ -107,17 +107,17 @@ class Results(NamedTuple):
 
     @property
     def flat(self) -> tuple[Any, ...]:
-        """All in a row."""
+        """All tensors as one tuple."""
         return self.outputs, self.readings, *self.state
 
     @classmethod
     def of(cls, flat: Sequence[Any]) -> Results:
-        """From all in a row."""
+        """The tensors in a sequence made by `flat`."""
         return cls(flat[0], flat[1], First(*flat[2:]))
 
 
 class Kept(NamedTuple):
-    """What is kept of what one thread ran, for the way back: named tuples, of which a driver may not have all."""
+    """The arrays that one thread keeps for the backward pass: named tuples, of which a driver may not have all."""
 
     part: Part
     emitted: Any
@@ -133,7 +133,7 @@ class Plan(Protocol):
     block: Block
 
     def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
-        """Run it.
+        """Run the scan forwards.
 
         Args:
             arrays: with a first dimension of models.
@@ -182,7 +182,7 @@ class _OfModels(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Torch asks for one."""
+        """Do nothing; torch requires the method."""
 
     @staticmethod
     def vmap(
@@ -234,7 +234,7 @@ _called: set[tuple[str, type, np.dtype, type]] = set()
 
 @contextmanager
 def _first_call(what: str, plan: Plan) -> Iterator[None]:
-    """Print a notice if what is done inside for the first time is slow, because no compiled code of it is kept."""
+    """Print a notice if first-time compilation is slow, because no compiled code is kept."""
     key = (what, type(plan), plan.dtype, type(plan.block))
     if key in _called or compilation.IN_PYTHON:
         yield
@@ -298,5 +298,5 @@ class _Scan(torch.autograd.Function):
 
 
 def _array(tensor: Tensor | None, one: bool) -> Any:
-    """Its numbers, with a dimension of models."""
+    """A tensor's numbers as an array, with a dimension of models."""
     return None if tensor is None else array(tensor)[None] if one else array(tensor)

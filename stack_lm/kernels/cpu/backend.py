@@ -21,7 +21,7 @@ from .plan import KINDS, ControllerPlan, parameters_of
 
 
 def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why it cannot run this; see `stack_lm.kernels.dispatch`."""
+    """The reason why it cannot run this, or None; see `stack_lm.kernels.dispatch.Backend`."""
     if device.type != "cpu":
         return f"the inputs are on {device.type}"
     if dtype not in (torch.float32, torch.float64) or any(p.dtype != dtype for p in _parameters(system)):
@@ -111,6 +111,6 @@ def _block(system: System) -> type[Block]:
 
 
 def _check_overflow(system: System, before: object, last: First) -> None:
-    """What layers do behind the backend, of the memories of several models."""
+    """Check the memories of several models for overflow, as layers do after the backend."""
     memory = _block(system).last(before, *(part.flatten(0, 1) for part in last.memory))
     system.memory.check_overflow(memory)

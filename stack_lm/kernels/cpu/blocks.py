@@ -1,4 +1,4 @@
-"""The host's side of what compiled code works in, as NumPy arrays: a memory's block, found by the type of the memory.
+"""The host's side of the arrays that compiled code works in: a memory's block, found by the type of the memory.
 
 A block's file registers it. The first dimension of all arrays is that of several models, before those that the named
 tuples say.
@@ -31,8 +31,9 @@ def array(tensor: Tensor) -> np.ndarray:
 
 
 class Part(NamedTuple):
-    """What a thread runs: some models, and some rows of the batch; all of at least one of the two, as arrays of both
-    have to be contiguous."""
+    """The share of one thread: some models, and some rows of the batch.
+
+    At least one of the two is complete, as arrays of both have to be contiguous."""
 
     models: slice
     rows: slice
@@ -51,7 +52,7 @@ class Part(NamedTuple):
 
 
 class BlockOf(NamedTuple):
-    """What a block is for.
+    """The memory, controls and sizes that a block is made for.
 
     Attributes:
         memory: of a type that the block is registered for.
@@ -92,7 +93,7 @@ class Block(ABC):
     @classmethod
     @abstractmethod
     def obstacle(cls, memory: Memory[Any, Any], controls: Controls) -> str | None:
-        """Why the compiled steps cannot emit its actions, in a few words; None if they can."""
+        """The reason why the compiled steps cannot emit its actions, in a few words; None if they can."""
 
     @classmethod
     def noise_of(cls, noise: Mapping[str, Tensor]) -> Tensor | None:
@@ -115,12 +116,12 @@ class Block(ABC):
 
     @abstractmethod
     def block(self, results: tuple[np.ndarray, ...], part: Part, kept: bool) -> Group:
-        """What the compiled code works in for a part; `kept` for a way back."""
+        """The named tuple that compiled code works in for a part; with `kept`, for a backward pass."""
 
     @staticmethod
     @abstractmethod
     def again(memory: Group) -> Group:
-        """For another pass backwards: without what is worked in."""
+        """A copy for another backward pass, with fresh working space."""
 
     @abstractmethod
     def grad(self, of_results: list[np.ndarray], memory: Group, part: Part) -> Group:

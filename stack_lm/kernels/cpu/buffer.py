@@ -68,7 +68,7 @@ def begin_buffer(buffer: InputBuffer, row: int) -> None:
 
 @compiled
 def dequeue(buffer: InputBuffer, t: int, row: int, logged: int, reading: np.ndarray) -> int:
-    """Pop what is pending, then read one element's worth [E]; returns how many places of the log are filled."""
+    """Pop the pending strength, then read one element's worth [E]; returns how many places of the log are filled."""
     line = strength.of_row(buffer.line, row)
     amount = buffer.pending[row]
     buffer.log_end[t, row, 0] = logged
@@ -94,7 +94,7 @@ def emit(buffer: InputBuffer, t: int, row: int, own: np.ndarray) -> None:
 def emit_backward(
     buffer: InputBuffer, grad: InputBufferGrad, t: int, row: int, own: np.ndarray, grad_logits: np.ndarray
 ) -> None:
-    """Backwards through `emit`."""
+    """Backpropagate through `emit`."""
     first, last = buffer.control[1], buffer.control[2]
     amount, change = buffer.emitted[t, row], grad.pending[row]
     emission.strength_backward(buffer.control[0], own[first:last], amount, change, grad_logits[first:last])
@@ -102,7 +102,7 @@ def emit_backward(
 
 @compiled
 def dequeue_backward(buffer: InputBuffer, grad: InputBufferGrad, t: int, row: int, grad_reading: np.ndarray) -> None:
-    """Backwards through `dequeue`; the living elements are those before the step on return."""
+    """Backpropagate through `dequeue`; the living elements are those before the step on return."""
     line = strength.of_row(buffer.line, row)
     low, high = line.ends[0], line.ends[1]
     one = type(buffer.fixed[0])(1)
@@ -125,6 +125,6 @@ def dequeue_backward(buffer: InputBuffer, grad: InputBufferGrad, t: int, row: in
 
 @compiled
 def begin_buffer_backward(buffer: InputBuffer, grad: InputBufferGrad, row: int) -> None:
-    """No gradient comes from behind the last step."""
+    """Clear the gradients: none comes from behind the last step."""
     clear(grad.strengths[row])
     grad.pending[row] = 0

@@ -13,7 +13,7 @@ from .strength import again, new_line
 
 
 class BufferBlock:
-    """For an input buffer.
+    """The block of an input buffer.
 
     Args:
         control: of its pop strength.
@@ -33,7 +33,7 @@ class BufferBlock:
         self.held = np.empty((models, batch_size, 0), np.bool_) if held is None else held
 
     def block(self, part: Part) -> InputBuffer:
-        """What the compiled code works in for a part."""
+        """The named tuple that compiled code works in for a part."""
         values = self.values[part]
         m, n, size, _ = values.shape
         return InputBuffer(
@@ -50,7 +50,7 @@ class BufferBlock:
 
     @staticmethod
     def again(buffer: InputBuffer) -> InputBuffer:
-        """For another pass backwards: without what is worked in."""
+        """A copy for another backward pass, with fresh working space."""
         return buffer._replace(line=again(buffer.line))
 
     def grad(self, of_values: np.ndarray, part: Part) -> InputBufferGrad:

@@ -1,4 +1,4 @@
-"""How Numba compiles all kernels, and where it keeps their code between processes.
+"""The compilation of all kernels by Numba, and the folder that keeps their code between processes.
 
 With `NUMBA_DISABLE_JIT=1` nothing is compiled: every kernel runs as the Python that it is written in (see `python`).
 """

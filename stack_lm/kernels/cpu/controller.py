@@ -43,7 +43,7 @@ class Parameters(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """What R sequences are given at each step.
+    """The inputs of R sequences at each step.
 
     Attributes:
         inputs: x_t [R, T, E]; or [R, 0, E] where they come from an input buffer, and for the way back.
@@ -67,7 +67,7 @@ class Running(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """What the layers of R sequences were given and made at each step, kept for the way back.
+    """The inputs and results of the layers of R sequences at each step, kept for the backward pass.
 
     Attributes:
         inputs: x_t [T, R, E].
@@ -123,7 +123,7 @@ def load(start: int, stop: int, sequence: Sequence, layers: Layers) -> None:
 
 @compiled
 def project(start: int, stop: int, weights: Parameters, sequence: Sequence, layers: Layers) -> None:
-    """Begin the sums of the gates at steps [start, stop): biases, and what x_t gives.
+    """Begin the sums of the gates at steps [start, stop): biases, and the products with x_t.
 
     Args:
         weights: `Parameters`, the transposes of the matrices packed.
@@ -194,7 +194,7 @@ def _enter(t: int, weights: Parameters, running: Running, layers: Layers) -> Non
 def _join(
     layer: int, hidden: np.ndarray, reading: np.ndarray, dropped: np.ndarray, entered: np.ndarray, given: np.ndarray
 ) -> None:
-    """Put side by side what a layer of one sequence is given: [h; r] for the first, [layer below; h] for others.
+    """Put a layer's inputs of one sequence side by side: [h; r] for the first, [layer below; h] for others.
 
     Args:
         hidden: [L, H].
@@ -273,7 +273,7 @@ def control_logits(t: int, weights: Parameters, layers: Layers, logits: np.ndarr
 def logits_backward(
     t: int, weights: Parameters, sequence: Sequence, grad_outputs: np.ndarray, grads: Running, room: Grads
 ) -> None:
-    """Backwards through `control_logits`: adds to the gradients of the last layer's state.
+    """Backpropagate through `control_logits`: adds to the gradients of the last layer's state.
 
     Args:
         weights: `Parameters`, the matrices packed as they are.
@@ -297,7 +297,7 @@ def logits_backward(
 
 @compiled
 def put_out_backward(t: int, sequence: Sequence, grads: Running, of_inputs: np.ndarray) -> None:
-    """Backwards through `put_out`.
+    """Backpropagate through `put_out`.
 
     Args:
         grads: `Running` of gradients: `hidden` of the outputs on entry, zeros on return; `reading` is added to.
@@ -324,7 +324,7 @@ def step_backward(
     grad_weights: Parameters,
     room: Grads,
 ) -> None:
-    """Backwards through `step`.
+    """Backpropagate through `step`.
 
     Args:
         weights: as in `logits_backward`.

@@ -25,7 +25,7 @@ _KINDS: dict[type[Memory[Any, Any]], int] = {
 
 @register_block(*_KINDS)
 class ElementBlock(Block):
-    """For stack, queue, deque and no memory."""
+    """The block of stack, queue, deque and no memory."""
 
     kernels, group = elements, Elements
 

@@ -76,7 +76,7 @@ def _n_ends(memory: Elements) -> int:
 
 @compiled
 def _end(memory: Elements, e: int) -> int:
-    """Where a memory pops and reads: at the e-th of its ends."""
+    """The e-th of the ends at which a memory pops and reads."""
     return strength.BOTTOM if memory.kind == QUEUE or e == 1 else strength.TOP
 
 
@@ -108,7 +108,7 @@ def finish(memory: Elements, row: int) -> None:
 
 @compiled
 def skip(memory: Elements, t: int, row: int) -> None:
-    """A step that a sequence does not take: what it would push is dead."""
+    """Skip a step that a sequence does not take: its element is dead."""
     for e in range(_n_ends(memory)):
         memory.log_end[t, row, e] = memory.logged[row]
         clear(memory.values[row, _pushed(memory, t, e)])
@@ -150,7 +150,7 @@ def step(memory: Elements, t: int, row: int, own: np.ndarray, reading: np.ndarra
 
 @compiled
 def begin_backward(memory: Elements, grad: ElementsGrad, row: int) -> None:
-    """The strengths of dead elements get no gradient."""
+    """Clear the gradients of the strengths of dead elements."""
     grad.living[:] = False
     line = strength.of_row(memory.line, row)
     for i in range(line.ends[0], line.ends[1]):
@@ -170,7 +170,7 @@ def step_backward(
     grad_reading: np.ndarray,
     grad_logits: np.ndarray,
 ) -> None:
-    """Backwards through `step`; the living elements are those before the step on return.
+    """Backpropagate through `step`; the living elements are those before the step on return.
 
     Args:
         own: the values, sigmoids and distributions.

@@ -1,4 +1,4 @@
-"""What controls make of their logits, in place, and back: a strength, or weights of operations."""
+"""Controls in place, forwards and backwards: logits become a strength, or weights of operations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def strength(kind: int, fixed: float, logits: np.ndarray) -> float:
 def strength_backward(
     kind: int, emitted: np.ndarray, emitted_strength: float, grad: float, grad_logits: np.ndarray
 ) -> None:
-    """Backwards through `strength`: `emitted` is what the logits became."""
+    """Backpropagate through `strength`: `emitted` is what the logits became."""
     one = type(emitted_strength)(1)
     if kind == SIGMOID:
         grad_logits[0] = grad * emitted_strength * (one - emitted_strength)
@@ -82,7 +82,7 @@ def choose(logits: np.ndarray, noise: np.ndarray, temperature: float, hard: bool
 
 @compiled
 def choose_backward(weights: np.ndarray, temperature: float, hard: bool, grad: np.ndarray) -> None:
-    """Backwards through `choose`: `grad` is of the weights on entry, of the logits on return."""
+    """Backpropagate through `choose`: `grad` is of the weights on entry, of the logits on return."""
     mean = type(temperature)(0)
     for i in range(weights.shape[0]):
         mean += weights[i] * grad[i]

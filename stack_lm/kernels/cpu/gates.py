@@ -92,7 +92,7 @@ def _squashing(kind: int) -> np.int64:
 
 @compiled
 def pointwise(kind: int, gates: np.ndarray, cell: np.ndarray, before: np.ndarray, hidden: np.ndarray) -> None:
-    """From the gates' sums [blocks * H] to their activations, in place, and to the next state.
+    """Turn the gates' sums [blocks * H] into their activations, in place, and compute the next state.
 
     Args:
         cell: [H] of an LSTM, in place.
@@ -126,7 +126,7 @@ def pointwise_backward(
     grad_cell: np.ndarray,
     grad_gates: np.ndarray,
 ) -> None:
-    """Backwards through `pointwise`.
+    """Backpropagate through `pointwise`.
 
     Args:
         gates: activations [blocks * H].

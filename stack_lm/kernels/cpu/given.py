@@ -37,11 +37,11 @@ class GivenPlan:
         self.parts = number_of_parts(models, self.batch_size, work // _WORK_OF_A_THREAD)
 
     def part(self, i: int) -> Part:
-        """What a thread runs."""
+        """The share of thread i."""
         return Part.share(i, self.parts, self.models, self.batch_size)
 
     def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
-        """Run it; see `autograd.Plan`."""
+        """Run the scan forwards; see `autograd.Plan`."""
         m, n = self.models, self.batch_size
         reading, emitted = arrays.state.reading.copy(), arrays.given.inputs.copy()
         readings = np.empty((m, n, self.steps, reading.shape[2]), self.dtype)
@@ -57,7 +57,7 @@ class GivenPlan:
         return Results(outputs, readings, First(*arrays.state[:2], reading, *memories)), kept
 
     def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
-        """Backwards through `forward`; see `autograd.Plan`."""
+        """Backpropagate through `forward`; see `autograd.Plan`."""
         reading, of_memory = grads.state.reading.copy(), [part.copy() for part in grads.state.memory]
         n_logits = kept[0].emitted.shape[3]
         of_logits = np.zeros((self.models, self.batch_size, self.steps, n_logits), self.dtype)

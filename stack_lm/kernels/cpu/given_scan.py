@@ -60,7 +60,7 @@ def backward(
     all_grad_memory: Any,
     all_grad_logits: np.ndarray,
 ) -> None:
-    """Backwards through `forward`, whose arguments of the same names it was given or wrote.
+    """Backpropagate through `forward`, whose arguments of the same names it was given or wrote.
 
     Args:
         all_memory: worked in.

@@ -153,7 +153,7 @@ def _exponent(x: Any) -> Any:
 
 @lowered(_field_type(_MANTISSA, 0x3FF))
 def _mantissa(x: Any) -> Any:
-    """In [1, 2)."""
+    """The mantissa of x > 0, in [1, 2)."""
     return ((x.view(np.int64) & _MANTISSA) | 0x3FF << 52).view(np.float64)
 
 

@@ -200,7 +200,7 @@ def step_backward(
     grad_reading: np.ndarray,
     grad_logits: np.ndarray,
 ) -> None:
-    """Backwards through `step`; `memory.steps` is counted back.
+    """Backpropagate through `step`; `memory.steps` is counted back.
 
     Args:
         own: not looked at.
@@ -235,8 +235,9 @@ def step_backward(
 def _rows_backward(
     memory: Nondeterministic, grad: NondeterministicGrad, row: int, k: int, grad_logits: np.ndarray
 ) -> None:
-    """From the gradients of the moves to those of their logits, and of the probabilities of the tops they are made
-    from: a row's moves all have that as a factor."""
+    """Turn the gradients of the moves into those of their logits, and of the probabilities of the tops they start from.
+
+    All moves of a row have that probability as a factor."""
     states, pairs = memory.states, memory.states * memory.symbols
     moves, of_moves = memory.moves[row, k], grad.moves
     copy(grad_logits, of_moves)
@@ -266,7 +267,7 @@ def _normalise_backward(moves: np.ndarray, of_row: float, grad_logits: np.ndarra
 def _read_backward(
     memory: Nondeterministic, grad: NondeterministicGrad, row: int, c: int, grad_reading: np.ndarray
 ) -> None:
-    """Backwards through `_read`, to the probabilities of tops and to the column."""
+    """Backpropagate through `_read`, to the probabilities of tops and to the column."""
     size, width, logs = max(memory.size, 1), memory.size + 1, memory.exact[row]
     for ry in range(memory.states * memory.symbols):
         probability = exp(memory.tops[row, c, ry])
@@ -289,4 +290,4 @@ def _read_backward(
 
 @compiled
 def skip(memory: Nondeterministic, t: int, row: int) -> None:
-    """A step that a sequence does not take."""
+    """Skip a step that a sequence does not take."""

@@ -20,7 +20,7 @@ _NO_WINDOW = 2**31
 
 @register_block(NondeterministicStack)
 class NondeterministicBlock(Block):
-    """Computes in float64 whatever the type of the scan."""
+    """The block of the nondeterministic stack, in float64 whatever the type of the scan."""
 
     kernels, group = nondeterministic, Nondeterministic
 

@@ -58,7 +58,7 @@ def _add_terms(below: np.ndarray, more: float, width: int, target: np.ndarray, s
 
 @compiled
 def _reveal(memory: Nondeterministic, row: int, k: int, c: int) -> None:
-    """What pops reveal, for every time, as logarithms."""
+    """The weights of the states and tops that pops reveal, for every time, as logarithms."""
     states, pairs, width = memory.states, memory.states * memory.symbols, memory.size + 1
     tops, pops = memory.tops[row, c - 1], memory.moves[row, k, 2 * pairs * pairs :]
     first, before = first_time(memory, c), first_time(memory, c - 1)
@@ -131,7 +131,7 @@ def _terms_backward(
     grad_new: np.ndarray,
     grad_below: np.ndarray,
 ) -> float:
-    """Backwards through `_add_terms`; returns the gradient of `more`, from which the new total is taken."""
+    """Backpropagate through `_add_terms`; returns the gradient of `more`, from which the new total is taken."""
     change = more * 0
     for place in range(0, below.shape[0], width):
         if below[place] <= ZERO / 2 or new[place] <= ZERO / 2:
@@ -148,7 +148,7 @@ def _terms_backward(
 
 @compiled
 def move_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: int, k: int, c: int) -> None:
-    """Backwards through `move`: from the gradients of the column and of `grad.totals` to those of all before it."""
+    """Backpropagate through `move`: from the gradients of the column and of `grad.totals` to those of all before it."""
     states, symbols, width = memory.states, memory.symbols, memory.size + 1
     pairs, table, of_table = states * symbols, memory.tables[row], grad.tables[row]
     tops, total, moves = memory.tops[row, c - 1], memory.totals[row, c], memory.moves[row, k]
@@ -190,7 +190,7 @@ def move_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: int
 
 @compiled
 def _normalised_backward(new: np.ndarray, width: int, grad_total: float, grad_new: np.ndarray) -> None:
-    """From the gradients of the logarithms of a column's shares, and of that of its total, to those of the sums."""
+    """Turn the gradients of the logarithms of a column's shares, and of that of its total, into those of the sums."""
     more = grad_total
     for place in range(0, new.shape[0], width):
         more -= grad_new[place]
@@ -212,7 +212,7 @@ def _reveal_backward(
     r: int,
     change: float,
 ) -> None:
-    """Backwards through `_reveal`, at one place."""
+    """Backpropagate through `_reveal`, at one place."""
     states, pairs, width = memory.states, memory.states * memory.symbols, memory.size + 1
     tops, pops = memory.tops[row, c - 1], memory.moves[row, k, 2 * pairs * pairs :]
     start = (first_time(memory, c) + 1 - first_time(memory, c - 1)) * pairs * width + place * width

@@ -25,8 +25,9 @@ LOST, TINY = -640.0, 1e-290
 
 @compiled
 def _scale_pops(memory: Nondeterministic, row: int, k: int, c: int) -> None:
-    """The weights of pops from each state and top with their probability, for each state they go to as parts of the
-    largest, whose logarithms are the first `scales`; and what they reveal, for every time."""
+    """The weights of pops from each state and top with their probability, and of those that they reveal at every time.
+
+    For each state they go to, they are parts of the largest, whose logarithms are the first `scales`."""
     states, pairs, width = memory.states, memory.states * memory.symbols, memory.size + 1
     tops, pops = memory.tops[row, c - 1], memory.moves[row, k, 2 * pairs * pairs :]
     for r in range(states):
@@ -140,7 +141,7 @@ def sum_of(numbers: np.ndarray, width: int) -> float:
 
 @compiled
 def move_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: int, k: int, c: int) -> None:
-    """Backwards through `move`: from the gradients of the column and of `grad.totals` to those of all before it."""
+    """Backpropagate through `move`: from the gradients of the column and of `grad.totals` to those of all before it."""
     states, symbols, width = memory.states, memory.symbols, memory.size + 1
     pairs, table, of_table = states * symbols, memory.tables[row], grad.tables[row]
     tops, total, moves = memory.tops[row, c - 1], memory.totals[row, c], memory.moves[row, k]
@@ -209,7 +210,7 @@ def _two_backward(
 
 @compiled
 def _pops_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: int, c: int) -> None:
-    """Backwards through `_scale_pops`, from the gradients of what is revealed, which are where that was."""
+    """Backpropagate through `_scale_pops`, from the gradients of what is revealed, which are where that was."""
     states, pairs, width = memory.states, memory.states * memory.symbols, memory.size + 1
     first, before = first_time(memory, c), first_time(memory, c - 1)
     n, start = (c - 1 - first) * pairs, (first + 1 - before) * pairs * width

@@ -1,4 +1,4 @@
-"""The table of a nondeterministic stack: its columns, one for each time, and what both ways to fill them share."""
+"""The table of a nondeterministic stack: its columns, one for each time, and the code for both ways to fill them."""
 
 from __future__ import annotations
 
@@ -90,19 +90,19 @@ class NondeterministicGrad(NamedTuple):
 
 @compiled
 def count(memory: Nondeterministic, c: int) -> int:
-    """How many times a column has."""
+    """The number of times in a column."""
     return min(c + 1, memory.window)
 
 
 @compiled
 def first_time(memory: Nondeterministic, c: int) -> int:
-    """The first of them."""
+    """The first time in a column."""
     return c + 1 - min(c + 1, memory.window)
 
 
 @compiled
 def column(memory: Nondeterministic, c: int, ry: int) -> slice:
-    """Where in a table the numbers for a state and top at a time are."""
+    """The index in a table of the numbers for a state and top at a time."""
     size = count(memory, c) * memory.states * memory.symbols * (memory.size + 1)
     start = memory.starts[c] + ry * size
     return slice(start, start + size)

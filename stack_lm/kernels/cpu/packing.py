@@ -111,7 +111,7 @@ def put_layer(
 
 @compiled(from_python=True)
 def take_layer(kind: int, matrices: np.ndarray, place: int, biases: np.ndarray, layer: int, own: LayerArrays) -> None:
-    """From the gradients of a layer's matrix and bias to those of its parameters, which are written."""
+    """Copy the gradients of a layer's matrix and bias to those of its parameters."""
     below, state, reading, bias_below, bias_state = own
     rows, behind = _rows_of_state(kind, state), below.shape[2] + state.shape[2]
     of_state = min(rows, bias_state.shape[1])

@@ -65,12 +65,12 @@ class SystemParameters(NamedTuple):
 
     @property
     def flat(self) -> tuple[Any, ...]:
-        """All in a row."""
+        """All parameters as one tuple."""
         return *chain.from_iterable(self.layers), *self[1:]
 
     @classmethod
     def of(cls, flat: tuple[Any, ...]) -> SystemParameters:
-        """From all in a row."""
+        """The parameters in a tuple made by `flat`."""
         n = len(cls._fields) - 1
         layers = zip(*[iter(flat[:-n])] * len(LayerParameters._fields), strict=True)
         return cls(tuple(LayerParameters(*layer) for layer in layers), *flat[-n:])
@@ -192,7 +192,7 @@ class ControllerPlan:
         return [own.skip if i else own.below for i, own in enumerate(parameters.layers[: self.n_given])]
 
     def _of_controls(self, parameters: SystemParameters) -> list[tuple[int, Any, Any]]:
-        """Where the logits of the memory and of the input buffer begin, with their weights and biases."""
+        """The first logits of the memory and of the input buffer, with their weights and biases."""
         parts = (
             (0, parameters.controls, parameters.controls_bias),
             (self.n_memory, parameters.buffer, parameters.buffer_bias),
@@ -253,7 +253,7 @@ class ControllerPlan:
         )
 
     def unpack(self, grads: Parameters, parameters: SystemParameters) -> SystemParameters:
-        """From the gradients of matrices to those of the parameters."""
+        """Turn the gradients of matrices into those of the parameters."""
         found = SystemParameters.of(tuple(None if part is None else np.empty_like(part) for part in parameters.flat))
         for layer in range(self.n_layers):
             matrices, place = (grads.first[:, None], 0) if layer == 0 else (grads.rest, layer - 1)
@@ -278,11 +278,11 @@ class ControllerPlan:
         return weights if self.models == 1 else Parameters(*(matrix[part.models] for matrix in weights))
 
     def sequence(self, inputs: np.ndarray, part: Part) -> Sequence:
-        """What a part is given."""
+        """The inputs of a part."""
         return Sequence(inputs[part], self.ids[part], self.active[part], self.dropped[part])
 
     def kept(self, part: Part) -> Layers:
-        """Room for what the layers of a part keep."""
+        """Room for the results that the layers of a part keep."""
         m, n = part.shape
         steps = self.steps
         return Layers(
@@ -315,11 +315,11 @@ class ControllerPlan:
         )
 
     def part(self, i: int) -> Part:
-        """What a thread runs."""
+        """The share of thread i."""
         return Part.share(i, self.parts, self.models, self.batch_size)
 
     def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
-        """Run it; see `autograd.Plan`."""
+        """Run the scan forwards; see `autograd.Plan`."""
         m, n = self.models, self.batch_size
         weights = self.pack(self.parameters, transposed=True)
         inputs = self.empty(m, n, 0, 0) if self.one_hot or self.buffer else arrays.given.inputs
@@ -353,7 +353,7 @@ class ControllerPlan:
         return Results(outputs, readings, First(*last, *memories)), kept
 
     def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
-        """Backwards through `forward`; see `autograd.Plan`."""
+        """Backpropagate through `forward`; see `autograd.Plan`."""
         weights = self.pack(self.parameters, transposed=False)
         states = Running(*(part.copy() for part in grads.state[:3]))
         of_memory = [part.copy() for part in grads.state.memory]

@@ -24,7 +24,7 @@ class Checked(np.ndarray):
         super().__setitem__(key, value)
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
-        """As NumPy's, of contiguous arrays alone.
+        """Reshape as NumPy does, but contiguous arrays alone.
 
         Raises:
             ValueError: for others, whose copy the kernels would write to in vain.

@@ -154,7 +154,7 @@ def backward(
     all_grad_weights: controller.Parameters,
     room: controller.Grads,
 ) -> None:
-    """Backwards through `forward`, whose arguments of the same names it was given or wrote.
+    """Backpropagate through `forward`, whose arguments of the same names it was given or wrote.
 
     Args:
         all_weights: `controller.Parameters`, the matrices packed as they are.

@@ -162,7 +162,7 @@ def read_backward(
     grad_strength: np.ndarray,
     grad_values: np.ndarray,
 ) -> float:
-    """Backwards through `read`.
+    """Backpropagate through `read`.
 
     Args:
         grad: of the reading.
@@ -228,7 +228,7 @@ def pop_backward(
     last: int,
     grad_strength: np.ndarray,
 ) -> tuple[int, int, float]:
-    """Backwards through `pop`: the log's places [first, last) are put back.
+    """Backpropagate through `pop`: the log's places [first, last) are put back.
 
     Returns:
         `low` and `high` before the pop, and the gradient of the popped amount.

@@ -78,7 +78,7 @@ class SuperpositionGrad(NamedTuple):
 
 @compiled
 def _cells_before(k: int, given: int, limit: int) -> int:
-    """How many cells there are in the memories before each of the first k steps, added up."""
+    """The number of cells in the memories before each of the first k steps, added up."""
     growing = max(0, min(k, limit - given))
     return growing * given + growing * (growing - 1) // 2 + (k - growing) * min(limit, given + growing)
 
@@ -93,7 +93,7 @@ def history_size(steps: int, given: int, limit: int, width: int, kept: bool) -> 
 
 @compiled
 def _place(memory: Superposition, k: int) -> int:
-    """Where in the history the cells after k steps begin."""
+    """The index in the history at which the cells after k steps begin."""
     if memory.kept:
         return _cells_before(k, memory.given, memory.limit) * memory.width
     return (k % 2) * (memory.history.shape[2] // 2)
@@ -101,14 +101,15 @@ def _place(memory: Superposition, k: int) -> int:
 
 @compiled
 def _living(memory: Superposition, row: int, k: int) -> int:
-    """How many cells of a stack can be other than zero after k steps."""
+    """The number of cells of a stack that can be other than zero after k steps."""
     return min(memory.live[row] + k, memory.limit)
 
 
 @compiled
 def _extent(memory: Superposition, row: int, k: int) -> tuple[int, int]:
-    """How many cells from the head on, and how many before it, can be other than zero after k steps; all and none where
-    these are all."""
+    """The numbers of cells from the head on, and before it, that can be other than zero after k steps.
+
+    Where these are all cells, they are counted as all and none."""
     if memory.live[row] == 0 and 2 * k - 1 < memory.limit:
         return k, max(0, k - 1)
     return memory.limit, 0
@@ -211,7 +212,7 @@ def _read(memory: Superposition, n_cells: int, cells: np.ndarray, reading: np.nd
 def _shift(
     memory: Superposition, weights: np.ndarray, live: int, n_cells: int, old: np.ndarray, new: np.ndarray
 ) -> None:
-    """What a stack's operations make of its cells, without the new element."""
+    """Apply a stack's operations to its cells, without the new element."""
     width = memory.width
     for o in range(weights.shape[0]):
         shift = memory.shifts[o]
@@ -227,7 +228,7 @@ def _shift(
 
 @compiled
 def _turn(memory: Superposition, row: int, k: int, weights: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:
-    """What the operations make of a tape, without the new element."""
+    """Apply the operations to a tape, without the new element."""
     size, n = memory.size, memory.limit
     behind, before = _extent(memory, row, k)
     new_behind, new_before = _extent(memory, row, k + 1)
@@ -268,7 +269,7 @@ def step_backward(
     grad_reading: np.ndarray,
     grad_logits: np.ndarray,
 ) -> None:
-    """Backwards through `step`; `memory.steps` is counted back.
+    """Backpropagate through `step`; `memory.steps` is counted back.
 
     Args:
         own: the values and weights.
@@ -394,4 +395,4 @@ def _turn_backward(
 
 @compiled
 def skip(memory: Superposition, t: int, row: int) -> None:
-    """A step that a sequence does not take."""
+    """Skip a step that a sequence does not take."""

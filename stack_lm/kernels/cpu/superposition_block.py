@@ -18,7 +18,7 @@ from .superposition import NO_LIMIT, Superposition, SuperpositionGrad, history_s
 
 @register_block(SuperpositionStack, MultipopSuperpositionStack, BabyNTM)
 class SuperpositionBlock(Block):
-    """For superposition stack, multipop superposition stack and Baby-NTM."""
+    """The block of superposition stack, multipop superposition stack and Baby-NTM."""
 
     kernels, group = superposition, Superposition
     counts_losses = True

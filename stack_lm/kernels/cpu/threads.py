@@ -41,17 +41,17 @@ def _openmp() -> Any:
 
 
 def available() -> int:
-    """How many threads there are to share work out to."""
+    """The number of threads that can share work."""
     return torch.get_num_threads() if os.getpid() == _process and _openmp() is not None else 1
 
 
 def number_of_parts(models: int, batch_size: int, worthwhile: int) -> int:
-    """How many threads share the models if there are several, otherwise the rows of the batch; `worthwhile` at most."""
+    """The number of threads that share the models, or the rows of the batch of one model; `worthwhile` at most."""
     return max(1, min(available(), models if models > 1 else batch_size, worthwhile))
 
 
 def run_parts(run: Callable[[int], Any], parts: int) -> list[Any]:
-    """Call `run(0)` .. `run(parts - 1)`, each on a thread if there are enough; returns what they return.
+    """Call `run(0)` .. `run(parts - 1)`, each on a thread if there are enough; returns their results.
 
     Raises:
         BaseException: what the first of them that failed raised.

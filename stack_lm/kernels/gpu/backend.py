@@ -29,7 +29,7 @@ _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why this backend cannot run a system, in one line; None if it can.
+    """The reason why this backend cannot run a system, in one line; None if it can.
 
     Args:
         system: what is to run.

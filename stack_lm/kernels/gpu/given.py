@@ -11,7 +11,7 @@ from .elements import Stack, at_active
 
 
 class Given(NamedTuple):
-    """What a scan starts from: the logits of all controls [T, B, P], and the rest as in `scan.Given`."""
+    """The inputs of a scan: the logits of all controls [T, B, P], and the rest as in `scan.Given`."""
 
     logits: Tensor
     active: Any
@@ -52,7 +52,7 @@ def forward(stack: Stack, given: Given) -> tuple[Results, tuple[Tensor, ...]]:
 
 
 def backward(stack: Stack, given: Given, of_forward: Sequence[Tensor], grads: Results) -> Given:
-    """Backwards through `forward`; see `scan.backward`."""
+    """Backpropagate through `forward`; see `scan.backward`."""
     memory, constants = stack
     lists = memory.Lists(*of_forward)
     of_readings = at_active(given.active, grads.readings)

@@ -24,16 +24,16 @@ _count = 0
 
 
 def wanted(device: torch.device) -> bool:
-    """Whether scans are to be captured: if STACK_LM_CUDA_GRAPHS=1, and nobody else is capturing."""
+    """True if scans are to be captured: if STACK_LM_CUDA_GRAPHS=1, and nobody else is capturing."""
     on = os.environ.get("STACK_LM_CUDA_GRAPHS") == "1" and device.type == "cuda"
     return on and not torch.cuda.is_current_stream_capturing()
 
 
 def record(function: Callable[[], Recorded]) -> tuple[Callable[[], None], Recorded]:
-    """Capture what a function does to the memory it works on.
+    """Capture a function's work on its memory as a graph.
 
     Returns:
-        What does it again, and the function's result, which is filled when it is done again.
+        A function that replays the graph, and the result, which each replay fills anew.
     """
     stream, side = torch.cuda.current_stream(), torch.cuda.Stream()
     side.wait_stream(stream)

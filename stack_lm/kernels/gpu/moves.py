@@ -141,7 +141,7 @@ def reveal(
     MASKED: tl.constexpr,
     P2: tl.constexpr,
 ):
-    """What pops reveal at one time k.
+    """Compute the states and tops that pops reveal at one time k.
 
     Args:
         logs: the table [B, C, R, P, P]: column, time counted from `_first`, qx, ry.

@@ -1,5 +1,6 @@
-"""Backwards through a step of the nondeterministic stack on a GPU; see `moves`, whose arguments these kernels share.
+"""Backpropagation through a step of the nondeterministic stack on a GPU.
 
+The kernels share the arguments of those of `moves`.
 Gradients are those of the table's logarithms and means. `grad_top` [B, P] is that of the last column's tops: behind a
 step on entry, before it on return.
 """
@@ -47,7 +48,7 @@ def unsettle(
     E: tl.constexpr,
     DB: tl.constexpr,
 ):
-    """Backwards through the reading, `settle` and the vector: on return the column's gradients are of the sums."""
+    """Backpropagate through the reading, `settle` and the vector: on return the column's gradients are of the sums."""
     MOVES: tl.constexpr = P * (2 * P + Q)
     SIZE: tl.constexpr = max(M, 1)
     DTYPE: tl.constexpr = logs.dtype.element_ty
@@ -157,8 +158,10 @@ def unreveal(
     MB: tl.constexpr,
     E: tl.constexpr,
 ):
-    """Backwards through what `move` does of pops, to the tops at one time k that have one state u: to their part of
-    column k, and to what is revealed there."""
+    """Backpropagate through the pops of `move`, to the tops at one time k that have one state u.
+
+    It adds to the gradients of their part of column k, and writes those of `revealed` there.
+    """
     b, k, u = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
     here = t.to(tl.int64) * B + b
     c = tl.load(counts + here)
@@ -235,8 +238,10 @@ def unweigh(
     MB: tl.constexpr,
     E: tl.constexpr,
 ):
-    """Backwards through the replacements of one top and `reveal`, to its part of the last column before, and through
-    `weigh` to the logits of its moves."""
+    """Backpropagate through the replacements of one top, `reveal` and `weigh`.
+
+    The gradients are those of its part of the last column before, and of the logits of its moves.
+    """
     MOVES: tl.constexpr = P * (2 * P + Q)
     b, sz = tl.program_id(0).to(tl.int64), tl.program_id(1)
     here = t.to(tl.int64) * B + b

@@ -22,7 +22,7 @@ _TILE = 1024  # numbers: 8 for each thread of 4 warps
 
 
 class Lists(NamedTuple):
-    """The table by column, and what made it, as the kernels of `moves` take them."""
+    """The table by column, and the tensors that made it, as the kernels of `moves` take them."""
 
     logits: Tensor
     logs: Tensor
@@ -111,7 +111,7 @@ def last(stack: dict[str, Any], lists: Lists) -> tuple[Tensor, Tensor]:
 
 
 def begin_back(stack: dict[str, Any], lists: Lists, reading: Tensor, table: Tensor, top: Tensor) -> Gradients:
-    """The gradients behind the last step, from those of the last reading and of what `last` returned."""
+    """The gradients behind the last step, from those of the last reading and of the results of `last`."""
     at, there = _remembered(stack, lists)
     sequences = torch.arange(len(at), device=at.device)[:, None, None]
     places = lists.logs.shape[1] * lists.logs.shape[2]
@@ -210,8 +210,9 @@ def of_first(
 
 
 def _remembered(stack: dict[str, Any], lists: Lists) -> tuple[Tensor, Tensor]:
-    """Where the times that are remembered at the end stand in the table, by number of column and row from its start,
-    and which of them there are: [B, N, N] each."""
+    """The places in the table of the times that are remembered at the end, and which there are: [B, N, N] each.
+
+    Places are the numbers of column and row from the table's start."""
     times, rows, length = *lists.logs.shape[1:3], len(lists.moves)
     n = min(times, stack["WINDOW"] - 1) if length else times
     time = torch.arange(n, device=lists.logs.device) + lists.counts[-1].long().unsqueeze(1) - n

@@ -56,7 +56,7 @@ def _gate(
 
 @triton.jit
 def takes_step(active, place, MASKED: tl.constexpr):
-    """Whether a sequence takes a step, from the mask [T, B] at t * B + b."""
+    """True if a sequence takes a step, from the mask [T, B] at t * B + b."""
     return tl.load(active + place) != 0 if MASKED else tl.full((), 1, tl.int1)
 
 
@@ -84,7 +84,7 @@ def forward(
     H: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """From one layer's sums of gates to its activations, in place, and to its next state.
+    """Turn one layer's sums of gates into its activations, in place, and compute its next state.
 
     Args:
         gates: the products on entry, the activations on return [T, B, blocks * H].
@@ -188,7 +188,7 @@ def backward(
     H: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Backwards through `forward`.
+    """Backpropagate through `forward`.
 
     Args:
         gates: the activations; other arguments of `forward` are as it left them.

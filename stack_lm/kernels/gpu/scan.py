@@ -21,7 +21,7 @@ _NO_STACK = Stack(elements, {"DEQUE": False, "AT_TOP": True})
 
 
 class Settings(NamedTuple):
-    """What a cell is made of, which does not change with its weights.
+    """The constants of a cell, which do not change with its weights.
 
     Attributes:
         kind: of controller, as `layout.CONTROLLERS` numbers them.
@@ -39,7 +39,7 @@ class Settings(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a scan starts from. The number of elements in the initial memory is N, its capacity C.
+    """The inputs of a scan. The number of elements in the initial memory is N, its capacity C.
 
     Attributes:
         projected: what x_t gives to the gates of each layer that is given it [T, B, ...].
@@ -80,7 +80,7 @@ class Results(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What `backward` needs of `forward` besides the memory's lists; `given_*` is what each layer was given."""
+    """Tensors that `backward` needs of `forward` besides the memory's lists; `given_*` are the layers' inputs."""
 
     given_first: Tensor
     given_rest: Tensor
@@ -212,7 +212,7 @@ def forward(settings: Settings, given: Given) -> tuple[Results, tuple[Tensor, ..
 
 
 def backward(settings: Settings, given: Given, of_forward: Sequence[Tensor], grads: Results) -> Given:
-    """Backwards through `forward`.
+    """Backpropagate through `forward`.
 
     Args:
         of_forward: as `forward` returned it; not changed.

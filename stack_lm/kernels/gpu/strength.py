@@ -54,7 +54,7 @@ def _emit(logits, bias, first, WIDTH: tl.constexpr, FIXED: tl.constexpr, DTYPE: 
 def _undo_emit(
     logits, bias, first, strength, grad, grad_logits, WIDTH: tl.constexpr, FIXED: tl.constexpr, DTYPE: tl.constexpr
 ):
-    """Backwards through `_emit`."""
+    """Backpropagate through `_emit`."""
     if WIDTH == 1:
         tl.store(grad_logits + first, grad * strength * (1 - strength))
     elif WIDTH > 1:
@@ -73,13 +73,13 @@ def _value(logits, bias, first, cols, D, TANH: tl.constexpr, DTYPE: tl.constexpr
 
 @triton.jit
 def _place(k, lo, hi, TOP: tl.constexpr):
-    """Where the k-th element from an end stands."""
+    """The place of the k-th element from an end."""
     return hi - 1 - k if TOP else lo + k
 
 
 @triton.jit
 def _pop(amount, index, strength, log_index, log_strength, logged, lo, hi, TOP: tl.constexpr):
-    """Take `amount` off one end; returns what is left of the list, and how much of the log is filled.
+    """Take `amount` off one end; returns the list's ends, and how much of the log is filled.
 
     The log has each touched element's id and its strength before. A shortened one, which stays in the list, comes last
     and as -1 - id.
@@ -111,7 +111,7 @@ def _pop(amount, index, strength, log_index, log_strength, logged, lo, hi, TOP: 
 
 @triton.jit
 def _undo_pop(index, strength, log_index, log_strength, first, logged, grad_strengths, lo, hi, TOP: tl.constexpr):
-    """Backwards through `_pop`, from the log's places [first, logged).
+    """Backpropagate through `_pop`, from the log's places [first, logged).
 
     Returns:
         The list's ends, the gradient of the shortened element (minus which is the pop's), and that element's id or -1.
@@ -166,7 +166,7 @@ def _read(amount, index, strength, values, cols, lo, hi, TOP: tl.constexpr, D: t
 def _undo_read(
     amount, index, strength, values, grad, grad_strengths, grad_values, cols, lo, hi, TOP: tl.constexpr, D: tl.constexpr
 ):
-    """Backwards through `_read`, from the reading's gradient; returns the gradient of the amount."""
+    """Backpropagate through `_read`, from the reading's gradient; returns the gradient of the amount."""
     count = lo - lo
     above = tl.zeros((), tl.float64)
     rest = amount
@@ -317,7 +317,7 @@ def forward(
 
 @triton.jit
 def _undo_value(value, first, grad_value, grad_logits, cols, D: tl.constexpr, TANH: tl.constexpr):
-    """Backwards through `_value`, from its result."""
+    """Backpropagate through `_value`, from its result."""
     value = tl.load(value + cols, mask=cols < D, other=0.0)
     grad = tl.load(grad_value + cols, mask=cols < D, other=0.0)
     slope = 1 - value * value if TANH else value * (1 - value)
@@ -367,7 +367,7 @@ def backward(
     MASKED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Backwards through `forward`, whose arguments are as they were behind step t on entry, and before it on return.
+    """Backpropagate through `forward`; its arguments are as they were after step t on entry, and before it on return.
 
     Args:
         grad_reading: of the reading, besides what comes through grad_given [B, R]: behind this step on entry, before it
