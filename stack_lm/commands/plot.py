@@ -127,18 +127,16 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
 def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ..experiments.config import parse_measure
     from ..experiments.matrix import split_cells
-    from ..experiments.run import choose_rows
     from ..experiments.shards import read_trials
     from ..interpretation.trials import Curve, plot_curves
 
-    results = read_trials(options.sources[0])
+    results = read_trials(options.sources[0], rows=options.rows)
     table = results.table()
-    chosen = choose_rows(table, options.rows)
     score = options.score or parse_measure(table.measures[0])[1]
     curve = _over_strings if options.kind == "convergence" else _over_lengths
     scale = table.scale(score)
     curves: dict[str, dict[str, list[Curve]]] = {}
-    for row in chosen.values():
+    for row in table.rows:
         records = results.of_row(row)
         if records:
             panel, name = split_cells(table, row)

@@ -22,12 +22,11 @@ def write_results(options: argparse.Namespace) -> dict[str, Any]:
     from ..experiments.config import parse_measure
     from ..experiments.matrix import make_matrix
     from ..experiments.results import measure
-    from ..experiments.run import choose_rows
     from ..experiments.shards import read_trials
 
-    results = read_trials(*options.sources)
+    results = read_trials(*options.sources, rows=options.rows)
     table = results.table()
-    matrix = make_matrix(table, list(choose_rows(table, options.rows).values()))
+    matrix = make_matrix(table)
     split, score, statistic = parse_measure(table.measures[0])
     score = options.score or score
     name, scale = f"{split}/{score}.{statistic}", table.scale(score)

@@ -43,11 +43,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     forms.add_argument(
         "--matrix", action="store_true", help="tasks down, by the Chomsky hierarchy, and networks across"
     )
+    parser.add_argument("--rows", metavar="REGEX", help="print only rows whose name this finds")
     parser.add_argument(
         "--save",
         metavar="DIR",
-        help="also write the table and its trials to a directory of a size to publish, without models and scores by "
-        "length; this command reads it",
+        help="also write the whole table and its trials to a directory of a size to publish, without models and scores "
+        "by length; this command reads it",
     )
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the table (default: text)")
 
@@ -57,9 +58,9 @@ def run(options: argparse.Namespace) -> None:
     from ..experiments.results import save_trials
     from ..experiments.shards import read_trials
 
-    results = read_trials(*options.directories)
+    results = read_trials(*options.directories, rows=options.rows)
     if options.save is not None:
-        save_trials(results, options.save)
+        save_trials(read_trials(*options.directories), options.save)
     options.json = options.json or options.format == "json"
     if options.compare is not None:
         _compare(options, results)
@@ -134,7 +135,7 @@ def _compare(options: argparse.Namespace, results: Trials) -> None:
     from ..experiments.shards import read_trials
 
     sources = [_said(options.directories), options.compare]
-    comparison = compare(results, read_trials(options.compare))
+    comparison = compare(results, read_trials(options.compare, rows=options.rows))
     table = results.table()
     if options.json:
         rows = [

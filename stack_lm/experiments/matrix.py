@@ -28,12 +28,8 @@ class Matrix:
     rows: dict[tuple[str, str], Row]
 
 
-def make_matrix(table: Table, chosen: list[Row] | None = None) -> Matrix:
+def make_matrix(table: Table) -> Matrix:
     """The matrix of a table: a column has the tasks (see `task_column`), others the networks.
-
-    Args:
-        table: the table.
-        chosen: the rows to have; None is all.
 
     Raises:
         InputError: if the table has one column.
@@ -43,7 +39,7 @@ def make_matrix(table: Table, chosen: list[Row] | None = None) -> Matrix:
             f"a matrix has a column of tasks and one of networks or more; {table.title!r} has the column "
             f"{', '.join(map(str, table.columns))}"
         )
-    rows = {split_cells(table, row): row for row in (table.rows if chosen is None else chosen)}
+    rows = {split_cells(table, row): row for row in table.rows}
     tasks = {task: level_of(row.task) for (task, _), row in reversed(rows.items())}
     levels: dict[str, list[str]] = {}
     for level in (*LEVELS, ""):

@@ -16,7 +16,7 @@ import os
 import shutil
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -193,6 +193,23 @@ class Results(Trials):
         for row in rows:
             shutil.rmtree(self.path / MODELS / str(row + 1), ignore_errors=True)
         unfinished.remove_rows(self.path, rows)
+
+
+class OfRows(Trials):
+    """The trials of some rows of a table.
+
+    Args:
+        trials: of the table.
+        rows: of it.
+    """
+
+    def __init__(self, trials: Trials, rows: Iterable[Row]) -> None:
+        self._table = dataclasses.replace(trials.table(), rows=list(rows))
+        self.records = [record for row in self._table.rows for record in trials.of_row(row)]
+
+    def table(self) -> Table:
+        """See `Trials.table`."""
+        return self._table
 
 
 def save_trials(trials: Trials, directory: str | Path) -> None:

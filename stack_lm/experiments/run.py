@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import math
 import platform
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -23,7 +22,17 @@ from ..tasks import FileTask, Task, make_task, task_names
 from ..tasks.checks import check_examples
 from ..tasks.kinds import KINDS, score_names
 from ..tasks.scores import overall
-from .config import Row, Table, TaskConfig, comparable, first_difference, is_table, parse_measure, single_row
+from .config import (
+    Row,
+    Table,
+    TaskConfig,
+    choose_rows,
+    comparable,
+    first_difference,
+    is_table,
+    parse_measure,
+    single_row,
+)
 from .progress import TrialProgress
 from .results import TABLE_FILE, Results
 from .schedule import Wanted, deal, describe_group, grouped
@@ -275,21 +284,6 @@ def load_table(name: str, task: str | None = None, options: Mapping[str, Any] | 
     if not Path(name).exists() and name not in preset_names():
         preset_path(name)
     return single_row(name, task, [f"{score}.{statistic}" for score in scores for statistic in _STATISTICS])
-
-
-def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
-    """Rows of a table by their number, from 0: those whose name a regular expression finds, or all.
-
-    Raises:
-        InputError: if it is none, or finds none.
-    """
-    try:
-        chosen = {i: row for i, row in enumerate(table.rows) if pattern is None or re.search(pattern, row.name)}
-    except re.error as error:
-        raise InputError(f"--rows must be a regular expression; got {pattern!r} ({error})") from error
-    if not chosen:
-        raise InputError(f"no row matches {pattern!r}; the rows are {'; '.join(row.name for row in table.rows)}")
-    return chosen
 
 
 def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, seeds: int | None) -> Table:

@@ -241,3 +241,19 @@ def test_saved_results_are_not_lost(capsys, first, tmp_path):
     assert status == 2
     assert "saved has seed 0 of 'copy, RNN', which the given directories lack" in err
     assert len(Results(saved).records) == len(Results(first).records)
+
+
+def test_chosen_rows_alone(capsys, first, second):
+    printed = run(capsys, "results", first, "--rows", "^parity", "--format", "markdown")[1]
+    assert [line.split(" | ")[:2] for line in printed.splitlines() if line.startswith("| parity")] == [
+        ["| parity", "RNN"],
+        ["| parity", "LSTM"],
+    ]
+    assert "copy" not in printed
+    compared = run_json(capsys, "results", first, "--compare", second, "--rows", "^parity")
+    assert [row["row"] for row in compared["rows"]] == ["parity, RNN", "parity, LSTM"]
+    assert (compared["only_first"], compared["only_second"]) == ([], [])
+    matrix = run_json(capsys, "results", first, "--matrix", "--rows", "^parity")
+    assert {cell["task"] for cell in matrix["cells"]} == {"parity"}
+    status, _, err = run(capsys, "results", first, "--rows", "^nothing")
+    assert (status, "no row matches '^nothing'" in err) == (2, True)
