@@ -59,8 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--convention",
         metavar="NAME",
-        required=True,
-        help=f"one of {', '.join(CONVENTIONS.registered)}, or a plug-in's",
+        help=f"required: one of {', '.join(CONVENTIONS.registered)}, or a plug-in's",
     )
     parser.add_argument(
         "--baselines", action="store_true", help="score trees that know nothing, and the best binary ones"
@@ -135,6 +134,9 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
 
 def _convention(options: argparse.Namespace) -> tuple[Convention, dict[str, Any]]:
     """The convention with the changes that were asked for, and those changes."""
+    if options.convention is None:
+        there = ", ".join(CONVENTIONS.registered)
+        raise InputError(f"--convention is required, as F1 depends on it: one of {there} (docs/evaluation.md)")
     base = get_convention(options.convention)
     if options.parameters:
         if base.name != "evalb":

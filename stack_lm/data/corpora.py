@@ -217,7 +217,10 @@ def hold_out(
         raise InputError(f"sentences are held out by a share below 1, or a whole number; got {held_out:g}")
     count = round(len(sentences) * held_out) if held_out < 1 else int(held_out)
     if not 0 < count < len(sentences):
-        raise InputError(f"cannot hold {held_out:g} out of {len(sentences)} {kind}")
+        raise InputError(
+            f"cannot hold {held_out:g} out of {len(sentences)} {kind} (that is {count}): held_out must take 1 "
+            "at least, and leave 1"
+        )
     chosen = set(random.Random(seed).sample(range(len(sentences)), count))
     train = [sentence for i, sentence in enumerate(sentences) if i not in chosen]
     return train, [sentence for i, sentence in enumerate(sentences) if i in chosen]

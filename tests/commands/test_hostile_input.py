@@ -380,6 +380,11 @@ def test_the_hub_is_asked_once(capsys, monkeypatch):
     assert "models on the hub have no such names" in fails(capsys, "parse", "a b", "a")
 
 
+def test_a_missing_convention_names_those_there_are(capsys):
+    error = fails(capsys, "parse-f1", "--predictions", "a.mrg", "--treebank", "gold.mrg")
+    assert error.startswith("--convention is required, as F1 depends on it: one of prpn, compound-pcfg, htut, ")
+
+
 def edit_config(directory, **fields):
     path = directory / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))

@@ -269,10 +269,13 @@ def test_a_missing_nltk_corpus_says_how_to_get_it(monkeypatch):
         open_corpus("nltk:brown")
 
 
-@pytest.mark.parametrize("count", [0.001, 100, 200])
-def test_holding_out_nothing_or_everything_is_refused(count):
-    with pytest.raises(InputError, match="cannot hold"):
-        hold_out([Sentence(["a"])] * 100, count, seed=0)
+@pytest.mark.parametrize(("asked", "count"), [(0.001, 0), (100, 100), (200, 200)])
+def test_holding_out_nothing_or_everything_is_refused(asked, count):
+    message = (
+        rf"cannot hold {asked} out of 100 sentences \(that is {count}\): held_out must take 1 at least, and leave 1"
+    )
+    with pytest.raises(InputError, match=message):
+        hold_out([Sentence(["a"])] * 100, asked, seed=0)
 
 
 def test_bad_segmentation_and_files(tmp_path):
