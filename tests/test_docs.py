@@ -5,6 +5,7 @@ import importlib.util
 import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 from decimal import ROUND_HALF_UP, Decimal
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from conftest import run as run_command
 
 import stack_lm
 from stack_lm import StackRNNConfig
@@ -248,6 +250,21 @@ def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
     assert link("[a](../pyproject.toml)", "training.md") == "a"
     assert link("[a](https://example.org)", "index.md") == "[a](https://example.org)"
     assert link("[a](nowhere.md)", "training.md") == "[a](nowhere.md)"
+
+
+def test_tables_are_those_that_their_commands_print(capsys, monkeypatch):
+    """A comment before a table of results is the command that printed it, from trials that are kept beside the page."""
+    monkeypatch.chdir(DOCS.parent)
+    commands = [
+        (page, command)
+        for page in sorted(DOCS.rglob("*.md"))
+        for command in re.findall(r"^<!-- stack-lm (results .*) -->$", page.read_text(), re.MULTILINE)
+    ]
+    assert len(commands) > 2
+    for page, command in commands:
+        status, printed, _ = run_command(capsys, *shlex.split(command))
+        assert status == 0
+        assert f"<!-- stack-lm {command} -->\n\n{printed.strip()}\n" in page.read_text(), (page.name, command)
 
 
 def measured(text):
