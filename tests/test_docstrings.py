@@ -28,17 +28,13 @@ def opens_with_a_clause(text):
     return text.split(maxsplit=1)[0] in OPENINGS
 
 
-def is_predicate_of_a_task(name, text):
-    return name.startswith("stack_lm/tasks/") and text.startswith("Whether ")
-
-
 def test_public_docstrings_open_with_what_a_thing_is_or_does():
     assert len(FILES) > 100
     found = [
         f"{name}: {text.splitlines()[0]}"
         for path in FILES
         for name, text in public_docstrings(ast.parse(path.read_text()), str(path.relative_to(ROOT)))
-        if opens_with_a_clause(text) and not is_predicate_of_a_task(name, text)
+        if opens_with_a_clause(text)
     ]
     assert found == []
 

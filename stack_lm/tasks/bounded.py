@@ -41,7 +41,7 @@ class BoundedLanguage(Language):
 
     @abstractmethod
     def possible(self, length: int) -> bool:
-        """Whether the language has strings of a length."""
+        """Return True if the language has strings of the length."""
 
     @abstractmethod
     def string(self, rng: random.Random, length: int) -> Sequence[str]:
@@ -49,7 +49,7 @@ class BoundedLanguage(Language):
 
     @abstractmethod
     def contains(self, string: Sequence[str]) -> bool:
-        """Whether symbols are a string of the language."""
+        """Return True if the symbols are a string of the language."""
 
     @abstractmethod
     def log_given_length(self, strings: Sequence[Sequence[str]]) -> list[float]:

@@ -64,7 +64,7 @@ class Grammar:
             found = more
 
     def derives(self, string: Sequence[str]) -> bool:
-        """Whether the string is of the grammar's language (Earley's algorithm, with the nullable advance)."""
+        """Return True if the grammar derives the string (Earley's algorithm, with the nullable advance)."""
         charts: list[dict[_Item, None]] = [{} for _ in range(len(string) + 1)]
         charts[0] = {_Item(self.start, rule.right, 0): None for rule in self.rules[self.start]}
         for place, chart in enumerate(charts):

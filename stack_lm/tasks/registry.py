@@ -64,7 +64,7 @@ def make_task(name: str, **options: Any) -> Task:
 
 
 def _is_file(name: Any) -> bool:
-    """Whether a name is that of a file or folder: one that is there, or that ends as tables do."""
+    """Return True if the name is an existing file or folder, or ends as tables do."""
     return isinstance(name, str) and (Path(name).exists() or is_table(name))
 
 

@@ -15,7 +15,7 @@ _POP, _PUSH_0 = 2, 3
 
 @register_task("deletang2023/even_pairs")
 class EvenPairs(AnsweredTask):
-    """Whether the number of neighbours that differ is odd (1) or even (0)."""
+    """The parity of the number of neighbours that differ: odd (1) or even (0)."""
 
     def answer(self, string: String) -> String:
         """Return the parity: odd if the first symbol differs from the last."""
@@ -24,7 +24,7 @@ class EvenPairs(AnsweredTask):
 
 @register_task("deletang2023/parity_check")
 class ParityCheck(AnsweredTask):
-    """Whether the number of ones is odd (1) or even (0)."""
+    """The parity of the number of ones: odd (1) or even (0)."""
 
     def answer(self, string: String) -> String:
         """The sum modulo 2."""

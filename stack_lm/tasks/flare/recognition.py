@@ -91,7 +91,7 @@ class RecognitionTask(Task):
         return found + [frozenset()] * (len(string) + 1 - len(found))
 
     def accepts(self, string: Sequence[str]) -> bool:
-        """Whether a string is a member of the language."""
+        """Return True if the string is a member of the language."""
         return END in self.next_symbols(string)[-1]
 
     def negative(self, rng: random.Random, longest: int) -> String:

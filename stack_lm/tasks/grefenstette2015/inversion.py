@@ -111,7 +111,7 @@ class SVOToSOV(_Inversion):
         super().__init__(words, lengths, splits)
 
     def accepts(self, source: Sequence[int]) -> bool:
-        """Whether the grammar derives the source."""
+        """Return True if the grammar derives the source."""
         waiting, previous, objects = 0, "", False
         for kind in map(self.kind_of, source):
             if kind == "vi" and previous in ("si", "vi") and not waiting and not objects:
@@ -160,7 +160,7 @@ class Gender(_Inversion):
         super().__init__(words, lengths, splits)
 
     def accepts(self, source: Sequence[int]) -> bool:
-        """Whether the grammar derives the source: pairs of noun phrases, with `or` or verbs between them."""
+        """Return True if the grammar derives the source: pairs of noun phrases, with `or` or verbs between them."""
         kinds = " ".join(map(self.kind_of, source))
         phrase = "(the|a) (me|fe|ne)"
         pair = f"{phrase} and {phrase}"

@@ -35,7 +35,7 @@ class Transducer(Task):
         return self.pair(string)
 
     def accepts(self, source: Sequence[int]) -> bool:
-        """Whether there is a target."""
+        """Return True if the source has a target."""
         return True
 
     def pair(self, source: Sequence[int]) -> Example:
@@ -97,7 +97,7 @@ class BigramFlipping(_Sequences):
         return {length: 1.0 for length in range(shortest, longest + 1) if length % 2 == 0}
 
     def accepts(self, source: Sequence[int]) -> bool:
-        """Whether the length is even."""
+        """Return True if the length is even."""
         return len(source) % 2 == 0
 
     def transduce(self, source: tuple[int, ...]) -> Sequence[int]:

@@ -59,7 +59,7 @@ class _NextSymbol(_GrammarTask):
         return self.predict(tuple(string))
 
     def accepts(self, string: Sequence[int]) -> bool:
-        """Whether a string is of the language."""
+        """Return True if the string belongs to the language."""
         return self.grammar.derives([self.vocabulary[symbol] for symbol in string])
 
     def predict(self, string: tuple[int, ...]) -> Example:
@@ -102,7 +102,7 @@ class Parentheses(_NextSymbol):
         return super().draw_string(rng, depth)
 
     def accepts(self, string: Sequence[int]) -> bool:
-        """Whether all parentheses are closed by their kind, and each holds one nest at most."""
+        """Return True if each parenthesis is closed by its kind and holds at most one nest."""
         opened: list[int] = []
         closing = False
         for symbol in string:
