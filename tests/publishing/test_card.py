@@ -9,6 +9,7 @@ import yaml
 from conftest import run, run_json, tiny_config, train_small
 from huggingface_hub import ModelCard
 
+import stack_lm
 from stack_lm import StackRNNForCausalLM
 from stack_lm.errors import InputError
 from stack_lm.hub import publishing
@@ -69,7 +70,7 @@ def test_training_writes_a_card(trained):
         "sentence tokens: `<s>` and `</s>`",
         "source: generated:200",
         "stack-lm train lm training_config.yaml",
-        "stack-lm 0.",
+        f"stack-lm {stack_lm.__version__}",
         "None has been chosen",
         "trust_remote_code=True",
     ):
