@@ -237,7 +237,7 @@ def _without_lengths(record: Record) -> Record:
 
 
 def same_outcome(first: Record, second: Record) -> bool:
-    """Whether two records of a trial agree; one may lack scores by length."""
+    """True if two records of a trial agree; one may lack scores by length."""
     of_both = [_without_lengths(record) for record in (first, second)]
     return all(of_both[0][key] == of_both[1][key] for key in ("scores", "history"))
 
