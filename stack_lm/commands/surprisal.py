@@ -46,8 +46,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="FILE",
         required=True,
-        help="a sentence a row: .csv, .tsv, .jsonl, .json, .parquet, text (a sentence a line), hub:DATASET, or - for "
-        "standard input",
+        help="a sentence a row: .csv, .tsv, .jsonl, .json, .parquet, text (a sentence a line), .mrg (the words of "
+        "trees), hub:DATASET, or - for standard input",
     )
     add_column(parser)
     parser.add_argument("--split", default="train", help="split of a dataset of the hub (default: train)")
