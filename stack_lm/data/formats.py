@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..errors import InputError, OnError
 from ..messages import first_line, shortened
 from .brackets import looks_like_trees, without_remarks, words_of_trees
+from .conllu import words_of_conllu
 from .files import LONGEST_LINE, UNPACKERS, check_file, line_blocks, open_file
 from .text import json_object, json_record, json_value, read_text
 
@@ -44,7 +45,7 @@ class Lines(NamedTuple):
 class Format(NamedTuple):
     """A format of files: the endings of their names, the unit of their records for messages, and their reader.
 
-    The reader is of lines, or of whole files. Plain text and trees have no columns.
+    The reader is of lines, or of whole files. Plain text, trees and CoNLL-U have no column to choose.
     """
 
     endings: tuple[str, ...]
@@ -125,6 +126,10 @@ def _read_text(lines: Lines) -> Iterator[Row]:
             stacklevel=2,
         )
     return iter(lines.numbered)
+
+
+def _read_conllu(lines: Lines) -> Iterator[Row]:
+    yield from enumerate(words_of_conllu(lines.numbered, lines.name, lines.on_error), start=1)
 
 
 def _read_trees(path: str | Path, on_error: OnError) -> Iterator[Row]:
@@ -246,5 +251,6 @@ FORMATS: dict[str, Format] = {
     "tsv": Format((".tsv",), "row", _read_tsv),
     "parquet": Format((".parquet",), "row", of_file=_read_parquet),
     "trees": Format((".mrg", ".tree", ".ptb"), "tree", of_file=_read_trees, has_columns=False),
+    "conllu": Format((".conllu",), "sentence", _read_conllu, has_columns=False),
 }
 """All formats by name."""

@@ -88,6 +88,34 @@ def test_the_words_of_trees(tmp_path, ending, packed):
     assert [(record.number, record.unit, record.fields) for record in read_records(path)][2] == (3, "tree", {})
 
 
+CONLLU = """# sent_id = 1
+1\tVamos\tir\tVERB\t_\t_\t0\troot\t_\t_
+2-3\tdo\t_\t_\t_\t_\t_\t_\t_\t_
+2\tde\tde\tADP\t_\t_\t4\tcase\t_\t_
+3\to\to\tDET\t_\t_\t4\tdet\t_\t_
+4\tmar\tmar\tNOUN\t_\t_\t1\tobl\t_\t_
+
+# sent_id = 2
+1\tSim\tsim\tINTJ\t_\t_\t0\troot\t_\t_
+1.1\tvou\tir\tVERB\t_\t_\t_\t_\t_\t_
+"""
+
+
+def test_the_words_of_conllu(tmp_path):
+    (tmp_path / "a.conllu").write_text(CONLLU)
+    records = list(read_records(tmp_path / "a.conllu"))
+    assert [(record.number, record.unit, record.text) for record in records] == [
+        (1, "sentence", "Vamos do mar"),
+        (2, "sentence", "Sim"),
+    ]
+    (tmp_path / "a.conllu").write_text(CONLLU.replace("4\tmar", "mar"))
+    with pytest.raises(InputError, match=r"a.conllu, line 6: a word of CoNLL-U has 10 columns .* got 'mar mar NOUN"):
+        list(read_records(tmp_path / "a.conllu"))
+    errors = []
+    assert next(read_records(tmp_path / "a.conllu", on_error=errors.append)).text == "Vamos do"
+    assert len(errors) == 1
+
+
 @pytest.mark.parametrize("first", ["( (S", "(S (NP (DT the) (NN dog))", "((S (NP (DT the)", "(X (X the) (X dog))"])
 def test_trees_that_are_read_as_plain_text_are_reported(tmp_path, first):
     (tmp_path / "a.txt").write_text(f"\n{first}\n (VP (VBZ barks)))\n")
@@ -308,14 +336,17 @@ def test_sources_that_are_not_there(tmp_path):
     for source, message in (
         (tmp_path / "none.csv", "none.csv does not exist"),
         (f"{tmp_path}/*.csv", "no file matches"),
-        (tmp_path, "has no files that end in .txt, .jsonl, .ndjson, .json, .csv, .tsv, .parquet, .mrg, .tree, .ptb, "),
+        (
+            tmp_path,
+            "has no files that end in .txt, .jsonl, .ndjson, .json, .csv, .tsv, .parquet, .mrg, .tree, .ptb, .conllu",
+        ),
         ("owner/name", "owner/name does not exist"),
     ):
         with pytest.raises(InputError, match=message):
             list(read_records(source))
     (tmp_path / "a.txt").write_text("a\n")
     with pytest.raises(
-        InputError, match="format must be one of text, jsonl, json, csv, tsv, parquet, trees; got 'xml'"
+        InputError, match="format must be one of text, jsonl, json, csv, tsv, parquet, trees, conllu; got 'xml'"
     ):
         list(read_records(tmp_path / "a.txt", format_name="xml"))
 
