@@ -90,6 +90,12 @@ def read_rows(
         return known.unit, known.of_file(path, on_error)
     lines = _open_lines(path, on_error)
     known = known or FORMATS[_format_by_content(lines.first, column)]
+    if format_name is None and known is FORMATS[TEXT] and looks_like_trees(lines.first):
+        warnings.warn(
+            f"{lines.name} looks like bracketed trees, whose brackets are read as words; in a file that ends in .mrg "
+            "the words of the trees are read alone",
+            stacklevel=2,
+        )
     assert known.of_lines is not None
     return known.unit, known.of_lines(lines)
 
@@ -119,12 +125,6 @@ def _open_lines(path: str | Path, on_error: OnError) -> Lines:
 def _read_text(lines: Lines) -> Iterator[Row]:
     if json_object(lines.first):
         raise InputError(f"{lines.name} holds JSON objects, not sentences; rename it to end in .jsonl")
-    if looks_like_trees(lines.first):
-        warnings.warn(
-            f"{lines.name} looks like bracketed trees, whose brackets are read as words; in a file that ends in .mrg "
-            "the words of the trees are read alone",
-            stacklevel=2,
-        )
     return iter(lines.numbered)
 
 

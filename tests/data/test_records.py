@@ -121,6 +121,7 @@ def test_trees_that_are_read_as_plain_text_are_reported(tmp_path, first):
     (tmp_path / "a.txt").write_text(f"\n{first}\n (VP (VBZ barks)))\n")
     with pytest.warns(UserWarning, match=r"a.txt looks like bracketed trees, .* ends in .mrg"):
         list(read_records(tmp_path / "a.txt"))
+    assert len(list(read_records(tmp_path / "a.txt", format_name="text"))) == 3  # what is asked for needs no warning
 
 
 def test_brackets_in_a_text_are_no_trees(tmp_path):
