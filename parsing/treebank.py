@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from stack_lm.data.brackets import without_remarks
 from stack_lm.data.formats import read_rows
 from stack_lm.data.text import json_record, read_text
 from stack_lm.errors import InputError, OnError, fail
@@ -152,9 +153,7 @@ def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[Constit
             else:
                 yield tree
         return
-    text = read_text(source)
-    if "*x*" in text:  # lines that begin so are remarks in the Penn Treebank's own files
-        text = "\n".join("" if line.startswith("*x*") else line for line in text.split("\n"))
+    text = without_remarks(read_text(source))
     if on_error is fail:
         yield from read_brackets(text, source)
     else:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from stack_lm.data.brackets import CLOSE, OPEN, TAGGED_WORD, TOKENS, TRACE, WORD
 from stack_lm.errors import InputError
 from stack_lm.messages import shortened
 
@@ -19,10 +20,6 @@ if TYPE_CHECKING:  # slow to load
     from nltk.tree import Tree
 
 LABEL = "X"
-TRACE = "-NONE-"
-# A tag with its word, which is the most frequent; an opening bracket with its label; a closing bracket; a bare word.
-_TOKENS = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|\(\s*([^\s()]*)|(\))|([^\s()]+)")
-_TAGGED_WORD, _OPEN, _CLOSE, _WORD = 2, 3, 4, 5
 
 
 # A phrase: its words [start, stop) and its label. A plain tuple, because a treebank has millions of them and Python's
@@ -303,24 +300,22 @@ def read_brackets(text: str, source: str, first_line: int = 1) -> Iterator[Const
     def line_of(match: re.Match[str]) -> int:
         return line + text.count("\n", position, match.start())
 
-    for match in _TOKENS.finditer(text):
+    for match in TOKENS.finditer(text):
         kind = match.lastindex
-        if not builder.open_phrases and kind in (_TAGGED_WORD, _OPEN):
+        if not builder.open_phrases and kind in (TAGGED_WORD, OPEN):
             start = line = line_of(match)
             position = match.start()
-        if kind == _TAGGED_WORD:
+        if kind == TAGGED_WORD:
             builder.word(match[1], match[2])
-        elif kind == _OPEN:
+        elif kind == OPEN:
             builder.open(match[3])
             continue
         elif not builder.open_phrases:
             problem = (
-                "a closing bracket without an opening one"
-                if kind == _CLOSE
-                else f"{match[5]!r} is outside all brackets"
+                "a closing bracket without an opening one" if kind == CLOSE else f"{match[5]!r} is outside all brackets"
             )
             raise InputError(f"{source}, line {line_of(match)}: {problem}")
-        elif kind == _WORD:
+        elif kind == WORD:
             builder.word(None, match[5])
         elif not builder.close():
             label = text[: match.start()].rpartition("(")[2].strip()

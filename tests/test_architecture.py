@@ -47,7 +47,7 @@ LAYERS = [
     ["messages"],
     ["errors", "labels", "arguments", "import_hooks", "hub.bundle"],
 ]
-READERS = {"data.files", "data.formats", "data.records", "data.text"}
+READERS = {"data.brackets", "data.files", "data.formats", "data.records", "data.text"}
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.
 MODEL_FREE = {

@@ -193,7 +193,7 @@ def test_it_is_inspected(trained, capsys, tmp_path):
     status, out, _ = run(capsys, "inspect", trained, SENTENCE, "--output", page, "--layer", 1, "--device", "cpu")
     assert (status, "operation push" in out) == (0, True)
     status, _, err = run(capsys, "parse", trained, SENTENCE, "--layer", 1, "--device", "cpu")
-    assert (status, "memory='superposition' has no one push and pop strength" in err) == (2, True)
+    assert (status, "memory='superposition' has no single pair of push and pop strengths" in err) == (2, True)
     status, _, err = run(capsys, "parse", trained, SENTENCE, "--layer", 2, "--device", "cpu")
     assert (status, "layer must be the number of a memory layer, below 2; got 2" in err) == (2, True)
 

@@ -46,8 +46,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file",
         metavar="F",
-        help="a sentence a line or row: text, .jsonl, .json, .csv, .tsv or .parquet, also packed, or - for standard "
-        "input. What is empty, or has no word that the model knows, gives an empty line",
+        help="a sentence a line or row: text, .jsonl, .json, .csv, .tsv, .parquet, or the words of trees, .mrg; also "
+        "packed, or - for standard input. What is empty, or has no word that the model knows, gives an empty line",
     )
     add_column(parser)
     add_keep_going(parser, "lines and rows")
@@ -227,7 +227,9 @@ def _check_parses(options: argparse.Namespace, records: Records, failed: Sequenc
     unknown = [(i, record) for i in failed if (record := records[i]) is not None and record.text]
     if unknown and (len(failed) == len(records) or not _source(options)):
         record = unknown[0][1]
-        raise InputError(f"{record.unit} {record.number} has no word that {knows}: {record.text!r}")
+        is_file = not _source(options) and os.path.isfile(record.text)
+        hint = f"; --file {record.text} parses the sentences of that file" if is_file else ""
+        raise InputError(f"{record.unit} {record.number} has no word that {knows}: {record.text!r}{hint}")
     note_without_result(records, [i for i, _ in unknown], knows)
 
 

@@ -33,8 +33,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="PATH",
         required=True,
-        help="a file of text, .jsonl, .json, .csv, .tsv or .parquet, a directory of them, nltk:NAME, generated:N:SEED, "
-        "wikitext, hub:DATASET, or - for standard input",
+        help="a file of text, .jsonl, .json, .csv, .tsv, .parquet or .mrg, a directory of them, nltk:NAME, "
+        "generated:N:SEED, wikitext, hub:DATASET, or - for standard input",
     )
     parser.add_argument("--split", default="test", help="split of a dataset of the hub (default: test)")
     parser.add_argument(

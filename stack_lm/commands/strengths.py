@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 AT_LEAST = 20  # occurrences with a frame of a verb form that is listed by itself
 SHOWN_VERBS = 8
+SHOWN_TAGS = 20  # where none has a class
 _EXAMPLES = {"transitive": "took,made", "intransitive": "went,came"}
 
 EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png"
@@ -192,12 +193,16 @@ def _corpus_figure(
 
 def _print_strengths(result: dict[str, Any]) -> None:
     signal = result["signal"].replace("_", " ")
+    groups = result["groups"]
+    if len(groups) == 1:
+        groups = groups | dict(islice(result["by_tag"].items(), SHOWN_TAGS))
+        print_note("no tag is of the Penn Treebank, the Brown corpus or Universal Dependencies: the rows are of tags")
     share = 100 * result["n_unknown"] / (result["n_unknown"] + result["n_words"])
-    quantiles = list(next(iter(result["groups"].values())))[3:]
+    quantiles = list(next(iter(groups.values())))[3:]
     print_table(
         f"{signal} in elements, {result['n_sentences']:,} sentences of {result['data']}",
         ["words", "n", "mean", "sd", *quantiles],
-        [(name, *summary.values()) for name, summary in result["groups"].items()],
+        [(name, *summary.values()) for name, summary in groups.items()],
         caption=f"words that the model does not know ({share:.1f}%) are left out",
     )
     if result["contrasts"]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -46,8 +48,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="FILE",
         required=True,
-        help="a sentence a row: .csv, .tsv, .jsonl, .json, .parquet, text (a sentence a line), hub:DATASET, or - for "
-        "standard input",
+        help="a sentence a row: .csv, .tsv, .jsonl, .json, .parquet, text (a sentence a line), .mrg (the words of "
+        "trees), hub:DATASET, or - for standard input",
     )
     add_column(parser)
     parser.add_argument("--split", default="train", help="split of a dataset of the hub (default: train)")
@@ -122,6 +124,9 @@ def _check_options(options: argparse.Namespace) -> None:
         raise InputError("--data and --frequencies cannot both be standard input; name a file for one")
     if options.json and options.output == "-":
         raise InputError("--json and --output - both print on standard output; leave one out")
+    if len(options.data.split()) > 1 and not os.path.exists(options.data):
+        echo = f"echo {shlex.quote(options.data)} | stack-lm surprisal {' '.join(options.models)} --data -"
+        raise InputError(f"{options.data} does not exist; a sentence itself comes from standard input: {echo}")
     for option in ("data", "frequencies"):
         name = getattr(options, option)
         if name is not None and name.partition(":")[0] not in HUB:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -11,6 +12,8 @@ from typing import Any, NamedTuple
 
 from ..errors import InputError, OnError
 from ..messages import first_line, shortened
+from .brackets import looks_like_trees, without_remarks, words_of_trees
+from .conllu import words_of_conllu
 from .files import LONGEST_LINE, UNPACKERS, check_file, line_blocks, open_file
 from .text import json_object, json_record, json_value, read_text
 
@@ -42,13 +45,14 @@ class Lines(NamedTuple):
 class Format(NamedTuple):
     """A format of files: the endings of their names, the unit of their records for messages, and their reader.
 
-    The reader is of lines, or of whole files.
+    The reader is of lines, or of whole files. Plain text, trees and CoNLL-U have no column to choose.
     """
 
     endings: tuple[str, ...]
     unit: str
     of_lines: Callable[[Lines], Iterator[Row]] | None = None
     of_file: Callable[[str | Path, OnError], Iterator[Row]] | None = None
+    has_columns: bool = True
 
 
 def format_of(path: str | Path) -> str | None:
@@ -61,7 +65,8 @@ def format_of(path: str | Path) -> str | None:
 
 def is_table(path: str | Path) -> bool:
     """True if a file has columns, by its ending."""
-    return format_of(path) not in (None, TEXT)
+    name = format_of(path)
+    return name is not None and FORMATS[name].has_columns
 
 
 def read_rows(
@@ -85,6 +90,12 @@ def read_rows(
         return known.unit, known.of_file(path, on_error)
     lines = _open_lines(path, on_error)
     known = known or FORMATS[_format_by_content(lines.first, column)]
+    if format_name is None and known is FORMATS[TEXT] and looks_like_trees(lines.first):
+        warnings.warn(
+            f"{lines.name} looks like bracketed trees, whose brackets are read as words; in a file that ends in .mrg "
+            "the words of the trees are read alone",
+            stacklevel=2,
+        )
     assert known.of_lines is not None
     return known.unit, known.of_lines(lines)
 
@@ -115,6 +126,15 @@ def _read_text(lines: Lines) -> Iterator[Row]:
     if json_object(lines.first):
         raise InputError(f"{lines.name} holds JSON objects, not sentences; rename it to end in .jsonl")
     return iter(lines.numbered)
+
+
+def _read_conllu(lines: Lines) -> Iterator[Row]:
+    yield from enumerate(words_of_conllu(lines.numbered, lines.name, lines.on_error), start=1)
+
+
+def _read_trees(path: str | Path, on_error: OnError) -> Iterator[Row]:
+    text = without_remarks(read_text(path))
+    yield from enumerate(words_of_trees(text, check_file(path)), start=1)
 
 
 def _read_jsonl(lines: Lines) -> Iterator[Row]:
@@ -224,11 +244,13 @@ def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:
 
 
 FORMATS: dict[str, Format] = {
-    TEXT: Format((".txt",), "line", _read_text),
+    TEXT: Format((".txt",), "line", _read_text, has_columns=False),
     "jsonl": Format((".jsonl", ".ndjson"), "line", _read_jsonl),
     "json": Format((".json",), "item", of_file=_read_json),
     "csv": Format((".csv",), "row", _read_csv),
     "tsv": Format((".tsv",), "row", _read_tsv),
     "parquet": Format((".parquet",), "row", of_file=_read_parquet),
+    "trees": Format((".mrg", ".tree", ".ptb"), "tree", of_file=_read_trees, has_columns=False),
+    "conllu": Format((".conllu",), "sentence", _read_conllu, has_columns=False),
 }
 """All formats by name."""

@@ -51,7 +51,10 @@ def read_labelled(path: str, column: str | None, label_column: str) -> list[Labe
 
 
 def _label(record: Record, column: str) -> str | int:
-    value = record.fields[choose_column(record.fields, column, record.source)]
+    try:
+        value = record.fields[choose_column(record.fields, column, record.source)]
+    except InputError as error:
+        raise InputError(f"{error}; data.label_column names the column of the labels") from error
     if type(value) not in (str, int) or not str(value).strip():
         raise InputError(f"{record.where}: a label must be a string or an integer; got {value!r:.60}")
     label: str | int = value

@@ -25,7 +25,7 @@ class Record(NamedTuple):
         text: in the column that was asked for; "" for an empty line, and where the column is empty or null.
         fields: all columns as they were read, None where there is no value; none of plain text and of empty lines.
         source: the name of the file, for messages.
-        unit: what `number` counts: "line", "row", or "item" of a JSON list.
+        unit: what `number` counts: "line", "row", "item" of a JSON list, "tree" or "sentence".
     """
 
     number: int
@@ -54,7 +54,8 @@ def read_records(
     Args:
         source: one of
             a path of UTF-8 text (.txt, and any ending not listed here), JSON lines (.jsonl, .ndjson), a JSON list of
-            objects (.json), a table with a header (.csv, .tsv) or .parquet; each may be packed (.gz, .bz2, .xz, .zst);
+            objects (.json), a table with a header (.csv, .tsv), .parquet, bracketed trees (.mrg, .tree, .ptb) or
+            CoNLL-U (.conllu), whose words are the texts; each may be packed (.gz, .bz2, .xz, .zst);
             a directory, for all its files of one of these formats; a pattern such as "texts/*.csv";
             "-", standard input: text, or JSON lines, or with `column` a table;
             "hub:NAME" or "hub:NAME:CONFIG", a dataset of the Hugging Face hub, streamed.

@@ -327,7 +327,5 @@ def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
 def _describe(trial: Wanted, result: dict[str, Any]) -> str:
     scores = ", ".join(f"{name} {value:.4f}" for name, value in overall(result["scores"]["test"]).items())
     diverged = ", diverged" if result["diverged"] else ""
-    return (
-        f"{trial.row.name}, seed {trial.config.seed}: {scores} after {result['epochs']} epochs{diverged} "
-        f"({result['seconds']:.1f} s)"
-    )
+    epochs = f"{result['epochs']} epoch{'s' * (result['epochs'] != 1)}"
+    return f"{trial.row.name}, seed {trial.config.seed}: {scores} after {epochs}{diverged} ({result['seconds']:.1f} s)"

@@ -111,6 +111,8 @@ def ask_hub(name: str, file: str) -> dict[str, Any]:
     try:
         HfApi().model_info(name, timeout=10)
     except HFValidationError as error:
+        if len(name.split()) > 1:
+            raise InputError("there is no such directory; if it is a sentence, the model comes before it") from error
         raise InputError("there is no such directory, and models on the hub have no such names") from error
     except RepositoryNotFoundError as error:
         raise InputError(f"there is no such directory, and no such model on the hub{similar_path(name)}") from error

@@ -14,27 +14,29 @@ from ..trace import Trace
 from .verbs import VERB_FRAMES
 
 ALL_WORDS = "all words"
-# The tag sets of the Penn Treebank and of the Brown corpus.
+# The tag sets of the Penn Treebank, of the Brown corpus and of Universal Dependencies.
 _CLASSES = {
-    "nouns": r"NNS?|NNPS?|N[NPR]S?\$?",
-    "verbs": r"VB[DGNPZ]?|(BE|HV|DO)[DGNRZM]?Z?",
+    "nouns": r"NNS?|NNPS?|N[NPR]S?\$?|NOUN|PROPN",
+    "verbs": r"VB[DGNPZ]?|(BE|HV|DO)[DGNRZM]?Z?|VERB",
     "modals": r"MD",
-    "adpositions": r"IN",
+    "adpositions": r"IN|ADP",
     "infinitival to": r"TO",
-    "determiners": r"DT[ISX]?\$?|PDT|WDT|AT|AB[LNX]",
-    "adjectives": r"JJ[RST]?",
-    "adverbs": r"RB[RST]?\$?|RN|RP|WRB|QLP?|WQL",
-    "pronouns": r"PRP\$?|EX|P[NP](\$\$?|L|LS|O|S|SS)?\$?|WP[OS]?\$?",
-    "conjunctions": r"CC|CS",
-    "numbers": r"CD|OD",
-    "punctuation": r"[^A-Za-z]+|-[LR][RCS]B-",
+    "determiners": r"DT[ISX]?\$?|PDT|WDT|AT|AB[LNX]|DET",
+    "adjectives": r"JJ[RST]?|ADJ",
+    "adverbs": r"RB[RST]?\$?|RN|RP|WRB|QLP?|WQL|ADV",
+    "pronouns": r"PRP\$?|EX|P[NP](\$\$?|L|LS|O|S|SS)?\$?|WP[OS]?\$?|PRON",
+    "conjunctions": r"CC|CS|CCONJ|SCONJ",
+    "numbers": r"CD|OD|NUM",
+    "punctuation": r"[^A-Za-z]+|-[LR][RCS]B-|PUNCT",
 }
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @lru_cache(maxsize=4096)
 def word_class(tag: str) -> str | None:
-    """The class of a part-of-speech tag of the Penn Treebank or the Brown corpus; None for rare ones.
+    """The class of a part-of-speech tag, as in "nouns"; None for rare ones, and for those of other tag sets.
+
+    The tag sets are those of the Penn Treebank, the Brown corpus and Universal Dependencies.
 
     Adpositions (IN) of the Penn Treebank include its subordinating conjunctions, and its infinitival to (TO) includes
     the preposition; the Brown corpus distinguishes them. Brown's tags of two words in one (PPSS+BEM) have no class.

@@ -122,7 +122,7 @@ class MemoryLayers:
         layer = self.memories[self.layer]
         if not self.makes_trees:
             raise InputError(
-                f"memory={layer.memory.name!r} has no one push and pop strength that distances could come from"
+                f"memory={layer.memory.name!r} has no single pair of push and pop strengths to make trees from"
             )
         free = _free_strengths(layer)
         if not free:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..data.files import check_file, fail
-from ..data.formats import FORMATS, TEXT, is_table, read_rows
+from ..data.formats import FORMATS, is_table, read_rows
 from ..errors import InputError
 from ..messages import nearest, shortened
 
@@ -27,7 +27,7 @@ _COLUMNS: dict[OwnKind, tuple[str, ...]] = {
 _SPLITS = {"train": ("train",), "validation": ("validation", "valid", "dev"), "test": ("test",)}
 _SPACE = "\u2423"  # the blank among single characters
 _LONGEST = 100_000  # symbols of a string: all strings of a split are padded to the longest
-_TABLES = tuple(ending for name, known in FORMATS.items() if name != TEXT for ending in known.endings)
+_TABLES = tuple(ending for known in FORMATS.values() if known.has_columns for ending in known.endings)
 
 
 class Row(NamedTuple):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from ..checks import Count, CountOrZero, Integer, NotNegative, Positive, check_fields
+from ..data.files import UNPACKERS
 from ..errors import InputError
 from ..tokenization import Lowercase, SubwordKind, check_subwords
 
@@ -269,14 +273,35 @@ class LoopConfig(BaseLoopConfig):
     loss_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
 
 
+def _name_of(source: str) -> str:
+    """A file name for what is made of a source: the name of its file without endings, or the source itself."""
+    name = source
+    if ":" not in source:
+        name = next((part for part in reversed(Path(source).parts) if not glob.has_magic(part)), "")
+        if Path(name).suffix.lower() in UNPACKERS:
+            name = Path(name).stem
+        name = Path(name).stem
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "text"
+
+
 @dataclass(frozen=True)
 class RunConfig(BaseConfig):
-    """A language model's training run."""
+    """A language model's training run.
 
-    output_dir: str = field(default="runs/generated", metadata=MAY_CHANGE)
+    Attributes:
+        output_dir: the run's directory: the model, its tokenizer, metrics and checkpoints. By default it is named after
+            `data.source`: runs/my_text for texts/my_text.txt, runs/nltk-brown for nltk:brown.
+    """
+
+    output_dir: str = field(default=None, metadata=MAY_CHANGE)  # type: ignore[assignment]  # `__post_init__` fills it
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: LoopConfig = field(default_factory=LoopConfig)
+
+    def __post_init__(self) -> None:
+        """Name the directory after the text."""
+        if self.output_dir is None:
+            object.__setattr__(self, "output_dir", f"runs/{_name_of(str(self.data.source))}")
 
     def registered_names(self) -> dict[str, list[str]]:
         """See `BaseConfig.registered_names`."""

@@ -377,7 +377,29 @@ def test_the_hub_is_asked_once(capsys, monkeypatch):
     assert "there is no such directory, and no such model on the hub" in fails(capsys, "parse", "nope", "a")
     assert asked == ["no/such", "nope"]
     monkeypatch.undo()
-    assert "models on the hub have no such names" in fails(capsys, "parse", "a b", "a")
+    assert fails(capsys, "parse", "a%b", "a").endswith("models on the hub have no such names")
+
+
+@pytest.mark.parametrize("command", ["parse", "inspect", "perplexity", "surprisal", "strengths"])
+def test_a_sentence_in_the_place_of_the_model(capsys, tmp_path, command):
+    data = () if command in ("parse", "inspect") else ("--data", write(tmp_path / "a.mrg", "(S (D the) (N dog))\n"))
+    assert fails(capsys, command, "the dog barks", *data) == (
+        "cannot load a language model from the dog barks: there is no such directory; if it is a sentence, the model "
+        "comes before it"
+    )
+
+
+def test_a_file_in_the_place_of_a_sentence(capsys, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "text.txt", "the dog")
+    message = (
+        "sentence 1 has no word that the model knows: 'text.txt'; --file text.txt parses the sentences of that file"
+    )
+    assert fails(capsys, "parse", model, "text.txt") == message
+    assert fails(capsys, "surprisal", model, "--data", "the dog") == (
+        "the dog does not exist; a sentence itself comes from standard input: echo 'the dog' | stack-lm surprisal "
+        f"{model} --data -"
+    )
 
 
 def test_a_missing_convention_names_those_there_are(capsys):

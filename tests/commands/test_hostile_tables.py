@@ -136,6 +136,7 @@ def test_a_pdf_of_a_tree_that_no_page_holds(capsys, folder, model):
         (FRAMED + "a,\n", (), "t.csv, row 21: a label must be a string or an integer; got ''"),
         (FRAMED + ",a\n", (), "t.csv, row 21 has no text"),
         ("text,lab\na,b\n", (), "t.csv has no column 'label' (did you mean 'lab'?)"),
+        ("text,class\na,b\n", (), "its columns are text, class; data.label_column names the column of the labels"),
     ],
 )
 def test_tables_for_classifiers(capsys, folder, content, overrides, message):

@@ -15,6 +15,7 @@ import pytest
 
 from stack_lm.data.records import Record, read_records
 from stack_lm.errors import InputError
+from stack_lm.parsing.treebank import read_treebank
 
 TEXTS = ["Die Käufer sagten: „Schön!“", "", 'a "quote", a comma\tand a tab', "two\nlines", "日本 🙂"]
 ROWS = [{"id": str(i), "sentence": text, "label": "x" if i else ""} for i, text in enumerate(TEXTS)]
@@ -46,6 +47,12 @@ WRITERS = {
     ".tsv": lambda: table("\t"),
     ".parquet": parquet,
 }
+TREES = b"""( (S (NP-SBJ (-NONE- *)) (VP (VB Go)
+       (ADVP (RB away))) (. !)) )
+*x* a remark (of the treebank
+( (S (-NONE- *)) )
+(X the (X (X old) dog)) (X barks)
+"""
 
 
 def write(path, raw):
@@ -70,6 +77,57 @@ def test_every_format(tmp_path, ending, packed):
     unit = {".txt": "line", ".jsonl": "line", ".ndjson": "line", ".json": "item"}.get(ending, "row")
     assert records[2].where == f"{path}, {unit} 3"
     assert [record.number for record in read_records(path, keep_empty=False)] == [1, 3, 4, 5]
+
+
+@pytest.mark.parametrize("packed", PACKERS)
+@pytest.mark.parametrize("ending", [".mrg", ".tree", ".ptb"])
+def test_the_words_of_trees(tmp_path, ending, packed):
+    path = write(tmp_path / f"a{ending}{packed}", TREES)
+    assert [record.text for record in read_records(path)] == ["Go away !", "the old dog", "barks"]
+    assert [" ".join(tree.words) for tree in read_treebank(str(path))] == ["Go away !", "the old dog", "barks"]
+    assert [(record.number, record.unit, record.fields) for record in read_records(path)][2] == (3, "tree", {})
+
+
+CONLLU = """# sent_id = 1
+1\tVamos\tir\tVERB\t_\t_\t0\troot\t_\t_
+2-3\tdo\t_\t_\t_\t_\t_\t_\t_\t_
+2\tde\tde\tADP\t_\t_\t4\tcase\t_\t_
+3\to\to\tDET\t_\t_\t4\tdet\t_\t_
+4\tmar\tmar\tNOUN\t_\t_\t1\tobl\t_\t_
+
+# sent_id = 2
+1\tSim\tsim\tINTJ\t_\t_\t0\troot\t_\t_
+1.1\tvou\tir\tVERB\t_\t_\t_\t_\t_\t_
+"""
+
+
+def test_the_words_of_conllu(tmp_path):
+    (tmp_path / "a.conllu").write_text(CONLLU)
+    records = list(read_records(tmp_path / "a.conllu"))
+    assert [(record.number, record.unit, record.text) for record in records] == [
+        (1, "sentence", "Vamos do mar"),
+        (2, "sentence", "Sim"),
+    ]
+    (tmp_path / "a.conllu").write_text(CONLLU.replace("4\tmar", "mar"))
+    with pytest.raises(InputError, match=r"a.conllu, line 6: a word of CoNLL-U has 10 columns .* got 'mar mar NOUN"):
+        list(read_records(tmp_path / "a.conllu"))
+    errors = []
+    assert next(read_records(tmp_path / "a.conllu", on_error=errors.append)).text == "Vamos do"
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize("first", ["( (S", "(S (NP (DT the) (NN dog))", "((S (NP (DT the)", "(X (X the) (X dog))"])
+def test_trees_that_are_read_as_plain_text_are_reported(tmp_path, first):
+    (tmp_path / "a.txt").write_text(f"\n{first}\n (VP (VBZ barks)))\n")
+    with pytest.warns(UserWarning, match=r"a.txt looks like bracketed trees, .* ends in .mrg"):
+        list(read_records(tmp_path / "a.txt"))
+    assert len(list(read_records(tmp_path / "a.txt", format_name="text"))) == 3  # what is asked for needs no warning
+
+
+def test_brackets_in_a_text_are_no_trees(tmp_path):
+    for first in ("(Applause", "( ( ) )", "(the dog ( barks ) )", "(A dog (or cat) barks)", "( a ( b"):
+        (tmp_path / "a.txt").write_text(f"{first}\n")
+        assert next(read_records(tmp_path / "a.txt")).text == first
 
 
 def test_numbers_types_and_nulls(tmp_path):
@@ -240,6 +298,12 @@ HOSTILE = {
     "UTF-16": ("a.txt", "the dog".encode("utf-16"), "a.txt is not UTF-8 text: it looks like UTF-16; save it as UTF-8"),
     "Latin-1": ("a.txt", b"a\n\ncaf\xe9\n", "a.txt, line 3: not UTF-8 text (unexpected end of data)"),
     "no lines": ("a.txt", b"a" * (2**24 + 1), "a.txt, line 1: longer than 16,777,216 bytes; are there no lines?"),
+    "text of trees": ("a.mrg", b"\nthe dog\n", "a.mrg, line 2: 'the' is outside all trees"),
+    "a tree that goes on": (
+        "a.mrg", b"(S (N a))\n\n(S (N b)\n", "a.mrg: the tree that starts on line 3 lacks closing brackets (1)"
+    ),
+    "a bracket too many": ("a.ptb", b"(S (N a))\n)\n", "a.ptb, line 2: ')' is outside all trees"),
+    "traces alone": ("a.mrg", b"(S (-NONE- *))\n", "a.mrg has no text"),
     "nothing": ("a.jsonl", b"", "a.jsonl is empty"),
     "empty lines": ("a.txt", b"\n \n", "a.txt is empty"),
 }  # fmt: skip
@@ -273,13 +337,18 @@ def test_sources_that_are_not_there(tmp_path):
     for source, message in (
         (tmp_path / "none.csv", "none.csv does not exist"),
         (f"{tmp_path}/*.csv", "no file matches"),
-        (tmp_path, "has no files that end in .txt, .jsonl, .ndjson, .json, .csv, .tsv, .parquet, also packed"),
+        (
+            tmp_path,
+            "has no files that end in .txt, .jsonl, .ndjson, .json, .csv, .tsv, .parquet, .mrg, .tree, .ptb, .conllu",
+        ),
         ("owner/name", "owner/name does not exist"),
     ):
         with pytest.raises(InputError, match=message):
             list(read_records(source))
     (tmp_path / "a.txt").write_text("a\n")
-    with pytest.raises(InputError, match="format must be one of text, jsonl, json, csv, tsv, parquet; got 'xml'"):
+    with pytest.raises(
+        InputError, match="format must be one of text, jsonl, json, csv, tsv, parquet, trees, conllu; got 'xml'"
+    ):
         list(read_records(tmp_path / "a.txt", format_name="xml"))
 
 

@@ -27,25 +27,28 @@ def occurrences(words, tags, values, frames=None, unknown=()):
 @pytest.mark.parametrize(
     ("name", "tags"),
     [
-        ("nouns", "NN NNS NNP NNPS NN-TL NNS$ NP NP$ NPS NR NN-TL-HL FW-NN"),
-        ("verbs", "VB VBD VBG VBN VBP VBZ BE BED BEDZ BEG BEM BEN BER BEZ BEZ* HV HVD HVG HVN HVZ DO DOD DOZ DOD*"),
+        ("nouns", "NN NNS NNP NNPS NN-TL NNS$ NP NP$ NPS NR NN-TL-HL FW-NN NOUN PROPN"),
+        (
+            "verbs",
+            "VB VBD VBG VBN VBP VBZ BE BED BEDZ BEG BEM BEN BER BEZ BEZ* HV HVD HVG HVN HVZ DO DOD DOZ DOD* VERB",
+        ),
         ("modals", "MD MD*"),
-        ("adpositions", "IN IN-TL"),
+        ("adpositions", "IN IN-TL ADP"),
         ("infinitival to", "TO"),
-        ("determiners", "DT PDT WDT AT DTI DTS DTX ABN ABL ABX"),
-        ("adjectives", "JJ JJR JJS JJT JJ-TL"),
-        ("adverbs", "RB RBR RBS RBT RP WRB QL QLP RN"),
-        ("pronouns", "PRP PRP$ WP WP$ EX PPS PPSS PPO PPL PPLS PP$ PP$$ PN PN$ WPS WPO"),
-        ("conjunctions", "CC CS"),
-        ("numbers", "CD OD"),
-        ("punctuation", ". , : `` '' -- ( ) $ # -LRB- -RRB- *"),
+        ("determiners", "DT PDT WDT AT DTI DTS DTX ABN ABL ABX DET"),
+        ("adjectives", "JJ JJR JJS JJT JJ-TL ADJ"),
+        ("adverbs", "RB RBR RBS RBT RP WRB QL QLP RN ADV"),
+        ("pronouns", "PRP PRP$ WP WP$ EX PPS PPSS PPO PPL PPLS PP$ PP$$ PN PN$ WPS WPO PRON"),
+        ("conjunctions", "CC CS CCONJ SCONJ"),
+        ("numbers", "CD OD NUM"),
+        ("punctuation", ". , : `` '' -- ( ) $ # -LRB- -RRB- * PUNCT"),
     ],
 )
 def test_word_classes(name, tags):
     assert {tag: word_class(tag) for tag in tags.split()} == dict.fromkeys(tags.split(), name)
 
 
-@pytest.mark.parametrize("tag", ["PPSS+BEM", "FW", "UH", "SYM", "NIL", "X", ""])
+@pytest.mark.parametrize("tag", ["PPSS+BEM", "FW", "UH", "SYM", "AUX", "NIL", "X", ""])
 def test_rare_tags_have_no_class(tag):
     assert word_class(tag) is None
 

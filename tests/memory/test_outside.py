@@ -122,4 +122,4 @@ def test_a_language_model_has_it_from_training_to_its_scores(memory, tmp_path, c
     assert 0 <= scored["accuracy"] <= 100
     status, _, error = run(capsys, "parse", trained, SENTENCE, "--device", "cpu")
     assert status == 2
-    assert re.fullmatch(f"stack-lm: error: memory='{memory}' has no one push and pop strength .*\n", error)
+    assert re.fullmatch(f"stack-lm: error: memory='{memory}' has no single pair of push and pop strengths .*\n", error)

@@ -279,7 +279,7 @@ def test_parsing_signal():
     with pytest.raises(InputError, match="both fixed"):
         _ = word_scorer(push_control=1.0, pop_control=1.0).parsing_signal
     for memory in ("deque", "baby_ntm"):
-        with pytest.raises(InputError, match=f"memory='{memory}' has no one push and pop strength"):
+        with pytest.raises(InputError, match=f"memory='{memory}' has no single pair of push and pop strengths"):
             _ = word_scorer(memory=memory).parsing_signal
 
 
