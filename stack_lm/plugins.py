@@ -114,11 +114,12 @@ class Registry(Mapping[str, Item]):
         return len(self.registered)
 
     def _allowed(self, name: Any) -> str:
-        if not self._listed_by:
-            return f"{self.kind} must be one of {', '.join(map(repr, self))}; got {name!r}{did_you_mean(name, self)}"
         near = did_you_mean(name, self)
+        end = near or f" (a {self.kind} of your own needs --import FILE)"
+        if not self._listed_by:
+            return f"{self.kind} must be one of {', '.join(map(repr, self))}; got {name!r}{end}"
         example = "" if near else f", such as {next(iter(self), None)!r}"
-        return f"{self.kind} must be one of the {len(self)} that {self._listed_by} lists{example}; got {name!r}{near}"
+        return f"{self.kind} must be one of the {len(self)} that {self._listed_by} lists{example}; got {name!r}{end}"
 
     def _import_entry_points(self) -> None:
         """Import the plug-ins of installed distributions, once; one that fails is a warning."""

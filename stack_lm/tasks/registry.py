@@ -74,4 +74,4 @@ def _find(name: Any) -> Callable[..., Task]:
     except InputError as error:
         if TASKS.origin_note(name):
             raise
-        raise InputError(f"{error}; a task of your own is a file (.csv, .tsv, .jsonl) or a folder of these") from None
+        raise InputError(f"{error}; a file (.csv, .tsv, .jsonl) or a folder of these is a task, too") from None

@@ -228,3 +228,9 @@ def test_a_task_that_cannot_compute_targets(tmp_path, capsys, monkeypatch):
     assert "Other tasks" in run(capsys)[1]
     status, _, error = run(capsys, "show", "draws")
     assert (status, error) == (2, "stack-lm: error: draws has no split 'train'; it has none\n")
+
+
+def test_a_task_of_ones_own_is_told_the_option_that_registers_it(capsys):
+    status, _, err = run(capsys, "show", "mine/anbn")
+    assert status == 2
+    assert "got 'mine/anbn' (a task of your own needs --import FILE)" in err
