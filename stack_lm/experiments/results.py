@@ -227,7 +227,7 @@ def save_trials(trials: Trials, directory: str | Path) -> None:
                     f"{directory} has seed {record['seed']} of {record['row']!r}, which the given directories lack; "
                     "give it as one of them, or save elsewhere"
                 )
-        saved.begin(trials.table())
+        saved.begin(dataclasses.replace(trials.table(), output_dir=""))  # a place of that machine
         saved.replace([_without_lengths(record) for record in trials.records])
 
 

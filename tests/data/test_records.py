@@ -339,7 +339,8 @@ def test_sources_that_are_not_there(tmp_path):
         (f"{tmp_path}/*.csv", "no file matches"),
         (
             tmp_path,
-            "has no files that end in .txt, .jsonl, .ndjson, .json, .csv, .tsv, .parquet, .mrg, .tree, .ptb, .conllu",
+            "has no files that end in .txt, .jsonl, .ndjson, .json, .csv, .tsv, .parquet, .mrg, .tree, .ptb, .conllu, "
+            "also packed",
         ),
         ("owner/name", "owner/name does not exist"),
     ):

@@ -224,6 +224,7 @@ def test_saved_results_print_the_same_table_and_merge_with_more(capsys, first, s
         "table.yaml",
     ]
     assert json.loads((saved / "results.jsonl").read_text().splitlines()[0])["scores"]["test"]["by_length"] == {}
+    assert str(tmp_path) not in (saved / "table.yaml").read_text()
     # Trials of both are the same; then the run goes on, and what was saved takes up the new ones.
     assert run(capsys, "results", saved, first, "--format", "markdown")[:2] == (0, printed)
     results = Results(first)

@@ -281,7 +281,7 @@ def test_bad_settings_are_refused():
         ({"controller": ["gru"]}, r"controller must be one of .*; got \['gru'\]"),
         (
             {"controller": "linear"},
-            "controller must be one of 'lstm', 'gru', 'rnn', .*; got 'linear'",
+            "controller must be one of 'lstm', 'gru', 'rnn', 'rnn_relu', 'rnn_sigmoid'; got 'linear'",
         ),
         ({"pop_control": "hard"}, "pop_control must be one of 'sigmoid', 'expected_value' or .*; got 'hard'"),
         ({"num_layers": 0}, "num_layers must be .*; got 0"),
