@@ -307,37 +307,41 @@ class DirectController(LinearController):
 class ElmanController(Controller):
     """h_t = tanh(W_x x_t + W_r r_{t-1} + W_h h_{t-1} + b)."""
 
-    gates, states, fused = 1, 1, "rnn_tanh"
+    gates, states = 1, 1
+    fused: ClassVar[str | None] = "rnn_tanh"
+
+    @staticmethod
+    def squash(total: Tensor) -> Tensor:
+        """The hidden state, of the weighted sum [B, H]."""
+        return torch.tanh(total)
 
     def pointwise(
         self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        hidden = torch.tanh(gates + recurrent)
+        hidden = self.squash(gates + recurrent)
         return hidden, (hidden,)
 
 
-class ReLUElmanController(Controller):
+class ReLUElmanController(ElmanController):
     """h_t = max(0, W_x x_t + W_r r_{t-1} + W_h h_{t-1} + b), as in the released code of Delétang et al. (2023)."""
 
-    gates, states, fused = 1, 1, "rnn_relu"
+    fused = "rnn_relu"
 
-    def pointwise(
-        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        hidden = torch.relu(gates + recurrent)
-        return hidden, (hidden,)
+    @staticmethod
+    def squash(total: Tensor) -> Tensor:
+        """See `ElmanController.squash`."""
+        return torch.relu(total)
 
 
-class SigmoidElmanController(Controller):
+class SigmoidElmanController(ElmanController):
     """h_t = sigmoid(W_x x_t + W_r r_{t-1} + W_h h_{t-1} + b), as in Joulin & Mikolov (2015), eq. 5."""
 
-    gates, states = 1, 1
+    fused = None
 
-    def pointwise(
-        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        hidden = torch.sigmoid(gates + recurrent)
-        return hidden, (hidden,)
+    @staticmethod
+    def squash(total: Tensor) -> Tensor:
+        """See `ElmanController.squash`."""
+        return torch.sigmoid(total)
 
 
 class GRUController(Controller):

@@ -130,16 +130,15 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ..experiments.shards import read_trials
     from ..interpretation.trials import Curve, plot_curves
 
-    results = read_trials(options.sources[0], rows=options.rows)
+    results = read_trials(options.sources[0]).of_rows(options.rows)
     table = results.table()
     score = options.score or parse_measure(table.measures[0])[1]
     curve = _over_strings if options.kind == "convergence" else _over_lengths
     scale = table.scale(score)
     curves: dict[str, dict[str, list[Curve]]] = {}
-    for row in table.rows:
+    for row, (panel, name) in zip(table.rows, split_cells(table), strict=True):
         records = results.of_row(row)
         if records:
-            panel, name = split_cells(table, row)
             of_row = [curve(record, score) for record in records]
             curves.setdefault(panel, {})[name] = [Curve(x, [scale * v for v in y]) for x, y in of_row]
     if not curves:

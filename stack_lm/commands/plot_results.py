@@ -24,7 +24,7 @@ def write_results(options: argparse.Namespace) -> dict[str, Any]:
     from ..experiments.results import measure
     from ..experiments.shards import read_trials
 
-    results = read_trials(*options.sources, rows=options.rows)
+    results = read_trials(*options.sources).of_rows(options.rows)
     table = results.table()
     matrix = make_matrix(table)
     split, score, statistic = parse_measure(table.measures[0])

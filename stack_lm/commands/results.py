@@ -58,9 +58,10 @@ def run(options: argparse.Namespace) -> None:
     from ..experiments.results import save_trials
     from ..experiments.shards import read_trials
 
-    results = read_trials(*options.directories, rows=options.rows)
+    trials = read_trials(*options.directories)
     if options.save is not None:
-        save_trials(read_trials(*options.directories), options.save)
+        save_trials(trials, options.save)
+    results = trials.of_rows(options.rows)
     options.json = options.json or options.format == "json"
     if options.compare is not None:
         _compare(options, results)
@@ -135,7 +136,7 @@ def _compare(options: argparse.Namespace, results: Trials) -> None:
     from ..experiments.shards import read_trials
 
     sources = [_said(options.directories), options.compare]
-    comparison = compare(results, read_trials(options.compare, rows=options.rows))
+    comparison = compare(results, read_trials(options.compare).of_rows(options.rows))
     table = results.table()
     if options.json:
         rows = [

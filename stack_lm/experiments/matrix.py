@@ -39,7 +39,7 @@ def make_matrix(table: Table) -> Matrix:
             f"a matrix has a column of tasks and one of networks or more; {table.title!r} has the column "
             f"{', '.join(map(str, table.columns))}"
         )
-    rows = {split_cells(table, row): row for row in table.rows}
+    rows = dict(zip(split_cells(table), table.rows, strict=True))
     tasks = {task: level_of(row.task) for (task, _), row in reversed(rows.items())}
     levels: dict[str, list[str]] = {}
     for level in (*LEVELS, ""):
@@ -55,16 +55,18 @@ def task_column(table: Table) -> int:
     return next((i for i, name in enumerate(names) if name in _TASKS), 0)
 
 
-def split_cells(table: Table, row: Row) -> tuple[str, str]:
-    """Split a row's cells into its task and, from the others, its network; "" and the cell if it has only one."""
-    told = [
-        f"{column}: {cell}" if cell in ("yes", "no") else str(cell)
-        for column, cell in zip(table.columns, row.cells, strict=True)
-    ]
-    if len(told) == 1:
-        return "", told[0]
-    of_tasks = _columns_of_tasks(table)
-    return told[task_column(table)], ", ".join(cell for i, cell in enumerate(told) if i not in of_tasks)
+def split_cells(table: Table) -> list[tuple[str, str]]:
+    """The task of each row and, from its other cells, its network; "" and the cell for rows of one cell."""
+    last, of_tasks = task_column(table), _columns_of_tasks(table)
+    split = []
+    for row in table.rows:
+        told = [
+            f"{column}: {cell}" if cell in ("yes", "no") else str(cell)
+            for column, cell in zip(table.columns, row.cells, strict=True)
+        ]
+        network = ", ".join(cell for i, cell in enumerate(told) if i not in of_tasks)
+        split.append((told[last], network) if len(told) > 1 else ("", told[0]))
+    return split
 
 
 def _columns_of_tasks(table: Table) -> set[int]:

@@ -30,7 +30,7 @@ from ..messages import similar_path
 from ..plugins import used
 from ..tasks.scores import overall
 from . import unfinished
-from .config import IN_NATS, Row, Table, parse_measure
+from .config import IN_NATS, Row, Table, choose_rows, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
 _LOCK = ".lock"
@@ -66,6 +66,17 @@ class Trials(ABC):
     def of_row(self, row: Row) -> list[Record]:
         """The trials of a row, by seed."""
         return sorted((record for record in self.records if record["row"] == row.name), key=lambda r: r["seed"])
+
+    def of_rows(self, pattern: str | None) -> Trials:
+        """The trials of some rows of the table.
+
+        Args:
+            pattern: a regular expression that finds the names of the rows; None is all of them.
+
+        Raises:
+            InputError: if it finds none, or is no regular expression.
+        """
+        return self if pattern is None else _OfRows(self, choose_rows(self.table(), pattern).values())
 
 
 class Results(Trials):
@@ -195,7 +206,7 @@ class Results(Trials):
         unfinished.remove_rows(self.path, rows)
 
 
-class OfRows(Trials):
+class _OfRows(Trials):
     """The trials of some rows of a table.
 
     Args:

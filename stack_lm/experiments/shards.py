@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from .config import Table, choose_rows, first_difference
-from .results import TABLE_FILE, OfRows, Record, Results, Trials, same_outcome
+from .config import Table, first_difference
+from .results import TABLE_FILE, Record, Results, Trials, same_outcome
 
 SHARDS = "shards"
 
@@ -129,12 +129,11 @@ def _check_config(first: tuple[Path, Record], path: Path, record: Record) -> Non
         )
 
 
-def read_trials(*directories: str | Path, rows: str | None = None) -> Trials:
+def read_trials(*directories: str | Path) -> Trials:
     """The trials that runs left in directories, in those of their shards too.
 
     Args:
         directories: of the runs.
-        rows: a regular expression that finds the names of the rows to have; None is all.
 
     Raises:
         InputError: if there are none, or they do not fit together.
@@ -152,5 +151,4 @@ def read_trials(*directories: str | Path, rows: str | None = None) -> Trials:
         parts += [Results(shard) for shard, _ in shards]
     for part in parts:
         part.table()
-    trials: Trials = parts[0] if len(parts) == 1 else Merged(parts)
-    return trials if rows is None else OfRows(trials, choose_rows(trials.table(), rows).values())
+    return parts[0] if len(parts) == 1 else Merged(parts)

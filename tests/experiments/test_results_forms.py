@@ -172,8 +172,7 @@ def test_a_table_that_is_no_matrix(tmp_path):
 def test_cells_that_say_yes_or_no_have_the_name_of_their_column():
     table = {"title": "T", "columns": ["task", "controller", "stack"], "measures": ["accuracy.mean"]}
     rows = [{"cells": ["xor", "LSTM", "no"], "preset": "p", "task": "t"}]
-    built = Table.build(table | {"rows": rows})
-    assert split_cells(built, built.rows[0]) == ("xor", "LSTM, stack: no")
+    assert split_cells(Table.build(table | {"rows": rows})) == [("xor", "LSTM, stack: no")]
 
 
 def test_a_column_about_tasks_names_no_network():

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from math import fsum, inf, log
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ...errors import InputError
 from ..base import Example, Split
@@ -15,11 +15,24 @@ from ..registry import register_task
 from .recognition import END, HELD_OUT, REJECT, MeasuredLanguage, String, Symbols
 
 State = Hashable
-Choice = tuple[list[str], list[float]]  # symbols, and their weights added up
 MODULUS = 5
 _DIGITS = tuple(str(digit) for digit in range(MODULUS))
 EDIT_DISTANCE = "test_edit_distance"
 _DISTANCES = {EDIT_DISTANCE: Split(50, 0, 500)}
+
+
+class _Level(NamedTuple):
+    """The ways to the end that have a given number of symbols.
+
+    Attributes:
+        ways: the weights of those from each state added up, over the largest sum.
+        scale: the logarithm of that sum.
+        arcs_to: from each state to the states of this level: the symbols, and the weights of `ways` added up.
+    """
+
+    ways: dict[State, float]
+    scale: float
+    arcs_to: dict[State, tuple[list[str], list[float]]]
 
 
 class AutomatonTask(MeasuredLanguage):
@@ -46,31 +59,28 @@ class AutomatonTask(MeasuredLanguage):
         return {state: frozenset([*arcs, *[END] * (state in self.accepting)]) for state, arcs in self.arcs.items()}
 
     @cached_property
-    def _levels(self) -> list[tuple[dict[State, float], float]]:
-        """For each length the weights of all ways from states to the end, over the largest; the latter's logarithm."""
+    def _levels(self) -> list[_Level]:
         stops = {state: self._weight(state) if state in self.accepting else 0.0 for state in self.arcs}
-        return [_scaled(stops, 0.0)]
+        return [self._scaled(stops, 0.0)]
 
     def _weight(self, state: State) -> float:
         return 1 / len(self._symbols[state])
 
-    def _level(self, length: int) -> tuple[dict[State, float], float]:
-        while len(self._levels) <= length:
-            ways, scale = self._levels[-1]
-            after = {s: self._weight(s) * fsum(ways[to] for to in arcs.values()) for s, arcs in self.arcs.items()}
-            self._levels.append(_scaled(after, scale))
-        return self._levels[length]
+    def _level(self, left: int) -> _Level:
+        while len(self._levels) <= left:
+            ways, scale, _ = self._levels[-1]
+            longer = {s: self._weight(s) * fsum(ways[to] for to in arcs.values()) for s, arcs in self.arcs.items()}
+            self._levels.append(self._scaled(longer, scale))
+        return self._levels[left]
 
-    @cached_property
-    def _choices(self) -> list[dict[State, Choice]]:
-        """For each number of symbols that are left after the next the choices of states."""
-        return []
-
-    def _choices_before(self, left: int) -> dict[State, Choice]:
-        while len(self._choices) <= left:
-            ways, _ = self._level(len(self._choices))
-            self._choices.append({state: _choice(arcs, ways) for state, arcs in self.arcs.items()})
-        return self._choices[left]
+    def _scaled(self, ways: dict[State, float], scale: float) -> _Level:
+        """Divide by the largest: long strings have weights that no float has."""
+        largest = max(ways.values())
+        if not largest:
+            raise InputError("an automaton must have a way to the end")
+        ways = {state: way / largest for state, way in ways.items()}
+        arcs_to = {s: (list(arcs), list(accumulate(ways[to] for to in arcs.values()))) for s, arcs in self.arcs.items()}
+        return _Level(ways, scale + log(largest), arcs_to)
 
     @cached_property
     def _lengths(self) -> dict[int, list[int]]:
@@ -80,14 +90,14 @@ class AutomatonTask(MeasuredLanguage):
     def lengths(self, longest: int) -> list[int]:
         """The lengths that have members."""
         if longest not in self._lengths:
-            self._lengths[longest] = [n for n in range(longest + 1) if self._level(n)[0][self.start]]
+            self._lengths[longest] = [n for n in range(longest + 1) if self._level(n).ways[self.start]]
         return self._lengths[longest]
 
     def positive(self, rng: random.Random, longest: int) -> String:
         """A length, and a run of that length."""
         string, state = [], self.start
         for left in reversed(range(rng.choice(self.lengths(longest)))):
-            symbols, weights = self._choices_before(left)[state]
+            symbols, weights = self._level(left).arcs_to[state]
             symbol = rng.choices(symbols, cum_weights=weights)[0]
             string.append(symbol)
             state = self.arcs[state][symbol]
@@ -135,20 +145,8 @@ class AutomatonTask(MeasuredLanguage):
             weights.append(log(self._weight(state)))
             state = self.arcs[state][symbol]
         weights.append(log(self._weight(state)))
-        ways, scale = self._level(len(string))
-        return fsum(weights) - log(ways[self.start]) - scale - log(len(self.lengths(longest)))
-
-
-def _choice(arcs: Mapping[str, State], ways: Mapping[State, float]) -> Choice:
-    return list(arcs), list(accumulate(ways[to] for to in arcs.values()))
-
-
-def _scaled(ways: dict[State, float], scale: float) -> tuple[dict[State, float], float]:
-    """Long strings have weights that no float has."""
-    largest = max(ways.values())
-    if not largest:
-        raise InputError("an automaton must have a way to the end")
-    return {state: way / largest for state, way in ways.items()}, scale + log(largest)
+        level = self._level(len(string))
+        return fsum(weights) - log(level.ways[self.start]) - level.scale - log(len(self.lengths(longest)))
 
 
 @register_task("flare/even_pairs")
