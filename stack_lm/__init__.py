@@ -72,9 +72,9 @@ def register_models() -> None:
 
 
 def _hand_over_models() -> None:
-    from .configuration_stack_rnn import MemoryConfig
+    from .configuration_stack_rnn import ModelConfig
 
-    MemoryConfig.register_models = staticmethod(register_models)
+    ModelConfig.register_models = staticmethod(register_models)
 
 
 def _hand_over_hub() -> None:

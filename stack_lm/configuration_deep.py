@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from .checks import Check, Count, CountOrZero, ListOf, NotNegative, Probability, build
-from .configuration_stack_rnn import MemoryConfig, Tokens
+from .configuration_stack_rnn import ModelConfig, Tokens
 from .errors import InputError
 from .memory import make_memory, memory_class
 from .memory.fields import Size
@@ -137,7 +137,7 @@ _LOSSES: tuple[dict[str, Any], ...] = ({"layer": 0},)
 _UNDECIDED: Any = None
 
 
-class DeepStackRNNConfig(MemoryConfig):
+class DeepStackRNNConfig(ModelConfig):
     """Configuration of recurrent layers that read each other, each with a memory or none.
 
     By default it is a stack RNN of 100 units, and on its output and the embedding an LSTM of 400; the stack learns from

@@ -37,8 +37,8 @@ _TRANSFORMERS_KEYS = frozenset(
 _UNDECIDED: Any = None
 
 
-class MemoryConfig(PreTrainedConfig):
-    """The base of configurations of models with memories: unknown keys are refused, plug-ins are named."""
+class ModelConfig(PreTrainedConfig):
+    """The base of this package's configurations: values are checked, unknown keys refused, plug-ins named."""
 
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     # Called with each configuration made: `stack_lm` puts here what registers the models with the Auto classes. These
@@ -56,12 +56,12 @@ class MemoryConfig(PreTrainedConfig):
             )
         super().__post_init__(**kwargs)
         self.complete()
-        MemoryConfig.register_models()
+        ModelConfig.register_models()
 
     @property
     def memory_names(self) -> list[str]:
         """The names of the memories of its models, "none" for a recurrent layer without one."""
-        raise NotImplementedError
+        return []
 
     def further_keys(self) -> Iterable[str]:
         """Keys besides the fields, such as the settings of a memory from outside the package."""
@@ -75,7 +75,6 @@ class MemoryConfig(PreTrainedConfig):
         Raises:
             ValueError: with the pair that does not go together, and why.
         """
-        raise NotImplementedError
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -100,7 +99,7 @@ class MemoryConfig(PreTrainedConfig):
         super().__setattr__(key, check(key, value) if check else value)
 
 
-class StackRNNConfig(MemoryConfig):
+class StackRNNConfig(ModelConfig):
     """Configuration of a recurrent network with a differentiable memory.
 
     The defaults are the language model of Merrill et al. (2019) with the pop strength fixed to 1 ("u = 1").

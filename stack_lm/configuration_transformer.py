@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from .checks import CountOrZero, NotNegative, Positive, Probability
-from .configuration_stack_rnn import MemoryConfig, Tokens
+from .configuration_stack_rnn import ModelConfig, Tokens
 from .errors import InputError
 from .memory import memory_class
 from .memory.fields import Parts, Size
@@ -17,7 +17,7 @@ _DEFAULT_LAYERS = (ATTENTION, ATTENTION, "stack", ATTENTION, ATTENTION)
 _UNDECIDED: Any = None
 
 
-class StackTransformerConfig(MemoryConfig):
+class StackTransformerConfig(ModelConfig):
     """Configuration of a causal transformer with layers of self-attention and of stack attention.
 
     By default the third of five layers has a stack of strengths. Without a memory among the layers it is a plain

@@ -15,7 +15,7 @@ from transformers.utils.generic import merge_with_config_defaults
 
 from .arguments import refuse_unknown
 from .cache import MemoryCache, MemoryGenerationMixin
-from .configuration_stack_rnn import MemoryConfig, StackRNNConfig
+from .configuration_stack_rnn import ModelConfig, StackRNNConfig
 from .controllers import LSTMController, OneHot
 from .initialization import draw_weights, raise_forget_bias
 from .kernels.plain import hung_on
@@ -87,7 +87,7 @@ class HeadArguments(ModelArguments, total=False):
 class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     """Loading, saving and initialising, shared by all stack RNN models."""
 
-    config_class: type[MemoryConfig] = StackRNNConfig
+    config_class: type[ModelConfig] = StackRNNConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     loss_arguments: ClassVar[tuple[str, ...]] = ("num_items_in_batch", "ignore_index")
