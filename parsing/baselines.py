@@ -130,6 +130,8 @@ FIXED_BASELINES: dict[str, Callable[[Sequence[str]], ConstituencyTree]] = {
     "balanced, right full": balanced_right_full,
     "balanced, left full": balanced_left_full,
 }
+# Those that may vote, beside what parsers found.
+PRIORS: dict[str, Callable[[Sequence[str]], ConstituencyTree]] = {"right-branching": right_branching}
 RANDOM_BASELINES: dict[str, Callable[[Sequence[str], random.Random], ConstituencyTree]] = {
     "random distances": random_distances,
     "random merges": random_merges,

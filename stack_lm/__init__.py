@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .cache import MemoryCache, MemoryGenerationMixin
     from .configuration_buffered import BufferedStackRNNConfig
     from .configuration_deep import DeepStackRNNConfig
+    from .configuration_span_parser import SpanParserConfig
     from .configuration_stack_rnn import StackRNNConfig
     from .configuration_transformer import StackTransformerConfig
     from .layers import memories
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         StackRNNForSequenceClassification,
         StackRNNForTokenClassification,
     )
+    from .modeling_span_parser import SpanParserModel
     from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModel
     from .modeling_transformer import (
         StackTransformerForCausalLM,
@@ -59,10 +61,12 @@ def register_configurations() -> None:
 
     from .configuration_buffered import BufferedStackRNNConfig
     from .configuration_deep import DeepStackRNNConfig
+    from .configuration_span_parser import SpanParserConfig
     from .configuration_stack_rnn import StackRNNConfig
     from .configuration_transformer import StackTransformerConfig
 
-    for config in (StackRNNConfig, BufferedStackRNNConfig, DeepStackRNNConfig, StackTransformerConfig):
+    recurrent = (StackRNNConfig, BufferedStackRNNConfig, DeepStackRNNConfig)
+    for config in (*recurrent, StackTransformerConfig, SpanParserConfig):
         AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
@@ -100,6 +104,8 @@ _HOMES = {
     "register_model": "model_kinds",
     "BufferedStackRNNConfig": "configuration_buffered",
     "DeepStackRNNConfig": "configuration_deep",
+    "SpanParserConfig": "configuration_span_parser",
+    "SpanParserModel": "modeling_span_parser",
     "StackRNNConfig": "configuration_stack_rnn",
     "StackTransformerConfig": "configuration_transformer",
     "MemoryLayer": "layers.memory_layer",
@@ -157,6 +163,8 @@ __all__ = [
     "Parse",
     "Parser",
     "SentenceModel",
+    "SpanParserConfig",
+    "SpanParserModel",
     "StackAttention",
     "StackRNN",
     "StackRNNCell",

@@ -14,7 +14,7 @@ from .errors import InputError
 from .messages import did_you_mean, unknown_name
 from .plugins import Registry
 
-TEXT = "text"
+TEXT, TREES = "text", "trees"
 
 
 class ModelClass(NamedTuple):
@@ -23,8 +23,9 @@ class ModelClass(NamedTuple):
     Attributes:
         model: the class.
         auto: the name of transformers' Auto class that makes it of a configuration; "" for none.
-        trains_on: what the trainers train it on: "text" (a language model, by `stack-lm train lm`), or kinds of formal
-            tasks (by `stack-lm train task`; see `stack_lm.tasks.Task.kind`).
+        trains_on: what the trainers train it on: "text" (a language model, by `stack-lm train lm`), "trees" (a parser,
+            by `stack-lm train parser`), or kinds of formal tasks (by `stack-lm train task`; see
+            `stack_lm.tasks.Task.kind`).
     """
 
     model: type[PreTrainedModel]

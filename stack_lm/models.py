@@ -2,9 +2,10 @@
 
 from .configuration_buffered import BufferedStackRNNConfig
 from .configuration_deep import DeepStackRNNConfig
+from .configuration_span_parser import SpanParserConfig
 from .configuration_stack_rnn import StackRNNConfig
 from .configuration_transformer import StackTransformerConfig
-from .model_kinds import TEXT, ModelClass, ModelKind, register_model
+from .model_kinds import TEXT, TREES, ModelClass, ModelKind, register_model
 from .modeling_buffered import BufferedStackRNNForTransduction
 from .modeling_deep import DeepStackRNNForCausalLM, DeepStackRNNModel
 from .modeling_heads import (
@@ -12,6 +13,7 @@ from .modeling_heads import (
     StackRNNForSequenceClassification,
     StackRNNForTokenClassification,
 )
+from .modeling_span_parser import SpanParserModel
 from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModel
 from .modeling_transformer import (
     StackTransformerForCausalLM,
@@ -70,3 +72,4 @@ BUFFERED = register_model(
         BufferedStackRNNConfig, (ModelClass(BufferedStackRNNForTransduction, "AutoModelForSeq2SeqLM", ("per_step",)),)
     )
 )
+SPAN_PARSER = register_model(ModelKind(SpanParserConfig, (ModelClass(SpanParserModel, "AutoModel", (TREES,)),)))

@@ -61,9 +61,14 @@ def made_pages() -> dict[str, str]:
     """The pages of settings by their names."""
     from stack_lm.cli import make_parser
     from stack_lm.experiments.config import Table, TaskConfig
-    from stack_lm.training.config import ClassificationConfig, RunConfig
+    from stack_lm.training.config import ClassificationConfig, RunConfig, SpanParserTrainingConfig
 
-    kinds = {"lm": RunConfig, "classifier": ClassificationConfig, "task": TaskConfig}
+    kinds = {
+        "lm": RunConfig,
+        "classifier": ClassificationConfig,
+        "parser": SpanParserTrainingConfig,
+        "task": TaskConfig,
+    }
     training = TRAINING + "".join(f"\n## stack-lm train {name}\n\n{table(cls)}" for name, cls in kinds.items())
     commands = COMMANDS + "".join(f"\n{text}" for text in command_sections(make_parser()))
     return {
@@ -75,7 +80,13 @@ def made_pages() -> dict[str, str]:
 
 def model_sections() -> Iterator[str]:
     """A section for each kind of model, and for what is nested in one."""
-    from stack_lm import BufferedStackRNNConfig, DeepStackRNNConfig, StackRNNConfig, StackTransformerConfig
+    from stack_lm import (
+        BufferedStackRNNConfig,
+        DeepStackRNNConfig,
+        SpanParserConfig,
+        StackRNNConfig,
+        StackTransformerConfig,
+    )
     from stack_lm.configuration_deep import AuxiliaryLoss, Decay, LayerConfig
 
     yield f"## stack_rnn\n\n{_summary(StackRNNConfig)}\n\n{table(StackRNNConfig)}"
@@ -85,6 +96,7 @@ def model_sections() -> Iterator[str]:
     for key, cls in {"layers[]": LayerConfig, "auxiliary_losses[]": AuxiliaryLoss, "weight": Decay}.items():
         yield f"### {key}\n\n{_summary(cls)}\n\n{table(cls)}"
     yield f"## stack_transformer\n\n{_summary(StackTransformerConfig)}\n\n{table(StackTransformerConfig)}"
+    yield f"## span_parser\n\n{_summary(SpanParserConfig)}\n\n{table(SpanParserConfig)}"
 
 
 def table(cls: type, only: Any = None) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..console import print_table
 from ..errors import InputError
-from ..parsing.baselines import right_branching
+from ..parsing.baselines import PRIORS
 from ..parsing.conventions import Convention
 from ..parsing.ensemble import Ensemble, combine_runs
 from ..parsing.f1 import F1Score, GoldTree, score_trees
@@ -17,7 +17,6 @@ from ..parsing.trees import ConstituencyTree
 from .f1_report import describe
 
 Trees = Sequence[ConstituencyTree | None]
-PRIORS: dict[str, Callable[[Sequence[str]], ConstituencyTree]] = {"right-branching": right_branching}
 
 
 def score_ensemble(

@@ -120,7 +120,8 @@ def _print_system(system: dict[str, Any], alone: bool) -> None:
         shown = {name.replace("_", " "): value for name, value in system["evalb"].items() if isinstance(value, float)}
         print_table(f"as EVALB reports{title}", list(shown), [list(shown.values())])
     if "signal" in system:
+        made = f"signal {system['signal']}, decoder {system['decoder']}, " if system["signal"] else ""
         print_note(
-            f"{system['system']}: signal {system['signal']}, decoder {system['decoder']}, punctuation "
-            f"{system['punctuation']}, {system['unknown_words']:.1f}% of the words unknown to the model"
+            f"{system['system']}: {made}punctuation {system['punctuation']}, {system['unknown_words']:.1f}% of the "
+            "words unknown to the model"
         )

@@ -24,6 +24,7 @@ from .texts import add_column, add_keep_going, note_without_result, read_texts
 if TYPE_CHECKING:
     from ..scoring.parser import Parse, Parser
     from ..scoring.sentences import ModelScorer
+    from ..scoring.spans import SpanScorer
 
 # So few are traced by the reference scan before the compiled one would be loaded, which takes half a second.
 FEW_WORDS = 500
@@ -131,7 +132,28 @@ def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Seq
     return scorer
 
 
-def _prepare(scorer: ModelScorer, sentences: Sequence[Sequence[str]]) -> None:
+def open_parser(
+    model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]], *, ensemble: Sequence[str] = ()
+) -> Parser:
+    """The model at a path, and others that vote with it, ready to parse some sentences."""
+    from ..scoring.parser import Parser
+
+    parser = Parser.from_pretrained(
+        model,
+        signal=options.signal,
+        decoder=options.decoder,
+        layer=options.layer,
+        word_strength=options.word_strength,
+        device=options.device,
+        batch_tokens=options.batch_tokens,
+        ensemble=ensemble,
+    )
+    for each in (parser, *parser.ensemble):
+        _prepare(each.scorer, sentences)
+    return parser
+
+
+def _prepare(scorer: ModelScorer | SpanScorer, sentences: Sequence[Sequence[str]]) -> None:
     from ..kernels.dispatch import VARIABLE
     from ..layers.controlled import set_scan_backend
 
@@ -165,7 +187,7 @@ def run(options: argparse.Namespace) -> None:
     records = _records_to_parse(options, problems)
     texts = ["" if record is None else record.text for record in records]
     models = [options.model, *options.ensemble]
-    parser = _open_parser(options, texts)
+    parser = open_parser(options.model, options, [text.split() for text in texts], ensemble=options.ensemble)
     with progress("parsing", len(models) * sum(map(bool, texts))) as advance:
         parses = parser.parse_batch(texts, progress=advance)
     _check_parses(options, records, [i for i, parse in enumerate(parses) if parse is None])
@@ -175,25 +197,6 @@ def run(options: argparse.Namespace) -> None:
         write_trees(options.output, trees, distances=distances, source=", ".join(models))
     _print(options, parser, parses)
     problems.finish()
-
-
-def _open_parser(options: argparse.Namespace, texts: Sequence[str]) -> Parser:
-    from ..scoring.parser import Parser
-
-    parser = Parser.from_pretrained(
-        options.model,
-        signal=options.signal,
-        decoder=options.decoder,
-        layer=options.layer,
-        word_strength=options.word_strength,
-        device=options.device,
-        batch_tokens=options.batch_tokens,
-        ensemble=options.ensemble,
-    )
-    sentences = [text.split() for text in texts]
-    for each in (parser, *parser.ensemble):
-        _prepare(each.scorer, sentences)
-    return parser
 
 
 def _print(options: argparse.Namespace, parser: Parser, parses: Sequence[Parse | None]) -> None:
@@ -273,7 +276,9 @@ def words_of(text: str, name: str) -> list[str]:
 
 def _print_parse(parse: Parse) -> None:
     print(parse)
-    unknown = parse.trace.unknown if parse.trace is not None else np.zeros(len(parse.words), dtype=bool)
+    if not parse.strengths:  # of a span parser
+        return
+    unknown = np.zeros(len(parse.words), dtype=bool) if parse.unknown is None else parse.unknown
     rows = [
         (f"{word} (unknown)" if unknown[i] else word, *(float(values[i]) for values in parse.strengths.values()))
         for i, word in enumerate(parse.words)

@@ -15,9 +15,9 @@ from ..console import Problems, positive_int, print_json, progress
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..messages import shortened
-from ..parsing.baselines import FIXED_BASELINES, RANDOM_BASELINES, random_distances
+from ..parsing.baselines import FIXED_BASELINES, PRIORS, RANDOM_BASELINES, random_distances
 from ..parsing.conventions import CONVENTIONS, Convention, GoldForm, Removed, WholeSentence, WordRule, get_convention
-from ..parsing.distances import DEFAULT_DECODER, default_decoder, distances_from_trace, tree_from_distances
+from ..parsing.distances import DEFAULT_DECODER
 from ..parsing.ensemble import OUTLIER_SHARE
 from ..parsing.evalb import read_parameters
 from ..parsing.export import ENDINGS, check_tree_file, write_trees
@@ -26,10 +26,10 @@ from ..parsing.heads import last_child
 from ..parsing.significance import compare_f1, f1_interval
 from ..parsing.treebank import read_predictions, read_treebank
 from ..parsing.trees import ConstituencyTree
-from .f1_ensemble import PRIORS, Trees, print_ensemble, score_ensemble
+from .f1_ensemble import Trees, print_ensemble, score_ensemble
 from .f1_report import describe, print_f1, write_items
 from .files import TABLES, check_ending, check_outputs
-from .parse import add_parsing_options, check_parsing_options, open_scorer, trace_sentences
+from .parse import add_parsing_options, check_parsing_options, open_parser
 
 RANDOM_SEEDS = 5
 
@@ -239,7 +239,7 @@ def run(options: argparse.Namespace) -> None:
         ]
     if options.baselines:
         result["baselines"] = _baselines(
-            chosen, convention, options.decoder or result["systems"][0].get("decoder", DEFAULT_DECODER)
+            chosen, convention, options.decoder or result["systems"][0].get("decoder") or DEFAULT_DECODER
         )
     if options.json:
         for described, score in zip(result["systems"], scores, strict=True):
@@ -285,26 +285,24 @@ def _parse_gold_sentences(
     all_tags = [of_sentence for of_sentence in tags if of_sentence is not None]
     words = [tree.words for tree in seen]
     try:
-        scorer = open_scorer(model, options, words)
-        traces, signal = trace_sentences(
-            scorer, options, words, all_tags if len(all_tags) == len(tags) else None, f"parsing with {model}"
-        )
+        parser = open_parser(model, options, words)
+        with progress(f"parsing with {model}", len(words)) as advance:
+            parses = parser.parse_words(words, all_tags if len(all_tags) == len(tags) else None, progress=advance)
     except InputError as error:
         raise InputError(str(error) if model in str(error) else f"{model}: {error}") from error
-    if all(trace.unknown.all() for trace in traces):
-        raise InputError(f"{model} knows no word of {options.treebank}: {shortened(' '.join(traces[0].words), 80)!r}")
-    decoder = options.decoder or default_decoder(signal)
-    trees = [tree_from_distances(trace.words, distances_from_trace(trace, signal), decoder) for trace in traces]
+    unknown = [parse.unknown for parse in parses if parse.unknown is not None]  # of each, since none is a vote
+    if all(of_sentence.all() for of_sentence in unknown):
+        raise InputError(f"{model} knows no word of {options.treebank}: {shortened(' '.join(words[0]), 80)!r}")
     described = {
-        "signal": signal,
-        "decoder": decoder,
+        "signal": parser.signal,
+        "decoder": parser.decoder,
         "punctuation": "kept"
         if convention.removed == "nothing"
         else f"removed {'before' if before else 'after'} parsing",
-        "unknown_words": 100 * float(np.mean(np.concatenate([trace.unknown for trace in traces]))),
-        "n_unknown_sentences": sum(bool(trace.unknown.all()) for trace in traces),
+        "unknown_words": 100 * float(np.mean(np.concatenate(unknown))),
+        "n_unknown_sentences": sum(bool(of_sentence.all()) for of_sentence in unknown),
     }
-    return trees, described
+    return [parse.tree for parse in parses], described
 
 
 def _baselines(gold: Sequence[GoldTree], convention: Convention, decoder: str) -> dict[str, dict[str, float]]:

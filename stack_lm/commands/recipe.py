@@ -1,4 +1,4 @@
-"""The common part of `stack-lm train lm` and `classifier`: configuration, overrides, and earlier runs."""
+"""The common part of `stack-lm train lm`, `classifier` and `parser`: configuration, overrides, and earlier runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stack-lm train`: the recipes, which train language models, classifiers and models of formal tasks."""
+"""`stack-lm train`: the recipes, which train language models, classifiers, parsers and models of formal tasks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 
 from ..console import add_command
 from ..errors import InputError
-from . import train_classifier, train_lm, train_task
+from . import train_classifier, train_lm, train_parser, train_task
 
 EXAMPLE = f"{train_lm.EXAMPLE}\n  {train_task.EXAMPLE}"
-KINDS = {"lm": train_lm, "classifier": train_classifier, "task": train_task}
+KINDS = {"lm": train_lm, "classifier": train_classifier, "parser": train_parser, "task": train_task}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

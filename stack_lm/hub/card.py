@@ -31,6 +31,7 @@ _HEADS = {
     "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification", "sequence classifier"),
     "ForTokenClassification": ("token-classification", "AutoModelForTokenClassification", "token classifier"),
     "ForTransduction": (None, "AutoModelForSeq2SeqLM", "transducer between two buffers"),
+    "SpanParserModel": (None, "AutoModel", "parser"),
 }
 _OTHER = (None, "AutoModel", "network")
 # What PyYAML and huggingface_hub raise for metadata of another form.
@@ -39,6 +40,8 @@ _MERRILL = """W. Merrill, L. Khazan, N. Amsel, Y. Hao, S. Mendelsohn, R. Frank. 
 Stacks Using Unsupervised Parsing. BlackboxNLP 2019."""
 _DUSELL = """B. DuSell, D. Chiang. Stack Attention: Improving the Ability of Transformers to Model Hierarchical
 Patterns. ICLR 2024."""
+_STERN = "M. Stern, J. Andreas, D. Klein. A Minimal Span-Based Neural Constituency Parser. ACL 2017."
+_PAPERS = {"stack-rnn": _MERRILL, "stack-transformer": _DUSELL, "span-parser": _STERN}
 
 
 def write_card(
@@ -122,35 +125,42 @@ def _make_card(
         named = ("Number prediction",) if numbers else ()
         known = merged(known, of_training(_validation(run, training), _held_out(training), command, *named))
     known = merged(known, results)
-    transformer = "num_attention_heads" in config
-    data_of_training = training.get("data", {})
-    source = str(data_of_training.get("source") or data_of_training.get("train") or "")
+    family = _family(config)
+    source = _source(training)
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag=task,
         license=license or (earlier.license if earlier else None),
         datasets=_on_hub(source),
-        tags=["stack-lm", "stack-transformer" if transformer else "stack-rnn", *_memories(config), *tags],
+        tags=["stack-lm", family, *_memories(config), *tags],
         model_name=name or run.resolve().name,
         eval_results=known or None,
     )
     sections = [
         f"# {data.model_name}\n\n{_MARK}\n\n{_description(config, kind, _count_parameters(directory))}",
         f"{_NOTES}\n\n{notes.strip()}\n\n{_END_OF_NOTES}" if notes.strip() else "",
-        _usage(auto_class, config.get("auto_map")),
+        _USAGE_OF_PARSER if family == "span-parser" else _usage(auto_class, config.get("auto_map")),
         _evaluation(known),
         _data(training, source),
         _training(training, command),
         _versions(),
         _license(data.license),
-        f"## Citation\n\n{_DUSELL if transformer else _MERRILL}",
+        f"## Citation\n\n{_PAPERS[family]}",
     ]
     body = "\n\n".join(section for section in sections if section)
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{body}\n")
 
 
+def _family(config: Mapping[str, Any]) -> str:
+    if config.get("model_type") == "span_parser":
+        return "span-parser"
+    return "stack-transformer" if "num_attention_heads" in config else "stack-rnn"
+
+
 def _memories(config: Mapping[str, Any]) -> list[str]:
     """The names of a model's memories, each once."""
+    if _family(config) == "span-parser":
+        return []
     if "layers" not in config:
         return [str(config.get("memory", "none"))]
     names = dict.fromkeys(str(layer["memory"]) for layer in config["layers"] if layer != "attention")
@@ -158,7 +168,14 @@ def _memories(config: Mapping[str, Any]) -> list[str]:
 
 
 def _description(config: Mapping[str, Any], kind: str, parameters: int) -> str:
-    if "num_attention_heads" in config:
+    if _family(config) == "span-parser":
+        return (
+            "A parser that scores the spans of a sentence, made with stack-lm. It learned how many of several trees "
+            f"have each span. A bidirectional LSTM of {config['num_layers']} layer{'s' * (config['num_layers'] != 1)} "
+            f"of {config['hidden_size']} units reads the tokens; it has {parameters:,} parameters and a vocabulary of "
+            f"{config['vocab_size']:,} tokens."
+        )
+    if _family(config) == "stack-transformer":
         return _description_of_transformer(config, kind, parameters)
     if "layers" in config:
         return _description_of_layers(config, kind, parameters)
@@ -211,6 +228,18 @@ def _description_of_layers(config: Mapping[str, Any], kind: str, parameters: int
 
 def _control(value: Any) -> str:
     return value.replace("_", " ") if isinstance(value, str) else f"fixed to {value:g}"
+
+
+_USAGE_OF_PARSER = """## Use
+
+```python
+from stack_lm import Parser
+
+parser = Parser.from_pretrained(MODEL)
+print(parser("the dog that the cats fear barks loudly ."))
+```
+
+On the command line: `stack-lm parse MODEL "the dog that the cats fear barks loudly ."`"""
 
 
 def _usage(auto_class: str, auto_map: Mapping[str, str] | None) -> str:
@@ -307,19 +336,28 @@ def _on_hub(source: str) -> str | None:
     return DATASETS.get(name)
 
 
+def _source(training: Mapping[str, Any]) -> str:
+    """What a run was trained on: a text, a table, or files of trees."""
+    data = training.get("data", {})
+    source = data.get("source") or data.get("train") or data.get("trees") or ""
+    return ", ".join(source) if isinstance(source, list) else str(source)
+
+
 def _held_out(training: Mapping[str, Any]) -> str:
     data = training.get("data", {})
     if data.get("validation"):
-        return str(data["validation"])
+        named = data["validation"]
+        return ", ".join(named) if isinstance(named, list) else str(named)
     held_out = data.get("held_out", 0)
     share = f"{held_out:g} sentences" if held_out >= 1 else f"{100 * held_out:g}% of the sentences"
-    source = data.get("source") or data.get("train") or ""
+    source = _source(training)
     seed = data.get("held_out_seed")
     return f"{source}: {share} held out, seed {training.get('seed', 0) if seed is None else seed}"
 
 
 def _training_command(kind: str, training: Mapping[str, Any]) -> str:
-    recipe = "task" if "task" in training else "classifier" if "classifier" in kind else "lm"
+    kinds = {"parser": "parser", "sequence classifier": "classifier", "token classifier": "classifier"}
+    recipe = "task" if "task" in training else kinds.get(kind, "lm")
     return f"stack-lm train {recipe} training_config.yaml" if training else ""
 
 

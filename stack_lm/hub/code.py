@@ -25,11 +25,11 @@ from transformers.dynamic_module_utils import get_relative_import_files
 from ..console import without_progress_bars
 from ..model_kinds import ModelKind, kind_of
 from ..modeling_base import MemoryPreTrainedModel
-from ..models import BUFFERED, DEEP, STACK_RNN, TRANSFORMER
+from ..models import BUFFERED, DEEP, SPAN_PARSER, STACK_RNN, TRANSFORMER
 from .bundle import Bundle, merged_imports
 
 CONFIGURATION, MODELING = "configuration_stack_rnn", "modeling_stack_rnn"
-_OURS = (STACK_RNN, BUFFERED, DEEP, TRANSFORMER)
+_OURS = (STACK_RNN, BUFFERED, DEEP, TRANSFORMER, SPAN_PARSER)
 _CONFIGS = tuple(kind.config for kind in _OURS)
 _MODELS = tuple(model for kind in _OURS for model in kind.models)
 _REPLACED = dict.fromkeys(("kernels.dispatch", "kernels.cpu.cross_entropy", "layers.operator"), "hub.standalone")

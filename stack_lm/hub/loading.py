@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..console import without_progress_bars
 from ..errors import InputError
@@ -25,7 +26,12 @@ _OPTIONS: dict[str, Any] = {"trust_remote_code": False}
 
 
 def load_pretrained(
-    auto_class: Any, path: str, device: str | None = None, *, what: str = "language model"
+    auto_class: Any,
+    path: str,
+    device: str | None = None,
+    *,
+    what: str = "language model",
+    classes: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a model, complete and on its device, and its tokenizer.
 
@@ -34,6 +40,7 @@ def load_pretrained(
         path: what its `from_pretrained` takes. A name that looks like a path is not looked for on the hub.
         device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
         what: the model, for messages.
+        classes: Auto classes for models of some kinds, by `model_type`, in place of `auto_class`.
 
     Raises:
         InputError: if it cannot be loaded, its weights are not finite or not those of such a model, its tokenizer has
@@ -44,7 +51,9 @@ def load_pretrained(
         options = _OPTIONS | locate(path)
         if Path(path).is_dir():
             kind_of(str(read_config(Path(path)).get("model_type")))  # which an installed plug-in may have
-        _check_config(auto_class, path, options)
+        config = AutoConfig.from_pretrained(path, **options)
+        auto_class = classes.get(config.model_type, auto_class)
+        _check_config(auto_class, path, config)
         with _output_as_errors():
             tokenizer = AutoTokenizer.from_pretrained(path, **options)
         with without_progress_bars():
@@ -91,9 +100,8 @@ def find_device(name: str | None = None) -> str:
     return device
 
 
-def _check_config(auto_class: Any, path: str, options: dict[str, Any]) -> None:
+def _check_config(auto_class: Any, path: str, config: PreTrainedConfig) -> None:
     """Check that a model fits its weights: transformers makes it in full size before it sees that it does not."""
-    config = AutoConfig.from_pretrained(path, **options)
     layers = getattr(config.get_text_config(), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > _MOST_LAYERS:
         raise InputError(f"its config.json is of {layers:,} layers; {_MOST_LAYERS:,} can be made at most")

@@ -1,4 +1,4 @@
-"""A parser object: text or words in, trees out, with a language model's strengths in between."""
+"""A parser object: text or words in, trees out, with a language model's strengths or the scores of spans in between."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
+from ..configuration_span_parser import SpanParserConfig
 from ..errors import InputError
 from ..hub.loading import load_pretrained
 from ..messages import check_name
+from ..modeling_span_parser import SpanParserModel
 from ..parsing.distances import DECODERS, SHIFTS, default_decoder, distances_from_trace, tree_from_distances
 from ..parsing.drawing import draw_trees
 from ..parsing.ensemble import combine_runs
@@ -21,6 +23,7 @@ from ..parsing.trees import ConstituencyTree
 from ..trace import Trace
 from .encoding import WordStrength
 from .sentences import ModelScorer
+from .spans import SpanScorer
 
 if TYPE_CHECKING:  # slow to load
     from nltk.tree import Tree
@@ -34,15 +37,17 @@ class Parse:
 
     Attributes:
         tree: over the sentence's words.
-        distances: that the tree was made of [n]; None for a tree that several models voted for.
+        distances: that the tree was made of [n]; None for a tree that several models voted for, or of scored spans.
         trace: of the model over the sentence; None likewise.
         runs: the tree of each model, where several voted.
+        unknown: whether each word is unknown to the model [n], bool; None where several voted.
     """
 
     tree: ConstituencyTree
     distances: np.ndarray | None = None
     trace: Trace | None = None
     runs: tuple[ConstituencyTree, ...] = ()
+    unknown: np.ndarray | None = None
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -62,8 +67,9 @@ class Parse:
     def record(self) -> dict[str, Any]:
         """All of it for JSON."""
         record = {**tree_record(self.tree, self.distances), "tree": str(self.tree)}
+        if self.unknown is not None:
+            record["unknown"] = [w for w, new in zip(self.words, self.unknown, strict=True) if new]
         if self.trace is not None:
-            record["unknown"] = [w for w, new in zip(self.words, self.trace.unknown, strict=True) if new]
             record |= {name: values.tolist() for name, values in self.strengths.items()}
         if self.runs:
             record["runs"] = [str(tree) for tree in self.runs]
@@ -84,13 +90,14 @@ class Parse:
 
 
 class Parser:
-    """Parses sentences with a language model's push or pop strengths (Merrill et al. 2019).
+    """Parses sentences with a language model's push or pop strengths (Merrill et al. 2019), or with a span parser.
 
     Call it on a sentence for a `Parse`, or on several for a list of them. It has the methods of NLTK's `ParserI`, which
     give an `nltk.Tree`.
 
     Args:
-        model: a language model with a memory that has push and pop strengths.
+        model: a language model with a memory that has push and pop strengths, or a `SpanParserModel`, for which
+            there is nothing to choose.
         tokenizer: its fast tokenizer.
         signal: what distances come from, such as "pop_strength"; None takes the push strength, or the pop strength
             where the push is fixed; of a nondeterministic stack "run_depth", the depth of its most probable run.
@@ -103,7 +110,15 @@ class Parser:
 
     Raises:
         InputError: for a model without strengths to parse with, or a value that is not allowed.
+
+    Attributes:
+        scorer: what reads sentences with the model.
+        signal, decoder: see the arguments; None of a span parser.
     """
+
+    scorer: Any
+    signal: str | None
+    decoder: str | None
 
     def __init__(
         self,
@@ -121,10 +136,18 @@ class Parser:
             check_name("decoder", decoder, DECODERS)
         if signal is not None:
             check_name("signal", signal, SHIFTS)
+        self.ensemble = tuple(ensemble)
+        if isinstance(model, SpanParserModel):
+            given = {"signal": signal, "decoder": decoder, "layer": layer}
+            wrong = next((name for name, value in given.items() if value is not None), None)
+            if wrong is not None:
+                raise InputError(f"a span parser has no memory, so there is no {wrong} (--{wrong}) to choose")
+            self.scorer = SpanScorer(model, tokenizer, batch_tokens=batch_tokens)
+            self.signal = self.decoder = None
+            return
         self.scorer = ModelScorer(model, tokenizer, batch_tokens=batch_tokens, layer=layer, word_strength=word_strength)
         self.signal = self.scorer.choose_signal(signal)
         self.decoder = decoder or default_decoder(self.signal)
-        self.ensemble = tuple(ensemble)
 
     @classmethod
     def from_pretrained(
@@ -142,7 +165,7 @@ class Parser:
         """Load a model and its tokenizer from a directory or the hub.
 
         Args:
-            path: what `AutoModelForCausalLM.from_pretrained` takes.
+            path: what `from_pretrained` of transformers' Auto classes takes.
             signal: see the class.
             decoder: see the class.
             layer: see the class.
@@ -159,7 +182,8 @@ class Parser:
         how: dict[str, Any] = {"signal": signal, "decoder": decoder, "layer": layer, "word_strength": word_strength}
         how["batch_tokens"] = batch_tokens
         others = [cls.from_pretrained(other, device=device, **how) for other in ensemble]
-        model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device)
+        parsers = {SpanParserConfig.model_type: AutoModel}
+        model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device, classes=parsers)
         return cls(model, tokenizer, ensemble=others, **how)
 
     def __call__(self, sentences: Any, *, is_split_into_words: bool | None = None) -> Parse | list[Parse | None]:
@@ -237,11 +261,40 @@ class Parser:
         words = [self.split(s) if isinstance(s, str) else _check_words(s, i + 1) for i, s in enumerate(sentences)]
         there = [i for i, of_sentence in enumerate(words) if of_sentence]
         parses: list[Parse | None] = [None] * len(words)
-        traces = self.scorer.trace([words[i] for i in there], logprobs=logprobs, progress=progress)
-        for i, trace in zip(there, traces, strict=True):
-            if not trace.unknown.all():
-                distances = distances_from_trace(trace, self.signal)
-                parses[i] = Parse(tree_from_distances(trace.words, distances, self.decoder), distances, trace)
+        found = self.parse_words([words[i] for i in there], logprobs=logprobs, progress=progress)
+        for i, parse in zip(there, found, strict=True):
+            if parse.unknown is not None and not parse.unknown.all():
+                parses[i] = parse
+        return parses
+
+    def parse_words(
+        self,
+        sentences: Sequence[Sequence[str]],
+        tags: Sequence[Sequence[str]] | None = None,
+        *,
+        logprobs: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Parse]:
+        """Parse sentences with this model alone, those that it knows no word of too.
+
+        Args:
+            sentences: each a sequence of words, at least one.
+            tags: their part-of-speech tags, for tokenizers that replace rare words by tags.
+            logprobs: see `parse_batch`.
+            progress: called with the number of sentences done, batch by batch.
+
+        Raises:
+            InputError: for a word that the tokenizer makes no token of.
+        """
+        if self.signal is None or self.decoder is None:
+            trees = self.scorer.trees(sentences, progress=progress)
+            unknown = self.scorer.unknown(sentences)
+            return [Parse(tree, unknown=missing) for tree, missing in zip(trees, unknown, strict=True)]
+        parses = []
+        for trace in self.scorer.trace(sentences, tags, logprobs=logprobs, progress=progress):
+            distances = distances_from_trace(trace, self.signal)
+            tree = tree_from_distances(trace.words, distances, self.decoder)
+            parses.append(Parse(tree, distances, trace, unknown=trace.unknown))
         return parses
 
     def split(self, text: str) -> list[str]:
@@ -254,7 +307,8 @@ class Parser:
             text.encode("utf-8")
         except UnicodeEncodeError as error:  # lone surrogates, such as bytes that were no text
             raise InputError(f"a sentence is not UTF-8 text (character {error.start + 1})") from error
-        return self.scorer.split(" ".join(text.split()))
+        words: list[str] = self.scorer.split(" ".join(text.split()))
+        return words
 
     def _parse_one(self, sentence: str | Sequence[str]) -> Parse:
         (parse,) = self.parse_batch([sentence])

@@ -396,3 +396,56 @@ class ClassificationConfig(BaseConfig):
         if self.data.column == self.data.label_column:
             raise InputError(f"data.column and data.label_column must differ; got {self.data.column!r} for both")
         self.training.check()
+
+
+@dataclass(frozen=True)
+class TreesConfig(BaseDataConfig):
+    """The trees of a span parser's run.
+
+    Attributes:
+        trees: files of trees of the same sentences, one for each voter: bracketed trees, one a line, or JSON lines, as
+            `stack-lm parse --output` writes them. One file is a treebank to learn.
+        validation: such files of other sentences; null holds out some of the sentences.
+        prior: trees that vote too: "right-branching", or null for none.
+        limit: maximum number of training sentences, from the start.
+    """
+
+    trees: list[str] = field(default_factory=list)
+    validation: list[str] | None = None  # type: ignore[assignment]
+    prior: Literal["right-branching"] | None = None
+    limit: Count | None = None
+
+
+@dataclass(frozen=True)
+class SpanParserTokenizerConfig(TokenizerConfig):
+    """The tokenizer: subwords, so that no word is unknown, unless it says otherwise."""
+
+    kind: Literal["word", SubwordKind] = "bpe"
+
+
+@dataclass(frozen=True)
+class SpanParserLoopConfig(BaseLoopConfig):
+    """The training of a span parser."""
+
+    batch_size: Count = 32
+    max_grad_norm: Positive | None = 5.0
+
+
+@dataclass(frozen=True)
+class SpanParserTrainingConfig(BaseConfig):
+    """A training run of a parser that scores spans."""
+
+    output_dir: str = field(default="runs/parser", metadata=MAY_CHANGE)
+    tokenizer: SpanParserTokenizerConfig = field(default_factory=SpanParserTokenizerConfig)
+    data: TreesConfig = field(default_factory=TreesConfig)
+    training: SpanParserLoopConfig = field(default_factory=SpanParserLoopConfig)
+
+    FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")
+
+    def check(self) -> None:
+        """See `BaseConfig.check`."""
+        super().check()
+        self.tokenizer.check()
+        self.training.check()
+        if not self.data.trees:
+            raise InputError("data.trees must name files of trees, one for each voter, as data.trees=[a.mrg, b.mrg]")

@@ -148,7 +148,7 @@ def _open_stream(
     def sample() -> Iterator[Sentence]:
         return islice(stream.sentences(), config.tokenizer.sentences)
 
-    tokenizer = _open_tokenizer(config.tokenizer, sample, checkpoint)
+    tokenizer = make_tokenizer(config.tokenizer, sample, checkpoint)
     frame = frame_of(config.tokenizer, tokenizer)
     continuous = data.mode == "continuous"
     # Of a stream that is held out, the rest would have to be read in search of more.
@@ -222,7 +222,7 @@ def _tokenise_sentences(
         validation: Iterable[Sentence] = sentences.at(held_out[: data.validation_limit])
     else:
         validation = islice(other, data.validation_limit)
-    tokenizer = _open_tokenizer(config.tokenizer, lambda: sentences.at(numbers), checkpoint)
+    tokenizer = make_tokenizer(config.tokenizer, lambda: sentences.at(numbers), checkpoint)
     frame = frame_of(config.tokenizer, tokenizer)
     size = TextSize()
     validation_tokens = _not_empty(encode_sentences(tokenizer, validation, data.max_length, frame, size=size))
@@ -261,7 +261,7 @@ def _tokenise_documents(
     def sample() -> Iterator[Sentence]:
         return chain.from_iterable(store.at(range(*bounds[i])) for i in numbers)
 
-    tokenizer = _open_tokenizer(config.tokenizer, sample, checkpoint)
+    tokenizer = make_tokenizer(config.tokenizer, sample, checkpoint)
     frame = frame_of(config.tokenizer, tokenizer)
     size = TextSize()
     validation_tokens = _not_empty(encode_documents(tokenizer, validation, frame, size=size))
@@ -287,10 +287,19 @@ def _not_empty(validation: TokenArray) -> TokenArray:
     return validation
 
 
-def _open_tokenizer(
+def make_tokenizer(
     config: TokenizerConfig, sample: Callable[[], Iterator[Sentence]], checkpoint: Path | None
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer, the same on all processes."""
+    """The tokenizer of a run, the same on all processes.
+
+    Args:
+        config: says which.
+        sample: the sentences to train one on.
+        checkpoint: of the run, if it is resumed; its tokenizer is taken.
+
+    Raises:
+        InputError: if it cannot be loaded, or as `train_tokenizer`.
+    """
     source = checkpoint or config.pretrained
     if source is None:
         # On one process, so that a stream is counted once.

@@ -16,6 +16,7 @@ import stack_lm
 from stack_lm import (
     BufferedStackRNNConfig,
     DeepStackRNNConfig,
+    SpanParserConfig,
     StackRNNForCausalLM,
     StackRNNForSequenceClassification,
     StackRNNForTokenClassification,
@@ -95,6 +96,15 @@ def test_training_takes_the_same_steps(standalone):
 def test_every_class_is_there(standalone, name, outputs):
     model, saved = both(standalone, tiny_config(num_labels=3), name)
     assert torch.equal(saved(IDS, MASK)[outputs], model(IDS, MASK)[outputs])
+
+
+def test_a_span_parser(standalone):
+    config = SpanParserConfig(vocab_size=23, embedding_size=4, hidden_size=5, span_size=6, pad_token_id=0)
+    model, saved = both(standalone, config, "SpanParserModel")
+    arguments = {"fences": torch.tensor([[0, 1, 2, 4], [0, 1, -1, -1]]), "votes": torch.rand(2, 4, 4)}
+    expected, result = (each(IDS, attention_mask=MASK, **arguments) for each in (model, saved))
+    assert torch.equal(result.logits, expected.logits)
+    assert torch.equal(result.loss, expected.loss)
 
 
 def test_generation_and_buffers(standalone):

@@ -1,0 +1,15 @@
+"""Train a parser on trees or votes; the same as `stack-lm train parser`, for launchers that start a file."""
+
+import sys
+from collections.abc import Sequence
+
+from stack_lm.cli import main as stack_lm
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    return stack_lm(["train", "parser", *(sys.argv[1:] if arguments is None else arguments)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

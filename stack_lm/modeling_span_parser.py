@@ -1,0 +1,130 @@
+"""A parser that scores spans with a bidirectional LSTM, taught by trees or by the votes of other parsers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers.utils import ModelOutput
+
+from .arguments import refuse_unknown
+from .configuration_span_parser import SpanParserConfig
+from .modeling_base import MemoryPreTrainedModel
+
+
+@dataclass
+class SpanParserOutput(ModelOutput):
+    """Outputs of `SpanParserModel`.
+
+    Attributes:
+        loss: the cross-entropy of votes and spans in nats, over the spans that can differ.
+        logits: of each span [start, stop) that it is in the tree [B, n + 1, n + 1]; 0 where stop is not above start.
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+
+
+class SpanParserModel(MemoryPreTrainedModel):
+    """The probability of each span of a sentence's words that it is in its tree.
+
+    Between two words the forward LSTM has read what is before, and the backward LSTM what is behind. A span is scored
+    from the differences of both between its ends (Cross & Huang 2016, section 3.1; Stern et al. 2017, section 3).
+
+    NOTE: those parsers are trained on one tree with a margin. This one takes each span's share of votes as its target,
+    so that what voters disagree about stays open; the tree is decoded as the votes themselves are
+    (`stack_lm.parsing.ensemble.vote_tree`).
+
+    Args:
+        config: sizes.
+    """
+
+    config_class = SpanParserConfig
+    base_model_prefix = "model"
+
+    def __init__(self, config: SpanParserConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
+        self.embedding_dropout = nn.Dropout(config.embedding_dropout)
+        self.lstm = nn.LSTM(
+            config.embedding_size,
+            config.hidden_size,
+            config.num_layers,
+            batch_first=True,
+            dropout=config.dropout if config.num_layers > 1 else 0.0,
+            bidirectional=True,
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.ends = nn.Linear(2 * config.hidden_size, config.span_size)  # its bias is added to the difference
+        self.score = nn.Linear(config.span_size, 1)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        fences: Tensor,
+        attention_mask: Tensor | None = None,
+        votes: Tensor | None = None,
+        num_items_in_batch: float | None = None,
+        **kwargs: Any,
+    ) -> SpanParserOutput:
+        """Score spans.
+
+        Args:
+            input_ids: token ids with a token that begins each sentence and one that ends it [B, T].
+            fences: for each place between words, those at both ends included, the position of the last token before it
+                [B, n + 1]; -1 behind a shorter sentence.
+            attention_mask: 1 for tokens, 0 for padding behind them [B, T].
+            votes: share of the votes that each span has, in [0, 1] [B, n + 1, n + 1]. Spans of fewer than two words
+                and whole sentences are in all trees and do not count.
+            num_items_in_batch: what to divide the loss by; None is the number of spans that count.
+
+        Raises:
+            TypeError: for an argument that there is not.
+        """
+        refuse_unknown({key: value for key, value in kwargs.items() if key != "use_cache"})
+        real = fences >= 0
+        sides = self.dropout(self._read(input_ids, fences.clamp(min=0), attention_mask))
+        between = nn.functional.linear(sides, self.ends.weight)
+        # [B, start, stop]: what is read up to the stop and not up to the start, and the reverse from behind.
+        spans = torch.relu(between.unsqueeze(1) - between.unsqueeze(2) + self.ends.bias)
+        there = torch.triu(real.unsqueeze(1) & real.unsqueeze(2), diagonal=1)
+        logits = self.score(spans).squeeze(-1).masked_fill(~there, 0)
+        if votes is None:
+            return SpanParserOutput(logits=logits)
+        counted = spans_that_count(real)
+        losses = nn.functional.binary_cross_entropy_with_logits(logits[counted], votes[counted], reduction="sum")
+        number = counted.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
+        return SpanParserOutput(loss=losses / number, logits=logits)
+
+    def _read(self, input_ids: Tensor, fences: Tensor, mask: Tensor | None) -> Tensor:
+        """What the LSTM has read on both sides of each fence, [B, n + 1, 2 H]; the part from behind is negative."""
+        embedded = self.embedding_dropout(self.embed_tokens(input_ids))
+        if mask is None:
+            outputs, _ = self.lstm(embedded)
+        else:
+            lengths = mask.sum(1).clamp(min=1).cpu()
+            packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+            outputs, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=input_ids.shape[1])
+        forward, backward = outputs.chunk(2, dim=-1)
+        place = fences.unsqueeze(-1).expand(-1, -1, forward.shape[-1])
+        behind = (place + 1).clamp(max=input_ids.shape[1] - 1)
+        return torch.cat((forward.gather(1, place), -backward.gather(1, behind)), dim=-1)
+
+
+def spans_that_count(real: Tensor) -> Tensor:
+    """The spans that trees of a sentence can differ in: of two words or more, and not the whole sentence.
+
+    Args:
+        real: whether a fence is one of the sentence's [B, n + 1].
+
+    Returns:
+        [B, n + 1, n + 1], bool.
+    """
+    inside = torch.triu(real.unsqueeze(1) & real.unsqueeze(2), diagonal=2)
+    rows = torch.arange(len(real), device=real.device)
+    inside[rows, 0, real.sum(1) - 1] = False
+    return inside

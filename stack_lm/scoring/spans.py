@@ -1,0 +1,125 @@
+"""Trees of a `SpanParserModel`: sentences in batches, the spans' probabilities, and the tree that they vote for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..errors import InputError
+from ..parsing.ensemble import vote_tree
+from ..parsing.trees import ConstituencyTree
+from .encoding import Encoding, SentenceEncoder
+from .sentences import length_batches
+
+
+class SpanScorer:
+    """Finds the trees of sentences with a parser that scores spans.
+
+    Args:
+        model: a `SpanParserModel`.
+        tokenizer: its fast tokenizer, with tokens that begin and end sentences.
+        batch_tokens: tokens in a batch, padding included.
+
+    Raises:
+        InputError: if the tokenizer has no such tokens.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, batch_tokens: int = 2048) -> None:
+        self.model, self.tokenizer, self.batch_tokens = model.eval(), tokenizer, batch_tokens
+        self._encoder = SentenceEncoder(tokenizer, begin=True, end=True)
+        if not (self._encoder.begin and self._encoder.end):
+            raise InputError("a span parser reads what is around a sentence: its tokenizer needs tokens for both ends")
+
+    def split(self, text: str) -> list[str]:
+        """The words of a text, as the tokenizer separates them."""
+        return self._encoder.split(text)
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[list[int], list[int]]]:
+        """The token ids of each sentence, framed, and its fences (see `SpanParserModel.forward`).
+
+        Raises:
+            InputError: for a sentence without words, or a word that the tokenizer makes no token of.
+        """
+        for encoding in self._encoder.encode(sentences, None):
+            yield encoding.ids, _fences(encoding)
+
+    def unknown(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """True for each word that has the unknown token among its own [n], for each of the sentences."""
+        missing = self.tokenizer.unk_token_id
+        return [
+            np.array([missing in encoding.ids[before + 1 : last + 1] for before, last in pairwise(fences)])
+            for encoding in self._encoder.encode(sentences, None)
+            for fences in (_fences(encoding),)
+        ]
+
+    @torch.inference_mode()
+    def probabilities(
+        self, sentences: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
+    ) -> list[np.ndarray]:
+        """The probability of each span [start, stop) of each sentence that it is in its tree [n + 1, n + 1].
+
+        Args:
+            sentences: each a sequence of words.
+            progress: called with the number of sentences done, batch by batch.
+
+        Raises:
+            InputError: as `encode`.
+        """
+        encoded = list(self.encode(sentences))
+        found: list[np.ndarray] = [np.zeros(0)] * len(encoded)
+        for batch in length_batches([len(ids) for ids, _ in encoded], self.batch_tokens):
+            inputs = collate_spans([encoded[i] for i in batch], self.model.device)
+            spans = torch.sigmoid(self.model(**inputs).logits.float()).cpu().numpy()
+            for row, i in enumerate(batch):
+                n = len(encoded[i][1])
+                found[i] = np.triu(spans[row, :n, :n], k=1)
+            if progress is not None:
+                progress(len(batch))
+        return found
+
+    def trees(
+        self, sentences: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
+    ) -> list[ConstituencyTree]:
+        """The binary tree of each sentence with the most spans to be expected in the gold tree.
+
+        Args, Raises: as `probabilities`.
+        """
+        found = self.probabilities(sentences, progress=progress)
+        return [tree_of_spans(words, spans) for words, spans in zip(sentences, found, strict=True)]
+
+
+def tree_of_spans(words: Sequence[str], spans: np.ndarray) -> ConstituencyTree:
+    """The binary tree whose spans have the largest sum.
+
+    Args:
+        words: n of them.
+        spans: the value of each span [start, stop), in [0, 1], at least [n + 1, n + 1]; what is behind does not count.
+    """
+    n = len(words)
+    starts, stops = np.triu_indices(n + 1, k=2)
+    values = spans[starts, stops].tolist()
+    return vote_tree(words, dict(zip(zip(starts.tolist(), stops.tolist(), strict=True), values, strict=True)))
+
+
+def collate_spans(encoded: Sequence[tuple[Sequence[int], Sequence[int]]], device: torch.device) -> dict[str, Tensor]:
+    """Sentences, as `SpanScorer.encode` gives them, as arguments of the model, padded on the right."""
+    longest, most = (max(map(len, part)) for part in zip(*encoded, strict=True))
+    ids = torch.zeros(len(encoded), longest, dtype=torch.long)
+    mask, fences = torch.zeros_like(ids), torch.full((len(encoded), most), -1)
+    for row, (tokens, places) in enumerate(encoded):
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+        mask[row, : len(tokens)] = 1
+        fences[row, : len(places)] = torch.tensor(places)
+    return {"input_ids": ids.to(device), "attention_mask": mask.to(device), "fences": fences.to(device)}
+
+
+def _fences(encoding: Encoding) -> list[int]:
+    (inside,) = np.nonzero(encoding.word_of >= 0)
+    words = encoding.word_of[inside]
+    last = inside[np.append(np.flatnonzero(np.diff(words)), len(inside) - 1)]
+    return [int(inside[0]) - 1, *last.tolist()]

@@ -1,0 +1,186 @@
+"""Training a parser that scores spans, on trees or on the votes of several parsers' trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from ..data import Sentence, hold_out
+from ..errors import InputError
+from ..model_kinds import TREES, choose_class
+from ..modeling_span_parser import spans_that_count
+from ..parsing.baselines import PRIORS
+from ..parsing.ensemble import count_votes, mutual_f1, vote_tree
+from ..parsing.treebank import read_predictions
+from ..parsing.trees import ConstituencyTree
+from ..scoring.sentences import length_batches
+from ..scoring.spans import SpanScorer, collate_spans, tree_of_spans
+from .batches import Batches, Collated, SentenceBatches
+from .compact import TokenArray
+from .config import SpanParserTrainingConfig
+from .data import check_same_texts, make_tokenizer
+from .loop import TrainingLoop
+from .new_model import new_model
+from .pools import WholePools
+from .token_cache import text_digest
+from .validation import evaluating, sum_processes
+
+
+class VotedSentence(NamedTuple):
+    """A sentence and the votes for its spans.
+
+    Attributes:
+        words: n of them, three or more.
+        spans: those with a vote, [V, 2].
+        shares: of the votes that each has, in [0, 1], [V].
+    """
+
+    words: tuple[str, ...]
+    spans: np.ndarray
+    shares: np.ndarray
+
+    def matrix(self, size: int) -> np.ndarray:
+        """The shares by start and stop [size, size]."""
+        shares = np.zeros((size, size), np.float32)
+        shares[self.spans[:, 0], self.spans[:, 1]] = self.shares
+        return shares
+
+    def tree(self) -> ConstituencyTree:
+        """The tree that the votes decide on."""
+        votes = zip(map(tuple, self.spans.tolist()), self.shares.tolist(), strict=True)
+        return vote_tree(self.words, dict(votes))
+
+
+def read_votes(files: Sequence[str], prior: str | None = None) -> list[VotedSentence]:
+    """Read the trees of several parsers, or annotators, as votes for spans.
+
+    Args:
+        files: of trees of the same sentences in the same order, a file for each voter; see
+            `stack_lm.parsing.treebank.read_predictions`.
+        prior: trees that vote too, "right-branching"; None has none.
+
+    Returns:
+        The sentences of three words or more; those of fewer have one tree only.
+
+    Raises:
+        InputError: for files that cannot be read, or are not of the same sentences.
+    """
+    voters = [read_predictions(file) for file in files]
+    for file, trees in zip(files, voters, strict=True):
+        if len(trees) != len(voters[0]):
+            raise InputError(f"{files[0]} has {len(voters[0]):,} trees, but {file} has {len(trees):,}")
+    sentences = []
+    for number, of_sentence in enumerate(zip(*voters, strict=True), start=1):
+        votes = [tree for tree in of_sentence if tree is not None]  # all of them, since errors are raised
+        words = votes[0].words
+        other = next((i for i, tree in enumerate(votes) if tree.words != words), None)
+        if other is not None:
+            raise InputError(f"{files[0]} and {files[other]} have different words in tree {number:,}")
+        if len(words) < 3:
+            continue
+        if prior is not None:
+            votes.append(PRIORS[prior](words))
+        shares = {span: count / len(votes) for span, count in count_votes(votes).items()}
+        sentences.append(VotedSentence(words, np.array([*shares]), np.array([*shares.values()], np.float32)))
+    return sentences
+
+
+class SpanParserTrainer(TrainingLoop):
+    """A span parser's training run; `train` runs it.
+
+    Args, Raises: as `TrainingLoop`; the configuration is a `SpanParserTrainingConfig`.
+
+    Attributes:
+        tokenizer: of the training sentences.
+        sentences: to train on, with their votes.
+        validation: held-out ones.
+    """
+
+    LOSS, TARGETS = "loss", "spans"
+
+    config: SpanParserTrainingConfig
+
+    def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
+        """See `TrainingLoop.prepare`."""
+        config, data = self.config, self.config.data
+        kind = choose_class({"model_type": "span_parser"} | config.model, TREES)
+        self.texts = {"data.trees": text_digest(map(Path, data.trees))}
+        if data.validation is not None:
+            self.texts["data.validation"] = text_digest(map(Path, data.validation))
+        check_same_texts(config, checkpoint, self.texts)
+        voted = read_votes(data.trees, data.prior)
+        if data.validation is None:
+            self.sentences, self.validation = hold_out(voted, data.held_out, data.split_seed(config.seed))
+        else:
+            self.sentences, self.validation = voted, read_votes(data.validation, data.prior)
+        self.sentences = self.sentences[: data.limit]
+        if not self.sentences or not self.validation:
+            raise InputError(f"{data.trees[0]}: nothing is left to {'validate' if self.sentences else 'train'} on")
+        words = [Sentence(one.words) for one in self.sentences]
+        self.tokenizer = make_tokenizer(config.tokenizer, lambda: iter(words), checkpoint)
+        fields = {"vocab_size": len(self.tokenizer), "pad_token_id": self.tokenizer.pad_token_id}
+        fields |= {"bos_token_id": self.tokenizer.bos_token_id, "eos_token_id": self.tokenizer.eos_token_id}
+        model = new_model(kind, config.model | fields)
+        self._scorer = SpanScorer(model, self.tokenizer)
+        self._encoded = list(self._scorer.encode([one.words for one in self.sentences]))
+        # Each row ends with the sentence's number, by which its fences and votes are found.
+        rows = [[*ids, i] for i, (ids, _) in enumerate(self._encoded)]
+        batches = SentenceBatches(
+            WholePools(TokenArray.pack([rows], max(len(self.tokenizer), len(rows)))),
+            config.training.batch_size,
+            config.seed,
+            self.accelerator.process_index,
+            self.accelerator.num_processes,
+        )
+        return model, batches
+
+    def collate(self, batch: Sequence[Sequence[int]]) -> Collated:
+        """See `TrainingLoop.collate`; spans that trees can differ in are the targets."""
+        if not batch:  # one word, which has no such span
+            inputs: dict[str, Any] = collate_spans([([0, 0, 0], [0, 1])], self.accelerator.device)
+            return Collated(inputs | {"votes": torch.zeros(1, 2, 2, device=self.accelerator.device)}, 0, 0, 0)
+        numbers = [row[-1] for row in batch]
+        inputs = self._with_votes([self.sentences[i] for i in numbers], [self._encoded[i] for i in numbers])
+        targets = int(spans_that_count(inputs["fences"] >= 0).sum())
+        return Collated(inputs, targets, sum(map(len, batch)) - len(batch), inputs["input_ids"].numel())
+
+    def _with_votes(
+        self, sentences: Sequence[VotedSentence], encoded: Sequence[tuple[list[int], list[int]]]
+    ) -> dict[str, Any]:
+        inputs = collate_spans(encoded, self.accelerator.device)
+        size = inputs["fences"].shape[1]
+        votes = torch.from_numpy(np.stack([one.matrix(size) for one in sentences]))
+        return inputs | {"votes": votes.to(self.accelerator.device)}
+
+    def evaluate(self) -> tuple[dict[str, Any], str]:
+        """See `TrainingLoop.evaluate`: eval_loss, the mean over spans in nats, and eval_f1, in percent, of the trees
+        against those that the votes decide on (see `mutual_f1`)."""
+        accelerator = self.accelerator
+        own = self.validation[accelerator.process_index :: accelerator.num_processes]
+        encoded = list(self._scorer.encode([one.words for one in own]))
+        sums, pairs = torch.zeros(4, dtype=torch.float64), []
+        with torch.no_grad(), evaluating(self.model, accelerator) as model, accelerator.autocast():
+            for batch in length_batches([len(ids) for ids, _ in encoded], self._scorer.batch_tokens):
+                inputs = self._with_votes([own[i] for i in batch], [encoded[i] for i in batch])
+                outputs = model(**inputs, num_items_in_batch=1)
+                counted = float(spans_that_count(inputs["fences"] >= 0).sum())
+                sums += torch.tensor([float(outputs.loss), counted, 0, 0])
+                values = torch.sigmoid(outputs.logits.float()).cpu().numpy()
+                pairs += [
+                    (tree_of_spans(own[i].words, value), own[i].tree()) for i, value in zip(batch, values, strict=True)
+                ]
+        if pairs:
+            f1 = float(mutual_f1(list(zip(*pairs, strict=True)))[0, 1])
+            sums[2:] = torch.tensor([f1 * len(pairs), len(pairs)])
+        loss, spans, f1, sentences = sum_processes(sums, accelerator)
+        record = {"eval_loss": loss / spans, "eval_f1": f1 / sentences}
+        return record, f"validation loss {loss / spans:.4f}, F1 with the votes {f1 / sentences:.2f}"
+
+    def write_tokenizer(self, directory: Path) -> None:
+        """See `TrainingLoop.write_tokenizer`."""
+        self.tokenizer.save_pretrained(directory)

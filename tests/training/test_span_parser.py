@@ -1,0 +1,178 @@
+"""`stack-lm train parser` as a user types it: votes, what it learns, resuming, and bad input."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stack_lm import Parser
+from stack_lm.cli import main as stack_lm
+from stack_lm.data import generate_corpus
+from stack_lm.errors import InputError
+from stack_lm.parsing.baselines import right_branching
+from stack_lm.parsing.trees import ConstituencyTree
+from stack_lm.training.span_parser import read_votes
+
+SMALL = [
+    "model.embedding_size=16",
+    "model.hidden_size=24",
+    "model.span_size=24",
+    "model.num_layers=1",
+    "model.dropout=0",
+]
+SMALL += [
+    "model.embedding_dropout=0",
+    "tokenizer.vocab_size=400",
+    "training.learning_rate=0.01",
+    "training.batch_size=8",
+]
+
+
+def tree(words, *spans):
+    return ConstituencyTree.unlabelled(words.split(), spans)
+
+
+def write(path, trees):
+    path.write_text("".join(f"{each.nltk_tree().pformat(margin=10**9)}\n" for each in trees))
+    return path
+
+
+@pytest.fixture(scope="module")
+def gold(tmp_path_factory):
+    """Trees of generated English."""
+    sentences = list(generate_corpus(700))
+    trees = [ConstituencyTree.from_nltk(sentence.tree) for sentence in sentences]
+    return write(tmp_path_factory.mktemp("trees") / "gold.mrg", trees)
+
+
+@pytest.fixture(scope="module")
+def parser(gold, tmp_path_factory):
+    output = tmp_path_factory.mktemp("runs") / "parser"
+    assert (
+        stack_lm(["train", "parser", f"data.trees=[{gold}]", *SMALL, "training.epochs=5", f"output_dir={output}"]) == 0
+    )
+    return output
+
+
+def test_votes_are_shares(tmp_path):
+    words = "a b c d"
+    one = write(
+        tmp_path / "1.mrg", [tree(words, (0, 4), (0, 2), (2, 4)), tree("a b", (0, 2)), tree("x y z", (0, 3), (1, 3))]
+    )
+    two = write(
+        tmp_path / "2.mrg", [tree(words, (0, 4), (1, 4), (2, 4)), tree("a b", (0, 2)), tree("x y z", (0, 3), (0, 2))]
+    )
+    first, second = read_votes([str(one), str(two)])  # two words have one tree
+    shares = {tuple(span): share for span, share in zip(first.spans.tolist(), first.shares.tolist(), strict=True)}
+    assert shares == {(0, 4): 1, (2, 4): 1, (0, 2): 0.5, (1, 4): 0.5}
+    matrix = first.matrix(6)
+    assert matrix.shape == (6, 6)
+    assert matrix[1, 4] == 0.5
+    assert matrix.sum() == 3
+    assert first.tree() in (tree(words, (0, 4), (0, 2), (2, 4)), tree(words, (0, 4), (1, 4), (2, 4)))
+    with_prior = read_votes([str(one), str(two)], "right-branching")[1]
+    assert with_prior.matrix(4)[1, 3] == pytest.approx(2 / 3)
+    assert with_prior.tree() == right_branching("x y z".split())
+    assert second.words == ("x", "y", "z")
+
+
+def test_a_parser_learns_trees(parser, capsys, tmp_path):
+    records = [json.loads(line) for line in (parser / "metrics.jsonl").read_text().splitlines()]
+    losses = [record["eval_loss"] for record in records if "eval_loss" in record]
+    assert losses == sorted(losses, reverse=True)
+    sentences = [s for s in generate_corpus(200, seed=5) if len(s.words) > 4]
+    new = write(tmp_path / "new.mrg", [ConstituencyTree.from_nltk(s.tree) for s in sentences])
+    capsys.readouterr()
+    arguments = ["--treebank", str(new), "--convention", "prpn", "--baselines", "--json"]
+    assert stack_lm(["parse-f1", str(parser), *arguments]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["f1"] > 70 > 55 > scores["baselines"]["balanced"]["f1"]
+    assert scores["signal"] is None
+    # Every way to parse has the same trees.
+    file = tmp_path / "new.txt"
+    file.write_text("".join(" ".join(s.words) + "\n" for s in sentences))
+    found = Parser.from_pretrained(str(parser), device="cpu")([list(s.words) for s in sentences])
+    assert stack_lm(["parse", str(parser), "--file", str(file), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [parse["tree"] for parse in printed["parses"]] == [str(parse) for parse in found]
+    assert stack_lm(["parse", str(parser), "the dog sleeps ."]) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_probabilities_do_not_depend_on_the_batch(parser):
+    scorer = Parser.from_pretrained(str(parser), device="cpu").scorer
+    sentences = [list(s.words) for s in generate_corpus(20, seed=8)]
+    together = scorer.probabilities(sentences)
+    for words, spans in zip(sentences, together, strict=True):
+        assert spans.shape == (len(words) + 1,) * 2
+        np.testing.assert_allclose(spans, scorer.probabilities([words])[0], atol=1e-6)
+
+
+def test_a_run_goes_on_exactly(gold, tmp_path):
+    def train(output, *more):
+        arguments = ["train", "parser", f"data.trees=[{gold}]", *SMALL, "model.dropout=0.3", f"output_dir={output}"]
+        assert stack_lm([*arguments, "training.threads=1", *more]) == 0
+        return load_file(output / "model.safetensors")
+
+    whole = train(tmp_path / "whole", "training.epochs=2")
+    train(tmp_path / "parts", "training.epochs=1")
+    parts = train(tmp_path / "parts", "training.epochs=2", "--resume")
+    for name, weights in whole.items():
+        torch.testing.assert_close(parts[name], weights, rtol=0, atol=0)
+
+
+def test_its_card(gold, parser):
+    card = (parser / "README.md").read_text()
+    assert "A parser that scores the spans of a sentence" in card
+    assert "1 layer of 24 units" in card
+    assert "parser = Parser.from_pretrained(MODEL)" in card
+    assert "stack-lm train parser training_config.yaml" in card
+    assert f"Trained on {gold.name}, sentence by sentence" in card
+    assert "- span-parser\n" in card
+    assert "Merrill" not in card
+
+
+def test_words_that_a_parser_does_not_know(gold, tmp_path, capsys):
+    arguments = ["train", "parser", f"data.trees=[{gold}]", *SMALL, "tokenizer.kind=word", "training.epochs=1"]
+    assert stack_lm([*arguments, f"output_dir={tmp_path / 'words'}"]) == 0
+    parser = Parser.from_pretrained(str(tmp_path / "words"), device="cpu")
+    known, unknown = parser([["the", "qwx", "dog"], ["qwx", "zzk"]])
+    assert known.unknown.tolist() == [False, True, False]
+    assert unknown is None
+
+
+def test_bad_input(gold, parser, tmp_path, capsys):
+    shorter = tmp_path / "shorter.mrg"
+    shorter.write_text("".join(gold.read_text().splitlines(keepends=True)[:-1]))
+    lines = gold.read_text().splitlines(keepends=True)
+    random.Random(0).shuffle(lines)
+    other = tmp_path / "other.mrg"
+    other.write_text("".join(lines))
+    few = tmp_path / "few.mrg"
+    few.write_text(gold.read_text().split("\n")[0])
+    for arguments, message in (
+        ([], "data.trees must name files of trees, one for each voter, as data.trees=[a.mrg, b.mrg]"),
+        ([f"data.trees=[{gold}, {shorter}]"], "has 700 trees, but"),
+        ([f"data.trees=[{gold}, {other}]"], "have different words in tree"),
+        ([f"data.trees=[{tmp_path / 'none.mrg'}]"], "none.mrg"),
+        ([f"data.trees=[{gold}]", "data.prior=left"], "data.prior"),
+        ([f"data.trees=[{few}]"], "cannot hold"),
+        ([f"data.trees=[{gold}]", "model.memory=stack"], "memory"),
+        ([f"data.trees=[{gold}]", "tokenizer.add_eos=false"], "its tokenizer needs tokens for both ends"),
+    ):
+        output = tmp_path / "run"
+        assert stack_lm(["train", "parser", *arguments, f"output_dir={output}"]) != 0
+        error = capsys.readouterr().err.strip().splitlines()[-1]
+        assert message in error, (arguments, error)
+        assert not output.exists()
+    for name in ("signal=push_strength", "decoder=gap", "layer=0"):
+        key, _, value = name.partition("=")
+        assert stack_lm(["parse", str(parser), "the dog", f"--{key}", value]) != 0
+        assert f"there is no {key} (--{key}) to choose" in capsys.readouterr().err
+    with pytest.raises(InputError, match="language model"):
+        from stack_lm import ModelScorer
+
+        ModelScorer.from_pretrained(str(parser), device="cpu")
