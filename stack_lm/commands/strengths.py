@@ -19,6 +19,7 @@ from ..console import (
     print_table,
     write_table,
 )
+from ..data.formats import format_of, read_tagged_conllu
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, plot_groups, save_figure
@@ -49,8 +50,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="SOURCE",
         required=True,
-        help="a treebank (as for parse-f1), whose trees show the verbs' objects, or a corpus with tags, such as "
-        "nltk:brown or generated",
+        help="a treebank (as for parse-f1), whose trees show the verbs' objects; a .conllu file; or a corpus with "
+        "tags, such as nltk:brown or generated",
     )
     parser.add_argument("--limit", type=positive_int, metavar="N", help="the first N sentences only")
     for name in ("transitive", "intransitive"):
@@ -151,16 +152,26 @@ def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
     """Words, tags and, where there are full trees, the verbs' frames of each sentence."""
     source = options.data
     kind, _, rest = source.partition(":")
+    words: list[Sequence[str]] = []
     tags: list[Sequence[str]] = []
     if kind == "generated" or (kind == "nltk" and rest != "treebank"):
         from ..data import open_corpus
 
-        words: list[Sequence[str]] = []
         for sentence in islice(open_corpus(source), options.limit):
             if sentence.tags is None:
                 raise InputError(f"{source} has no part-of-speech tags")
             words.append(sentence.words)
             tags.append(sentence.tags)
+        return words, tags, None
+    if format_of(source) == "conllu":
+        for number, (found, own) in enumerate(islice(read_tagged_conllu(source, problems.on_error), options.limit), 1):
+            if own is None:
+                problems.on_error(InputError(f"{source}, sentence {number}: a word has no universal tag (column 4)"))
+                continue
+            words.append(found)
+            tags.append(own)
+        if not words:
+            raise InputError(f"{source} has no sentence with part-of-speech tags")
         return words, tags, None
     trees = []
     for tree in read_treebank(source, on_error=problems.on_error)[: options.limit]:

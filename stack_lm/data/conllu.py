@@ -1,4 +1,4 @@
-"""The words of CoNLL-U, the format of Universal Dependencies."""
+"""The words and tags of CoNLL-U, the format of Universal Dependencies."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from ..messages import shortened
 
 # The number of a word; of the words that are written as one, as "de le" is "du"; of a word that is not written.
 _NUMBER = re.compile(r"(\d+)(?:-(\d+)|(\.\d+))?")
-_COLUMNS = 10
+_COLUMNS, _UPOS, _NONE = 10, 3, "_"
 
 
-def words_of_conllu(lines: Iterable[tuple[int, str]], source: str, on_error: OnError) -> Iterator[str]:
-    """The words of each sentence as they are written, separated by spaces: "du", and not "de" and "le".
+def sentences_of_conllu(
+    lines: Iterable[tuple[int, str]], source: str, on_error: OnError
+) -> Iterator[tuple[list[str], list[str] | None]]:
+    """The words of each sentence as they are written, "du" and not "de" and "le", and their universal tags.
+
+    The tag of "du" is ADP+DET. A sentence in which a word has no tag has None.
 
     Args:
         lines: of a file, each with its number from 1.
@@ -22,12 +26,13 @@ def words_of_conllu(lines: Iterable[tuple[int, str]], source: str, on_error: OnE
         on_error: called with the error of a line that is no word, which is then left out.
     """
     words: list[str] = []
-    covered = 0  # the last word of a token that was read
+    tags: list[list[str]] = []  # of a word those of its parts
+    covered = 0  # the last part of a word that was read
     for number, line in lines:
         if not line.strip():
             if words:
-                yield " ".join(words)
-            words, covered = [], 0
+                yield words, _joined(tags)
+            words, tags, covered = [], [], 0
             continue
         if line.startswith("#"):
             continue
@@ -42,8 +47,19 @@ def words_of_conllu(lines: Iterable[tuple[int, str]], source: str, on_error: OnE
             )
             continue
         first, last, empty = match.groups()
-        if empty is None and int(first) > covered:
+        if empty is not None:
+            continue
+        if int(first) > covered:
             words.append(cells[1])
+            tags.append([])
             covered = int(last or first)
+        if last is None and tags:
+            tags[-1].append(cells[_UPOS])
     if words:
-        yield " ".join(words)
+        yield words, _joined(tags)
+
+
+def _joined(tags: list[list[str]]) -> list[str] | None:
+    if any(not of_word or _NONE in of_word for of_word in tags):
+        return None
+    return ["+".join(of_word) for of_word in tags]

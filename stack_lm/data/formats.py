@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..errors import InputError, OnError
 from ..messages import first_line, shortened
 from .brackets import looks_like_trees, without_remarks, words_of_trees
-from .conllu import words_of_conllu
+from .conllu import sentences_of_conllu
 from .files import LONGEST_LINE, UNPACKERS, check_file, line_blocks, open_file
 from .text import json_object, json_record, json_value, read_text
 
@@ -129,7 +129,22 @@ def _read_text(lines: Lines) -> Iterator[Row]:
 
 
 def _read_conllu(lines: Lines) -> Iterator[Row]:
-    yield from enumerate(words_of_conllu(lines.numbered, lines.name, lines.on_error), start=1)
+    sentences = sentences_of_conllu(lines.numbered, lines.name, lines.on_error)
+    yield from enumerate((" ".join(words) for words, _ in sentences), start=1)
+
+
+def read_tagged_conllu(path: str | Path, on_error: OnError) -> Iterator[tuple[list[str], list[str] | None]]:
+    """The words of each sentence of a CoNLL-U file, and their universal tags; None for a sentence that lacks one.
+
+    Args:
+        path: of the file, which may be packed.
+        on_error: called with the error of a line, which is then left out.
+
+    Raises:
+        InputError: if the file cannot be read.
+    """
+    lines = _open_lines(path, on_error)
+    return sentences_of_conllu(lines.numbered, lines.name, lines.on_error)
 
 
 def _read_trees(path: str | Path, on_error: OnError) -> Iterator[Row]:

@@ -239,6 +239,22 @@ def test_chunks_do_not_tell_frames(capsys, models, tmp_path):
     assert set(found["groups"]) == {"all words", "nouns", "verbs", "determiners"}
 
 
+def test_strengths_of_universal_dependencies(capsys, tmp_path, models):
+    def row(number, word, tag):
+        return "\t".join([str(number), word, "_", tag, *["_"] * 6])
+
+    sentence = [row(1, "the", "DET"), row(2, "dog", "NOUN"), row(3, "sleeps", "VERB"), row(4, ".", "PUNCT")]
+    path = tmp_path / "a.conllu"
+    path.write_text("\n".join([*sentence, ""] * 30) + "\n")
+    found = run_json(capsys, "strengths", models / "stack", "--data", path)
+    assert found["n_sentences"] == 30
+    assert [found["groups"][name]["n"] for name in ("nouns", "verbs", "determiners")] == [30, 30, 30]
+    path.write_text("\n".join(sentence).replace("NOUN", "_") + "\n")
+    status, _, err = run(capsys, "strengths", models / "stack", "--data", path)
+    assert status != 0
+    assert "sentence 1: a word has no universal tag (column 4)" in err
+
+
 def test_tags_of_an_unknown_tag_set_are_listed_as_they_are(capsys, models, tmp_path):
     path = tmp_path / "own.mrg"
     path.write_text("(CS (NG (w1 the) (w2 dog)) (VG (w3 sees) (NG (w1 the) (w2 cat))))\n")

@@ -13,8 +13,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from stack_lm.data.formats import read_tagged_conllu
 from stack_lm.data.records import Record, read_records
-from stack_lm.errors import InputError
+from stack_lm.errors import InputError, fail
 from stack_lm.parsing.treebank import read_treebank
 
 TEXTS = ["Die Käufer sagten: „Schön!“", "", 'a "quote", a comma\tand a tab', "two\nlines", "日本 🙂"]
@@ -114,6 +115,14 @@ def test_the_words_of_conllu(tmp_path):
     errors = []
     assert next(read_records(tmp_path / "a.conllu", on_error=errors.append)).text == "Vamos do"
     assert len(errors) == 1
+
+
+def test_the_tags_of_conllu(tmp_path):
+    (tmp_path / "a.conllu").write_text(CONLLU)
+    found = list(read_tagged_conllu(tmp_path / "a.conllu", fail))
+    assert found == [(["Vamos", "do", "mar"], ["VERB", "ADP+DET", "NOUN"]), (["Sim"], ["INTJ"])]
+    (tmp_path / "a.conllu").write_text(CONLLU.replace("NOUN", "_"))
+    assert [tags for _, tags in read_tagged_conllu(tmp_path / "a.conllu", fail)] == [None, ["INTJ"]]
 
 
 @pytest.mark.parametrize("first", ["( (S", "(S (NP (DT the) (NN dog))", "((S (NP (DT the)", "(X (X the) (X dog))"])
