@@ -43,7 +43,7 @@ def write(path, trees):
 @pytest.fixture(scope="module")
 def gold(tmp_path_factory):
     """Trees of generated English."""
-    sentences = list(generate_corpus(700))
+    sentences = list(generate_corpus(400))
     trees = [ConstituencyTree.from_nltk(sentence.tree) for sentence in sentences]
     return write(tmp_path_factory.mktemp("trees") / "gold.mrg", trees)
 
@@ -114,7 +114,7 @@ def test_probabilities_do_not_depend_on_the_batch(parser):
 def test_a_run_goes_on_exactly(gold, tmp_path):
     def train(output, *more):
         arguments = ["train", "parser", f"data.trees=[{gold}]", *SMALL, "model.dropout=0.3", f"output_dir={output}"]
-        assert stack_lm([*arguments, "training.threads=1", *more]) == 0
+        assert stack_lm([*arguments, "data.limit=80", "data.held_out=20", "training.threads=1", *more]) == 0
         return load_file(output / "model.safetensors")
 
     whole = train(tmp_path / "whole", "training.epochs=2")
@@ -155,7 +155,7 @@ def test_bad_input(gold, parser, tmp_path, capsys):
     few.write_text(gold.read_text().split("\n")[0])
     for arguments, message in (
         ([], "data.trees must name files of trees, one for each voter, as data.trees=[a.mrg, b.mrg]"),
-        ([f"data.trees=[{gold}, {shorter}]"], "has 700 trees, but"),
+        ([f"data.trees=[{gold}, {shorter}]"], "has 400 trees, but"),
         ([f"data.trees=[{gold}, {other}]"], "have different words in tree"),
         ([f"data.trees=[{tmp_path / 'none.mrg'}]"], "none.mrg"),
         ([f"data.trees=[{gold}]", "data.prior=left"], "data.prior"),
