@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .arguments import refuse_unknown
 from .configuration_span_parser import SpanParserConfig
 from .modeling_base import MemoryPreTrainedModel
+
+_MOST_UNITS = 2**24  # of spans, that are computed at once: the spans of a text of 2,000 words would take gigabytes
 
 
 @dataclass
@@ -58,10 +60,12 @@ class SpanParserModel(MemoryPreTrainedModel):
             bidirectional=True,
         )
         self.dropout = nn.Dropout(config.dropout)
-        self.ends = nn.Linear(2 * config.hidden_size, config.span_size)  # its bias is added to the difference
+        self.ends = nn.Linear(2 * config.hidden_size, config.span_size, bias=False)
+        self.span_bias = nn.Parameter(torch.zeros(config.span_size))
         self.score = nn.Linear(config.span_size, 1)
         self.post_init()
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor,
@@ -88,17 +92,28 @@ class SpanParserModel(MemoryPreTrainedModel):
         refuse_unknown({key: value for key, value in kwargs.items() if key != "use_cache"})
         real = fences >= 0
         sides = self.dropout(self._read(input_ids, fences.clamp(min=0), attention_mask))
-        between = nn.functional.linear(sides, self.ends.weight)
-        # [B, start, stop]: what is read up to the stop and not up to the start, and the reverse from behind.
-        spans = torch.relu(between.unsqueeze(1) - between.unsqueeze(2) + self.ends.bias)
+        between = self.ends(sides)
         there = torch.triu(real.unsqueeze(1) & real.unsqueeze(2), diagonal=1)
-        logits = self.score(spans).squeeze(-1).masked_fill(~there, 0)
+        logits = self._score(between).masked_fill(~there, 0)
         if votes is None:
             return SpanParserOutput(logits=logits)
         counted = spans_that_count(real)
-        losses = nn.functional.binary_cross_entropy_with_logits(logits[counted], votes[counted], reduction="sum")
+        targets = votes[counted].to(logits.dtype)
+        losses = nn.functional.binary_cross_entropy_with_logits(logits[counted], targets, reduction="sum")
         number = counted.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
         return SpanParserOutput(loss=losses / number, logits=logits)
+
+    def _score(self, between: Tensor) -> Tensor:
+        """The scores by start and stop [B, n + 1, n + 1], of what is between the words [B, n + 1, S].
+
+        A span has what is read up to its stop and not up to its start, and the reverse from behind.
+        """
+        starts = max(1, _MOST_UNITS // max(1, between.numel()))
+        parts = [
+            self.score(torch.relu(between.unsqueeze(1) - some.unsqueeze(2) + self.span_bias)).squeeze(-1)
+            for some in between.split(starts, dim=1)
+        ]
+        return torch.cat(parts, dim=1)
 
     def _read(self, input_ids: Tensor, fences: Tensor, mask: Tensor | None) -> Tensor:
         """What the LSTM has read on both sides of each fence, [B, n + 1, 2 H]; the part from behind is negative."""

@@ -1,5 +1,7 @@
 """The span parser's scores from their definition, padding, the loss, saving, and what is refused."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,9 @@ SIZES = {"vocab_size": 17, "embedding_size": 4, "hidden_size": 5, "span_size": 6
 @pytest.fixture(scope="module", params=[1, 2])
 def model(request):
     torch.manual_seed(3)
-    return SpanParserModel(SpanParserConfig(**SIZES, num_layers=request.param)).double().eval()
+    model = SpanParserModel(SpanParserConfig(**SIZES, num_layers=request.param)).double().eval()
+    nn.init.normal_(model.span_bias)
+    return model
 
 
 # <s> and </s> around words of one or more tokens: their ids, and the last token before each fence.
@@ -35,7 +39,7 @@ def defined(model, ids, fences):
         for stop in range(start + 1, n):
             before = forward[fences[stop]] - forward[fences[start]]
             behind = backward[fences[start] + 1] - backward[fences[stop] + 1]
-            hidden = torch.relu(model.ends(torch.cat((before, behind))))
+            hidden = torch.relu(model.ends(torch.cat((before, behind))) + model.span_bias)
             logits[start, stop] = model.score(hidden)[0]
     return logits
 
@@ -94,6 +98,20 @@ def test_gradients(model):
         ).loss
 
     assert torch.autograd.gradcheck(loss, weights, fast_mode=True)
+
+
+def test_a_part_of_the_starts_at_a_time(model, monkeypatch):
+    expected = model(**padded(ONE, OTHER)).logits
+    monkeypatch.setattr("stack_lm.modeling_span_parser._MOST_UNITS", 100)
+    torch.testing.assert_close(model(**padded(ONE, OTHER)).logits, expected, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(model, dtype):
+    half = copy.deepcopy(model).to(dtype)
+    inputs = padded(ONE, OTHER)
+    torch.testing.assert_close(half(**inputs).logits.double(), model(**inputs).logits, rtol=0, atol=0.05)
+    assert half(**inputs, votes=torch.rand(2, 4, 4)).loss.isfinite()
 
 
 def test_saving_and_loading(tmp_path, model):

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError
-from ..parsing.ensemble import vote_tree
+from ..parsing.ensemble import LONGEST, vote_tree
 from ..parsing.trees import ConstituencyTree
 from .encoding import Encoding, SentenceEncoder
 from .sentences import length_batches
@@ -43,8 +43,14 @@ class SpanScorer:
         """The token ids of each sentence, framed, and its fences (see `SpanParserModel.forward`).
 
         Raises:
-            InputError: for a sentence without words, or a word that the tokenizer makes no token of.
+            InputError: for a sentence without words or with more than 2,000, or a word that the tokenizer makes no
+                token of.
         """
+        for number, words in enumerate(sentences, start=1):
+            if len(words) > LONGEST:
+                raise InputError(
+                    f"sentence {number} has {len(words):,} words; a span parser can parse {LONGEST:,} at most"
+                )
         for encoding in self._encoder.encode(sentences, None):
             yield encoding.ids, _fences(encoding)
 

@@ -172,6 +172,9 @@ def test_bad_input(gold, parser, tmp_path, capsys):
         key, _, value = name.partition("=")
         assert stack_lm(["parse", str(parser), "the dog", f"--{key}", value]) != 0
         assert f"there is no {key} (--{key}) to choose" in capsys.readouterr().err
+    long = ["a"] * 2001
+    with pytest.raises(InputError, match="sentence 2 has 2,001 words; a span parser can parse 2,000 at most"):
+        Parser.from_pretrained(str(parser), device="cpu")([["the", "dog"], long])
     with pytest.raises(InputError, match="language model"):
         from stack_lm import ModelScorer
 
