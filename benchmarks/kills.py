@@ -2,10 +2,11 @@
 
 Each run is killed (SIGKILL) again and again, and started anew with the same command, until it ends; then its weights
 and metrics must be those of a run that was left alone, to the bit. Of two processes one or both are killed. Processes
-are forked from this one, so that an attempt takes seconds.
+are forked from this one, so that an attempt takes seconds. The figure has a line for each run, and on it where the run
+was when it was killed.
 
 Example:
-    python benchmarks/kills.py --kills 100 --seed 0
+    python benchmarks/kills.py --kills 100 --seed 0 --figure kills.png
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -35,11 +37,18 @@ from stack_lm.checks import build
 from stack_lm.console import positive_int, print_json, print_note, print_table, run_command
 from stack_lm.data import generate_corpus
 from stack_lm.errors import InputError
+from stack_lm.interpretation.figures import check_figure_names, new_figure, save_figure, with_plain_text
+from stack_lm.training.checkpoints import all_checkpoints, checkpoint_step
 from stack_lm.training.config import RunConfig
 from stack_lm.training.language_model import Trainer
+from stack_lm.training.run_directory import CHECKPOINTS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # A run that does not come to its end by itself within this time hangs.
 PATIENCE = 300.0
+UPDATES = 60  # of a run
 # Of the log's entries those that depend on the machine.
 VOLATILE = ("seconds", "tokens_per_second")
 
@@ -70,7 +79,7 @@ class Case:
             "eval_every": 30,
             "learning_rate": 3e-3,
         }
-        training |= {"max_steps": 60, "epochs": 100, "threads": 1, "loss_dtype": "float32"}
+        training |= {"max_steps": UPDATES, "epochs": 100, "threads": 1, "loss_dtype": "float32"}
         model = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "output_dropout": 0.1}
         tokenizer = {"vocab_size": 200}
         values = {"output_dir": str(directory), "seed": 3, "model": model, "tokenizer": tokenizer}
@@ -182,9 +191,11 @@ def kill_case(case: Case, kills: int, rng: random.Random, folder: Path) -> dict[
     start = time.monotonic()
     finish(attempt(folder / "undisturbed"))
     usual = time.monotonic() - start
-    done = runs = equal = 0
+    done = equal = 0
+    killed_at: list[list[int]] = []  # of each run, the last checkpoint at each kill
     while done < kills:
-        directory = folder / f"run-{runs}"
+        directory = folder / f"run-{len(killed_at)}"
+        killed_at.append([])
         ended = False
         while not ended:
             group, start = attempt(directory), time.monotonic()
@@ -199,9 +210,30 @@ def kill_case(case: Case, kills: int, rng: random.Random, folder: Path) -> dict[
                 group.kill(range(case.processes))
                 group.wait(math.inf)
             done += 1
-        runs += 1
+            killed_at[-1].append(max(map(checkpoint_step, all_checkpoints(directory / CHECKPOINTS)), default=0))
         equal += same(directory, folder / "undisturbed")
-    return {"case": case.name, "kills": done, "runs": runs, "equal": equal}
+    return {"case": case.name, "kills": done, "runs": len(killed_at), "equal": equal, "killed_at": killed_at}
+
+
+@with_plain_text
+def draw(cases: Sequence[dict[str, Any]]) -> Figure:
+    """Each run as a line of updates, with a cross for a kill, and their number where a checkpoint has several."""
+    runs = [(case["case"] if not i else "", kills) for case in cases for i, kills in enumerate(case["killed_at"])]
+    figure = new_figure(7, 0.24 * len(runs) + 1, "")
+    axes = figure.subplots()
+    for row, (_, kills) in enumerate(runs):
+        axes.plot([0, UPDATES], [row, row], color="0.8", linewidth=2, zorder=1)
+        axes.plot(UPDATES, row, "o", color="0.8", markersize=9, zorder=1)
+        for step, number in sorted(Counter(kills).items()):
+            axes.plot(step, row, "x", color="#D55E00", markersize=6, zorder=2)
+            if number > 1:
+                axes.annotate(f"{number}", (step, row), (5, 2), textcoords="offset points", fontsize=8)
+    axes.set_yticks(range(len(runs)), [name for name, _ in runs])
+    axes.invert_yaxis()
+    axes.set_xlabel("last checkpoint when the run was killed (updates)")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    return figure
 
 
 def split(kills: int, parts: int) -> Iterator[int]:
@@ -217,11 +249,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--kills", type=positive_int, default=100, help="over all cases (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (default: 0)")
+    parser.add_argument("--figure", metavar="F", help="draw where the runs were killed: .png, .pdf or .svg")
     parser.add_argument("--json", action="store_true", help="print the results as one JSON object")
     options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
 
     def run() -> None:
+        check_figure_names(options.figure)
         torch.set_num_threads(1)
         for number, (case, kills) in enumerate(zip(CASES, split(options.kills, len(CASES)), strict=True)):
             if not kills:
@@ -230,6 +264,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 write_text(Path(folder) / "text.txt", 40)
                 rows.append(kill_case(case, kills, random.Random(f"{options.seed}/{number}"), Path(folder)))
             print_note(f"{case.name}: {rows[-1]['kills']} kills, {rows[-1]['equal']} of {rows[-1]['runs']} runs equal")
+        if options.figure:
+            save_figure(options.figure, draw(rows))
         if options.json:
             print_json({"seed": options.seed, "cases": rows})
         else:

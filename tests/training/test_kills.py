@@ -13,13 +13,16 @@ KILLS = Path(__file__).parents[2] / "benchmarks" / "kills.py"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_killed_runs_end_as_undisturbed_ones():
-    command = [sys.executable, str(KILLS), "--kills", "16", "--seed", "1", "--json"]
+def test_killed_runs_end_as_undisturbed_ones(tmp_path):
+    figure = tmp_path / "kills.png"
+    command = [sys.executable, str(KILLS), "--kills", "16", "--seed", "1", "--json", "--figure", str(figure)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr[-3000:]
     cases = json.loads(done.stdout)["cases"]
     assert [case["kills"] for case in cases] == [2] * 8
-    assert all(case["equal"] == case["runs"] > 0 for case in cases)
+    assert all(case["equal"] == case["runs"] == len(case["killed_at"]) > 0 for case in cases)
+    assert all(0 <= step <= 60 for case in cases for of_run in case["killed_at"] for step in of_run)
+    assert figure.stat().st_size > 10_000
 
 
 # Groups of processes, forked as by the kills.
