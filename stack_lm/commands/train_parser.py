@@ -1,8 +1,9 @@
 """`stack-lm train parser`: train a parser on trees, or on the votes of several parsers' trees.
 
-data.trees are files of trees of the same sentences, one for each voter: what `stack-lm parse --output` writes, or a
-treebank. The parser learns how many of them have each span, and needs no gold tree. Then it parses by itself
-(`stack-lm parse`, `parse-f1`). Any key can be overridden: `model.hidden_size=200 training.epochs=8`.
+data.trees is a file of trees, such as a treebank; or files of trees of the same sentences, one for each voter, such as
+those that `stack-lm parse --output` writes for several models. The parser learns how many of them have each span, and
+needs no gold tree. Then it parses by itself (`stack-lm parse`, `parse-f1`). Any key can be overridden:
+`model.hidden_size=200 training.epochs=8`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .recipe import add_options, run_recipe
 SUMMARY = "train a parser on trees, or on the votes of several parsers"
 EXAMPLE = (
     "stack-lm train parser 'data.trees=[u1.mrg, free.mrg, exit.mrg]' output_dir=runs/parser\n"
-    "  stack-lm train parser data.trees=[treebank.mrg] data.prior=right-branching training.epochs=8"
+    "  stack-lm train parser data.trees=train.mrg data.validation=dev.mrg training.epochs=8"
 )
 __all__ = ["EXAMPLE", "SUMMARY", "add_options", "run"]
 

@@ -403,15 +403,15 @@ class TreesConfig(BaseDataConfig):
     """The trees of a span parser's run.
 
     Attributes:
-        trees: files of trees of the same sentences, one for each voter: bracketed trees, one a line, or JSON lines, as
-            `stack-lm parse --output` writes them. One file is a treebank to learn.
-        validation: such files of other sentences; null holds out some of the sentences.
+        trees: a file of trees, such as a treebank; or files of trees of the same sentences, one for each voter:
+            bracketed trees, one a line, or JSON lines, as `stack-lm parse --output` writes them.
+        validation: such a file, or files, of other sentences; null holds out some of the sentences.
         prior: trees that vote too: "right-branching", or null for none.
         limit: maximum number of training sentences, from the start.
     """
 
-    trees: list[str] = field(default_factory=list)
-    validation: list[str] | None = None  # type: ignore[assignment]
+    trees: list[str] | str = field(default_factory=list)
+    validation: list[str] | str | None = None  # type: ignore[assignment]
     prior: Literal["right-branching"] | None = None
     limit: Count | None = None
 
@@ -448,4 +448,4 @@ class SpanParserTrainingConfig(BaseConfig):
         self.tokenizer.check()
         self.training.check()
         if not self.data.trees:
-            raise InputError("data.trees must name files of trees, one for each voter, as data.trees=[a.mrg, b.mrg]")
+            raise InputError("data.trees must name a file of trees, or one for each voter: data.trees=[a.mrg, b.mrg]")

@@ -90,6 +90,10 @@ def read_votes(files: Sequence[str], prior: str | None = None) -> list[VotedSent
     return sentences
 
 
+def _listed(files: list[str] | str) -> list[str]:
+    return [files] if isinstance(files, str) else files
+
+
 class SpanParserTrainer(TrainingLoop):
     """A span parser's training run; `train` runs it.
 
@@ -109,18 +113,18 @@ class SpanParserTrainer(TrainingLoop):
         """See `TrainingLoop.prepare`."""
         config, data = self.config, self.config.data
         kind = choose_class({"model_type": "span_parser"} | config.model, TREES)
-        self.texts = {"data.trees": text_digest(map(Path, data.trees))}
-        if data.validation is not None:
-            self.texts["data.validation"] = text_digest(map(Path, data.validation))
+        files = {"data.trees": _listed(data.trees), "data.validation": _listed(data.validation or [])}
+        self.texts = {key: text_digest(map(Path, named)) for key, named in files.items() if named}
         check_same_texts(config, checkpoint, self.texts)
-        voted = read_votes(data.trees, data.prior)
+        voted = read_votes(files["data.trees"], data.prior)
         if data.validation is None:
             self.sentences, self.validation = hold_out(voted, data.held_out, data.split_seed(config.seed))
         else:
-            self.sentences, self.validation = voted, read_votes(data.validation, data.prior)
+            self.sentences, self.validation = voted, read_votes(files["data.validation"], data.prior)
         self.sentences = self.sentences[: data.limit]
         if not self.sentences or not self.validation:
-            raise InputError(f"{data.trees[0]}: nothing is left to {'validate' if self.sentences else 'train'} on")
+            key = "data.validation" if self.sentences else "data.trees"
+            raise InputError(f"{', '.join(files[key])}: no sentence has three words or more")
         words = [Sentence(one.words) for one in self.sentences]
         self.tokenizer = make_tokenizer(config.tokenizer, lambda: iter(words), checkpoint)
         fields = {"vocab_size": len(self.tokenizer), "pad_token_id": self.tokenizer.pad_token_id}

@@ -124,6 +124,15 @@ def test_a_run_goes_on_exactly(gold, tmp_path):
         torch.testing.assert_close(parts[name], weights, rtol=0, atol=0)
 
 
+def test_validation_on_a_file_of_its_own(gold, tmp_path, capsys):
+    validation = tmp_path / "dev.mrg"
+    validation.write_text("".join(gold.read_text().splitlines(keepends=True)[:30]))
+    arguments = [f"data.trees={gold}", f"data.validation={validation}", *SMALL, "training.max_steps=3"]
+    assert stack_lm(["train", "parser", *arguments, f"output_dir={tmp_path / 'run'}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 3
+    assert f"validated on {validation.name}" in (tmp_path / "run" / "README.md").read_text()
+
+
 def test_its_card(gold, parser):
     card = (parser / "README.md").read_text()
     assert "A parser that scores the spans of a sentence" in card
@@ -151,14 +160,16 @@ def test_bad_input(gold, parser, tmp_path, capsys):
     random.Random(0).shuffle(lines)
     other = tmp_path / "other.mrg"
     other.write_text("".join(lines))
+    short = write(tmp_path / "short.mrg", [tree("a b", (0, 2))])
     few = tmp_path / "few.mrg"
     few.write_text(gold.read_text().split("\n")[0])
     for arguments, message in (
-        ([], "data.trees must name files of trees, one for each voter, as data.trees=[a.mrg, b.mrg]"),
+        ([], "data.trees must name a file of trees, or one for each voter: data.trees=[a.mrg, b.mrg]"),
         ([f"data.trees=[{gold}, {shorter}]"], "has 400 trees, but"),
         ([f"data.trees=[{gold}, {other}]"], "have different words in tree"),
         ([f"data.trees=[{tmp_path / 'none.mrg'}]"], "none.mrg"),
         ([f"data.trees=[{gold}]", "data.prior=left"], "data.prior"),
+        ([f"data.trees={gold}", f"data.validation={short}"], "short.mrg: no sentence has three words or more"),
         ([f"data.trees=[{few}]"], "cannot hold"),
         ([f"data.trees=[{gold}]", "model.memory=stack"], "memory"),
         ([f"data.trees=[{gold}]", "tokenizer.add_eos=false"], "its tokenizer needs tokens for both ends"),
