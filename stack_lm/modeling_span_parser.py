@@ -82,7 +82,7 @@ class SpanParserModel(MemoryPreTrainedModel):
             fences: for each place between words, those at both ends included, the position of the last token before it
                 [B, n + 1]; -1 behind a shorter sentence.
             attention_mask: 1 for tokens, 0 for padding behind them [B, T].
-            votes: share of the votes that each span has, in [0, 1] [B, n + 1, n + 1]. Spans of fewer than two words
+            votes: share of the votes that each span has [B, n + 1, n + 1], from 0 to 1. Spans of fewer than two words
                 and whole sentences are in all trees and do not count.
             num_items_in_batch: what to divide the loss by; None is the number of spans that count.
 
