@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from stack_lm.atomic import atomic_directory
-from stack_lm.commands.parse import add_layer_option
+from stack_lm.commands.parse import add_layer_option, reading_options
 from stack_lm.console import (
     add_model_options,
     print_json,
@@ -165,13 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
         models, rows, attachments = [], [], []
         with atomic_directory(options.output) as directory:
             for path in options.models:
-                scorer = ModelScorer.from_pretrained(
-                    path,
-                    device=options.device,
-                    batch_tokens=options.batch_tokens,
-                    layer=options.layer,
-                    word_strength=options.word_strength,
-                )
+                scorer = ModelScorer.from_pretrained(path, **reading_options(options))
                 model, scores_of_model, attachments_of_model = analyse(path, scorer, trees, gold)
                 models.append(model)
                 rows += scores_of_model

@@ -117,17 +117,16 @@ def check_parsing_options(options: argparse.Namespace) -> None:
         check_name("--signal", options.signal, SHIFTS)
 
 
+def reading_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that say how a model reads sentences."""
+    return {name: getattr(options, name) for name in ("device", "batch_tokens", "layer", "word_strength")}
+
+
 def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]]) -> ModelScorer:
     """The model at a path, ready to trace some sentences."""
     from ..scoring.sentences import ModelScorer
 
-    scorer = ModelScorer.from_pretrained(
-        model,
-        device=options.device,
-        batch_tokens=options.batch_tokens,
-        layer=options.layer,
-        word_strength=options.word_strength,
-    )
+    scorer = ModelScorer.from_pretrained(model, **reading_options(options))
     _prepare(scorer, sentences)
     return scorer
 
@@ -138,16 +137,8 @@ def open_parser(
     """The model at a path, and others that vote with it, ready to parse some sentences."""
     from ..scoring.parser import Parser
 
-    parser = Parser.from_pretrained(
-        model,
-        signal=options.signal,
-        decoder=options.decoder,
-        layer=options.layer,
-        word_strength=options.word_strength,
-        device=options.device,
-        batch_tokens=options.batch_tokens,
-        ensemble=ensemble,
-    )
+    how = reading_options(options) | {"signal": options.signal, "decoder": options.decoder}
+    parser = Parser.from_pretrained(model, ensemble=ensemble, **how)
     for each in (parser, *parser.ensemble):
         _prepare(each.scorer, sentences)
     return parser

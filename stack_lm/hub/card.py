@@ -339,15 +339,17 @@ def _on_hub(source: str) -> str | None:
 def _source(training: Mapping[str, Any]) -> str:
     """What a run was trained on: a text, a table, or files of trees."""
     data = training.get("data", {})
-    source = data.get("source") or data.get("train") or data.get("trees") or ""
-    return ", ".join(source) if isinstance(source, list) else str(source)
+    return _names(data.get("source") or data.get("train") or data.get("trees") or "")
+
+
+def _names(files: Any) -> str:
+    return ", ".join(files) if isinstance(files, list) else str(files)
 
 
 def _held_out(training: Mapping[str, Any]) -> str:
     data = training.get("data", {})
     if data.get("validation"):
-        named = data["validation"]
-        return ", ".join(named) if isinstance(named, list) else str(named)
+        return _names(data["validation"])
     held_out = data.get("held_out", 0)
     share = f"{held_out:g} sentences" if held_out >= 1 else f"{100 * held_out:g}% of the sentences"
     source = _source(training)

@@ -287,9 +287,7 @@ class Parser:
             InputError: for a word that the tokenizer makes no token of.
         """
         if self.signal is None or self.decoder is None:
-            trees = self.scorer.trees(sentences, progress=progress)
-            unknown = self.scorer.unknown(sentences)
-            return [Parse(tree, unknown=missing) for tree, missing in zip(trees, unknown, strict=True)]
+            return [Parse(tree, unknown=new) for tree, new in self.scorer.parse(sentences, progress=progress)]
         parses = []
         for trace in self.scorer.trace(sentences, tags, logprobs=logprobs, progress=progress):
             distances = distances_from_trace(trace, self.signal)

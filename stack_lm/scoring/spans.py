@@ -54,16 +54,6 @@ class SpanScorer:
         for encoding in self._encoder.encode(sentences, None):
             yield encoding.ids, _fences(encoding)
 
-    def unknown(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """True for each word that has the unknown token among its own [n], for each of the sentences."""
-        missing = self.tokenizer.unk_token_id
-        return [
-            np.array([missing in encoding.ids[before + 1 : last + 1] for before, last in pairwise(fences)])
-            for encoding in self._encoder.encode(sentences, None)
-            for fences in (_fences(encoding),)
-        ]
-
-    @torch.inference_mode()
     def probabilities(
         self, sentences: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
     ) -> list[np.ndarray]:
@@ -76,7 +66,12 @@ class SpanScorer:
         Raises:
             InputError: as `encode`.
         """
-        encoded = list(self.encode(sentences))
+        return self._probabilities(list(self.encode(sentences)), progress)
+
+    @torch.inference_mode()
+    def _probabilities(
+        self, encoded: Sequence[tuple[list[int], list[int]]], progress: Callable[[int], None] | None
+    ) -> list[np.ndarray]:
         found: list[np.ndarray] = [np.zeros(0)] * len(encoded)
         for batch in length_batches([len(ids) for ids, _ in encoded], self.batch_tokens):
             inputs = collate_spans([encoded[i] for i in batch], self.model.device)
@@ -88,15 +83,26 @@ class SpanScorer:
                 progress(len(batch))
         return found
 
-    def trees(
+    def parse(
         self, sentences: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
-    ) -> list[ConstituencyTree]:
-        """The binary tree of each sentence with the most spans to be expected in the gold tree.
+    ) -> list[tuple[ConstituencyTree, np.ndarray]]:
+        """The binary tree of each sentence with the most spans to be expected in the gold tree, and its unknown words.
 
         Args, Raises: as `probabilities`.
+
+        Returns:
+            For each sentence its tree, and whether each word has the unknown token among its own [n], bool.
         """
-        found = self.probabilities(sentences, progress=progress)
-        return [tree_of_spans(words, spans) for words, spans in zip(sentences, found, strict=True)]
+        encoded = list(self.encode(sentences))
+        found = self._probabilities(encoded, progress)
+        return [
+            (tree_of_spans(words, spans), self._unknown(*ids_and_fences))
+            for words, spans, ids_and_fences in zip(sentences, found, encoded, strict=True)
+        ]
+
+    def _unknown(self, ids: Sequence[int], fences: Sequence[int]) -> np.ndarray:
+        missing = self.tokenizer.unk_token_id
+        return np.array([missing in ids[before + 1 : last + 1] for before, last in pairwise(fences)])
 
 
 def tree_of_spans(words: Sequence[str], spans: np.ndarray) -> ConstituencyTree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -161,23 +162,29 @@ class SpanParserTrainer(TrainingLoop):
         votes = torch.from_numpy(np.stack([one.matrix(size) for one in sentences]))
         return inputs | {"votes": votes.to(self.accelerator.device)}
 
+    @cached_property
+    def _own_validation(self) -> list[tuple[VotedSentence, tuple[list[int], list[int]], ConstituencyTree]]:
+        """This process's held-out sentences, each with its tokens and the tree that its votes decide on."""
+        own = self.validation[self.accelerator.process_index :: self.accelerator.num_processes]
+        encoded = self._scorer.encode([one.words for one in own])
+        return [(one, tokens, one.tree()) for one, tokens in zip(own, encoded, strict=True)]
+
     def evaluate(self) -> tuple[dict[str, Any], str]:
         """See `TrainingLoop.evaluate`: eval_loss, the mean over spans in nats, and eval_f1, in percent, of the trees
         against those that the votes decide on (see `mutual_f1`)."""
         accelerator = self.accelerator
-        own = self.validation[accelerator.process_index :: accelerator.num_processes]
-        encoded = list(self._scorer.encode([one.words for one in own]))
+        own = self._own_validation
         sums, pairs = torch.zeros(4, dtype=torch.float64), []
         with torch.no_grad(), evaluating(self.model, accelerator) as model, accelerator.autocast():
-            for batch in length_batches([len(ids) for ids, _ in encoded], self._scorer.batch_tokens):
-                inputs = self._with_votes([own[i] for i in batch], [encoded[i] for i in batch])
+            for batch in length_batches([len(ids) for _, (ids, _), _ in own], self._scorer.batch_tokens):
+                sentences, encoded, trees = zip(*(own[i] for i in batch), strict=True)
+                inputs = self._with_votes(sentences, encoded)
                 outputs = model(**inputs, num_items_in_batch=1)
                 counted = float(spans_that_count(inputs["fences"] >= 0).sum())
                 sums += torch.tensor([float(outputs.loss), counted, 0, 0])
                 values = torch.sigmoid(outputs.logits.float()).cpu().numpy()
-                pairs += [
-                    (tree_of_spans(own[i].words, value), own[i].tree()) for i, value in zip(batch, values, strict=True)
-                ]
+                found = [tree_of_spans(one.words, value) for one, value in zip(sentences, values, strict=True)]
+                pairs += list(zip(found, trees, strict=True))
         if pairs:
             f1 = float(mutual_f1(list(zip(*pairs, strict=True)))[0, 1])
             sums[2:] = torch.tensor([f1 * len(pairs), len(pairs)])
