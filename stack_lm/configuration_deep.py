@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from dataclasses import fields as fields_of
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple
 
-from .checks import Check, Count, CountOrZero, ListOf, NotNegative, Probability, build
+from .checks import Check, CountOrZero, ListOf, Probability
+from .configuration_layers import AuxiliaryLoss, RecurrentLayer, auxiliary_losses, check_losses, plan_cell, split_layer
 from .configuration_stack_rnn import ModelConfig, Tokens
 from .errors import InputError
-from .memory import make_memory, memory_class
+from .memory import memory_class
 from .memory.fields import Size
-from .memory.settings import MemoryName, layer_settings, setting_names
 
 EMBEDDING, BELOW, READING = "embedding", "below", ".reading"
 
@@ -43,64 +42,18 @@ class SourceName(Check):
 
 
 @dataclass(frozen=True)
-class LayerConfig:
+class LayerConfig(RecurrentLayer):
     """One layer: a controller of one layer with a memory; the settings of the memory come beside these fields.
 
     Attributes:
-        memory: "none" (a plain recurrent layer) or the name of a registered memory.
-        controller: kind of controller; see `StackRNNConfig`.
-        hidden_size: size of the layer's output.
         bias: whether controller and controls have biases.
         inputs: sources that the layer reads, side by side; see `DeepStackRNNConfig`.
         detach: pass no gradient on to the layers that it reads; the embedding gets one even so.
     """
 
-    memory: MemoryName = "stack"
-    controller: Literal["linear", "sigmoid", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm"] = "lstm"
-    hidden_size: Size = 100
     bias: bool = True
     inputs: Annotated[list[Any], ListOf(SourceName())] = field(default_factory=lambda: [BELOW])
     detach: bool = False
-
-
-@dataclass(frozen=True)
-class Decay:
-    """A weight that falls, or rises, along a line.
-
-    Attributes:
-        start: weight at the first update.
-        end: weight after `steps` updates, and from then on.
-        steps: number of updates between the two.
-    """
-
-    steps: Count
-    start: NotNegative = 1.0
-    end: NotNegative = 0.0
-
-    def at(self, step: int) -> float:
-        """The weight after `step` updates."""
-        return self.start + (self.end - self.start) * min(1.0, step / self.steps)
-
-
-@dataclass(frozen=True)
-class AuxiliaryLoss:
-    """A language model's loss on the output of one layer.
-
-    Attributes:
-        layer: number of the layer, from 0.
-        weight: weight in the sum of losses: a number, or a `Decay`.
-        head: "own" (an output layer of its own) or "shared" (the model's, through a linear map where sizes differ).
-        output_size: size of a layer `tanh(W o_t + b)` before an own output layer; None for no such layer.
-    """
-
-    layer: CountOrZero
-    weight: NotNegative | Decay = 1.0
-    head: Literal["own", "shared"] = "own"
-    output_size: Size | None = None
-
-    def weight_at(self, step: int) -> float:
-        """The weight after `step` updates."""
-        return self.weight.at(step) if isinstance(self.weight, Decay) else self.weight
 
 
 class PlannedLayer(NamedTuple):
@@ -234,13 +187,18 @@ class DeepStackRNNConfig(ModelConfig):
             planned.append(_plan(entry, planned, self.embedding_size))
         return planned
 
+    @property
+    def layer_sizes(self) -> list[int]:
+        """Sizes of the layers' outputs."""
+        return [layer["hidden_size"] for layer in self.layers]
+
     def losses(self) -> list[AuxiliaryLoss]:
         """The auxiliary losses.
 
         Raises:
             InputError: for a field that is not allowed, with its key.
         """
-        return [build(AuxiliaryLoss, entry, f"auxiliary_losses[{i}].") for i, entry in enumerate(self.auxiliary_losses)]
+        return auxiliary_losses(self.auxiliary_losses)
 
     def complete(self) -> None:
         if self.auxiliary_losses is None:
@@ -250,7 +208,12 @@ class DeepStackRNNConfig(ModelConfig):
         if not self.layers:
             raise InputError("layers must have at least one layer; got []")
         planned, losses = self.plan(), self.losses()
-        _check_losses(losses, len(planned))
+        check_losses(losses, len(planned))
+        for i, loss in enumerate(losses):
+            if loss.head == "shared" and loss.layer == len(planned) - 1:
+                raise InputError(
+                    f"auxiliary_losses[{i}].head must be 'own' on the last layer, whose shared head has a loss already"
+                )
         _check_training(planned, losses)
         self.layers = [asdict(layer.fields) | layer.own_settings for layer in planned]
         self.auxiliary_losses = [asdict(loss) for loss in losses]
@@ -264,38 +227,16 @@ class DeepStackRNNConfig(ModelConfig):
 
 def _plan(entry: dict[str, Any], before: list[PlannedLayer], embedding_size: int) -> PlannedLayer:
     """A layer, after those before it."""
-    number = len(before)
-    where = f"layers[{number}]"
-    names = [each.name for each in fields_of(LayerConfig)]
-    settings = {name: value for name, value in entry.items() if name not in names}
-    fields = build(LayerConfig, {name: value for name, value in entry.items() if name in names}, f"{where}.")
-    known = memory_class(fields.memory).settings
-    unknown = next((name for name in settings if name not in {**known, **_spare(fields.memory)}), None)
-    if unknown is not None:
-        raise InputError(f"unknown key {f'{where}.{unknown}'!r}; the keys here are {', '.join((*names, *known))}")
+    where = f"layers[{len(before)}]"
+    fields, settings = split_layer(entry, LayerConfig, where)
     if not fields.inputs:
         raise InputError(f"{where}.inputs must name at least one source; got []")
     sources = [_source(name, f"{where}.inputs[{i}]", before) for i, name in enumerate(fields.inputs)]
     sizes = [
         embedding_size if source.layer is None else before[source.layer].size(source.reading) for source in sources
     ]
-    try:
-        cell = layer_settings(
-            fields.memory,
-            {name: value for name, value in settings.items() if name in known},
-            controller=fields.controller,
-            input_size=sum(sizes),
-            hidden_size=fields.hidden_size,
-            bias=fields.bias,
-        )
-        return PlannedLayer(fields, sources, cell, make_memory(cell).reading_size)
-    except ValueError as error:
-        raise InputError(f"{where}: {error}") from error
-
-
-def _spare(memory: str) -> dict[str, None]:
-    """Settings of other memories, which "none" has no use for and refuses none of: a baseline may keep them."""
-    return setting_names() if memory == "none" else {}
+    cell, reading_size = plan_cell(fields, settings, sum(sizes), fields.bias, where)
+    return PlannedLayer(fields, sources, cell, reading_size)
 
 
 def _source(name: str | int, where: str, before: list[PlannedLayer]) -> Source:
@@ -315,20 +256,6 @@ def _source(name: str | int, where: str, before: list[PlannedLayer]) -> Source:
     if reading and not before[layer].reading_size:
         raise InputError(f"{where} must be of a layer with a reading; layer {layer} has memory='none'; got {name!r}")
     return Source(layer, reading)
-
-
-def _check_losses(losses: list[AuxiliaryLoss], layers: int) -> None:
-    """Refuse losses on layers that there are not, and settings that do not go together."""
-    for i, loss in enumerate(losses):
-        where = f"auxiliary_losses[{i}]"
-        if loss.layer >= layers:
-            raise InputError(f"{where}.layer must be the number of a layer, below {layers}; got {loss.layer}")
-        if any(other.layer == loss.layer for other in losses[:i]):
-            raise InputError(f"{where}.layer must not have another loss; got {loss.layer} again")
-        if loss.head == "shared" and loss.output_size is not None:
-            raise InputError(f"{where}.output_size is of an own head; got {loss.output_size} with head='shared'")
-        if loss.head == "shared" and loss.layer == layers - 1:
-            raise InputError(f"{where}.head must be 'own' on the last layer, whose shared head has a loss already")
 
 
 def _check_training(planned: list[PlannedLayer], losses: list[AuxiliaryLoss]) -> None:

@@ -1,10 +1,13 @@
-"""StackTransformerConfig: a transformer some of whose layers read a memory in place of self-attention."""
+"""StackTransformerConfig: a transformer some of whose layers have a memory or a recurrent cell for self-attention."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
 from typing import Any, Literal
 
 from .checks import CountOrZero, NotNegative, Positive, Probability
+from .configuration_layers import AuxiliaryLoss, RecurrentLayer, auxiliary_losses, check_losses, plan_cell, split_layer
 from .configuration_stack_rnn import ModelConfig, Tokens
 from .errors import InputError
 from .memory import memory_class
@@ -17,8 +20,22 @@ _DEFAULT_LAYERS = (ATTENTION, ATTENTION, "stack", ATTENTION, ATTENTION)
 _UNDECIDED: Any = None
 
 
+@dataclass(frozen=True)
+class RecurrentSublayer(RecurrentLayer):
+    """A recurrent cell in place of self-attention; the settings of its memory come beside these fields.
+
+    Attributes:
+        memory: "none" (a plain recurrent cell) or the name of a registered memory.
+        controller: kind of controller; see `StackRNNConfig`.
+        hidden_size: size of the cell's output: d unless given.
+        detach: pass no gradient back from the layers above: the cell learns from its auxiliary loss alone.
+    """
+
+    detach: bool = False
+
+
 class StackTransformerConfig(ModelConfig):
-    """Configuration of a causal transformer with layers of self-attention and of stack attention.
+    """Configuration of a causal transformer with layers of self-attention, of stack attention, and recurrent ones.
 
     By default the third of five layers has a stack of strengths. Without a memory among the layers it is a plain
     transformer: with `position_encoding="learned"`, `hidden_act="gelu_new"`, `tie_word_embeddings=True` and
@@ -27,8 +44,12 @@ class StackTransformerConfig(ModelConfig):
     Args:
         vocab_size: number of token ids.
         hidden_size: size of the vectors between layers, d.
-        layers: layers from the first to the last: "attention"; the name of a memory; or a mapping of `memory`, its
-            name, and its settings (see `StackRNNConfig`; the defaults are those of `StackAttention`).
+        layers: layers from the first to the last: "attention"; stack attention, by the name of a memory or as a mapping
+            of `memory`, its name, and its settings (see `StackRNNConfig`; the defaults are those of `StackAttention`);
+            or a recurrent cell, as a mapping with `controller` (see `RecurrentSublayer`).
+        auxiliary_losses: of a language model, a mapping for each, of the fields of `AuxiliaryLoss`, on what a layer has
+            in place of self-attention. In training the loss is that of the model's head and the sum of weight times
+            loss of these; in evaluation it is that of the head alone.
         num_attention_heads: heads of each layer of self-attention; they divide hidden_size.
         intermediate_size: size of the feed-forward networks: 4 d unless given.
         hidden_act: activation of the feed-forward networks, "relu", "gelu" or "gelu_new" (with tanh, as GPT-2 has it).
@@ -57,14 +78,19 @@ class StackTransformerConfig(ModelConfig):
     Example:
         >>> stack = {"memory": "superposition", "memory_size": 32}
         >>> config = StackTransformerConfig(hidden_size=64, layers=["attention", stack, "attention"])
+        >>> parser = {"controller": "lstm", "memory": "stack", "hidden_size": 100, "detach": True}
+        >>> config = StackTransformerConfig(layers=[parser, "attention"], auxiliary_losses=[{"layer": 0}])
     """
 
     model_type = "stack_transformer"
-    input_encoding = "embedding"  # what stack RNN models ask for; there is no other here
+    # What stack RNN models ask for; there is no other here.
+    input_encoding = "embedding"
+    forget_bias = 0.0
 
     vocab_size: Tokens = 10_000
     hidden_size: Size = 128
     layers: list[Any] = _UNDECIDED
+    auxiliary_losses: list[dict[str, Any]] = _UNDECIDED
     num_attention_heads: Parts = 4
     intermediate_size: Size = _UNDECIDED
     hidden_act: Literal["relu", "gelu", "gelu_new"] = "relu"
@@ -99,11 +125,42 @@ class StackTransformerConfig(ModelConfig):
         """Size of the vectors that the model's head is given."""
         return self.hidden_size
 
+    @property
+    def layer_sizes(self) -> list[int]:
+        """Sizes of what auxiliary losses are on: the outputs of recurrent cells, and of the sublayers otherwise."""
+        return [layer["hidden_size"] if is_recurrent(layer) else self.hidden_size for layer in self.layers]
+
+    def losses(self) -> list[AuxiliaryLoss]:
+        """The auxiliary losses.
+
+        Raises:
+            InputError: for a field that is not allowed, with its key.
+        """
+        return auxiliary_losses(self.auxiliary_losses)
+
+    def cell(self, number: int) -> SimpleNamespace:
+        """The settings of the `StackRNNCell` of a recurrent layer, by the layer's number."""
+        fields, settings = split_layer(self.layers[number], RecurrentSublayer, f"layers[{number}]")
+        return self._plan(fields, settings, number)
+
+    def _plan(self, fields: RecurrentSublayer, settings: dict[str, Any], number: int) -> SimpleNamespace:
+        return plan_cell(fields, settings, self.hidden_size, self.bias, f"layers[{number}]")[0]
+
     def complete(self) -> None:
         size, heads = self.hidden_size, self.num_attention_heads
         if self.intermediate_size is None:
             self.intermediate_size = 4 * size
         self.layers = [self._complete_layer(i, layer) for i, layer in enumerate(self.layers or _DEFAULT_LAYERS)]
+        self.auxiliary_losses = self.auxiliary_losses or []
+        losses = self.losses()
+        check_losses(losses, len(self.layers))
+        self.auxiliary_losses = [asdict(loss) for loss in losses]
+        for i, layer in enumerate(self.layers):
+            if is_recurrent(layer) and layer["detach"] and all(loss.layer != i for loss in losses):
+                raise InputError(
+                    f"layers[{i}] learns from no loss: it is detached, and has no auxiliary loss (one of weight 0 "
+                    "leaves it as it is)"
+                )
         if ATTENTION not in self.layers:
             return
         if size % heads:
@@ -115,15 +172,19 @@ class StackTransformerConfig(ModelConfig):
             )
 
     def _complete_layer(self, number: int, layer: Any) -> str | dict[str, Any]:
-        """A layer: "attention", or a memory with all of its settings."""
+        """A layer: "attention", or a memory or recurrent cell with all of its settings."""
         where = f"layers[{number}]"
         if layer == ATTENTION:
             return ATTENTION
+        if is_recurrent(layer):
+            fields, settings = split_layer({"hidden_size": self.hidden_size} | layer, RecurrentSublayer, where)
+            cell = self._plan(fields, settings, number)
+            return asdict(fields) | {name: getattr(cell, name) for name in memory_class(fields.memory).settings}
         given = {"memory": layer} if isinstance(layer, str) else layer
         if not isinstance(given, dict) or not isinstance(given.get("memory"), str):
             raise InputError(
-                f"{where} must be {ATTENTION!r}, the name of a memory, or a mapping with the key 'memory'; "
-                f"got {layer!r}"
+                f"{where} must be {ATTENTION!r}, the name of a memory, or a mapping with the key 'memory' or "
+                f"'controller'; got {layer!r}"
             )
         name = given["memory"]
         try:
@@ -142,3 +203,8 @@ class StackTransformerConfig(ModelConfig):
             return {"memory": name} | stack_attention_settings(name, settings, self.hidden_size)
         except ValueError as error:
             raise InputError(f"{where}: {error}") from error
+
+
+def is_recurrent(layer: Any) -> bool:
+    """True if an entry of `layers` is a recurrent cell."""
+    return isinstance(layer, dict) and "controller" in layer

@@ -1,4 +1,4 @@
-"""A causal transformer some of whose layers read a memory in place of self-attention (DuSell & Chiang 2024)."""
+"""A causal transformer with layers of self-attention, stack attention (DuSell & Chiang 2024) and recurrent cells."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from transformers.utils.generic import merge_with_config_defaults
 
 from .arguments import refuse_unknown
 from .cache import MemoryCache
-from .configuration_transformer import ATTENTION, StackTransformerConfig
+from .configuration_transformer import ATTENTION, StackTransformerConfig, is_recurrent
 from .initialization import CONTROLLER_BOUND
+from .layers.cell import CellState, StackRNNCell
 from .layers.controlled import Actions
 from .layers.stack_attention import StackAttention
 from .modeling_heads import StackRNNForSequenceClassification, StackRNNForTokenClassification
-from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModelOutput, StackRNNPreTrainedModel
+from .modeling_layers import LayeredForCausalLM, LayeredModelOutput, of_memories
+from .modeling_stack_rnn import StackRNNPreTrainedModel
 
 # Under this name a cache keeps which of the tokens so far are no padding.
 _REAL_TOKENS = "attention_mask"
@@ -102,26 +104,61 @@ class SelfAttention(nn.Module):
         return self.out_proj(mixed.flatten(2))
 
 
+class Recurrence(nn.Module):
+    """A recurrent cell in place of self-attention, with a linear map of its outputs: [B, T, d] to [B, T, d].
+
+    Args:
+        config: sizes.
+        number: of the layer.
+    """
+
+    def __init__(self, config: StackTransformerConfig, number: int) -> None:
+        super().__init__()
+        self.cell = StackRNNCell(config.cell(number))
+        self.output = nn.Linear(self.cell.output_size, config.hidden_size, bias=config.bias)
+        self.detach: bool = config.layers[number]["detach"]
+
+    def forward(
+        self,
+        hidden: Tensor,
+        state: CellState | None = None,
+        mask: Tensor | None = None,
+        *,
+        output_actions: bool = False,
+    ) -> tuple[Tensor, Tensor, CellState, Actions]:
+        """Run a sequence; see `StackAttention.forward`.
+
+        Returns:
+            The outputs [B, T, d], the cell's own [B, T, H], the last state, and the actions.
+        """
+        scan = self.cell.scan(hidden, state, mask, output_actions=output_actions)
+        outputs = scan.outputs.detach() if self.detach else scan.outputs
+        return self.output(outputs), scan.outputs, scan.state, scan.actions
+
+
 class StackTransformerLayer(GradientCheckpointingLayer):
     """`y = x + dropout(attention(norm(x)))`, and `y + dropout(feed_forward(norm(y)))`.
 
     Args:
         config: sizes.
-        kind: an entry of `config.layers`.
+        layer: its number among the layers.
         number: of its state in a cache.
 
     Attributes:
-        attention: self-attention, or stack attention.
+        attention: self-attention, stack attention, or a recurrent cell.
     """
 
-    def __init__(self, config: StackTransformerConfig, kind: str | dict[str, Any], number: int) -> None:
+    def __init__(self, config: StackTransformerConfig, layer: int, number: int) -> None:
         super().__init__()
         size, inner, bias = config.hidden_size, config.intermediate_size, config.bias
+        kind = config.layers[layer]
         self.number = number
         self.attention_norm = nn.LayerNorm(size, config.layer_norm_epsilon, bias=bias)
-        self.attention: nn.Module = (
-            StackAttention(size, **kind) if isinstance(kind, dict) else SelfAttention(config, number)
-        )
+        self.attention: nn.Module
+        if kind == ATTENTION:
+            self.attention = SelfAttention(config, number)
+        else:
+            self.attention = Recurrence(config, layer) if is_recurrent(kind) else StackAttention(size, **kind)
         self.feed_forward_norm = nn.LayerNorm(size, config.layer_norm_epsilon, bias=bias)
         self.up, self.down = nn.Linear(size, inner, bias=bias), nn.Linear(inner, size, bias=bias)
         self.activation = ACT2FN[config.hidden_act]
@@ -135,8 +172,8 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         mask: Tensor | None = None,
         cache: MemoryCache | None = None,
         output_actions: bool = False,
-    ) -> tuple[Tensor, Actions]:
-        """From [B, T, d] to [B, T, d], and the actions on the memory, if there is one and they are asked for.
+    ) -> tuple[Tensor, Tensor, Actions]:
+        """From [B, T, d] to [B, T, d], what losses on this layer are on, and the actions on its memory, if asked for.
 
         Args:
             hidden: of T tokens.
@@ -146,22 +183,33 @@ class StackTransformerLayer(GradientCheckpointingLayer):
             output_actions: return the actions.
         """
         normed, actions = self.attention_norm(hidden), Actions()
-        if isinstance(self.attention, StackAttention):
+        if isinstance(self.attention, SelfAttention):
+            mixed = own = self.attention(normed, visible, angles, cache)
+        else:
             batch_size, length = hidden.shape[:2]
             first = None if cache is None else cache.state(self.number, batch_size)
-            mixed, state, actions = self.attention(normed, first, mask, output_actions=output_actions)
+            mixed, own, state, actions = self._run(normed, first, mask, output_actions)
             if cache is not None:
                 cache.update_state(
                     self.number,
                     state,
                     length,
-                    lambda n: self.attention(normed[:, :n], first, None if mask is None else mask[:, :n])[1],
+                    lambda n: self._run(normed[:, :n], first, None if mask is None else mask[:, :n])[2],
                 )
-        else:
-            mixed = self.attention(normed, visible, angles, cache)
         hidden = hidden + self.dropout(mixed)
         inner = self.dropout(self.activation(self.up(self.feed_forward_norm(hidden))))
-        return hidden + self.dropout(self.down(inner)), actions
+        return hidden + self.dropout(self.down(inner)), own, actions
+
+    def _run(
+        self, normed: Tensor, first: Any, mask: Tensor | None, output_actions: bool = False
+    ) -> tuple[Tensor, Tensor, Any, Actions]:
+        """What a memory or a cell makes of vectors; see `Recurrence.forward`."""
+        found = self.attention(normed, first, mask, output_actions=output_actions)
+        if isinstance(self.attention, StackAttention):
+            mixed, state, actions = found
+            return mixed, mixed, state, actions
+        mixed, own, state, actions = found
+        return mixed, own, state, actions
 
 
 class StackTransformerPreTrainedModel(StackRNNPreTrainedModel):
@@ -194,12 +242,9 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
             nn.Embedding(config.max_position_embeddings, size) if config.position_encoding == "learned" else None
         )
         self.dropout = nn.Dropout(config.dropout)
-        # In a cache the states of memories come first.
-        stacks = [i for i, kind in enumerate(config.layers) if kind != ATTENTION]
-        order = stacks + [i for i, kind in enumerate(config.layers) if kind == ATTENTION]
-        self.layers = nn.ModuleList(
-            StackTransformerLayer(config, kind, order.index(i)) for i, kind in enumerate(config.layers)
-        )
+        # In a cache the states of memories and recurrent cells come first.
+        order = sorted(range(len(config.layers)), key=lambda i: config.layers[i] == ATTENTION)
+        self.layers = nn.ModuleList(StackTransformerLayer(config, i, order.index(i)) for i in range(len(config.layers)))
         self.norm = nn.LayerNorm(size, config.layer_norm_epsilon, bias=config.bias)
         self.gradient_checkpointing = False
         self.post_init()
@@ -216,7 +261,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         output_hidden_states: bool | None = None,
         output_actions: bool = False,
         **kwargs: Any,
-    ) -> StackRNNModelOutput:
+    ) -> LayeredModelOutput:
         """Run token ids, or embeddings, through the network.
 
         Args, Raises: as `StackRNNModel.forward`. Hidden states are the input of the first layer, then the output of
@@ -231,21 +276,22 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         visible = create_causal_mask(self.config, embedded, all_real, cache)
         hidden, angles = self._add_positions(embedded, all_real, 0 if cache is None else cache.get_seq_length(0))
         hidden = self.dropout(hidden)
-        states, actions = [hidden], []
+        states, own, actions = [hidden], [], []
         for layer in self.layers:
-            hidden, done = layer(hidden, visible, angles, mask, cache, output_actions)
+            hidden, of_layer, done = layer(hidden, visible, angles, mask, cache, output_actions)
             states.append(hidden)
-            actions += [done] if isinstance(layer.attention, StackAttention) else []
+            own.append(of_layer)
+            actions.append(done)
         hidden = self.norm(hidden)
         hidden = hidden if mask is None else hidden.masked_fill(~mask.unsqueeze(-1), 0)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
-        of_memories = actions[0] if len(actions) == 1 else tuple(actions) or Actions()
-        return StackRNNModelOutput(
+        return LayeredModelOutput(
             last_hidden_state=hidden,
             past_key_values=cache,
             hidden_states=(*states[:-1], hidden) if output_hidden_states else None,
-            actions=of_memories if output_actions else None,
+            actions=of_memories(actions) if output_actions else None,
+            layer_outputs=tuple(own) if self.training and self.config.auxiliary_losses else None,
         )
 
     def _masks(
@@ -289,10 +335,10 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         return embedded, None
 
 
-class StackTransformerForCausalLM(StackRNNForCausalLM, StackTransformerPreTrainedModel):
-    """A language model of self-attention and stack attention (DuSell & Chiang 2024).
+class StackTransformerForCausalLM(LayeredForCausalLM, StackTransformerPreTrainedModel):
+    """A language model of self-attention, stack attention (DuSell & Chiang 2024) and recurrent cells.
 
-    Called as `StackRNNForCausalLM`. Without a memory among its layers it is a plain transformer.
+    Called as `LayeredForCausalLM`. Without a memory among its layers it is a plain transformer.
 
     Args:
         config: sizes and layers.

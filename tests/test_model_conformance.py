@@ -18,6 +18,7 @@ TRANSFORMERS = [
     {"layers": ["attention", "superposition", "attention"]},
     {"layers": ["attention", {"memory": "nondeterministic", "memory_symbols": 2, "memory_size": 2}]},
     {"layers": ["queue", "superposition"], "position_encoding": "none", "tie_word_embeddings": True},
+    {"layers": [{"controller": "lstm", "detach": True}, "attention"], "auxiliary_losses": [{"layer": 0}]},
 ]
 PAIRS += TRANSFORMERS
 

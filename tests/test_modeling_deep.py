@@ -300,13 +300,21 @@ FIELDS = {
     ],
     "auxiliary_losses": [{"layer": 0, "weight": {"steps": 40}}],
 }
+IN_TRANSFORMER = {
+    "model_type": "stack_transformer",
+    "hidden_size": 12,
+    "layers": [{"controller": "lstm", "hidden_size": 12, "memory_size": 4, "detach": True}, "attention"],
+    "auxiliary_losses": FIELDS["auxiliary_losses"],
+    "position_encoding": "rotary",
+    "num_attention_heads": 2,
+}
 SENTENCE = "the dog that the cats fear chases a rabbit ."
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+@pytest.fixture(scope="module", params=[FIELDS, IN_TRANSFORMER], ids=lambda fields: fields["model_type"])
+def trained(request, tmp_path_factory):
     directory = tmp_path_factory.mktemp("deep") / "run"
-    train_small(directory, FIELDS, "generated:300", epochs=2, learning_rate=0.01, log_every=5)
+    train_small(directory, request.param, "generated:300", epochs=2, learning_rate=0.01, log_every=5)
     return directory
 
 
@@ -337,12 +345,15 @@ def test_commands_take_it(trained, capsys, tmp_path):
 
 def test_its_code_is_saved(trained):
     saved = json.loads((trained / "config.json").read_text())
-    assert saved["auto_map"]["AutoModelForCausalLM"] == "modeling_stack_rnn.DeepStackRNNForCausalLM"
-    assert "class DeepStackRNNForCausalLM(StackRNNForCausalLM)" in model_code()["modeling_stack_rnn.py"]
+    (name,) = saved["architectures"]
+    assert saved["auto_map"]["AutoModelForCausalLM"] == f"modeling_stack_rnn.{name}"
+    assert f"class {name}(LayeredForCausalLM" in model_code()["modeling_stack_rnn.py"]
 
 
-@pytest.mark.parametrize("mode", ["sentences", "continuous"])
-def test_a_resumed_run_is_the_same(mode, tmp_path):
+@pytest.mark.parametrize(
+    ("mode", "fields"), [("sentences", FIELDS), ("continuous", FIELDS), ("sentences", IN_TRANSFORMER)]
+)
+def test_a_resumed_run_is_the_same(mode, fields, tmp_path):
     from safetensors.torch import load_file
 
     from stack_lm.training.config import DataConfig, LoopConfig, RunConfig
@@ -353,7 +364,7 @@ def test_a_resumed_run_is_the_same(mode, tmp_path):
     made = RunConfig(
         str(tmp_path / "whole"),
         0,
-        FIELDS,
+        fields,
         data=DataConfig(source="generated:80", mode=mode, **text),
         training=LoopConfig(**loop),
     )

@@ -21,6 +21,8 @@ from stack_lm.experiments.trial import make_model
 from stack_lm.tasks import make_task
 
 STACKS = ["superposition", "stack", {"memory": "nondeterministic", "memory_symbols": 2, "memory_size": 2}]
+CELL = {"controller": "lstm", "memory": "stack", "hidden_size": 6, "memory_size": 3, "push_strength_init": 0.5}
+STACKS += [CELL, {"controller": "gru", "memory": "none"}]
 POSITIONS = ["sinusoidal", "learned", "rotary", "none"]
 
 
@@ -161,8 +163,65 @@ def test_generation_with_and_without_a_cache_by_beams_and_in_batches(stack):
     assert torch.equal(greedy[1, 2:], single[0])
 
 
+@pytest.mark.parametrize("detach", [True, False])
+def test_a_recurrent_cell_and_the_loss_on_it_equal_their_formulas(detach):
+    """Step by step, in outputs, losses and all gradients; in evaluation the loss is the head's."""
+    losses = [{"layer": 0, "weight": 0.25}]
+    model = make(CELL | {"detach": detach}, auxiliary_losses=losses, position_encoding="none", dropout=0.0).double()
+    tokens, layer = ids(3, 6), model.model.layers[0]
+    hidden = model.model.embed_tokens(tokens) * math.sqrt(8)
+    normed, state, own = layer.attention_norm(hidden), layer.attention.cell.initial_state(3), []
+    for t in range(6):
+        outputs, _, state = layer.attention.cell.step(normed[:, t], state)
+        own.append(outputs[-1])
+    of_cell = torch.stack(own, 1)
+    hidden = hidden + layer.attention.output(of_cell.detach() if detach else of_cell)
+    hidden = model.model.norm(hidden + layer.down(layer.up(layer.feed_forward_norm(hidden)).relu()))
+    main, auxiliary = (
+        torch.nn.functional.cross_entropy(head(part)[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+        for head, part in ((model.lm_head, hidden), (model.auxiliary_heads[0].lm_head, of_cell))
+    )
+    weights = dict(model.named_parameters())
+    expected = torch.autograd.grad(main + 0.25 * auxiliary, list(weights.values()))
+    outputs = model.train()(tokens, labels=tokens)
+    torch.testing.assert_close(outputs.loss, main + 0.25 * auxiliary, rtol=1e-12, atol=0)
+    torch.testing.assert_close(outputs.loss_parts, {"main": main, "auxiliary_0": auxiliary}, rtol=1e-12, atol=0)
+    found = torch.autograd.grad(outputs.loss, list(weights.values()))
+    for name, one, other in zip(weights, found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12, msg=name)
+    evaluated = model.eval()(tokens, labels=tokens)
+    torch.testing.assert_close(evaluated.loss, main, rtol=1e-6, atol=0, check_dtype=False)
+    assert evaluated.loss_parts is None
+
+
+def test_a_detached_cell_learns_from_its_own_loss_alone():
+    model, tokens = make(CELL | {"detach": True}, "attention", auxiliary_losses=[{"layer": 0, "weight": 0}]), ids(2, 6)
+    model.train()(tokens, labels=tokens).loss.backward()
+    recurrence = model.model.layers[0].attention
+    assert all(not parameter.grad.any() for parameter in recurrence.cell.parameters())
+    assert recurrence.output.weight.grad.any()
+    assert model.model.embed_tokens.weight.grad.any()
+
+
+def test_losses_on_every_kind_of_layer():
+    """With the model's head and with heads of their own, also under checkpoints and resized embeddings."""
+    losses = [{"layer": 0, "head": "shared"}, {"layer": 1, "head": "shared"}, {"layer": 2, "output_size": 5}]
+    model, tokens = make(CELL, "stack", "attention", auxiliary_losses=losses, dropout=0.0).train(), ids(2, 6)
+    expected = model(tokens, labels=tokens).loss_parts
+    assert list(expected) == ["main", "auxiliary_0", "auxiliary_1", "auxiliary_2"]
+    model.activation_checkpointing_enable()
+    found = model(tokens, labels=tokens, use_cache=False)
+    torch.testing.assert_close(found.loss_parts["auxiliary_0"], expected["auxiliary_0"])
+    found.loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    model.resize_token_embeddings(21)
+    assert model.auxiliary_heads[2].lm_head.out_features == 21
+    assert not make(CELL, auxiliary_losses=losses[:1]).eval()(tokens, labels=tokens).loss_parts
+
+
 def test_training_reaches_all_weights_also_with_checkpoints():
-    model, tokens = make("attention", "stack", "superposition", dropout=0.0, attention_dropout=0.0).train(), ids(2, 9)
+    model = make("attention", "stack", "superposition", CELL, dropout=0.0, attention_dropout=0.0).train()
+    tokens = ids(2, 9)
     gradients = []
     for checkpoints in (False, True):
         if checkpoints:
@@ -179,10 +238,10 @@ def test_training_reaches_all_weights_also_with_checkpoints():
 
 def test_actions_and_hidden_states():
     tokens = ids(2, 4)
-    model = make("stack", "attention", "superposition")
+    model = make("stack", "attention", "superposition", CELL, {"controller": "rnn", "memory": "none"})
     outputs = model(tokens, output_actions=True, output_hidden_states=True)
-    assert [next(iter(actions)) for actions in outputs.actions] == ["push_strength", "operation"]
-    assert [part.shape for part in outputs.hidden_states] == [(2, 4, 8)] * 4
+    assert [next(iter(actions)) for actions in outputs.actions] == ["push_strength", "operation", "push_strength"]
+    assert [part.shape for part in outputs.hidden_states] == [(2, 4, 8)] * 6
     assert make("attention", "stack")(tokens, output_actions=True).actions.push_strength.shape == (2, 4)
     assert not make("attention")(tokens, output_actions=True).actions
 
@@ -211,6 +270,10 @@ def test_a_configuration_is_complete_and_saved(tmp_path):
     assert config.layers[1]["no_op"] is True
     assert config.layers[1]["push_value_activation"] == "identity"
     assert config.memory_names == ["superposition"]
+    recurrent = StackTransformerConfig(layers=[CELL, {"controller": "gru", "memory": "none"}]).layers
+    assert (recurrent[0]["pop_control"], recurrent[0]["push_strength_init"]) == (1.0, 0.5)
+    assert recurrent[1] == {"memory": "none", "controller": "gru", "hidden_size": 128, "detach": False}
+    assert StackTransformerConfig(layers=recurrent).layers == recurrent
     config.save_pretrained(tmp_path)
     assert AutoConfig.from_pretrained(tmp_path).layers == config.layers
     assert [layer if isinstance(layer, str) else layer["memory"] for layer in StackTransformerConfig().layers] == [
@@ -233,6 +296,14 @@ def test_a_configuration_is_complete_and_saved(tmp_path):
             r"unknown key 'layers\[0\].size'; the keys here are memory, mem",
         ),
         ({"layers": [{"memory": "stack", "memory_size": 0}]}, r"layers\[0\]: memory_size must be an integer of at"),
+        (
+            {"layers": [{"controller": "lstm", "units": 3}]},
+            r"unknown key 'layers\[0\].units'; the keys here are memory, ",
+        ),
+        ({"layers": [{"controller": "lstn"}]}, r"layers\[0\].controller must be one of .*; got 'lstn'"),
+        ({"layers": [{"controller": "lstm", "memory_size": 0}]}, r"layers\[0\]: memory_size must be an integer of at"),
+        ({"layers": [CELL | {"detach": True}]}, r"layers\[0\] learns from no loss: it is detached"),
+        ({"auxiliary_losses": [{"layer": 5}]}, r"auxiliary_losses\[0\].layer must be the number of a layer, below 5"),
         ({"hidden_size": 10}, "num_attention_heads must divide hidden_size=10; got 4"),
         ({"hidden_size": 12, "position_encoding": "rotary"}, "position_encoding='rotary' needs heads of an even size"),
         ({"heads": 3}, "StackTransformerConfig has no field 'heads'"),

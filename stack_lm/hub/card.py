@@ -197,11 +197,8 @@ def _description(config: Mapping[str, Any], kind: str, parameters: int) -> str:
 
 
 def _description_of_transformer(config: Mapping[str, Any], kind: str, parameters: int) -> str:
-    """Of a model of self-attention and stack attention."""
-    layers = [
-        "self-attention" if layer == "attention" else f"a differentiable {layer['memory'].replace('_', ' ')}"
-        for layer in config["layers"]
-    ]
+    """Of a model of self-attention, stack attention and recurrent cells."""
+    layers = ["self-attention" if layer == "attention" else _cell(layer) for layer in config["layers"]]
     return (
         f"A transformer {kind} of {len(layers)} layers, made with stack-lm. From the first to the last they have "
         f"{', '.join(layers)}. Vectors have {config['hidden_size']} elements; it has {parameters:,} parameters and a "
@@ -209,12 +206,19 @@ def _description_of_transformer(config: Mapping[str, Any], kind: str, parameters
     )
 
 
+def _cell(layer: Mapping[str, Any]) -> str:
+    """A recurrent cell, or a memory alone."""
+    memory = "" if layer["memory"] == "none" else f"a differentiable {layer['memory'].replace('_', ' ')}"
+    if "controller" not in layer:
+        return memory
+    return f"{layer['controller']} of {layer['hidden_size']} units, {f'with {memory}' if memory else 'no memory'}"
+
+
 def _description_of_layers(config: Mapping[str, Any], kind: str, parameters: int) -> str:
     """Of a model whose layers have memories of their own."""
     losses = {loss["layer"] for loss in config["auxiliary_losses"]}
     lines = [
-        f"- layer {number}: {layer['controller']} of {layer['hidden_size']} units, "
-        + (f"with a differentiable {layer['memory'].replace('_', ' ')}" if layer["memory"] != "none" else "no memory")
+        f"- layer {number}: {_cell(layer)}"
         + f"; reads {', '.join(map(str, layer['inputs']))}"
         + (", passing no gradient down" if layer["detach"] else "")
         + ("; with a loss of its own" if number in losses else "")

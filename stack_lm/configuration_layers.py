@@ -1,0 +1,145 @@
+"""Parts that the configurations of models of several layers share: recurrent layers, and losses on layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
+from typing import Any, Literal, TypeVar
+
+from .checks import Count, CountOrZero, NotNegative, build
+from .errors import InputError
+from .memory import make_memory, memory_class
+from .memory.fields import Size
+from .memory.settings import MemoryName, layer_settings, setting_names
+
+
+@dataclass(frozen=True)
+class RecurrentLayer:
+    """One recurrent layer: a controller of one layer with a memory.
+
+    Attributes:
+        memory: "none" (a plain recurrent layer) or the name of a registered memory.
+        controller: kind of controller; see `StackRNNConfig`.
+        hidden_size: size of the layer's output.
+    """
+
+    memory: MemoryName = "stack"
+    controller: Literal["linear", "sigmoid", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm"] = "lstm"
+    hidden_size: Size = 100
+
+
+@dataclass(frozen=True)
+class Decay:
+    """A weight that falls, or rises, along a line.
+
+    Attributes:
+        start: weight at the first update.
+        end: weight after `steps` updates, and from then on.
+        steps: number of updates between the two.
+    """
+
+    steps: Count
+    start: NotNegative = 1.0
+    end: NotNegative = 0.0
+
+    def at(self, step: int) -> float:
+        """The weight after `step` updates."""
+        return self.start + (self.end - self.start) * min(1.0, step / self.steps)
+
+
+@dataclass(frozen=True)
+class AuxiliaryLoss:
+    """A language model's loss on the output of one layer.
+
+    Attributes:
+        layer: number of the layer, from 0.
+        weight: weight in the sum of losses: a number, or a `Decay`.
+        head: "own" (an output layer of its own) or "shared" (the model's, through a linear map where sizes differ).
+        output_size: size of a layer `tanh(W o_t + b)` before an own output layer; None for no such layer.
+    """
+
+    layer: CountOrZero
+    weight: NotNegative | Decay = 1.0
+    head: Literal["own", "shared"] = "own"
+    output_size: Size | None = None
+
+    def weight_at(self, step: int) -> float:
+        """The weight after `step` updates."""
+        return self.weight.at(step) if isinstance(self.weight, Decay) else self.weight
+
+
+Layer = TypeVar("Layer", bound=RecurrentLayer)
+
+
+def split_layer(entry: dict[str, Any], kind: type[Layer], where: str) -> tuple[Layer, dict[str, Any]]:
+    """An entry of `layers` as its own fields, and the settings of its memory.
+
+    Args:
+        entry: fields and settings, side by side.
+        kind: of the fields.
+        where: the entry's key.
+
+    Raises:
+        InputError: for a key that is neither, or a field that is not allowed.
+    """
+    names = [each.name for each in fields(kind)]
+    settings = {name: value for name, value in entry.items() if name not in names}
+    made: Layer = build(kind, {name: value for name, value in entry.items() if name in names}, f"{where}.")
+    known = memory_class(made.memory).settings
+    # A baseline may keep the settings of a memory that it has not.
+    spare = setting_names() if made.memory == "none" else {}
+    unknown = next((name for name in settings if name not in known and name not in spare), None)
+    if unknown is not None:
+        raise InputError(f"unknown key {f'{where}.{unknown}'!r}; the keys here are {', '.join((*names, *known))}")
+    return made, {name: value for name, value in settings.items() if name in known}
+
+
+def plan_cell(
+    layer: RecurrentLayer, settings: dict[str, Any], input_size: int, bias: bool, where: str
+) -> tuple[SimpleNamespace, int]:
+    """The settings of a layer's `StackRNNCell`, and the size of its memory's reading, 0 without one.
+
+    Args:
+        layer: its fields.
+        settings: of its memory.
+        input_size: of the vectors that it reads.
+        bias: whether controller and controls have biases.
+        where: the key of the entry.
+
+    Raises:
+        InputError: for settings that are not allowed, or do not go together.
+    """
+    try:
+        cell = layer_settings(
+            layer.memory,
+            settings,
+            controller=layer.controller,
+            input_size=input_size,
+            hidden_size=layer.hidden_size,
+            bias=bias,
+        )
+        return cell, make_memory(cell).reading_size
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def auxiliary_losses(entries: Sequence[dict[str, Any]]) -> list[AuxiliaryLoss]:
+    """The losses of a configuration's `auxiliary_losses`.
+
+    Raises:
+        InputError: for a field that is not allowed, with its key.
+    """
+    return [build(AuxiliaryLoss, entry, f"auxiliary_losses[{i}].") for i, entry in enumerate(entries)]
+
+
+def check_losses(losses: Sequence[AuxiliaryLoss], layers: int) -> None:
+    """Refuse losses on layers that there are not, and settings that do not go together."""
+    for i, loss in enumerate(losses):
+        where = f"auxiliary_losses[{i}]"
+        if loss.layer >= layers:
+            raise InputError(f"{where}.layer must be the number of a layer, below {layers}; got {loss.layer}")
+        if any(other.layer == loss.layer for other in losses[:i]):
+            raise InputError(f"{where}.layer must not have another loss; got {loss.layer} again")
+        if loss.head == "shared" and loss.output_size is not None:
+            raise InputError(f"{where}.output_size is of an own head; got {loss.output_size} with head='shared'")

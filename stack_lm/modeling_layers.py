@@ -1,0 +1,150 @@
+"""Language models of several layers, some of which learn from a loss of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.loss.loss_utils import ForCausalLMLoss
+
+from .configuration_layers import AuxiliaryLoss
+from .layers.controlled import Actions
+from .loss import causal_lm_loss, is_plain_linear
+from .modeling_stack_rnn import StackRNNCausalLMOutput, StackRNNForCausalLM, StackRNNModelOutput
+
+
+@dataclass
+class LayeredModelOutput(StackRNNModelOutput):
+    """Outputs of a network of layers, on which losses may be.
+
+    Attributes:
+        last_hidden_state: what heads are given [B, T, H]; zeros at padding.
+        past_key_values: the states of all layers after the last token.
+        hidden_states: the vectors before the first layer and after each, if asked for.
+        actions: of the one layer with a memory; of several a tuple, in their order. If asked for.
+        layer_outputs: the outputs of each layer [B, T, H] that auxiliary losses are on; of a transformer those of the
+            sublayers in place of self-attention, in training mode, if it has such losses.
+    """
+
+    layer_outputs: tuple[Tensor, ...] | None = None
+
+
+@dataclass
+class LayeredCausalLMOutput(StackRNNCausalLMOutput):
+    """`StackRNNCausalLMOutput` with the parts of the loss.
+
+    Attributes:
+        loss: in training mode that of the head and the weighted auxiliary losses; otherwise that of the head.
+        loss_parts: in training mode, without weights and gradients and in nats: "main", of the head, and such as
+            "auxiliary_0", by the number of the layer.
+    """
+
+    loss_parts: dict[str, Tensor] | None = None
+
+
+def of_memories(actions: Sequence[Actions]) -> Actions | tuple[Actions, ...]:
+    """The actions of the layers with a memory, which are not empty: of one alone, or of several."""
+    there = tuple(each for each in actions if each)
+    return there[0] if len(there) == 1 else there or Actions()
+
+
+class AuxiliaryHead(nn.Module):
+    """Makes of one layer's outputs the hidden states that an output layer predicts tokens from.
+
+    Args:
+        loss: whose head it is.
+        size: of the layer's outputs.
+        config: of the model.
+
+    Attributes:
+        lm_head: the output layer; None where it is the model's.
+    """
+
+    def __init__(self, loss: AuxiliaryLoss, size: int, config: Any) -> None:
+        super().__init__()
+        self.loss = loss
+        self.output_layer: nn.Linear | None = None
+        self.projection: nn.Linear | None = None
+        self.lm_head: nn.Linear | None = None
+        if loss.head == "own":
+            if loss.output_size is not None:
+                self.output_layer = nn.Linear(size, loss.output_size, bias=config.head_bias)
+            self.lm_head = nn.Linear(loss.output_size or size, config.vocab_size, bias=config.head_bias)
+        elif size != config.head_input_size:
+            self.projection = nn.Linear(size, config.head_input_size, bias=config.head_bias)
+
+    def forward(self, outputs: Tensor) -> Tensor:
+        """From a layer's outputs [B, T, H] to hidden states [B, T, H']."""
+        if self.output_layer is not None:
+            return torch.tanh(self.output_layer(outputs))
+        return outputs if self.projection is None else self.projection(outputs)
+
+
+class LayeredForCausalLM(StackRNNForCausalLM):
+    """A language model of several layers, some of which may learn from a loss of their own.
+
+    Called as `StackRNNForCausalLM`. In training mode its loss is the sum of the head's and of the auxiliary losses,
+    which are parts of the output too (`LayeredCausalLMOutput`). In evaluation mode it is the head's alone, and nothing
+    is computed of the others.
+
+    Args:
+        config: of the layers, `layer_sizes`, and of the losses, `losses()`.
+
+    Attributes:
+        updates: of the weights so far, which the weights of auxiliary losses go by: see `begin_update`.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.auxiliary_heads = nn.ModuleList(
+            AuxiliaryHead(loss, config.layer_sizes[loss.layer], config) for loss in config.losses()
+        )
+        self.updates = 0
+        self.post_init()
+
+    @property
+    def _heads(self) -> list[AuxiliaryHead]:
+        return list(self.auxiliary_heads)  # type: ignore[arg-type]
+
+    def begin_update(self, step: int) -> None:
+        """Say which update of the weights comes next: `step` of them have been made."""
+        self.updates = step
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Change the size of the vocabulary, also of auxiliary heads of their own; see transformers."""
+        before = self.config.vocab_size
+        embeddings = super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
+        if self.config.vocab_size != before:
+            for head in self._heads:
+                if head.lm_head is not None:
+                    head.lm_head = self._get_resized_lm_head(head.lm_head, self.config.vocab_size, mean_resizing=False)
+        return embeddings
+
+    def _answer(
+        self, outputs: StackRNNModelOutput, loss: Tensor | None, logits: Tensor | None, **of_loss: Any
+    ) -> LayeredCausalLMOutput:
+        answer = outputs.answered(LayeredCausalLMOutput, loss, logits)
+        if loss is None or not self.training or not self._heads:
+            return answer
+        parts = {"main": loss.detach()}
+        assert isinstance(outputs, LayeredModelOutput)
+        assert outputs.layer_outputs is not None
+        for head in self._heads:
+            part = self._auxiliary_loss(head, outputs.layer_outputs[head.loss.layer], **of_loss)
+            parts[f"auxiliary_{head.loss.layer}"] = part.detach()
+            loss = loss + head.loss.weight_at(self.updates) * part
+        answer.loss, answer.loss_parts = loss, parts
+        return answer
+
+    def _auxiliary_loss(self, head: AuxiliaryHead, outputs: Tensor, **of_loss: Any) -> Tensor:
+        hidden = self.dropout(head(outputs))
+        lm_head = self.lm_head if head.lm_head is None else head.lm_head
+        if is_plain_linear(lm_head):
+            return causal_lm_loss(hidden, lm_head, **of_loss)
+        logits = lm_head(hidden)  # through what an adapter or a hook has put there
+        of_loss.pop("loss_dtype")
+        loss: Tensor = ForCausalLMLoss(logits, vocab_size=self.config.vocab_size, **of_loss)
+        return loss
