@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--file",
         metavar="F",
         help="a sentence a line or row: text, .jsonl, .json, .csv, .tsv, .parquet, or the words of trees, .mrg; also "
-        "packed, or - for standard input. What is empty, or has no word that the model knows, gives an empty line",
+        "compressed, or - for standard input. What is empty, or has no word that the model knows, gives an empty line",
     )
     add_column(parser)
     add_keep_going(parser, "lines and rows")

@@ -84,7 +84,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--prior", choices=tuple(PRIORS), help="with --ensemble: also score it with these trees as one more voter"
     )
     parser.add_argument(
-        "--trees", metavar="FILE", help="write the trees that count: .svg and .jsonl with gold, .tex, .mrg"
+        "--trees",
+        metavar="FILE",
+        help="write the trees that count: .html, .pdf, .svg and .jsonl with the gold trees; .tex, .mrg",
     )
     parser.add_argument("--only", metavar="LIST", help="with --trees: these sentences of the treebank, such as 1,5-8")
     parser.add_argument(

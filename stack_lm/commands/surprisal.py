@@ -58,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"write a row for each word: {', '.join(ENDINGS)}; - is standard output, as .csv",
     )
-    parser.add_argument("--base", choices=BASES, default="2", help="of the logarithm (default: 2, bits)")
+    parser.add_argument("--base", choices=BASES, default="2", help="base of the logarithm (default: 2, bits)")
     parser.add_argument(
         "--punctuation",
         choices=("attach", "split"),

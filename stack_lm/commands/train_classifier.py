@@ -1,8 +1,8 @@
 """`stack-lm train classifier`: train a classifier of texts, and test it.
 
-The data are tables (.csv, .tsv, .jsonl, .parquet; packed too) with a column of texts (data.column) and one of labels
-(data.label_column): any strings or integers. Or they are the files of the number prediction task of Linzen et al.
-(2016): a verb's tag (VBZ or VBP), a tab, and the words before the verb. Any key can be overridden:
+The data are tables (.csv, .tsv, .json, .jsonl, .parquet; compressed too) with a column of texts (data.column) and one
+of labels (data.label_column): any strings or integers. Or they are the files of the number prediction task of Linzen et
+al. (2016): a verb's tag (VBZ or VBP), a tab, and the words before the verb. Any key can be overridden:
 `training.patience=3 model.hidden_size=200`. Without data.validation (null), a share of the training file is held out to
 decide when to stop.
 """

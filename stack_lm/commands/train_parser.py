@@ -37,5 +37,5 @@ def _load() -> Callable[..., Any]:
 def _show(output_dir: str, result: dict[str, Any]) -> None:
     print(
         f"{output_dir}: {result['step']:,} updates, {result['epoch']} epochs, {result['seconds']:.0f} s; validation "
-        f"loss {result['eval_loss']:.4f}, F1 with the votes {result['eval_f1']:.2f}"
+        f"loss {result['eval_loss']:.4f}, F1 against the trees of the votes {result['eval_f1']:.2f}"
     )

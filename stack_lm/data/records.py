@@ -55,7 +55,7 @@ def read_records(
         source: one of
             a path of UTF-8 text (.txt, and any ending not listed here), JSON lines (.jsonl, .ndjson), a JSON list of
             objects (.json), a table with a header (.csv, .tsv), .parquet, bracketed trees (.mrg, .tree, .ptb) or
-            CoNLL-U (.conllu), whose words are the texts; each may be packed (.gz, .bz2, .xz, .zst);
+            CoNLL-U (.conllu), whose words are the texts; each may be compressed (.gz, .bz2, .xz, .zst);
             a directory, for all its files of one of these formats; a pattern such as "texts/*.csv";
             "-", standard input: text, or JSON lines, or with `column` a table;
             "hub:NAME" or "hub:NAME:CONFIG", a dataset of the Hugging Face hub, streamed.
@@ -131,7 +131,7 @@ def is_pattern(source: str | Path) -> bool:
 def known_endings() -> str:
     """The endings of all formats, for messages."""
     endings = ", ".join(ending for known in FORMATS.values() for ending in known.endings)
-    return f"{endings}, also packed ({', '.join(UNPACKERS)})"
+    return f"{endings}, also compressed ({', '.join(UNPACKERS)})"
 
 
 def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:

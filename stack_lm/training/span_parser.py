@@ -190,7 +190,7 @@ class SpanParserTrainer(TrainingLoop):
             sums[2:] = torch.tensor([f1 * len(pairs), len(pairs)])
         loss, spans, f1, sentences = sum_processes(sums, accelerator)
         record = {"eval_loss": loss / spans, "eval_f1": f1 / sentences}
-        return record, f"validation loss {loss / spans:.4f}, F1 with the votes {f1 / sentences:.2f}"
+        return record, f"validation loss {loss / spans:.4f}, F1 against the trees of the votes {f1 / sentences:.2f}"
 
     def write_tokenizer(self, directory: Path) -> None:
         """See `TrainingLoop.write_tokenizer`."""

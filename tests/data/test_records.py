@@ -302,7 +302,7 @@ HOSTILE = {
         "a.csv is not UTF-8 text: it is a ZIP archive, such as a spreadsheet; save it as .csv",
     ),
     "Parquet as a table": ("a.csv", parquet(), "a.csv is not UTF-8 text: it is a Parquet file; rename it to .parquet"),
-    "packed": ("a.txt", gzip.compress(b"a\n"), "a.txt is not UTF-8 text: it is packed by gzip; rename it to .gz"),
+    "packed": ("a.txt", gzip.compress(b"a\n"), "a.txt is not UTF-8 text: it is compressed by gzip; rename it to .gz"),
     "not packed": ("a.csv.xz", None, "cannot read"),
     "UTF-16": ("a.txt", "the dog".encode("utf-16"), "a.txt is not UTF-8 text: it looks like UTF-16; save it as UTF-8"),
     "Latin-1": ("a.txt", b"a\n\ncaf\xe9\n", "a.txt, line 3: not UTF-8 text (unexpected end of data)"),
@@ -349,7 +349,7 @@ def test_sources_that_are_not_there(tmp_path):
         (
             tmp_path,
             "has no files that end in .txt, .jsonl, .ndjson, .json, .csv, .tsv, .parquet, .mrg, .tree, .ptb, .conllu, "
-            "also packed",
+            "also compressed",
         ),
         ("owner/name", "owner/name does not exist"),
     ):
