@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from .checks import Check, CountOrZero, ListOf, Probability
-from .configuration_layers import AuxiliaryLoss, RecurrentLayer, auxiliary_losses, check_losses, plan_cell, split_layer
+from .configuration_layers import AuxiliaryLoss, RecurrentLayer, auxiliary_losses, plan_cell, split_layer
 from .configuration_stack_rnn import ModelConfig, Tokens
 from .errors import InputError
 from .memory import memory_class
@@ -196,9 +196,9 @@ class DeepStackRNNConfig(ModelConfig):
         """The auxiliary losses.
 
         Raises:
-            InputError: for a field that is not allowed, with its key.
+            InputError: as `stack_lm.configuration_layers.auxiliary_losses`.
         """
-        return auxiliary_losses(self.auxiliary_losses)
+        return auxiliary_losses(self.auxiliary_losses, len(self.layers))
 
     def complete(self) -> None:
         if self.auxiliary_losses is None:
@@ -208,7 +208,6 @@ class DeepStackRNNConfig(ModelConfig):
         if not self.layers:
             raise InputError("layers must have at least one layer; got []")
         planned, losses = self.plan(), self.losses()
-        check_losses(losses, len(planned))
         for i, loss in enumerate(losses):
             if loss.head == "shared" and loss.layer == len(planned) - 1:
                 raise InputError(

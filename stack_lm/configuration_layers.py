@@ -124,17 +124,18 @@ def plan_cell(
         raise InputError(f"{where}: {error}") from error
 
 
-def auxiliary_losses(entries: Sequence[dict[str, Any]]) -> list[AuxiliaryLoss]:
+def auxiliary_losses(entries: Sequence[dict[str, Any]], layers: int) -> list[AuxiliaryLoss]:
     """The losses of a configuration's `auxiliary_losses`.
 
+    Args:
+        entries: a mapping for each.
+        layers: how many there are.
+
     Raises:
-        InputError: for a field that is not allowed, with its key.
+        InputError: for a field that is not allowed, with its key, a layer that there is not or that has another loss,
+            and settings that do not go together.
     """
-    return [build(AuxiliaryLoss, entry, f"auxiliary_losses[{i}].") for i, entry in enumerate(entries)]
-
-
-def check_losses(losses: Sequence[AuxiliaryLoss], layers: int) -> None:
-    """Refuse losses on layers that there are not, and settings that do not go together."""
+    losses = [build(AuxiliaryLoss, entry, f"auxiliary_losses[{i}].") for i, entry in enumerate(entries)]
     for i, loss in enumerate(losses):
         where = f"auxiliary_losses[{i}]"
         if loss.layer >= layers:
@@ -143,3 +144,4 @@ def check_losses(losses: Sequence[AuxiliaryLoss], layers: int) -> None:
             raise InputError(f"{where}.layer must not have another loss; got {loss.layer} again")
         if loss.head == "shared" and loss.output_size is not None:
             raise InputError(f"{where}.output_size is of an own head; got {loss.output_size} with head='shared'")
+    return losses

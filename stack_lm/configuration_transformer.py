@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from .checks import CountOrZero, NotNegative, Positive, Probability
-from .configuration_layers import AuxiliaryLoss, RecurrentLayer, auxiliary_losses, check_losses, plan_cell, split_layer
+from .configuration_layers import AuxiliaryLoss, RecurrentLayer, auxiliary_losses, plan_cell, split_layer
 from .configuration_stack_rnn import ModelConfig, Tokens
 from .errors import InputError
 from .memory import memory_class
@@ -134,17 +134,18 @@ class StackTransformerConfig(ModelConfig):
         """The auxiliary losses.
 
         Raises:
-            InputError: for a field that is not allowed, with its key.
+            InputError: as `stack_lm.configuration_layers.auxiliary_losses`.
         """
-        return auxiliary_losses(self.auxiliary_losses)
+        return auxiliary_losses(self.auxiliary_losses, len(self.layers))
 
     def cell(self, number: int) -> SimpleNamespace:
         """The settings of the `StackRNNCell` of a recurrent layer, by the layer's number."""
-        fields, settings = split_layer(self.layers[number], RecurrentSublayer, f"layers[{number}]")
-        return self._plan(fields, settings, number)
+        return self._recurrent(self.layers[number], f"layers[{number}]")[1]
 
-    def _plan(self, fields: RecurrentSublayer, settings: dict[str, Any], number: int) -> SimpleNamespace:
-        return plan_cell(fields, settings, self.hidden_size, self.bias, f"layers[{number}]")[0]
+    def _recurrent(self, layer: dict[str, Any], where: str) -> tuple[RecurrentSublayer, SimpleNamespace]:
+        """A recurrent layer's own fields, and the settings of its cell."""
+        fields, settings = split_layer({"hidden_size": self.hidden_size} | layer, RecurrentSublayer, where)
+        return fields, plan_cell(fields, settings, self.hidden_size, self.bias, where)[0]
 
     def complete(self) -> None:
         size, heads = self.hidden_size, self.num_attention_heads
@@ -153,7 +154,6 @@ class StackTransformerConfig(ModelConfig):
         self.layers = [self._complete_layer(i, layer) for i, layer in enumerate(self.layers or _DEFAULT_LAYERS)]
         self.auxiliary_losses = self.auxiliary_losses or []
         losses = self.losses()
-        check_losses(losses, len(self.layers))
         self.auxiliary_losses = [asdict(loss) for loss in losses]
         for i, layer in enumerate(self.layers):
             if is_recurrent(layer) and layer["detach"] and all(loss.layer != i for loss in losses):
@@ -177,8 +177,7 @@ class StackTransformerConfig(ModelConfig):
         if layer == ATTENTION:
             return ATTENTION
         if is_recurrent(layer):
-            fields, settings = split_layer({"hidden_size": self.hidden_size} | layer, RecurrentSublayer, where)
-            cell = self._plan(fields, settings, number)
+            fields, cell = self._recurrent(layer, where)
             return asdict(fields) | {name: getattr(cell, name) for name in memory_class(fields.memory).settings}
         given = {"memory": layer} if isinstance(layer, str) else layer
         if not isinstance(given, dict) or not isinstance(given.get("memory"), str):
