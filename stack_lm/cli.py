@@ -36,7 +36,7 @@ COMMANDS = {
     "cache": "show the size of the tokenised text that is kept between runs, or remove it",
     "train": "train a language model, a classifier, or models of formal tasks: the recipes of the papers",
     "plot": "draw what a model does on a string of its task, or how its trials went",
-    "results": "print a paper's table beside ours, from the trials of `stack-lm train task`",
+    "results": "print a paper's table beside ours, from trials of `stack-lm train task`; or compare scores of models",
     "presets": "list, show or copy the configurations of the papers' models",
     "tasks": "list the papers' formal tasks, show examples, or check strings with their targets",
 }

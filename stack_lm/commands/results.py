@@ -1,4 +1,4 @@
-"""`stack-lm results`: a paper's table beside ours."""
+"""`stack-lm results`: a paper's table beside ours, or the scores in models' cards side by side."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..console import print_json
 from ..experiments.config import parse_measure
+from ..hub.card_scores import find_card
 from .files import short_names
 from .printing import FORMS, Heading, PrintedTable
 
@@ -21,7 +22,8 @@ EXAMPLE = (
     "  stack-lm results runs/hao2018-table1 --format latex > table1.tex\n"
     "  stack-lm results runs/hao2018-table1 --compare runs/hao2018-no-stopping\n"
     "  stack-lm results runs/deletang2023-hierarchy --matrix\n"
-    "  stack-lm results runs/hao2018-table1 --save results/hao2018-table1"
+    "  stack-lm results runs/hao2018-table1 --save results/hao2018-table1\n"
+    "  stack-lm results models/wikipedia-u1 models/wikipedia-lstm --rows 'prpn|accuracy'"
 )
 FORMATS = (*FORMS, "json")
 _SHORT = {"minimum": "min", "median": "med", "maximum": "max", "mean": "mean", "best": "best"}
@@ -34,7 +36,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "directories",
         metavar="DIR",
         nargs="+",
-        help="the output_dir of `stack-lm train task`; its shards, and several of one table, are merged",
+        help="the output_dir of `stack-lm train task`; its shards, and several of one table, are merged. Or models, or "
+        "their cards: the scores in the cards side by side",
     )
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument(
@@ -43,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     forms.add_argument(
         "--matrix", action="store_true", help="tasks down, by the Chomsky hierarchy, and networks across"
     )
-    parser.add_argument("--rows", metavar="REGEX", help="print only rows whose name this finds")
+    parser.add_argument("--rows", metavar="REGEX", help="print only rows whose name this finds; of cards: scores")
     parser.add_argument(
         "--save",
         metavar="DIR",
@@ -56,13 +59,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the table."""
     from ..experiments.results import save_trials
-    from ..experiments.shards import read_trials
+    from ..experiments.shards import has_trials, read_trials
 
+    options.json = options.json or options.format == "json"
+    if not any(map(has_trials, options.directories)) and any(map(find_card, options.directories)):
+        from .card_results import print_scores
+
+        print_scores(options)
+        return
     trials = read_trials(*options.directories)
     if options.save is not None:
         save_trials(trials, options.save)
     results = trials.of_rows(options.rows)
-    options.json = options.json or options.format == "json"
     if options.compare is not None:
         _compare(options, results)
     elif options.matrix:

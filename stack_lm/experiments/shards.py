@@ -64,6 +64,11 @@ def has_shards(directory: str | Path) -> bool:
     return bool(_shards(directory))
 
 
+def has_trials(directory: str | Path) -> bool:
+    """True if there is a table of trials in a directory, or of shards."""
+    return (Path(directory) / TABLE_FILE).is_file() or has_shards(directory)
+
+
 def _shards(directory: str | Path) -> list[tuple[Path, int]]:
     """The directories of shards, in order, and of how many each is one."""
     found = []

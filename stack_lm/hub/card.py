@@ -90,18 +90,26 @@ def is_card(path: Path) -> bool:
     return path.is_file() and _WRITTEN_BY_US in path.read_text(encoding="utf-8", errors="replace")
 
 
+def read_card(path: Path) -> ModelCardData:
+    """The metadata of a card, whoever wrote it.
+
+    Raises:
+        InputError: if it cannot be read, or its metadata has another form.
+    """
+    try:
+        return ModelCardData(**ModelCard(path.read_text(encoding="utf-8")).data.to_dict())
+    except (OSError, ValueError, yaml.YAMLError, *_OF_YAML) as error:
+        raise InputError(f"cannot read {path}: {shortened(error, 300)}") from error
+
+
 def _earlier(path: Path) -> tuple[ModelCardData | None, str]:
     """The metadata and the notes of the card that is there."""
     if not path.exists():
         return None, ""
-    try:
-        text = path.read_text(encoding="utf-8")
-        if _WRITTEN_BY_US in text:
-            notes = text.partition(_NOTES)[2].rpartition(_END_OF_NOTES)[0]
-            return ModelCardData(**ModelCard(text).data.to_dict()), notes.strip()
-    except (OSError, ValueError, yaml.YAMLError, *_OF_YAML) as error:
-        raise InputError(f"cannot read {path}: {shortened(error, 300)}") from error
-    raise InputError(f"{path} was not written by stack-lm, so it is not replaced; move it away first")
+    if not is_card(path):
+        raise InputError(f"{path} was not written by stack-lm, so it is not replaced; move it away first")
+    notes = path.read_text(encoding="utf-8", errors="replace").partition(_NOTES)[2].rpartition(_END_OF_NOTES)[0]
+    return read_card(path), notes.strip()
 
 
 def _make_card(

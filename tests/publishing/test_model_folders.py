@@ -9,14 +9,29 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from stack_lm.hub.card_scores import scores_of_cards
+
 MODELS = Path(__file__).parents[2] / "models"
 FOLDERS = sorted(path for path in MODELS.iterdir() if path.is_dir())
+LIST = (MODELS / "README.md").read_text()
 LARGEST = 45e6
 
 
 def test_they_are_listed():
-    rows = re.findall(r"^\| \[?`?([\w.-]+)`?\]?.*\|$", (MODELS / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| \[?`?([\w.-]+)`?\]?.*\|$", LIST, re.MULTILINE)
     assert sorted(name for name in rows if name != "model") == [path.name for path in FOLDERS]
+
+
+def test_the_scores_in_the_list_are_those_in_the_cards():
+    listed = re.findall(r"^\| \[([\w-]+)\].*?\| ([\d.]+) \| ?([\d.]*) \| ?([\d.]*) \|$", LIST, re.MULTILINE)
+    assert len(listed) == len(FOLDERS)
+    scores = scores_of_cards([MODELS / name for name, *_ in listed])
+    trees = [f"F1, convention {name}, push_strength, algorithm1" for name in ("prpn", "merrill")]
+    for metric, column in zip(("inner perplexity", *trees), (1, 2, 3), strict=True):
+        values = {model: value for score in scores if score.metric == metric for model, value in score.values.items()}
+        assert [row[column] for row in listed] == [
+            f"{values[model]:.2f}" if model in values else "" for model in range(len(listed))
+        ]
 
 
 def test_they_are_small_and_in_git_itself():

@@ -1,0 +1,109 @@
+"""`stack-lm results` of models: the scores in their cards, side by side."""
+
+import pytest
+from conftest import run, run_json
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+
+def score(task, data, metric, value, **arguments):
+    return EvalResult(task, data, data, metric, value, task_name=task, metric_name=metric, metric_args=arguments)
+
+
+def write(path, *results):
+    data = ModelCardData(model_name=path.name, eval_results=list(results) or None)
+    path.mkdir(parents=True)
+    ModelCard(f"---\n{data.to_yaml()}\n---\n").save(path / "README.md")
+    return path
+
+
+@pytest.fixture
+def models(tmp_path):
+    """The second has another held-out text, and no trees; its agreement is told by attractors."""
+    first = write(
+        tmp_path / "u1",
+        score("Parsing", "treebank", "F1, prpn", 54.716, interval_95=[54.2, 55.3]),
+        score("Prediction", "text, seed 0", "perplexity", 85.5),
+    )
+    second = write(
+        tmp_path / "lstm",
+        score("Prediction", "text, seed 1", "perplexity", 84.25),
+        score("Prediction", "text, seed 0", "perplexity", 90.0),
+        score("Agreement", "linzen", "accuracy, %", 46.0, by_attractors={"0": 88.87, "1": 38.88}),
+    )
+    return first, second
+
+
+TABLE = """Scores in the models' cards
+
+| score | u1 | lstm |
+|---|--:|--:|
+| **Parsing: treebank** |  |  |
+| F1, prpn | 54.72 |  |
+| **Prediction: text, seed 0** |  |  |
+| perplexity | 85.50 | 90.00 |
+| **Prediction: text, seed 1** |  |  |
+| perplexity |  | 84.25 |
+| **Agreement: linzen** |  |  |
+| accuracy, % |  | 46.00 |
+| accuracy, %, 0 attractors |  | 88.87 |
+| accuracy, %, 1 attractor |  | 38.88 |
+"""
+
+
+def test_scores_of_models_side_by_side(capsys, models):
+    assert run(capsys, "results", *models, "--format", "markdown")[1] == TABLE
+    assert "54.72" in run(capsys, "results", *models)[1]
+
+
+def test_cards_alone_are_enough(capsys, models, tmp_path):
+    for path in models:
+        (path / "README.md").rename(tmp_path / f"{path.name}.md")
+    cards = [tmp_path / f"{path.name}.md" for path in models]
+    assert run(capsys, "results", *cards, "--format", "markdown")[1] == TABLE
+
+
+def test_chosen_scores(capsys, models):
+    printed = run(capsys, "results", *models, "--rows", "seed 0|1 attractor", "--format", "markdown")[1]
+    assert [line.split(" | ")[0] for line in printed.splitlines()[4:]] == [
+        "| **Prediction: text, seed 0**",
+        "| perplexity",
+        "| **Agreement: linzen**",
+        "| accuracy, %, 1 attractor",
+    ]
+
+
+def test_json_has_the_intervals(capsys, models):
+    found = run_json(capsys, "results", *models)
+    assert found["models"] == {"u1": str(models[0]), "lstm": str(models[1])}
+    assert found["scores"][0] == {
+        "task": "Parsing",
+        "data": "treebank",
+        "metric": "F1, prpn",
+        "values": {"u1": 54.716},
+        "intervals": {"u1": [54.2, 55.3]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--matrix"], "--matrix is about trials of `stack-lm train task`"),
+        (["--save", "x"], "--save is about trials"),
+        (["--rows", "perplexiti"], "--rows 'perplexiti' finds no score; the scores are F1, prpn; perplexity; accuracy"),
+        (["--rows", "("], "--rows must be a regular expression; got '('"),
+    ],
+)
+def test_options_that_do_not_fit(capsys, models, options, message):
+    status, out, err = run(capsys, "results", *models, *options)
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert message in err
+
+
+def test_models_without_scores(capsys, models, tmp_path):
+    bare = write(tmp_path / "bare")
+    assert "README.md has no scores" in run(capsys, "results", models[0], bare)[2]
+    (bare / "README.md").unlink()
+    assert f"{bare} has no card (README.md); `stack-lm card {bare}`" in run(capsys, "results", models[0], bare)[2]
+    (bare / "README.md").write_text("---\nmodel-index: [3]\n---\n")
+    assert f"cannot read {bare / 'README.md'}" in run(capsys, "results", bare)[2]
+    assert "is given twice" in run(capsys, "results", models[0], models[0])[2]
