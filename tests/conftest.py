@@ -1,7 +1,10 @@
 """Shared fixtures. All tests run offline."""
 
 import contextlib
+import functools
+import itertools
 import json
+import operator
 import os
 import sys
 from pathlib import Path
@@ -71,6 +74,30 @@ def tiny_config(**fields) -> StackRNNConfig:
         fields.setdefault("hidden_size", None)  # it decides its own
     sizes = {"vocab_size": 23, "embedding_size": 5, "hidden_size": 7, "memory_size": 3, "pad_token_id": 0}
     return StackRNNConfig(**(sizes | fields))
+
+
+def thinned(*axes, every=3):
+    """Parameters of all combinations of the axes' values: every third in `make test`, all in `make test-slow`.
+
+    Those of `make test` lie on diagonals, which meet each value of an axis if another axis has at least `every`.
+    A tuple is the values of several parameters; dictionaries are joined into one.
+    """
+    parameters = []
+    for places in itertools.product(*(range(len(axis)) for axis in axes)):
+        parts = [_parameter([*axis][place]) for axis, place in zip(axes, places, strict=True)]
+        values = [value for part in parts for value in part.values]
+        if all(isinstance(value, dict) for value in values):
+            values = [functools.reduce(operator.or_, values)]
+        marks = [mark for part in parts for mark in part.marks] + [pytest.mark.slow] * (sum(places) % every > 0)
+        ids = [part.id for part in parts if part.id]
+        parameters.append(pytest.param(*values, marks=marks, id="-".join(ids) if len(ids) == len(parts) else None))
+    return parameters
+
+
+def _parameter(value):
+    if isinstance(value, type(pytest.param())):
+        return value
+    return pytest.param(*value) if isinstance(value, tuple) else pytest.param(value)
 
 
 def byte_level_tokenizer(**special):

@@ -1,6 +1,7 @@
 """Which of the package's modules import which: at the top, inside functions, and by name."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,15 +54,16 @@ def imports(name: str, source: str, known: set[str], is_package: bool = False) -
     return list(_Reader(name, ast.parse(source), known, is_package).read())
 
 
-def graph() -> list[Import]:
+@functools.cache
+def graph() -> tuple[Import, ...]:
     """All imports among the package's modules."""
     known = modules()
-    return [
+    return tuple(
         found
         for name, path in known.items()
         for found in imports(name, path.read_text(), set(known), path.name == "__init__.py")
         if found.imported in known
-    ]
+    )
 
 
 def at_run_time() -> list[Import]:

@@ -45,6 +45,7 @@ def test_runs_alternate_and_the_first_round_does_not_count(load):
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system keeps no high-water mark")
+@pytest.mark.slow
 def test_peak_memory_is_what_a_run_held_at_once(load):
     timing = load("timing")
 
@@ -164,6 +165,7 @@ def test_a_quick_run_of_the_cell(load, tmp_path, capsys):
     assert {row["pass"] for row in written["tables"][0]["rows"]} == {"forward", "forward + backward"}
 
 
+@pytest.mark.slow
 def test_memories(load, capsys, monkeypatch):
     module = load("memories")
     for name, small in (
@@ -186,6 +188,7 @@ def test_memories(load, capsys, monkeypatch):
     assert "nn.RNN" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_seeds(load, tmp_path, monkeypatch):
     module = load("seeds")
     monkeypatch.setattr(module, "UPDATES", [(name, batches, 3, sizes) for name, batches, _, sizes in module.UPDATES])

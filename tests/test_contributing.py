@@ -49,6 +49,7 @@ def results(tmp_path_factory):
     return folder, dict(zip(RECIPES, done.stdout.split("---\n"), strict=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", RECIPES)
 def test_recipe(title, results):
     printed = recipe(title)[3]
@@ -85,6 +86,7 @@ def test_commands_import_the_files(results):
     assert "perplexity" in printed["corpus"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", ["memory", "task"])
 def test_an_error_is_an_exit_status(title, results):
     """Without the files, of which only a saved model knows."""

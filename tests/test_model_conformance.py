@@ -1,17 +1,15 @@
 """What every memory with every controller owes a user of transformers: saving, generation, padding, bfloat16."""
 
-import itertools
-
 import pytest
 import torch
-from conftest import CONTROLLERS, MEMORIES, tiny_config
+from conftest import CONTROLLERS, MEMORIES, thinned, tiny_config
 from transformers import AutoModelForCausalLM
 
 from stack_lm import StackRNNForCausalLM, StackTransformerConfig, StackTransformerForCausalLM
 from stack_lm.layers import actions_by_layer
 
-PAIRS = [{"controller": controller, **memory} for controller, memory in itertools.product(CONTROLLERS, MEMORIES)]
-PAIRS += [{"reading_entry": "hidden_state", "controller": "rnn", **memory} for memory in MEMORIES[1:]]
+STACK_RNNS = thinned([{"controller": controller} for controller in CONTROLLERS], MEMORIES)
+STACK_RNNS += thinned([{"reading_entry": "hidden_state", "controller": "rnn"}], MEMORIES[1:])
 TRANSFORMERS = [
     {"layers": ["attention", "attention"], "position_encoding": "rotary"},
     {"layers": ["stack", "attention"], "position_encoding": "learned"},
@@ -20,7 +18,7 @@ TRANSFORMERS = [
     {"layers": ["queue", "superposition"], "position_encoding": "none", "tie_word_embeddings": True},
     {"layers": [{"controller": "lstm", "detach": True}, "attention"], "auxiliary_losses": [{"layer": 0}]},
 ]
-PAIRS += TRANSFORMERS
+MODELS = STACK_RNNS + TRANSFORMERS
 
 
 def tiny_model(fields):
@@ -40,7 +38,7 @@ def make_lm(fields):
     return model.eval()
 
 
-@pytest.mark.parametrize("fields", PAIRS, ids=str)
+@pytest.mark.parametrize("fields", MODELS, ids=str)
 def test_saved_and_loaded_it_computes_the_same(fields, tmp_path):
     model = make_lm(fields)
     model.save_pretrained(tmp_path)
@@ -51,7 +49,7 @@ def test_saved_and_loaded_it_computes_the_same(fields, tmp_path):
     assert torch.equal(loaded(batch).logits, model(batch).logits)
 
 
-@pytest.mark.parametrize("fields", PAIRS, ids=str)
+@pytest.mark.parametrize("fields", MODELS, ids=str)
 def test_generation_carries_the_state(fields):
     model = make_lm(fields)
     prompts = [torch.randint(1, 23, (1, n)) for n in (4, 2)]

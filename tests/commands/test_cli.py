@@ -490,6 +490,7 @@ def test_a_truncated_model_is_one_line(capsys, models, tmp_path):
     assert re.fullmatch("stack-lm: error: cannot load a language model from .*\n", err)
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_traceback(models):
     command = f"{sys.executable} -m stack_lm.cli parse {models / 'stack'} {' '.join(['a'] * 2000)} | head -c 20"
     run_ = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
@@ -497,6 +498,7 @@ def test_a_closed_pipe_is_no_traceback(models):
 
 
 @needs_real_data
+@pytest.mark.slow
 def test_evalb_on_the_authors_parses(capsys):
     directory = REAL_DATA / "parsing" / "evalb_wsj_sample"
     result = run_json(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import run, run_json
+from conftest import run, run_json, thinned
 
 from stack_lm.commands.presets import count_parameters
 from stack_lm.config_files import preset_names, preset_path, read_config, read_yaml, table_names
@@ -52,7 +52,7 @@ def test_the_list_is_light_and_its_numbers_of_parameters_are_those_of_the_models
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60).returncode == 0
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", thinned(preset_names()))
 def test_a_copy_is_the_preset_in_one_file(name, capsys, tmp_path):
     path = tmp_path / "mine.yaml"
     status, out, _ = run(capsys, "presets", "copy", name, path)

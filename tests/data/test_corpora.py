@@ -188,7 +188,10 @@ def test_hold_out():
 
 
 @needs_real_data
-@pytest.mark.parametrize(("name", "count"), [("brown", 57340), ("treebank", 3914), ("conll2000", 10948)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [pytest.param("brown", 57340, marks=pytest.mark.slow), ("treebank", 3914), ("conll2000", 10948)],
+)
 def test_nltk_corpora(name, count):
     sentences = list(open_corpus(f"nltk:{name}"))
     assert len(sentences) == count

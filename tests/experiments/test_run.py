@@ -1,5 +1,7 @@
 """Tables of trials: run, continued after a kill, printed beside the paper's numbers."""
 
+import copy
+import functools
 import json
 import math
 import os
@@ -15,9 +17,10 @@ import small_tasks
 from conftest import run, run_json
 from small_tasks import RECIPE, TRAIN
 
-from stack_lm.config_files import read_yaml, table_names
+from stack_lm.config_files import read_config, read_yaml, table_names
 from stack_lm.console import run_command
 from stack_lm.errors import InputError
+from stack_lm.experiments import config as config_module
 from stack_lm.experiments import run as run_module
 from stack_lm.experiments.config import Table, single_row
 from stack_lm.experiments.results import RESULTS_FILE, Results, measure
@@ -499,9 +502,16 @@ def test_a_table_as_text(capsys, fixed):
         assert text in out
 
 
-@pytest.mark.parametrize("name", table_names())
-def test_every_table_is_of_presets_and_tasks_that_fit(name):
+LARGE = ("flare/languages", "deletang2023/hierarchy")
+cached_config = functools.cache(read_config)  # the rows of a table have few presets
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in table_names()]
+)
+def test_every_table_is_of_presets_and_tasks_that_fit(name, monkeypatch):
     """Each row's model is made; the paper's numbers are fractions or percentages."""
+    monkeypatch.setattr(config_module, "read_config", lambda preset: copy.deepcopy(cached_config(preset)))
     table = load_table(name)
     assert table.output_dir
     experiment = Experiment(table, output_dir="nowhere")

@@ -1,28 +1,26 @@
 """The cell: scan equals steps, chunks equal the whole, padding changes nothing, for controllers, memories, controls."""
 
-import itertools
-
 import pytest
 import torch
-from conftest import CONTROLLERS, MEMORIES, tiny_config
+from conftest import CONTROLLERS, MEMORIES, thinned, tiny_config
 from torch import nn
 
 from stack_lm.layers import draw_noise, with_noise
 from stack_lm.layers.cell import Actions, StackRNNCell
 from stack_lm.memory import map_tensors
 
-VARIANTS = [
-    *({"controller": c, **memory} for c, memory in itertools.product(CONTROLLERS, MEMORIES)),
+LAYERS = [
     {"num_layers": 3},
     {"learn_initial_state": True},
     {"bias": False},
     {"num_layers": 3, "input_skip_connections": True, "memory": "deque"},
     {"num_layers": 2, "input_skip_connections": True, "memory": "none"},
-    *(
-        {"controller": c, "memory": m, "reading_entry": "hidden_state"}
-        for c, m in itertools.product(("rnn", "rnn_sigmoid", "gru", "lstm"), ("stack", "superposition", "deque"))
-    ),
 ]
+READINGS = [
+    [{"controller": c, "reading_entry": "hidden_state"} for c in ("rnn", "rnn_sigmoid", "gru", "lstm")],
+    [{"memory": m} for m in ("stack", "superposition", "deque")],
+]
+VARIANTS = [*thinned([{"controller": c} for c in CONTROLLERS], MEMORIES, every=4), *LAYERS, *thinned(*READINGS)]
 
 
 def make_cell(**fields):

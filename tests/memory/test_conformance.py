@@ -80,7 +80,11 @@ def test_a_memory_that_was_reset_acts_as_an_empty_one_and_the_others_go_on(field
         assert not torch.equal(going_on[1], anew[1])
 
 
-@pytest.mark.parametrize("fields", MEMORIES, ids=str)
+@pytest.mark.parametrize(
+    "fields",
+    [pytest.param(f, marks=pytest.mark.slow) if f["memory"] == "nondeterministic" else f for f in MEMORIES],
+    ids=str,
+)
 def test_gradcheck(fields):
     memory = make(fields)
     generator = torch.Generator().manual_seed(1)

@@ -140,6 +140,7 @@ def test_all_rows(wsj, corpus):
         check_row(wsj, row, NAMES)
 
 
+@pytest.mark.slow
 def test_label_recall(wsj):
     trees, reference = wsj
     for punctuation in ("prpn", "kept"):

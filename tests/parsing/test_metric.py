@@ -79,6 +79,7 @@ def test_bad_input(metric, predictions, options, message):
 
 
 @needs_real_data
+@pytest.mark.slow
 def test_right_branching_on_the_nltk_sample(metric):
     trees = read_treebank("nltk:treebank")
     found = metric.compute(

@@ -93,6 +93,7 @@ def test_nltk_sample():
 
 
 @needs_real_data
+@pytest.mark.slow
 def test_the_nltk_sample_is_nltks_own():
     """Against NLTK's reader."""
     from nltk.corpus import treebank

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from conftest import thinned
 from test_run_directory import MODEL, records, same
 
 from stack_lm.data import generate_corpus
@@ -108,7 +109,7 @@ def test_validation_reads_documents_whole(tmp_path, text):
     assert losses.nats == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("model", MEMORIES, ids=str)
+@pytest.mark.parametrize("model", thinned(MEMORIES), ids=str)
 @pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["in memory", "stream"])
 def test_resuming_is_exact_within_documents(tmp_path, text, model, streaming):
     data = {"streaming": True, "held_out": 0.2, "pool": 40, "workers": 0} if streaming else {}

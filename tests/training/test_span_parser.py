@@ -79,6 +79,7 @@ def test_votes_are_shares(tmp_path):
     assert second.words == ("x", "y", "z")
 
 
+@pytest.mark.slow
 def test_a_parser_learns_trees(parser, capsys, tmp_path):
     records = [json.loads(line) for line in (parser / "metrics.jsonl").read_text().splitlines()]
     losses = [record["eval_loss"] for record in records if "eval_loss" in record]

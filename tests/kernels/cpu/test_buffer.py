@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.comparison import spread_out
@@ -56,9 +57,10 @@ def check(model, batch_size=3, length=5, padding=None, num_steps=None, tolerance
             torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("controller", ["direct", "linear", "sigmoid", "rnn_sigmoid", "gru", "lstm"])
-@pytest.mark.parametrize("padding", [None, "left", "right"])
+@pytest.mark.parametrize(
+    ("memory", "controller", "padding"),
+    thinned(MEMORIES, ["direct", "linear", "sigmoid", "rnn_sigmoid", "gru", "lstm"], [None, "left", "right"]),
+)
 def test_every_memory_and_controller(memory, controller, padding):
     for encoding in ("embedding", "one_hot"):
         check(make_model(controller=controller, input_encoding=encoding, **MEMORIES[memory]), padding=padding)

@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from conftest import thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.comparison import check, leaves, make_cell, random_state, some_mask
@@ -16,23 +17,22 @@ from stack_lm.kernels.cpu import threads as torch_threads
 pytestmark = pytest.mark.usefixtures("uninitialised_is_nan")
 CONTROLLERS = ("linear", "sigmoid", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm")
 MEMORIES = ("stack", "queue", "deque")
+CONTROLS = ("sigmoid", "expected_value", 0.0, 1.0)
 # What ties and empty memories are made of: whole and half numbers, and none.
 FIXED = {"push_control": 1.0, "pop_control": 0.5, "read_control": 1.0}
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("controller", CONTROLLERS)
-@pytest.mark.parametrize("masked", [False, True], ids=["full", "padded"])
-@pytest.mark.parametrize("carried", [False, True], ids=["empty", "carried"])
-def test_every_controller_and_memory(controller, memory, masked, carried):
+@pytest.mark.parametrize(
+    ("controller", "memory", "sequences", "begin"),
+    thinned(CONTROLLERS, MEMORIES, ["full", "padded"], ["empty", "carried"]),
+)
+def test_every_controller_and_memory(controller, memory, sequences, begin):
     cell = make_cell(controller=controller, memory=memory)
-    state = random_state(cell, 3, torch.float64) if carried else None
-    check(cell, state=state, mask=some_mask(3, 7) if masked else None)
+    state = random_state(cell, 3, torch.float64) if begin == "carried" else None
+    check(cell, state=state, mask=some_mask(3, 7) if sequences == "padded" else None)
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("push", ["sigmoid", "expected_value", 0.0, 1.0])
-@pytest.mark.parametrize("pop", ["sigmoid", "expected_value", 0.0, 1.0])
+@pytest.mark.parametrize(("memory", "push", "pop"), thinned(MEMORIES, CONTROLS, CONTROLS))
 def test_every_pair_of_controls(memory, push, pop):
     for read in (0.0, 1.0, 2.0, "sigmoid"):
         cell = make_cell(memory=memory, push_control=push, pop_control=pop, read_control=read)
@@ -49,15 +49,13 @@ def test_exact_ties(memory, strengths):
     check(make_cell(memory=memory, **dict(zip(names, strengths, strict=True))), length=12)
 
 
-@pytest.mark.parametrize("memory", [*MEMORIES, "none"])
-@pytest.mark.parametrize("controller", CONTROLLERS)
+@pytest.mark.parametrize(("controller", "memory"), thinned(CONTROLLERS, [*MEMORIES, "none"]))
 def test_several_layers(controller, memory):
     cell = make_cell(controller=controller, memory=memory, num_layers=3)
     check(cell, mask=some_mask(3, 7), state=random_state(cell, 3, torch.float64))
 
 
-@pytest.mark.parametrize("memory", [*MEMORIES, "none"])
-@pytest.mark.parametrize("controller", CONTROLLERS)
+@pytest.mark.parametrize(("controller", "memory"), thinned(CONTROLLERS, [*MEMORIES, "none"]))
 def test_inputs_that_skip_layers(controller, memory):
     cell = make_cell(controller=controller, memory=memory, num_layers=3, input_skip_connections=True)
     check(cell, mask=some_mask(3, 7), state=random_state(cell, 3, torch.float64))
@@ -101,8 +99,7 @@ def test_strengths_reach_zero_where_the_references_do(control, dtype, logit):
     assert (expected == 0) == (cell.scan(torch.zeros(1, 1, 5, dtype=dtype)).state.memory.strengths == 0)
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("controller", CONTROLLERS)
+@pytest.mark.parametrize(("controller", "memory"), thinned(CONTROLLERS, MEMORIES))
 def test_single_precision(controller, memory):
     cell = make_cell(torch.float32, spread=1.0, controller=controller, memory=memory, hidden_size=33)
     state = random_state(cell, 9, torch.float32)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.comparison import check, leaves, make_cell, random_state, some_mask
@@ -41,14 +42,14 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("controller", ["direct", "rnn", "gru"])
-@pytest.mark.parametrize("masked", [False, True], ids=["full", "padded"])
-@pytest.mark.parametrize("carried", [False, True], ids=["empty", "carried"])
-def test_every_memory(memory, controller, masked, carried):
+@pytest.mark.parametrize(
+    ("memory", "controller", "sequences", "begin"),
+    thinned(MEMORIES, ["direct", "rnn", "gru"], ["full", "padded"], ["empty", "carried"]),
+)
+def test_every_memory(memory, controller, sequences, begin):
     cell = make_cell(controller=controller, **MEMORIES[memory])
-    state = random_state(cell, 3, torch.float64) if carried else None
-    check(cell, state=state, mask=some_mask(3, 7) if masked else None)
+    state = random_state(cell, 3, torch.float64) if begin == "carried" else None
+    check(cell, state=state, mask=some_mask(3, 7) if sequences == "padded" else None)
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -59,17 +60,17 @@ def test_a_carried_state_that_wants_no_gradients(memory):
     check(cell, state=state, mask=some_mask(3, 7))
 
 
-@pytest.mark.parametrize("controller", CONTROLLERS[3:])
-@pytest.mark.parametrize("memory", ["several, with all settings", "multipop", "tape"])
-@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize(
+    ("memory", "controller", "layers"),
+    thinned(["several, with all settings", "multipop", "tape"], CONTROLLERS[3:], [1, 3]),
+)
 def test_readings_into_the_hidden_state(memory, controller, layers):
     cell = make_cell(controller=controller, reading_entry="hidden_state", num_layers=layers, **MEMORIES[memory])
     check(cell, mask=some_mask(3, 7), state=random_state(cell, 3, torch.float64))
     check(make_cell(controller=controller, reading_entry="hidden_state", bias=False, **MEMORIES[memory]))
 
 
-@pytest.mark.parametrize("controller", CONTROLLERS)
-@pytest.mark.parametrize("memory", ["superposition", "tape", "stack"])
+@pytest.mark.parametrize(("controller", "memory"), thinned(CONTROLLERS, ["superposition", "tape", "stack"]))
 @pytest.mark.parametrize("masked", [False, True], ids=["full", "padded"])
 def test_one_hot_inputs(memory, controller, masked):
     fields = MEMORIES.get(memory, {"memory": memory})
@@ -89,9 +90,15 @@ def test_one_hot_inputs_that_are_none_of_the_symbols():
             cell.scan(torch.tensor([[0, wrong]]))
 
 
-@pytest.mark.parametrize("memory", ["several, with all settings", "multipop, full", "tape that is full"])
-@pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("evaluating", [{}, {"evaluation_argmax": True}, {"evaluation_noise": True}], ids=str)
+@pytest.mark.parametrize(
+    ("memory", "choice", "evaluating"),
+    thinned(
+        ["several, with all settings", "multipop, full", "tape that is full"],
+        CHOICES,
+        [{}, {"evaluation_argmax": True}, {"evaluation_noise": True}],
+    ),
+    ids=str,
+)
 def test_every_choice(memory, choice, evaluating):
     if "evaluation_noise" in evaluating and choice != "gumbel":
         evaluating = {}
@@ -114,8 +121,7 @@ def test_noise_is_of_the_generator_alone(memory):
     assert not torch.allclose(found[0], found[3])
 
 
-@pytest.mark.parametrize("controller", ["linear", "lstm"])
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize(("controller", "memory"), thinned(["linear", "lstm"], MEMORIES, every=2))
 def test_single_precision(controller, memory):
     cell = make_cell(torch.float32, spread=1.0, controller=controller, hidden_size=33, **MEMORIES[memory])
     state = random_state(cell, 9, torch.float32)
@@ -170,8 +176,7 @@ def test_in_pieces_and_without_gradients_it_is_the_same(memory):
         torch.testing.assert_close(torch.cat((first.actions[name], second.actions[name]), dim=1), expected)
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("controller", ["gru", "lstm"])
+@pytest.mark.parametrize(("controller", "memory"), thinned(["gru", "lstm"], MEMORIES, every=2))
 def test_gradcheck(controller, memory):
     sizes = {"hidden_size": 3, "embedding_size": 2, "memory_size": 2}
     cell = make_cell(controller=controller, **sizes, **MEMORIES[memory])

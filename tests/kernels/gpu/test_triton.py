@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import tiny_config
+from conftest import thinned, tiny_config
 from kernels.comparison import check_layer, compare, random_state
 from kernels.comparison import make_cell as make_cell_of
 
@@ -130,7 +130,9 @@ def some_inputs(cell, batch_size=2, length=3):
 
 @pytest.mark.parametrize(
     ("controller", "memory"),
-    [("lstm", "stack"), ("gru", "queue"), ("rnn", "deque"), ("linear", "stack"), ("rnn_sigmoid", "none")],
+    thinned(
+        [("lstm", "stack"), ("gru", "queue"), ("rnn", "deque"), ("linear", "stack"), ("rnn_sigmoid", "none")], every=2
+    ),
 )
 def test_equals_the_reference(device, controller, memory):
     """With padding, a carried state, and elements of strength zero in it."""
@@ -166,7 +168,7 @@ def test_given_vectors(device, memory):
     check_layer(make_layer(device, memory=memory, **ones), 3, batch_size=1, first_steps=3, backend="triton")
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
+@pytest.mark.parametrize(("dtype", "tolerance"), thinned([(torch.bfloat16, 0.05), (torch.float32, 1e-5)]))
 def test_given_vectors_in_less_than_float64(device, dtype, tolerance):
     layer = make_layer(device, dtype, memory="deque")
     check_layer(layer, 3, batch_size=2, first_steps=2, tolerance=tolerance, backend="triton")
@@ -299,8 +301,11 @@ def test_nondeterministic_stacks_without_room_are_refused():
     assert backend.obstacle(cell.system, torch.device("cuda"), torch.float32) is None
 
 
-@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
-@pytest.mark.parametrize("strengths", [[1.0, 0.5, 0.5], [0.0, 1.0, 0.0]])
+@pytest.mark.parametrize(
+    ("memory", "strengths"),
+    thinned(["stack", "queue", "deque"], [[1.0, 0.5, 0.5], [0.0, 1.0, 0.0]], every=2),
+    ids=str,
+)
 def test_exact_ties(device, memory, strengths):
     """What is exactly as strong as what is left of a pop or a read is taken whole."""
     ones = {"push_control": 1.0, "pop_control": 1.0, "read_control": 1.0}
@@ -310,14 +315,17 @@ def test_exact_ties(device, memory, strengths):
 
 @pytest.mark.parametrize(
     ("memory", "push", "pop", "read"),
-    [
-        ("stack", "saturated", "saturated", "saturated"),
-        ("stack", 1.0, 0.0, 0.0),
-        ("queue", 0.0, "sigmoid", "sigmoid"),
-        ("deque", 0.0, "sigmoid", "sigmoid"),
-        ("deque", "sigmoid", 3.0, "expected_value"),
-        ("queue", "sigmoid", 0.0, 2.0),
-    ],
+    thinned(
+        [
+            ("stack", "saturated", "saturated", "saturated"),
+            ("stack", 1.0, 0.0, 0.0),
+            ("queue", 0.0, "sigmoid", "sigmoid"),
+            ("deque", 0.0, "sigmoid", "sigmoid"),
+            ("deque", "sigmoid", 3.0, "expected_value"),
+            ("queue", "sigmoid", 0.0, 2.0),
+        ],
+        every=2,
+    ),
 )
 def test_strengths_at_their_ends(device, memory, push, pop, read):
     """Nothing pushed, popped or read; more popped than there is; controls that are exact numbers with no gradient."""
