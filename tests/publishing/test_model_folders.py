@@ -14,7 +14,7 @@ from stack_lm.hub.card_scores import scores_of_cards
 MODELS = Path(__file__).parents[2] / "models"
 FOLDERS = sorted(path for path in MODELS.iterdir() if path.is_dir())
 LIST = (MODELS / "README.md").read_text()
-LARGEST = 45e6
+LARGEST = 60e6
 
 
 def test_they_are_listed():
@@ -26,9 +26,10 @@ def test_the_scores_in_the_list_are_those_in_the_cards():
     listed = re.findall(r"^\| \[([\w-]+)\].*?\| ([\d.]+) \| ?([\d.]*) \| ?([\d.]*) \|$", LIST, re.MULTILINE)
     assert len(listed) == len(FOLDERS)
     scores = scores_of_cards([MODELS / name for name, *_ in listed])
-    trees = [f"F1, convention {name}, push_strength, algorithm1" for name in ("prpn", "merrill")]
-    for metric, column in zip(("inner perplexity", *trees), (1, 2, 3), strict=True):
-        values = {model: value for score in scores if score.metric == metric for model, value in score.values.items()}
+    trees = [("nltk:treebank", f"F1, convention {name}, push_strength, algorithm1") for name in ("prpn", "merrill")]
+    for (data, metric), column in zip((("wiki.txt", "inner perplexity"), *trees), (1, 2, 3), strict=True):
+        found = [score for score in scores if score.metric == metric and score.data.startswith(data)]
+        values = {model: value for score in found for model, value in score.values.items()}
         assert [row[column] for row in listed] == [
             f"{values[model]:.2f}" if model in values else "" for model in range(len(listed))
         ]
