@@ -100,7 +100,7 @@ class Controller(nn.Module, ABC):
         """A parameter, or None where there is nothing in it."""
         self.register_parameter(name, nn.Parameter(torch.empty(*shape)) if all(shape) else None)
 
-    def weight(self, name: str, layer: int) -> Any:
+    def parameter_of(self, name: str, layer: int) -> Any:
         """A parameter of one of the layers, such as "weight_ih"; None where there is nothing in it."""
         return getattr(self, f"{name}_l{self.first_layer + layer}", None)
 
@@ -127,7 +127,7 @@ class Controller(nn.Module, ABC):
         if len(self.first_state):
             return tuple(state.expand(batch_size, -1, -1) for state in self.first_state)
         shape = (batch_size, self.num_layers, self.hidden_size)
-        return tuple(self.weight("weight_ih", 0).new_zeros(shape) for _ in range(self.states))
+        return tuple(self.parameter_of("weight_ih", 0).new_zeros(shape) for _ in range(self.states))
 
     def project(self, inputs: Tensor) -> Tensor:
         """The part of the layers' input that depends on x_t alone, `W_x x_t + b`, for any number of steps at once.
@@ -138,10 +138,10 @@ class Controller(nn.Module, ABC):
         Returns:
             [..., gates * H]; with skip connections [..., L * gates * H].
         """
-        first = F.linear(inputs, self.weight("weight_ih", 0), self.weight("bias_ih", 0))
+        first = F.linear(inputs, self.parameter_of("weight_ih", 0), self.parameter_of("bias_ih", 0))
         if not self.skips:
             return first
-        others = [F.linear(inputs, self.weight("weight_skip", layer)) for layer in range(1, self.num_layers)]
+        others = [F.linear(inputs, self.parameter_of("weight_skip", layer)) for layer in range(1, self.num_layers)]
         return torch.cat((first, *others), dim=-1)
 
     def draw_dropout(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> dict[str, Tensor]:
@@ -156,7 +156,7 @@ class Controller(nn.Module, ABC):
         """
         if not (self.dropout and self.training and self.num_layers > 1):
             return {}
-        like = self.weight("weight_ih", 0)
+        like = self.parameter_of("weight_ih", 0)
         of_layers = (*shape, self.num_layers - 1, self.hidden_size)
         drawn = torch.rand(of_layers, generator=generator, dtype=like.dtype, device=like.device)
         return {DROPOUT: drawn.ge_(self.dropout).mul_(1 / (1 - self.dropout))}
@@ -192,12 +192,14 @@ class Controller(nn.Module, ABC):
                 below = (
                     F.dropout(below, self.dropout, self.training) if dropped is None else below * dropped[:, layer - 1]
                 )
-                gates = F.linear(below, self.weight("weight_ih", layer), self.weight("bias_ih", layer))
+                gates = F.linear(below, self.parameter_of("weight_ih", layer), self.parameter_of("bias_ih", layer))
                 if self.skips:
                     gates = gates + of_inputs[layer]
             recurrent = gates.new_zeros(())
             if self.recurrent:
-                recurrent = F.linear(previous[0], self.weight("weight_hh", layer), self.weight("bias_hh", layer))
+                recurrent = F.linear(
+                    previous[0], self.parameter_of("weight_hh", layer), self.parameter_of("bias_hh", layer)
+                )
             output, new_state = self.pointwise(gates, recurrent, previous)
             outputs.append(output)
             new_states.append(new_state)
@@ -240,9 +242,9 @@ class Controller(nn.Module, ABC):
     def _fused(self, inputs: Tensor, first: list[Tensor], layers: Sequence[int]) -> list[Tensor]:
         """Torch's function over some layers: their outputs [B, T, H] and last states [layers, B, H]."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh") if self.bias else ("weight_ih", "weight_hh")
-        weights = [self.weight(name, layer) for layer in layers for name in names]
+        weights = [self.parameter_of(name, layer) for layer in layers for name in names]
         if self.skips and layers[0]:
-            weights[0] = torch.cat((weights[0], self.weight("weight_skip", layers[0])), dim=1)
+            weights[0] = torch.cat((weights[0], self.parameter_of("weight_skip", layers[0])), dim=1)
         # The flags: has biases, number of layers, dropout, training, bidirectional, batch first.
         flags = (self.bias, len(layers), self.dropout if len(layers) > 1 else 0.0, self.training, False, True)
         result: list[Tensor] = getattr(torch, str(self.fused))(

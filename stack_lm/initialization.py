@@ -104,7 +104,7 @@ def raise_forget_bias(controller: LSTMController, bias: float) -> None:
     """Add a number to the biases of an LSTM's forget gates, in all of its layers."""
     size = controller.hidden_size
     for layer in range(controller.num_layers):
-        parameter = controller.weight("bias_ih", layer)
+        parameter = controller.parameter_of("bias_ih", layer)
         raised = parameter.clone()
         raised[size : 2 * size] += bias
         copy_(parameter, raised)
@@ -123,10 +123,10 @@ def draw_truncated_normal(module: nn.Module) -> None:
     """Initialise a controller or a linear layer; see `draw_weights`."""
     if isinstance(module, Controller):
         for layer in range(module.num_layers):
-            of_inputs = [module.weight("weight_ih", layer), module.weight("weight_skip", layer)]
+            of_inputs = [module.parameter_of("weight_ih", layer), module.parameter_of("weight_skip", layer)]
             if layer == 0 and module.reading_entry == "input":
                 of_inputs.append(module.weight_reading)
-            of_state = [module.weight("weight_hh", layer)]
+            of_state = [module.parameter_of("weight_hh", layer)]
             layers = [of_inputs + of_state] if isinstance(module, LSTMController) else [of_inputs, of_state]
             if layer == 0 and module.reading_entry == "hidden_state":
                 layers.append([module.weight_reading])

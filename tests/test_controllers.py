@@ -161,3 +161,9 @@ def test_learned_initial_state():
     x, r = torch.randn(3, 4, 5), torch.randn(3, 4, 3)
     steps(controller, x, r, controller.initial_state(3))[0].sum().backward()
     assert all(p.grad.abs().sum() > 0 for p in controller.first_state)
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_nothing_but_a_tensor_is_called_weight(kind):
+    """PEFT takes the `weight` of a module that it adapts for a tensor."""
+    assert not hasattr(make_controller(tiny_config(controller=kind), 3), "weight")

@@ -91,22 +91,22 @@ def gather_weights(controller: Controller, controls: Controls) -> Weights:
 
     matrices, biases = [], []
     for layer in range(layers):
-        columns = [] if layer == 0 else [blocks(controller.weight("weight_ih", layer))]
-        bias = controller.weight("weight_ih", 0).new_zeros((4 if gru else controller.gates) * size)
+        columns = [] if layer == 0 else [blocks(controller.parameter_of("weight_ih", layer))]
+        bias = controller.parameter_of("weight_ih", 0).new_zeros((4 if gru else controller.gates) * size)
         if controller.bias:
-            bias = blocks(controller.weight("bias_ih", layer))
+            bias = blocks(controller.parameter_of("bias_ih", layer))
         if controller.recurrent:
-            columns.append(blocks(controller.weight("weight_hh", layer), of_state=True))
+            columns.append(blocks(controller.parameter_of("weight_hh", layer), of_state=True))
             if controller.bias:
-                bias = bias + blocks(controller.weight("bias_hh", layer), of_state=True)
+                bias = bias + blocks(controller.parameter_of("bias_hh", layer), of_state=True)
         if layer == 0 and controller.weight_reading is not None:
             columns.append(blocks(controller.weight_reading))
         matrices.append(torch.cat(columns, dim=1) if columns else bias.new_zeros(len(bias), 0))
         biases.append(bias)
     none = matrices[0].new_zeros(0, len(biases[0]), size * (2 if controller.recurrent else 1))
-    of_inputs = [controller.weight("weight_ih", 0)]
+    of_inputs = [controller.parameter_of("weight_ih", 0)]
     if controller.skips:
-        of_inputs += [controller.weight("weight_skip", layer) for layer in range(1, layers)]
+        of_inputs += [controller.parameter_of("weight_skip", layer) for layer in range(1, layers)]
     projection = controls.projection
     of_controls = none.new_zeros(0, size) if projection is None else projection.weight
     has_bias = projection is not None and projection.bias is not None

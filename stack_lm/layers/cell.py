@@ -70,7 +70,7 @@ class StackRNNCell(ControlledMemory):
     @property
     def like(self) -> Tensor:
         """A tensor of the cell's device and type; looking for one among the parameters takes longer."""
-        weight: Tensor | None = self.bare_controller.weight("weight_ih", 0)
+        weight: Tensor | None = self.bare_controller.parameter_of("weight_ih", 0)
         if weight is not None:
             return weight
         projection = self.controls.projection  # a direct controller has none

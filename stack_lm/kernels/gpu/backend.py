@@ -79,7 +79,7 @@ def scan(
 
     controller, values = system.controller, inputs.values
     if not values.is_floating_point():
-        values = F.one_hot(values, controller.input_size).to(controller.weight("weight_ih", 0).dtype)
+        values = F.one_hot(values, controller.input_size).to(controller.parameter_of("weight_ih", 0).dtype)
     batch_size, length = values.shape[:2]
     layers, size = controller.num_layers, controller.hidden_size
     weights, first = gather_weights(controller, system.controls), gather_states(controller, state)
