@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
+from itertools import groupby
 
 from ..console import print_json
 from ..errors import InputError
+from ..experiments.config import rows_pattern
 from ..hub.card_scores import ScoreOfModels, scores_of_cards
 from .files import check_different, short_names
 from .printing import Heading, PrintedTable
@@ -31,22 +32,21 @@ def print_scores(options: argparse.Namespace) -> None:
         print_json({"models": dict(zip(names, options.directories, strict=True)), "scores": _described(scores, names)})
         return
     body: list[list[str] | Heading] = []
-    headings: set[str] = set()
-    for score in scores:
-        heading = f"{score.task}: {score.data}"
-        if heading not in headings:
-            headings.add(heading)
-            body.append(Heading(heading))
-        values = (score.values.get(model) for model in range(len(names)))
-        body.append([score.metric, *("" if value is None else f"{value:.2f}" for value in values)])
+    for heading, of_data in groupby(scores, _heading):
+        body.append(Heading(heading))
+        for score in of_data:
+            values = (score.values.get(model) for model in range(len(names)))
+            body.append([score.metric, *("" if value is None else f"{value:.2f}" for value in values)])
     PrintedTable("Scores in the models' cards", ["score", *names], body, 1).print_as(options.format)
 
 
+def _heading(score: ScoreOfModels) -> str:
+    return f"{score.task}: {score.data}"
+
+
 def _chosen(scores: list[ScoreOfModels], pattern: str) -> list[ScoreOfModels]:
-    try:
-        chosen = [score for score in scores if re.search(pattern, f"{score.task}: {score.data}, {score.metric}")]
-    except re.error as error:
-        raise InputError(f"--rows must be a regular expression; got {pattern!r} ({error})") from error
+    finder = rows_pattern(pattern)
+    chosen = [score for score in scores if finder.search(f"{_heading(score)}, {score.metric}")]
     if not chosen:
         there = "; ".join(dict.fromkeys(score.metric for score in scores))
         raise InputError(f"--rows {pattern!r} finds no score; the scores are {there}")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..console import print_json
 from ..experiments.config import parse_measure
-from ..hub.card_scores import find_card
 from .files import short_names
 from .printing import FORMS, Heading, PrintedTable
 
@@ -62,11 +61,13 @@ def run(options: argparse.Namespace) -> None:
     from ..experiments.shards import has_trials, read_trials
 
     options.json = options.json or options.format == "json"
-    if not any(map(has_trials, options.directories)) and any(map(find_card, options.directories)):
+    if not any(map(has_trials, options.directories)):
+        from ..hub.card_scores import find_card
         from .card_results import print_scores
 
-        print_scores(options)
-        return
+        if any(map(find_card, options.directories)):
+            print_scores(options)
+            return
     trials = read_trials(*options.directories)
     if options.save is not None:
         save_trials(trials, options.save)

@@ -342,16 +342,26 @@ def first_difference(
     return None
 
 
+def rows_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile the regular expression of `--rows`.
+
+    Raises:
+        InputError: if it is none.
+    """
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"--rows must be a regular expression; got {pattern!r} ({error})") from error
+
+
 def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
     """Rows of a table by their number, from 0: those whose name a regular expression finds, or all.
 
     Raises:
         InputError: if it is none, or finds none.
     """
-    try:
-        chosen = {i: row for i, row in enumerate(table.rows) if pattern is None or re.search(pattern, row.name)}
-    except re.error as error:
-        raise InputError(f"--rows must be a regular expression; got {pattern!r} ({error})") from error
+    finder = rows_pattern(pattern or "")
+    chosen = {i: row for i, row in enumerate(table.rows) if finder.search(row.name)}
     if not chosen:
         raise InputError(f"no row matches {pattern!r}; the rows are {'; '.join(row.name for row in table.rows)}")
     return chosen
