@@ -26,7 +26,7 @@ from ..tasks.kinds import KINDS, PAD
 from ..tasks.scores import overall
 from ..tasks.stream import Stream
 from ..tokenization import symbol_tokenizer
-from ..training.new_model import make_config
+from ..training.new_model import make_config, take_weights
 from ..training.stopping import EarlyStopping
 from ..training.temperature import make_temperature_schedule
 from .auxiliary import HEADS, add_heads
@@ -315,11 +315,8 @@ def load_weights(model: Any, directory: str) -> None:
         weights = type(model).from_pretrained(directory).state_dict()
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{directory} has no model that can be loaded: {first_line(error)}") from error
-    for name, own in model.state_dict().items():
-        if name not in weights or weights[name].shape != own.shape:
-            found = list(weights[name].shape) if name in weights else "none"
-            raise InputError(f"{directory} has another kind of model: {name} is {list(own.shape)} here, there {found}")
-    model.load_state_dict(weights)
+    if kept := take_weights(model, weights, directory):
+        raise InputError(f"{directory} has another kind of model: it has no {', '.join(kept[:3])}")
 
 
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

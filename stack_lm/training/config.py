@@ -267,10 +267,14 @@ class LoopConfig(BaseLoopConfig):
         tokens_per_batch: tokens in a batch of sentences, padding included, per process; replaces `batch_size`.
         loss_dtype: type of the matrix products of the loss and its gradients. "auto" is bfloat16 on a CPU that
             multiplies it natively and float32 on other CPUs; on a GPU it follows `mixed_precision`.
+        initial_model: a language model, a directory or a name on the hub, whose weights the run begins with. Its
+            tokenizer, and the fields of its configuration that `model` does not set, are the run's. null begins with
+            random weights.
     """
 
     tokens_per_batch: Count | None = None
     loss_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    initial_model: str | None = None
 
 
 def _name_of(source: str) -> str:
@@ -299,9 +303,12 @@ class RunConfig(BaseConfig):
     training: LoopConfig = field(default_factory=LoopConfig)
 
     def __post_init__(self) -> None:
-        """Name the directory after the text."""
+        """Name the directory after the text, and take the tokenizer of the initial model."""
         if self.output_dir is None:
             object.__setattr__(self, "output_dir", f"runs/{_name_of(str(self.data.source))}")
+        initial = self.training.initial_model
+        if initial is not None and self.tokenizer.pretrained is None:
+            object.__setattr__(self, "tokenizer", dataclasses.replace(self.tokenizer, pretrained=initial))
 
     def registered_names(self) -> dict[str, list[str]]:
         """See `BaseConfig.registered_names`."""
@@ -311,6 +318,9 @@ class RunConfig(BaseConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
+        initial, output = self.training.initial_model, Path(self.output_dir).resolve()
+        if initial is not None and output in (Path(initial).resolve(), *Path(initial).resolve().parents):
+            raise InputError(f"training.initial_model is in output_dir, where the run writes; got {initial} for it")
         self.tokenizer.check()
         self.training.check()
         if self.data.streaming and self.training.max_steps is None:

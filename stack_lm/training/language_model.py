@@ -11,9 +11,10 @@ import numpy as np
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError
+from ..hub.loading import load_pretrained
 from ..loss import multiplies_bfloat16
 from ..model_kinds import TEXT, choose_class, kind_of
 from .batches import Batches, Collated
@@ -22,7 +23,7 @@ from .config import RunConfig
 from .continuous import Segments
 from .data import Data, collate, collate_segments, prepare_data
 from .loop import TrainingLoop
-from .new_model import new_model
+from .new_model import inherit_fields, new_model, take_weights
 from .strength_statistics import StrengthStatistics
 from .validation import evaluate_continuous, evaluate_loss
 
@@ -46,7 +47,10 @@ class Trainer(TrainingLoop):
         self.loss_dtype, note = choose_loss_dtype(self.config.training.loss_dtype, self.accelerator)
         self.data = prepare_data(self.config, checkpoint, quiet=self.quiet)
         self.texts = self.data.texts
-        model = make_model(self.config, self.data.tokenizer)
+        model, kept = make_model(self.config, self.data.tokenizer, checkpoint)
+        if kept:
+            names = ", ".join(kept)
+            self.notes.append(f"{self.config.training.initial_model} has no {names}: new, with random weights")
         if self.config.data.mode == "continuous":
             kind = kind_of(model.config)
             if kind is not None and not kind.continuous:
@@ -140,20 +144,36 @@ def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None
     return "float32", "the loss multiplies in float32, since this processor does not multiply bfloat16"
 
 
-def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """A new model of the configured shape, for the tokenizer's vocabulary.
+def make_model(
+    config: RunConfig, tokenizer: PreTrainedTokenizerBase, checkpoint: Path | None = None
+) -> tuple[PreTrainedModel, list[str]]:
+    """A model of the configured shape, for the tokenizer's vocabulary, with its initial weights.
+
+    Args:
+        config: of the run.
+        tokenizer: of the run.
+        checkpoint: of the run, if it is resumed: then it stands for the run's initial model, which need not be there.
+
+    Returns:
+        The model; and the names of its weights that are random although it begins with those of another model.
 
     Raises:
-        InputError: as `choose_class` and `new_model`.
+        InputError: as `choose_class`, `new_model`, `load_pretrained` and `take_weights`.
     """
+    initial, inherited = None, dict[str, Any]()
+    if config.training.initial_model is not None:
+        source = str(checkpoint or config.training.initial_model)
+        initial, _ = load_pretrained(AutoModelForCausalLM, source, "cpu")
+        inherited = inherit_fields(initial.config, config.model)
     # A model that names a beginning or end token has seen it.
     special = {
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id if config.tokenizer.add_bos else None,
         "eos_token_id": tokenizer.eos_token_id if config.tokenizer.add_eos else None,
     }
-    fields = {"vocab_size": len(tokenizer), **special, **config.model}
-    model = new_model(choose_class(config.model, TEXT), fields)
+    fields = {**inherited, "vocab_size": len(tokenizer), **special, **config.model}
+    model = new_model(choose_class(inherited | config.model, TEXT), fields)
+    kept = [] if initial is None else take_weights(model, initial.state_dict(), source)
     generation = getattr(model, "generation_config", None)
     if generation is not None:
         # Nobody wants to read them in a text. An end token that pads as well, as GPT-2's, has to be generated.
@@ -161,7 +181,7 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrai
         wanted = {None, tokenizer.bos_token_id, tokenizer.eos_token_id}
         generation.suppress_tokens = sorted(unwanted - wanted) or None
         generation._from_model_config = False  # else transformers may make it anew
-    return model
+    return model, kept
 
 
 def _share_unknown(data: Data) -> float:

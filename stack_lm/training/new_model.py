@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from transformers import PreTrainedModel
+from torch import Tensor
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..checks import build
 from ..errors import InputError
@@ -64,6 +66,50 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
             f"this machine has {there / 2**30:,.0f} GiB"
         )
     return kind(config)
+
+
+def inherit_fields(config: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a run inherits from the model it begins with.
+
+    Args:
+        config: the model's configuration.
+        fields: the section `model` of the run. If it names another kind of model, nothing is inherited.
+    """
+    own = config.to_dict()
+    if fields.get("model_type", own["model_type"]) != own["model_type"]:
+        return {}
+    bases = type(config).__mro__
+    classes = bases[: bases.index(PreTrainedConfig)]  # transformers' own fields are not those of a network
+    names = {"architectures", "model_type"}.union(*(vars(base).get("__annotations__", ()) for base in classes))
+    return {name: value for name, value in own.items() if name in names}
+
+
+def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: str | Path) -> list[str]:
+    """Give a model the weights of another, by name.
+
+    Args:
+        model: takes them.
+        weights: of the other model; those of names that it does not have are left out.
+        source: the other model, for messages.
+
+    Returns:
+        The names of its own weights that it keeps, since the other model does not have them.
+
+    Raises:
+        InputError: for weights of another shape, or if it has none of them.
+    """
+    own = model.state_dict()
+    for name, tensor in own.items():
+        if name in weights and weights[name].shape != tensor.shape:
+            raise InputError(
+                f"{source} has another shape of model: {name} is {list(tensor.shape)} here, there "
+                f"{list(weights[name].shape)}"
+            )
+    taken = {name: weights[name] for name in own if name in weights}
+    if not taken:
+        raise InputError(f"{source} has another kind of model: none of its weights is in {type(model).__name__}")
+    model.load_state_dict(taken, strict=False)
+    return [name for name in own if name not in taken]
 
 
 def _memory() -> int | None:

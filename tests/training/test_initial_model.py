@@ -1,0 +1,119 @@
+"""A run that begins with the weights of a model: its fields and tokenizer, new weights, and what does not fit."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from stack_lm.config_files import read_config
+from stack_lm.errors import InputError
+from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
+from stack_lm.training.language_model import Trainer
+
+TINY = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "push_control": "sigmoid", "max_pop": 2}
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("earlier") / "run"
+    config = RunConfig(
+        output_dir=str(directory),
+        model=TINY,
+        tokenizer=TokenizerConfig(vocab_size=60),
+        data=DataConfig(source="generated:60", held_out=20),
+        training=LoopConfig(max_steps=3, threads=1),
+    )
+    Trainer(config, quiet=True).train()
+    return directory
+
+
+def further(earlier, output_dir, **model):
+    return RunConfig(
+        output_dir=str(output_dir),
+        model=model,
+        data=DataConfig(source="generated:90:1", held_out=20),
+        training=LoopConfig(initial_model=str(earlier), epochs=2, save_every=3, threads=1),
+    )
+
+
+def parameters(directory):
+    return AutoModelForCausalLM.from_pretrained(directory).state_dict()
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_it_has_the_weights_the_fields_and_the_tokenizer(earlier, tmp_path):
+    trainer = Trainer(further(earlier, tmp_path / "run"), quiet=True)
+    assert same(trainer.model.state_dict(), parameters(earlier))
+    trainer.train()
+    assert not same(parameters(tmp_path / "run"), parameters(earlier))
+    before, after = (AutoConfig.from_pretrained(path) for path in (earlier, tmp_path / "run"))
+    assert before.to_diff_dict() == after.to_diff_dict()
+    vocabularies = [AutoTokenizer.from_pretrained(path).get_vocab() for path in (earlier, tmp_path / "run")]
+    assert vocabularies[0] == vocabularies[1]
+
+
+def test_fields_of_its_own_and_new_weights(earlier, tmp_path, capsys):
+    trainer = Trainer(further(earlier, tmp_path / "run", reading_exit="output", output_dropout=0.2))
+    assert trainer.model.config.output_dropout == 0.2
+    own, before = trainer.model.state_dict(), parameters(earlier)
+    assert own.keys() - before.keys() == {"model.reading_exit.weight"}
+    assert all(torch.equal(own[name], before[name]) for name in before)
+    trainer.train()
+    assert f"{earlier} has no model.reading_exit.weight: new, with random weights" in capsys.readouterr().err
+
+
+def test_resuming_is_exact(earlier, tmp_path):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    Trainer(further(earlier, whole), quiet=True).train()
+    config = further(earlier, part)
+    Trainer(replace(config, training=replace(config.training, epochs=1)), quiet=True).train()
+    Trainer(config, resume=True, quiet=True).train()
+    assert same(parameters(whole), parameters(part))
+    assert read_config(str(part / "training_config.yaml"))["training"]["initial_model"] == str(earlier)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"hidden_size": 9}, r"run has another shape of model: .* is \[36, 6\] here, there \[32, 6\]"),
+        ({"model_type": "deep_stack_rnn", "embedding_size": 7}, r"embed_tokens.weight is .* 7\] here, there .* 6\]"),
+        ({"memory": "queue", "reading_exit": "output"}, "reading_exit='output' needs a memory with an exit"),
+        ({"architectures": ["GPT2LMHeadModel"]}, "model.architectures must be one of"),
+    ],
+)
+def test_fields_that_do_not_fit(earlier, tmp_path, model, message):
+    with pytest.raises(InputError, match=message):
+        Trainer(further(earlier, tmp_path / "run", **model), quiet=True)
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_models_that_do_not_fit(earlier, tmp_path):
+    with pytest.raises(InputError, match="cannot load a tokenizer from .*nowhere"):
+        Trainer(further(tmp_path / "nowhere", tmp_path / "run"), quiet=True)
+    damaged = shutil.copytree(earlier, tmp_path / "damaged")
+    (damaged / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(InputError, match="cannot load a language model from .*damaged"):
+        Trainer(further(damaged, tmp_path / "run"), quiet=True)
+    tokenizer = TokenizerConfig(pretrained=str(other_tokenizer(earlier, tmp_path)))
+    with pytest.raises(InputError, match=r"run has another shape of model: (lm_head|model.embed_tokens)"):
+        Trainer(replace(further(earlier, tmp_path / "run"), tokenizer=tokenizer), quiet=True)
+
+
+def other_tokenizer(earlier, tmp_path):
+    directory = tmp_path / "tokenizer"
+    tokenizer = AutoTokenizer.from_pretrained(earlier)
+    tokenizer.add_tokens(["zyx"])
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+def test_the_run_does_not_write_over_the_model_it_begins_with(earlier):
+    for output_dir in (earlier, earlier.parent):
+        with pytest.raises(InputError, match="training.initial_model is in output_dir, where the run writes"):
+            Trainer(further(earlier, output_dir), overwrite=True, quiet=True)
+    assert (earlier / "model.safetensors").is_file()
