@@ -9,7 +9,6 @@ unfinished/      the state of trials that are being trained; see `unfinished`
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import math
 import os
@@ -29,11 +28,11 @@ from ..errors import InputError
 from ..messages import similar_path
 from ..plugins import used
 from ..tasks.scores import overall
+from ..training.lock import RunLock
 from . import unfinished
 from .config import IN_NATS, Row, Table, choose_rows, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
-_LOCK = ".lock"
 # What every record has, besides what is there to be read by people.
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "row": str,
@@ -152,19 +151,18 @@ class Results(Trials):
         Raises:
             InputError: if another process writes to it, or it cannot be written.
         """
+        lock = RunLock(self.path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = open(self.path / _LOCK, "w")  # noqa: SIM115
+            lock.acquire()
         except OSError as error:
             raise InputError(f"cannot write in output_dir {self.path}: {error.strerror}") from error
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(f"another process is writing to {self.path}") from None
+        try:
             self.records = self._read()
             unfinished.remove_partial(self.path)
             yield
+        finally:
+            lock.release()
 
     def begin(self, table: Table, memories: Sequence[str] = ()) -> None:
         """Write the table.

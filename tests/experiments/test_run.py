@@ -182,10 +182,11 @@ def test_two_processes_do_not_write_to_one_directory(files):
     results = Results(files / "runs")
     with (
         results.open(),
-        pytest.raises(InputError, match="another process is writing"),
+        pytest.raises(InputError, match="is in use by process"),
         Results(files / "runs").open(),
     ):
         pass
+    assert not (files / "runs" / ".lock").exists()
 
 
 @pytest.mark.parametrize(
