@@ -27,7 +27,7 @@ from .compact import TokenArray
 from .config import ClassificationConfig
 from .data import check_same_texts, collate
 from .loop import TrainingLoop
-from .new_model import new_model
+from .new_model import InitialModel, new_model
 from .pools import WholePools
 from .token_cache import text_digest
 from .validation import evaluating, sum_processes
@@ -56,7 +56,9 @@ class ClassificationTrainer(TrainingLoop):
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
         """See `TrainingLoop.prepare`."""
         config, data = self.config, self.config.data
-        kind = choose_class(config.model, "classification")
+        initial = InitialModel(config.training.initial_model)
+        own = initial.fields(config.model)
+        kind = choose_class(own, "classification")
         train = self._read(data.train)[: data.limit]
         self.labels = self._find_labels(train)
         if data.validation is None:
@@ -77,7 +79,7 @@ class ClassificationTrainer(TrainingLoop):
         files = {"data.train": data.train, "data.validation": data.validation}
         self.texts = {key: text_digest([Path(file)]) for key, file in files.items() if file is not None}
         check_same_texts(config, checkpoint, self.texts)
-        self.tokenizer = train_word_tokenizer(
+        self.tokenizer = initial.tokenizer or train_word_tokenizer(
             ((text.words, None) for text in train), config.tokenizer.vocab_size, lowercase=config.tokenizer.lowercase
         )
         self.validation = self._encode(validation)
@@ -94,7 +96,9 @@ class ClassificationTrainer(TrainingLoop):
             "id2label": dict(enumerate(self.labels)),
             "label2id": {label: i for i, label in enumerate(self.labels)},
         }
-        return new_model(kind, config.model | fields), batches
+        model = new_model(kind, own | fields)
+        self.notes += initial.give(model)
+        return model, batches
 
     def _read(self, path: str) -> list[LabelledText]:
         if is_table(path):

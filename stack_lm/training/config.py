@@ -7,7 +7,7 @@ import glob
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from ..checks import Count, CountOrZero, Integer, NotNegative, Positive, check_fields
 from ..data.files import UNPACKERS
@@ -126,6 +126,12 @@ class TokenizerConfig:
     add_eos: bool = True
     sentences: Count = 1_000_000
 
+    def that_of(self, initial_model: str | None) -> Self:
+        """The tokenizer of a run that begins with a model: that model's, unless another is named."""
+        if initial_model is None or self.pretrained is not None:
+            return self
+        return dataclasses.replace(self, pretrained=initial_model)
+
     def check(self) -> None:
         """Find settings that do not go together.
 
@@ -220,6 +226,8 @@ class BaseLoopConfig:
         tracker: an Accelerate tracker that gets the metrics too, such as "tensorboard" (needs `stack-lm[tracking]`).
         threads: threads of a single process on a CPU: a number, or "auto" to measure the fastest. On a GPU and with
             several processes, torch's own number is kept.
+        initial_model: a model, a directory or a name on the hub, whose weights the run begins with. Its tokenizer, and
+            the fields of its configuration that `model` does not set, are the run's. null begins with random weights.
     """
 
     epochs: Count = field(default=5, metadata=MAY_CHANGE)
@@ -245,6 +253,7 @@ class BaseLoopConfig:
     save_epochs: bool = field(default=False, metadata=MAY_CHANGE)
     tracker: str | None = field(default=None, metadata=MAY_CHANGE)
     threads: Literal["auto"] | Count = field(default="auto", metadata=MAY_CHANGE)
+    initial_model: str | None = None
 
     def check(self) -> None:
         """Find settings that do not go together.
@@ -267,14 +276,10 @@ class LoopConfig(BaseLoopConfig):
         tokens_per_batch: tokens in a batch of sentences, padding included, per process; replaces `batch_size`.
         loss_dtype: type of the matrix products of the loss and its gradients. "auto" is bfloat16 on a CPU that
             multiplies it natively and float32 on other CPUs; on a GPU it follows `mixed_precision`.
-        initial_model: a language model, a directory or a name on the hub, whose weights the run begins with. Its
-            tokenizer, and the fields of its configuration that `model` does not set, are the run's. null begins with
-            random weights.
     """
 
     tokens_per_batch: Count | None = None
     loss_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    initial_model: str | None = None
 
 
 def _name_of(source: str) -> str:
@@ -306,9 +311,7 @@ class RunConfig(BaseConfig):
         """Name the directory after the text, and take the tokenizer of the initial model."""
         if self.output_dir is None:
             object.__setattr__(self, "output_dir", f"runs/{_name_of(str(self.data.source))}")
-        initial = self.training.initial_model
-        if initial is not None and self.tokenizer.pretrained is None:
-            object.__setattr__(self, "tokenizer", dataclasses.replace(self.tokenizer, pretrained=initial))
+        object.__setattr__(self, "tokenizer", self.tokenizer.that_of(self.training.initial_model))
 
     def registered_names(self) -> dict[str, list[str]]:
         """See `BaseConfig.registered_names`."""
@@ -318,9 +321,6 @@ class RunConfig(BaseConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
-        initial, output = self.training.initial_model, Path(self.output_dir).resolve()
-        if initial is not None and output in (Path(initial).resolve(), *Path(initial).resolve().parents):
-            raise InputError(f"training.initial_model is in output_dir, where the run writes; got {initial} for it")
         self.tokenizer.check()
         self.training.check()
         if self.data.streaming and self.training.max_steps is None:
@@ -451,6 +451,10 @@ class SpanParserTrainingConfig(BaseConfig):
     training: SpanParserLoopConfig = field(default_factory=SpanParserLoopConfig)
 
     FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")
+
+    def __post_init__(self) -> None:
+        """Take the tokenizer of the initial model."""
+        object.__setattr__(self, "tokenizer", self.tokenizer.that_of(self.training.initial_model))
 
     def check(self) -> None:
         """See `BaseConfig.check`."""

@@ -11,10 +11,9 @@ import numpy as np
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError
-from ..hub.loading import load_pretrained
 from ..loss import multiplies_bfloat16
 from ..model_kinds import TEXT, choose_class, kind_of
 from .batches import Batches, Collated
@@ -23,7 +22,7 @@ from .config import RunConfig
 from .continuous import Segments
 from .data import Data, collate, collate_segments, prepare_data
 from .loop import TrainingLoop
-from .new_model import inherit_fields, new_model, take_weights
+from .new_model import InitialModel, new_model
 from .strength_statistics import StrengthStatistics
 from .validation import evaluate_continuous, evaluate_loss
 
@@ -47,10 +46,9 @@ class Trainer(TrainingLoop):
         self.loss_dtype, note = choose_loss_dtype(self.config.training.loss_dtype, self.accelerator)
         self.data = prepare_data(self.config, checkpoint, quiet=self.quiet)
         self.texts = self.data.texts
-        model, kept = make_model(self.config, self.data.tokenizer, checkpoint)
-        if kept:
-            names = ", ".join(kept)
-            self.notes.append(f"{self.config.training.initial_model} has no {names}: new, with random weights")
+        initial = InitialModel(self.config.training.initial_model)
+        model = make_model(self.config, self.data.tokenizer, initial)
+        self.notes += initial.give(model)
         if self.config.data.mode == "continuous":
             kind = kind_of(model.config)
             if kind is not None and not kind.continuous:
@@ -145,35 +143,27 @@ def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None
 
 
 def make_model(
-    config: RunConfig, tokenizer: PreTrainedTokenizerBase, checkpoint: Path | None = None
-) -> tuple[PreTrainedModel, list[str]]:
-    """A model of the configured shape, for the tokenizer's vocabulary, with its initial weights.
+    config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: InitialModel | None = None
+) -> PreTrainedModel:
+    """A new model with random weights, for the tokenizer's vocabulary.
 
     Args:
         config: of the run.
         tokenizer: of the run.
-        checkpoint: of the run, if it is resumed: then it stands for the run's initial model, which need not be there.
-
-    Returns:
-        The model; and the names of its weights that are random although it begins with those of another model.
+        initial: has fields that the configuration leaves open.
 
     Raises:
-        InputError: as `choose_class`, `new_model`, `load_pretrained` and `take_weights`.
+        InputError: as `choose_class` and `new_model`.
     """
-    initial, inherited = None, dict[str, Any]()
-    if config.training.initial_model is not None:
-        source = str(checkpoint or config.training.initial_model)
-        initial, _ = load_pretrained(AutoModelForCausalLM, source, "cpu")
-        inherited = inherit_fields(initial.config, config.model)
     # A model that names a beginning or end token has seen it.
     special = {
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id if config.tokenizer.add_bos else None,
         "eos_token_id": tokenizer.eos_token_id if config.tokenizer.add_eos else None,
     }
-    fields = {**inherited, "vocab_size": len(tokenizer), **special, **config.model}
-    model = new_model(choose_class(inherited | config.model, TEXT), fields)
-    kept = [] if initial is None else take_weights(model, initial.state_dict(), source)
+    own = config.model if initial is None else initial.fields(config.model)
+    fields = {**own, "vocab_size": len(tokenizer), **special, **config.model}
+    model = new_model(choose_class(own, TEXT), fields)
     generation = getattr(model, "generation_config", None)
     if generation is not None:
         # Nobody wants to read them in a text. An end token that pads as well, as GPT-2's, has to be generated.
@@ -181,7 +171,7 @@ def make_model(
         wanted = {None, tokenizer.bos_token_id, tokenizer.eos_token_id}
         generation.suppress_tokens = sorted(unwanted - wanted) or None
         generation._from_model_config = False  # else transformers may make it anew
-    return model, kept
+    return model
 
 
 def _share_unknown(data: Data) -> float:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..checks import build
 from ..errors import InputError
+from ..hub.loading import load_pretrained
 from ..messages import shortened
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -68,23 +68,55 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
     return kind(config)
 
 
-def inherit_fields(config: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that a run inherits from the model it begins with.
+class InitialModel:
+    """The model that a run begins with, if any.
 
     Args:
-        config: the model's configuration.
-        fields: the section `model` of the run. If it names another kind of model, nothing is inherited.
+        source: a directory, or a name on the hub; None begins with random weights.
+        auto_class: of transformers, that loads such models: language models by default.
+        what: it is, for messages.
+
+    Attributes:
+        tokenizer: its own; None without a model.
+
+    Raises:
+        InputError: if it cannot be loaded.
     """
-    own = config.to_dict()
-    if fields.get("model_type", own["model_type"]) != own["model_type"]:
-        return {}
-    bases = type(config).__mro__
-    classes = bases[: bases.index(PreTrainedConfig)]  # transformers' own fields are not those of a network
-    names = {"architectures", "model_type"}.union(*(vars(base).get("__annotations__", ()) for base in classes))
-    return {name: value for name, value in own.items() if name in names}
+
+    def __init__(
+        self, source: str | None, auto_class: Any = AutoModelForCausalLM, what: str = "language model"
+    ) -> None:
+        self.source = source
+        self.tokenizer: PreTrainedTokenizerBase | None = None
+        if source is not None:
+            model, self.tokenizer = load_pretrained(auto_class, source, "cpu", what=what)
+            self._config, self._weights = model.config, model.state_dict()
+
+    def fields(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a run's model: those of the section `model`, and of this model those that it leaves open.
+
+        Args:
+            own: the section. If it names another kind of model, nothing is taken from this one.
+        """
+        theirs = {} if self.source is None else self._config.to_dict()
+        if not theirs or own.get("model_type", theirs["model_type"]) != theirs["model_type"]:
+            return dict(own)
+        bases = type(self._config).__mro__
+        classes = bases[: bases.index(PreTrainedConfig)]  # transformers' own fields are not those of a network
+        names = {"model_type"}.union(*(vars(base).get("__annotations__", ()) for base in classes))
+        return {name: value for name, value in theirs.items() if name in names} | dict(own)
+
+    def give(self, model: PreTrainedModel) -> list[str]:
+        """Give its weights to a model; returns a line about those that it does not have, which stay random.
+
+        Raises:
+            InputError: as `take_weights`.
+        """
+        kept = [] if self.source is None else take_weights(model, self._weights, self.source)
+        return [f"{self.source} has no {', '.join(kept)}: new, with random weights"] if kept else []
 
 
-def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: str | Path) -> list[str]:
+def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: str) -> list[str]:
     """Give a model the weights of another, by name.
 
     Args:

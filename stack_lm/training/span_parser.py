@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 
 from ..data import Sentence, hold_out
 from ..errors import InputError
@@ -26,7 +26,7 @@ from .compact import TokenArray
 from .config import SpanParserTrainingConfig
 from .data import check_same_texts, make_tokenizer
 from .loop import TrainingLoop
-from .new_model import new_model
+from .new_model import InitialModel, new_model
 from .pools import WholePools
 from .token_cache import text_digest
 from .validation import evaluating, sum_processes
@@ -113,7 +113,9 @@ class SpanParserTrainer(TrainingLoop):
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
         """See `TrainingLoop.prepare`."""
         config, data = self.config, self.config.data
-        kind = choose_class({"model_type": "span_parser"} | config.model, TREES)
+        initial = InitialModel(config.training.initial_model, AutoModel, "parser")
+        own = initial.fields(config.model)
+        kind = choose_class({"model_type": "span_parser"} | own, TREES)
         files = {"data.trees": _listed(data.trees), "data.validation": _listed(data.validation or [])}
         self.texts = {key: text_digest(map(Path, named)) for key, named in files.items() if named}
         check_same_texts(config, checkpoint, self.texts)
@@ -130,7 +132,8 @@ class SpanParserTrainer(TrainingLoop):
         self.tokenizer = make_tokenizer(config.tokenizer, lambda: iter(words), checkpoint)
         fields = {"vocab_size": len(self.tokenizer), "pad_token_id": self.tokenizer.pad_token_id}
         fields |= {"bos_token_id": self.tokenizer.bos_token_id, "eos_token_id": self.tokenizer.eos_token_id}
-        model = new_model(kind, config.model | fields)
+        model = new_model(kind, own | fields)
+        self.notes += initial.give(model)
         self._scorer = SpanScorer(model, self.tokenizer)
         self._encoded = list(self._scorer.encode([one.words for one in self.sentences]))
         # Each row ends with the sentence's number, by which its fences and votes are found.

@@ -5,12 +5,31 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
 from stack_lm.config_files import read_config
 from stack_lm.errors import InputError
-from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
+from stack_lm.training.classification import ClassificationTrainer
+from stack_lm.training.config import (
+    ClassificationConfig,
+    ClassificationDataConfig,
+    ClassificationLoopConfig,
+    DataConfig,
+    LoopConfig,
+    RunConfig,
+    SpanParserLoopConfig,
+    SpanParserTrainingConfig,
+    TokenizerConfig,
+    TreesConfig,
+)
 from stack_lm.training.language_model import Trainer
+from stack_lm.training.span_parser import SpanParserTrainer
 
 TINY = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "push_control": "sigmoid", "max_pop": 2}
 
@@ -112,8 +131,40 @@ def other_tokenizer(earlier, tmp_path):
     return directory
 
 
-def test_the_run_does_not_write_over_the_model_it_begins_with(earlier):
-    for output_dir in (earlier, earlier.parent):
-        with pytest.raises(InputError, match="training.initial_model is in output_dir, where the run writes"):
-            Trainer(further(earlier, output_dir), overwrite=True, quiet=True)
-    assert (earlier / "model.safetensors").is_file()
+def test_a_classifier_begins_with_a_language_model(earlier, tmp_path, capsys):
+    """It has all but the head, which is new."""
+    rows = [f"the {noun} {verb},{verb}" for noun in ("dogs", "cats") for verb in ("bark", "sleep")] * 6
+    (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
+    data = ClassificationDataConfig(train=str(tmp_path / "train.csv"))
+    config = ClassificationConfig(
+        output_dir=str(tmp_path / "run"),
+        data=data,
+        training=ClassificationLoopConfig(initial_model=str(earlier), epochs=1, threads=1),
+    )
+    trainer = ClassificationTrainer(config)
+    own, before = trainer.model.state_dict(), parameters(earlier)
+    assert own.keys() - before.keys() == {"score.weight", "score.bias"}
+    assert all(torch.equal(own[name], before[name]) for name in own.keys() & before.keys())
+    assert trainer.tokenizer.get_vocab() == AutoTokenizer.from_pretrained(earlier).get_vocab()
+    trainer.train()
+    assert f"{earlier} has no score.weight, score.bias: new, with random weights" in capsys.readouterr().err
+    classifier = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
+    assert (classifier.config.hidden_size, classifier.config.id2label) == (8, {0: "bark", 1: "sleep"})
+
+
+def test_a_parser_begins_with_a_parser(earlier, tmp_path):
+    (tmp_path / "trees.mrg").write_text("(((the dog) barks) .)\n((the (old cat)) sleeps)\n" * 10)
+    trees = TreesConfig(trees=str(tmp_path / "trees.mrg"))
+    loop = SpanParserLoopConfig(epochs=1, threads=1)
+    small = {"embedding_size": 4, "hidden_size": 5, "span_size": 6, "num_layers": 1}
+    first = SpanParserTrainingConfig(output_dir=str(tmp_path / "first"), model=small, data=trees, training=loop)
+    SpanParserTrainer(first, quiet=True).train()
+    loop = replace(loop, initial_model=str(tmp_path / "first"))
+    second = SpanParserTrainer(
+        SpanParserTrainingConfig(output_dir=str(tmp_path / "second"), data=trees, training=loop), quiet=True
+    )
+    assert same(second.model.state_dict(), AutoModel.from_pretrained(tmp_path / "first").state_dict())
+    second.train()
+    loop = replace(loop, initial_model=str(earlier))
+    with pytest.raises(InputError, match="model.model_type must be"):
+        SpanParserTrainer(SpanParserTrainingConfig(output_dir=str(tmp_path / "x"), data=trees, training=loop))
