@@ -228,6 +228,7 @@ class BaseLoopConfig:
             several processes, torch's own number is kept.
         initial_model: a model, a directory or a name on the hub, whose weights the run begins with. Its tokenizer, and
             the fields of its configuration that `model` does not set, are the run's. null begins with random weights.
+        freeze: weights to leave as they are, by the names of modules or of single weights, such as [model.cell].
     """
 
     epochs: Count = field(default=5, metadata=MAY_CHANGE)
@@ -254,6 +255,7 @@ class BaseLoopConfig:
     tracker: str | None = field(default=None, metadata=MAY_CHANGE)
     threads: Literal["auto"] | Count = field(default="auto", metadata=MAY_CHANGE)
     initial_model: str | None = None
+    freeze: list[str] = field(default_factory=list)
 
     def check(self) -> None:
         """Find settings that do not go together.

@@ -30,6 +30,7 @@ from .batches import Batches, Collated
 from .carried import CarriedState
 from .checkpoints import STATE_FILE, find_damage, read_state
 from .config import BaseConfig, BaseLoopConfig
+from .new_model import freeze_weights
 from .optimizer import load_schedule
 from .preemption import Stopped, StopSignals
 from .processes import make_accelerator
@@ -94,6 +95,7 @@ class TrainingLoop(ABC):
         config, loop = self.config, self.loop
         set_seed(config.seed)
         model, self.batches = self.prepare(self.run.checkpoint)
+        freeze_weights(model, loop.freeze)
         self.temperature = make_temperature_schedule(loop, model)
         set_seed(config.seed, device_specific=True)  # from here on each process has its own dropout
         per_epoch = self.batches.steps_per_epoch

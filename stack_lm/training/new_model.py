@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from ..checks import build
 from ..errors import InputError
 from ..hub.loading import load_pretrained
-from ..messages import shortened
+from ..messages import shortened, unknown_name
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Weights, gradients and the two averages of Adam, in float32.
@@ -142,6 +142,27 @@ def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: 
         raise InputError(f"{source} has another kind of model: none of its weights is in {type(model).__name__}")
     model.load_state_dict(taken, strict=False)
     return [name for name in own if name not in taken]
+
+
+def freeze_weights(model: PreTrainedModel, names: Sequence[str]) -> None:
+    """Leave weights as they are in training.
+
+    Args:
+        model: whose.
+        names: of its modules, or of single weights.
+
+    Raises:
+        InputError: if a name is of none of these, or no weight is left to train.
+    """
+    for name in names:
+        frozen = [one for whole, one in model.named_parameters() if whole == name or whole.startswith(f"{name}.")]
+        if not frozen:
+            with_weights = (whole.rpartition(".")[0] for whole, _ in model.named_parameters())
+            raise unknown_name("training.freeze", name, dict.fromkeys(with_weights))
+        for parameter in frozen:
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError("training.freeze leaves no weight to train")
 
 
 def _memory() -> int | None:

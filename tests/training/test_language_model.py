@@ -188,6 +188,22 @@ def test_a_seed_gives_the_same_model(tmp_path):
     assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
 
 
+def test_frozen_weights_stay(tmp_path):
+    def training(*names):
+        return Trainer(run_config(tmp_path / "run", max_steps=4, freeze=list(names)), quiet=True)
+
+    trainer = training("model.cell.controls", "lm_head.bias")
+    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    trainer.train()
+    stayed = {name for name, weight in weights(tmp_path / "run").items() if torch.equal(weight, before[name])}
+    assert stayed == {name for name in before if name.startswith("model.cell.controls.") or name == "lm_head.bias"}
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(InputError, match=r"training.freeze must be one of model.embed_tokens, .*; got 'model.cel'"):
+        training("model.cel")
+    with pytest.raises(InputError, match="training.freeze leaves no weight to train"):
+        training("model", "lm_head")
+
+
 def test_gradient_accumulation_equals_a_larger_batch(tmp_path):
     """The loss is the mean over all tokens of an update, however they are split."""
     sentences = [[3, 4, 5], [5, 4], [6, 3, 4, 5, 6], [4, 6, 5, 3]]
