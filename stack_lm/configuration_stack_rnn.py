@@ -126,7 +126,7 @@ class StackRNNConfig(ModelConfig):
         reading_exit: where the reading of a step leaves besides, within that step: nowhere ("none", as in the papers),
             or "output", of a stack: the head, or the output layer, is given `o_t + W [v_t; b_t]`, the element pushed
             and what is read beneath it (`NeuralStack.exits`). Without it, nothing sees r_t before token
-            t + 1 is predicted.
+            t + 1 is predicted. W starts at zero, so that a trained model can be given an exit.
         initialization: initial weights: "torch" (the defaults of torch's own modules), "normal_rows" (the released code
             of Hao et al. 2018), "xavier" (that of DuSell and Chiang 2020) or "truncated_normal" (that of Delétang et
             al. 2023); see `stack_lm.initialization`.

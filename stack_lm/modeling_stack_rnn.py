@@ -189,6 +189,8 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         draw_weights(self, module, self.config.initialization)
         if isinstance(module, LSTMController) and self.config.forget_bias:
             raise_forget_bias(module, self.config.forget_bias)
+        if module is getattr(self.base_model, "reading_exit", None):
+            nn.init.zeros_(module.weight)  # a trained model that gets an exit begins as it was
 
     def run_model(
         self, arguments: HeadArguments, **inputs: Tensor | None

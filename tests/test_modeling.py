@@ -28,6 +28,8 @@ EXIT = {"reading_exit": "output"}
 def make_lm(scale=4.0, **fields):
     """A model with large random weights, whose continuations differ from state to state."""
     model = StackRNNForCausalLM(tiny_config(**fields))
+    if model.model.reading_exit is not None:
+        torch.nn.init.normal_(model.model.reading_exit.weight)  # it starts at zero
     for parameter in model.parameters():
         parameter.data *= scale
     return model.eval()
@@ -174,6 +176,14 @@ def test_a_reading_leaves_to_the_output_of_its_step(fields, output_size):
         state = after
     torch.testing.assert_close(model(sentences).logits, torch.stack(expected, dim=1))
     assert (model.model.reading_exit is None) == ("memory" in fields)
+
+
+@pytest.mark.parametrize("initialization", ["torch", "normal_rows", "xavier", "truncated_normal"])
+def test_an_exit_starts_closed(initialization):
+    model = StackRNNForCausalLM(tiny_config(reading_exit="output", initialization=initialization)).eval()
+    plain = StackRNNForCausalLM(tiny_config(initialization=initialization)).eval()
+    plain.load_state_dict({name: model.state_dict()[name] for name in plain.state_dict()})
+    assert torch.equal(model(ids := torch.arange(12).view(2, 6)).logits, plain(ids).logits)
 
 
 def test_loss_ignores_padding_and_counts_items():

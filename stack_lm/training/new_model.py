@@ -107,13 +107,13 @@ class InitialModel:
         return {name: value for name, value in theirs.items() if name in names} | dict(own)
 
     def give(self, model: PreTrainedModel) -> list[str]:
-        """Give its weights to a model; returns a line about those that it does not have, which stay random.
+        """Give its weights to a model; returns a line about those that it does not have, which stay as they start.
 
         Raises:
             InputError: as `take_weights`.
         """
         kept = [] if self.source is None else take_weights(model, self._weights, self.source)
-        return [f"{self.source} has no {', '.join(kept)}: new, with random weights"] if kept else []
+        return [f"{self.source} has no {', '.join(kept)}: they start anew"] if kept else []
 
 
 def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: str) -> list[str]:

@@ -29,6 +29,8 @@ def scorer(tokenizer, cls=InterventionScorer, batch_tokens=2048, **fields):
     torch.manual_seed(1)
     ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **ids, **fields)).double()
+    if model.model.reading_exit is not None:
+        torch.nn.init.normal_(model.model.reading_exit.weight)  # it starts at zero
     for parameter in model.parameters():
         parameter.data *= 3
     return cls(model, tokenizer, batch_tokens=batch_tokens)

@@ -83,7 +83,7 @@ def test_fields_of_its_own_and_new_weights(earlier, tmp_path, capsys):
     assert own.keys() - before.keys() == {"model.reading_exit.weight"}
     assert all(torch.equal(own[name], before[name]) for name in before)
     trainer.train()
-    assert f"{earlier} has no model.reading_exit.weight: new, with random weights" in capsys.readouterr().err
+    assert f"{earlier} has no model.reading_exit.weight: they start anew" in capsys.readouterr().err
 
 
 def test_resuming_is_exact(earlier, tmp_path):
@@ -147,7 +147,7 @@ def test_a_classifier_begins_with_a_language_model(earlier, tmp_path, capsys):
     assert all(torch.equal(own[name], before[name]) for name in own.keys() & before.keys())
     assert trainer.tokenizer.get_vocab() == AutoTokenizer.from_pretrained(earlier).get_vocab()
     trainer.train()
-    assert f"{earlier} has no score.weight, score.bias: new, with random weights" in capsys.readouterr().err
+    assert f"{earlier} has no score.weight, score.bias: they start anew" in capsys.readouterr().err
     classifier = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
     assert (classifier.config.hidden_size, classifier.config.id2label) == (8, {0: "bark", 1: "sleep"})
 
