@@ -21,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser,
         list(AGREEMENT_FORMATS),
         models="a model directory, or a model on the hub (for linzen-numpred, a classifier), or its --items table; "
-        "several are runs of one model",
+        "several count as runs of one model",
         data="files or directories; seeds for the format generated",
     )
 

@@ -16,7 +16,7 @@ EXAMPLE = "stack-lm cache --clear"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm cache`."""
-    parser.add_argument("--clear", action="store_true", help="remove all of it")
+    parser.add_argument("--clear", action="store_true", help="remove all cached text")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -26,13 +26,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         help="output of perplexity, parse-f1, agreement or minimal-pairs with --json; results of earlier cards stay",
     )
-    parser.add_argument("--license", metavar="ID", help="of the weights, as the hub names it, such as apache-2.0")
+    parser.add_argument(
+        "--license", metavar="ID", help="license of the weights, by its name on the hub, such as apache-2.0"
+    )
     parser.add_argument(
         "--notes",
         metavar="FILE",
-        help="Markdown to put in: whose texts the model was trained on, what it cannot do; an earlier card's stay",
+        help="Markdown to add: whose texts the model was trained on, what it cannot do; notes of an earlier card stay",
     )
-    parser.add_argument("--name", help="of the model (default: the directory's)")
+    parser.add_argument("--name", help="name of the model (default: the directory's)")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -50,9 +50,11 @@ def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], 
         "--by",
         metavar="NAME",
         nargs="+",
-        help=f"properties to show; by default those of 2 to {SHOWN_VALUES} values. With --json all are there",
+        help=f"show scores by these properties (default: those with 2 to {SHOWN_VALUES} values; --json has all)",
     )
-    parser.add_argument("--items", metavar="FILE", help="write a table of all items, from which the score follows")
+    parser.add_argument(
+        "--items", metavar="FILE", help="write a table of all items, from which scores can be recomputed"
+    )
     parser.add_argument(
         "--against",
         metavar="MODEL",

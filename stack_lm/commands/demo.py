@@ -27,10 +27,15 @@ EXAMPLE = "stack-lm demo --output runs/demo"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm demo`."""
     parser.add_argument(
-        "--output", default="runs/demo", metavar="DIR", help="default: runs/demo; replaces an earlier demo"
+        "--output",
+        default="runs/demo",
+        metavar="DIR",
+        help="output directory (default: runs/demo); replaces an earlier demo",
     )
-    parser.add_argument("--sentences", type=positive_int, default=20_000, metavar="N", help="default: 20000")
-    parser.add_argument("--epochs", type=positive_int, default=8, metavar="N", help="default: 8")
+    parser.add_argument(
+        "--sentences", type=positive_int, default=20_000, metavar="N", help="generated sentences (default: 20000)"
+    )
+    parser.add_argument("--epochs", type=positive_int, default=8, metavar="N", help="training epochs (default: 8)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the training runs (default: 0)")
 
 

@@ -26,7 +26,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype",
         choices=get_args(Storage),
-        help="of the weights stored for transformers (default: float16); the model still loads and computes in float32",
+        help="dtype of the weights stored for transformers (default: float16); the model still loads and computes in "
+        "float32",
     )
     parser.add_argument(
         "--max-elements",

@@ -41,13 +41,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm inspect`."""
     add_model(parser)
     parser.add_argument(
-        "words", metavar="SENTENCE", nargs="?", help="text of one sentence; a string of its task for a model of a task"
+        "words",
+        metavar="SENTENCE",
+        nargs="?",
+        help="text of one sentence; for a model of a formal task, one of its strings",
     )
-    parser.add_argument("--treebank", metavar="PATH", help="take a sentence from it, and show its gold tree")
-    parser.add_argument("--sentence", type=positive_int, metavar="N", help="with --treebank: which, counted from 1")
-    parser.add_argument("--output", metavar="F", default="inspect.html", help="the page (default: inspect.html)")
+    parser.add_argument(
+        "--treebank", metavar="PATH", help="take the sentence from this treebank, and show its gold tree"
+    )
+    parser.add_argument(
+        "--sentence", type=positive_int, metavar="N", help="with --treebank: the sentence's number, from 1"
+    )
+    parser.add_argument(
+        "--output", metavar="F", default="inspect.html", help="the HTML page to write (default: inspect.html)"
+    )
     parser.add_argument("--figure", metavar="F", help="also draw strengths and tree: .png, .pdf or .svg")
-    parser.add_argument("--distributions", metavar="F", help="also draw the distributions at each word, likewise")
+    parser.add_argument(
+        "--distributions", metavar="F", help="also draw the distributions at each word, in the same formats"
+    )
     add_parsing_options(parser)
 
 

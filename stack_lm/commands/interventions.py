@@ -37,7 +37,10 @@ Scores = dict[str, float]
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm interventions`."""
     parser.add_argument(
-        "models", metavar="MODEL", nargs="+", help="language models with a memory: directories, or on the hub"
+        "models",
+        metavar="MODEL",
+        nargs="+",
+        help="language models with a memory: model directories, or models on the hub",
     )
     parser.add_argument(
         "--data", metavar="SOURCE", required=True, help="a text that no model was trained on, as for `perplexity`"
@@ -54,14 +57,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--items", type=positive_int, metavar="N", help="draw N of these items at random (default: all)"
     )
-    parser.add_argument("--format", metavar="NAME", help=f"of --agreement, one of {', '.join(_formats())}")
+    parser.add_argument(
+        "--format", metavar="NAME", help=f"format of the --agreement items: one of {', '.join(_formats())}"
+    )
     parser.add_argument(
         "--only", metavar="NAME", nargs="+", help="only these interventions, such as push-mean push-shuffled"
     )
     parser.add_argument(
         "--shuffles", type=positive_int, metavar="N", default=3, help="shuffles of each kind (default: 3)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the samples, and of the first shuffle (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the samples and of the first shuffle (default: 0)")
     parser.add_argument("--layer", type=int, metavar="N", help="the memory layer, from 0, of a model with several")
     parser.add_argument("--figure", metavar="F", help="draw all models together: .png, .pdf or .svg")
     add_keep_going(parser, "lines, rows and items")

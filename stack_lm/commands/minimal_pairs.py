@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_choice_options(
         parser,
         list(PAIR_FORMATS),
-        models="a model directory, or a model on the hub, or its --items table; several are runs of one model",
+        models="a model directory, or a model on the hub, or its --items table; several count as runs of one model",
         data="files, or directories of .jsonl or .pickle files",
     )
     parser.add_argument(

@@ -47,17 +47,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file",
         metavar="F",
-        help="a sentence a line or row: text, .jsonl, .json, .csv, .tsv, .parquet, or the words of trees, .mrg; also "
-        "compressed, or - for standard input. What is empty, or has no word that the model knows, gives an empty line",
+        help="one sentence per line or row: text, .jsonl, .json, .csv, .tsv, .parquet, or the words of trees, .mrg; "
+        "also compressed, or - for standard input. A sentence that is empty or has no known word gives an empty line",
     )
     add_column(parser)
     add_keep_going(parser, "lines and rows")
     parser.add_argument(
         "--output",
         metavar="F",
-        help="also write the trees to this file, by its ending: .html, a page to look through; .svg; .pdf (needs "
-        "stack-lm[plots]); .tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt or no ending for "
-        "one (X (X the) ...) a line",
+        help="also write the trees to this file, in the format of its ending: .html, a page to look through; .svg; "
+        ".pdf (needs stack-lm[plots]); .tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt or no "
+        "ending for one (X (X the) ...) per line",
     )
     parser.add_argument(
         "--ensemble",
@@ -74,14 +74,14 @@ def add_parsing_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--signal",
         metavar="NAME",
-        help=f"distances come from one of {', '.join(SHIFTS)}; by default the push strength, or the pop strength "
-        "where the push is fixed; run_depth, the depth of its most probable run, for a nondeterministic stack",
+        help=f"source of the distances: one of {', '.join(SHIFTS)} (default: the push strength; the pop strength if "
+        "the push is fixed; run_depth, the depth of the most probable run, for a nondeterministic stack)",
     )
     parser.add_argument(
         "--decoder",
         metavar="NAME",
-        help=f"one of {', '.join(DECODERS)} (default: gap for run_depth, which keeps all of its spans, else "
-        f"{DEFAULT_DECODER})",
+        help=f"one of {', '.join(DECODERS)} (default: gap for run_depth, because it keeps all spans of the run; "
+        f"otherwise {DEFAULT_DECODER})",
     )
     add_layer_option(parser)
     add_model_options(parser)
@@ -93,7 +93,7 @@ def add_layer_option(parser: argparse.ArgumentParser) -> None:
         "--layer",
         type=int,
         metavar="N",
-        help="the memory layer, from 0, of a model with several; by default the only one that can be parsed with",
+        help="for models with several memory layers: the number of one, from 0 (default: the only one that can parse)",
     )
     add_word_strength_option(parser)
 

@@ -62,15 +62,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"required: one of {', '.join(CONVENTIONS.registered)}, or a plug-in's",
     )
     parser.add_argument(
-        "--baselines", action="store_true", help="score trees that know nothing, and the best binary ones"
+        "--baselines",
+        action="store_true",
+        help="also score baseline trees, which ignore the words, and the best binary trees",
     )
     parser.add_argument(
-        "--compare", action="store_true", help="compare the first system with each other one, by the paired bootstrap"
+        "--compare",
+        action="store_true",
+        help="compare the first system with each of the others, by the paired bootstrap",
     )
     parser.add_argument(
         "--ensemble",
         action="store_true",
-        help="also score one tree for each sentence from the trees of all systems, which vote for spans",
+        help="also score an ensemble: one tree for each sentence, from the votes of all systems for spans",
     )
     parser.add_argument(
         "--outlier-share",
@@ -78,15 +82,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         default=OUTLIER_SHARE,
         help="with --ensemble: a run whose mean F1 with the others is below X of the median has no vote "
-        f"(default: {OUTLIER_SHARE}; 0: all vote). No gold tree is looked at",
+        f"(default: {OUTLIER_SHARE}; 0: all vote). No gold tree is used",
     )
     parser.add_argument(
-        "--prior", choices=tuple(PRIORS), help="with --ensemble: also score it with these trees as one more voter"
+        "--prior", choices=tuple(PRIORS), help="with --ensemble: also score it with these trees as an extra voter"
     )
     parser.add_argument(
         "--trees",
         metavar="FILE",
-        help="write the trees that count: .html, .pdf, .svg and .jsonl with the gold trees; .tex, .mrg",
+        help="write the scored trees: .html, .pdf, .svg and .jsonl with the gold trees; .tex, .mrg",
     )
     parser.add_argument("--only", metavar="LIST", help="with --trees: these sentences of the treebank, such as 1,5-8")
     parser.add_argument(
@@ -96,7 +100,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--max-length",
         type=positive_int,
         metavar="N",
-        help="only sentences of at most N words, removed ones not counted",
+        help="only sentences of at most N words, not counting removed ones",
     )
     parser.add_argument("--keep-going", action="store_true", help="leave out what cannot be read, and score the rest")
     _add_rules(parser)
@@ -109,7 +113,8 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
     rules.add_argument(
         "--punctuation",
         choices=("kept", "before", "after"),
-        help="keep it; or remove it before a model parses; or after, from its trees (default where it is removed)",
+        help="keep it; or remove it before a model parses; or after, from its trees (default if the convention "
+        "removes it)",
     )
     rules.add_argument("--removed", choices=get_args(Removed)[1:], help="tokens that count as punctuation")
     rules.add_argument(
@@ -120,16 +125,20 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         choices=get_args(GoldForm),
         help="gold trees as annotated; collapsed: without unary phrases; or binarised: left, right, or by head rules",
     )
-    rules.add_argument("--whole-sentence", choices=get_args(WholeSentence), help="the span of the whole sentence")
+    rules.add_argument(
+        "--whole-sentence", choices=get_args(WholeSentence), help="how to score the span of the whole sentence"
+    )
     rules.add_argument("--average", choices=("sentence", "corpus"), help="mean over sentences, or one F1 of all spans")
     rules.add_argument(
         "--min-words",
         type=positive_int,
         metavar="N",
-        help="sentences of fewer words, removed ones not counted, are not scored",
+        help="do not score sentences of fewer than N words, not counting removed ones",
     )
     rules.add_argument(
-        "--without-spans", choices=("scored", "skipped"), help="sentences whose gold trees have no span that counts"
+        "--without-spans",
+        choices=("scored", "skipped"),
+        help="how to treat sentences whose gold trees have no span to score",
     )
     rules.add_argument("--ignore-labels", action="store_true", help="with evalb: compare brackets without labels")
 

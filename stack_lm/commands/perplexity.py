@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--split", default="test", help="split of a dataset of the hub (default: test)")
     parser.add_argument(
-        "--segmentation", choices=Segmenter.MODES, help="layout of the text; by default the one that fits the source"
+        "--segmentation", choices=Segmenter.MODES, help="layout of the text (default: the one that fits the source)"
     )
     parser.add_argument(
         "--held-out",

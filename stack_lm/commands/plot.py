@@ -67,13 +67,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "training: one or more runs of `stack-lm train lm`",
     )
     parser.add_argument("-o", "--output", metavar="F", required=True, help="the figure: .png, .pdf or .svg")
-    parser.add_argument("--input", metavar="STRING", help="symbols separated by spaces; by default a string is drawn")
+    parser.add_argument("--input", metavar="STRING", help="symbols separated by spaces (default: a random string)")
     parser.add_argument(
-        "--length", type=positive_int, metavar="N", help="of the string that is drawn, in the task's unit"
+        "--length", type=positive_int, metavar="N", help="length of the random string, in the task's unit"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the string that is drawn (default: 0)")
-    parser.add_argument("--rows", metavar="REGEX", help="of trials: only rows of the table whose name this finds")
-    parser.add_argument("--score", metavar="NAME", help="of trials: the score; by default the first of the table")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random string (default: 0)")
+    parser.add_argument("--rows", metavar="REGEX", help="for trials: only the rows of the table whose names match")
+    parser.add_argument(
+        "--score", metavar="NAME", help="for trials: the score to draw (default: the first of the table)"
+    )
 
 
 def run(options: argparse.Namespace) -> None:

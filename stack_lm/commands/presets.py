@@ -105,7 +105,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nested=True,
     )
     for action in (show, copy):
-        action.add_argument("name", metavar="NAME", help="as in the list, such as merrill2019/brown_u1")
+        action.add_argument("name", metavar="NAME", help="a name from the list, such as merrill2019/brown_u1")
     copy.add_argument("file", metavar="FILE", type=Path, help="the YAML file to write")
     copy.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
 

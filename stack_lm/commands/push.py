@@ -19,10 +19,10 @@ EXAMPLE = "stack-lm push runs/brown-u1 someone/stack-lm-brown --dry-run upload/"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm push`."""
     parser.add_argument("model", metavar="MODEL", help="a model directory")
-    parser.add_argument("repository", metavar="REPOSITORY", help="on the hub, such as someone/model")
-    parser.add_argument("--dry-run", metavar="DIRECTORY", help="write the files there, and upload nothing")
+    parser.add_argument("repository", metavar="REPOSITORY", help="a repository on the hub, such as someone/model")
+    parser.add_argument("--dry-run", metavar="DIRECTORY", help="write the files to this directory, and upload nothing")
     parser.add_argument("--private", action="store_true", default=None, help="make a new repository private")
-    parser.add_argument("--message", default="Upload model", help="of the commit (default: Upload model)")
+    parser.add_argument("--message", default="Upload model", help="commit message (default: Upload model)")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -34,10 +34,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     earlier.add_argument(
         "--resume",
         action="store_true",
-        help="continue from the last checkpoint in output_dir, or start where there is none",
+        help="continue from the last checkpoint in output_dir, or start if there is none",
     )
     earlier.add_argument(
-        "--overwrite", action="store_true", help="remove what an earlier run wrote in output_dir, and start"
+        "--overwrite", action="store_true", help="remove what an earlier run wrote in output_dir, and start again"
     )
 
 

@@ -35,24 +35,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "directories",
         metavar="DIR",
         nargs="+",
-        help="the output_dir of `stack-lm train task`; its shards, and several of one table, are merged. Or models, or "
-        "their cards: the scores in the cards side by side",
+        help="an output_dir of `stack-lm train task`; its shards, and several directories of one table, are merged. Or "
+        "models or their cards, whose scores are shown side by side",
     )
     forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--compare", metavar="DIR", help="another run of the table: show both, and the difference")
     forms.add_argument(
-        "--compare", metavar="DIR", help="another run of the table: both, and the difference to the first"
+        "--matrix",
+        action="store_true",
+        help="a matrix: tasks down, by their level of the Chomsky hierarchy, and networks across",
     )
-    forms.add_argument(
-        "--matrix", action="store_true", help="tasks down, by the Chomsky hierarchy, and networks across"
-    )
-    parser.add_argument("--rows", metavar="REGEX", help="print only rows whose name this finds; of cards: scores")
+    parser.add_argument("--rows", metavar="REGEX", help="print only the rows (of cards: scores) whose names match")
     parser.add_argument(
         "--save",
         metavar="DIR",
-        help="also write the whole table and its trials to a directory of a size to publish, without models and scores "
-        "by length; this command reads it",
+        help="also write the whole table and its trials, without models and scores by length, to a directory small "
+        "enough to publish, which this command can read",
     )
-    parser.add_argument("--format", choices=FORMATS, default="text", help="of the table (default: text)")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="format of the table (default: text)")
 
 
 def run(options: argparse.Namespace) -> None:

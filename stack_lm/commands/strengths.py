@@ -53,15 +53,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a treebank (as for parse-f1), whose trees show the verbs' objects; a .conllu file; or a corpus with "
         "tags, such as nltk:brown or generated",
     )
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="the first N sentences only")
+    parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N sentences")
     for name in ("transitive", "intransitive"):
         parser.add_argument(
-            f"--{name}", metavar="VERBS", help=f"compare these verbs, as in {_EXAMPLES[name]}, whatever the trees say"
+            f"--{name}", metavar="VERBS", help=f"compare these verbs, such as {_EXAMPLES[name]}, whatever the trees say"
         )
     parser.add_argument("--figure", metavar="F", help="draw the distributions: .png, .pdf or .svg")
     parser.add_argument("--items", metavar="F", help="write a table of all words with their strengths")
     parser.add_argument(
-        "--signal", metavar="NAME", help=f"one of {', '.join(SHIFTS)}; by default the one that parses come from"
+        "--signal", metavar="NAME", help=f"one of {', '.join(SHIFTS)} (default: the one that parses use)"
     )
     add_keep_going(parser, "trees")
     add_layer_option(parser)

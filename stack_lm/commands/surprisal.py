@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="FILE",
         required=True,
-        help="a sentence a row: .csv, .tsv, .jsonl, .json, .parquet, text (a sentence a line), .mrg (the words of "
+        help="one sentence per row: .csv, .tsv, .jsonl, .json, .parquet, text (one per line), .mrg (the words of "
         "trees), hub:DATASET, or - for standard input",
     )
     add_column(parser)
@@ -65,11 +65,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="attach",
         help="count punctuation with the word that it touches (default), or give it rows of its own",
     )
-    parser.add_argument("--end", action="store_true", help="also a row for the end of each sentence")
+    parser.add_argument("--end", action="store_true", help="also write a row for the end of each sentence")
     parser.add_argument(
         "--frequencies",
         metavar="FILE",
-        help="a table of words with the columns word and count: adds the logarithm of each word's share of all counts",
+        help="a table with the columns word and count: adds the logarithm of each word's relative frequency",
     )
     parser.add_argument("--plot", metavar="FILE", help="draw a sentence: .png, .pdf or .svg")
     parser.add_argument(

@@ -46,8 +46,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         actions,
         "check",
         check_file,
-        summary="compute the targets of strings in a file again; status 1 if not all are those of the file. A file "
-        "alone, of a task of one's own, is read and described",
+        summary="recompute the targets of the strings in a file; status 1 if any differs. A file alone, of a "
+        "task of your own, is read and described",
         example="stack-lm tasks check hao2018/xor strings.csv\n  stack-lm tasks check labels.csv test=0.2",
         nested=True,
     )
@@ -61,23 +61,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     for action in (show, check):
         action.add_argument(
-            "name", metavar="NAME", help="as in the list, such as hao2018/xor; or a file or folder of one's own"
+            "name", metavar="NAME", help="as in the list, such as hao2018/xor; or a file or folder of your own"
         )
-    show.add_argument("--seed", type=int, default=0, help="of the data (default 0)")
-    show.add_argument("-n", type=positive_int, default=5, metavar="N", help="number of examples (default 5)")
+    show.add_argument("--seed", type=int, default=0, help="seed of the data (default: 0)")
+    show.add_argument("-n", type=positive_int, default=5, metavar="N", help="number of examples (default: 5)")
     show.add_argument("--split", default="train", help="train (default), validation or test")
     for bound in ("shortest", "longest"):
         show.add_argument(
-            f"--{bound}", type=positive_int, metavar="SIZE", help=f"the {bound} strings, if not those of the split"
+            f"--{bound}",
+            type=positive_int,
+            metavar="SIZE",
+            help=f"size of the {bound} strings (default: that of the split)",
         )
     for action in (check, score):
         action.add_argument(
             "file",
             metavar="FILE",
             nargs="?" if action is check else None,
-            help="CSV lines `input,output` (of a language to recognise `string,label`), symbols separated by "
-            "spaces; a set of symbols is a/b. Of a task of one's "
-            "own, a file of the same columns",
+            help="CSV lines `input,output` (for a language to recognise `string,label`), symbols separated by "
+            "spaces; a set of symbols is a/b. For a task of your own, a file with the same columns",
         )
     for action in (show, check):
         action.add_argument(

@@ -17,7 +17,7 @@ def add_column(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--column",
         metavar="NAME",
-        help="of a table or JSON, the column with the text; by default text, or sentence, or the only one of text",
+        help="column with the text, in tables and JSON (default: text, or sentence, or the only column of text)",
     )
 
 

@@ -40,15 +40,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=positive_int,
         metavar="N",
         default=10,
-        help="trials of a row to train at once in a process, at most (default: 10)",
+        help="train up to N trials of a row at once in a process (default: 10)",
     )
     parser.add_argument(
         "--device",
         metavar="NAME",
         default="cpu",
-        help="cpu (default), or such as cuda: there each trial trains by itself, so give several --jobs",
+        help="cpu (default), or a GPU such as cuda, where each trial trains by itself: give several --jobs",
     )
-    parser.add_argument("--rows", metavar="REGEX", help="run only rows of the table whose name this finds")
+    parser.add_argument("--rows", metavar="REGEX", help="run only the rows of the table whose names match")
     parser.add_argument(
         "--shard", metavar="I/N", help="run only the I-th of N parts of the trials, in output_dir/shards/I-of-N"
     )

@@ -19,7 +19,10 @@ EXAMPLE = "stack-lm warmup"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm warmup`."""
     parser.add_argument(
-        "--backend", choices=BACKENDS, default="auto", help="default: auto, the fastest on the device at hand"
+        "--backend",
+        choices=BACKENDS,
+        default="auto",
+        help="backend to compile (default: auto, the fastest on the device)",
     )
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu (default) or cuda")
 
