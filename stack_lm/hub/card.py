@@ -125,7 +125,8 @@ def _make_card(
     config = _read_json(directory / "config.json")
     architecture = next(iter(config.get("architectures") or ()), "")
     task, auto_class, kind = next((head for end, head in _HEADS.items() if architecture.endswith(end)), _OTHER)
-    training = without_directories(_read_yaml(run / "training_config.yaml"))
+    raw = _read_yaml(run / "training_config.yaml")
+    training = without_directories(raw)
     command = _training_command(kind, training)
     known = list(earlier.eval_results or ()) if earlier else []
     if training:
@@ -140,6 +141,7 @@ def _make_card(
         pipeline_tag=task,
         license=license or (earlier.license if earlier else None),
         datasets=_on_hub(source),
+        base_model=_base_model(raw),
         tags=["stack-lm", family, *_memories(config), *tags],
         model_name=name or run.resolve().name,
         eval_results=known or None,
@@ -306,12 +308,12 @@ def _data(training: Mapping[str, Any], source: str) -> str:
     tokenizer = training.get("tokenizer", {})
     kind, size = tokenizer.get("kind", "word"), f"{tokenizer.get('vocab_size', 0):,}"
     of_kind = f"the {size} most frequent words" if kind == "word" else f"{size} {kind} tokens"
-    kept = tokenizer.get("pretrained") or of_kind
+    case = f"; lower case: {tokenizer.get('lowercase', 'none')}"
+    kept = f"that of {tokenizer['pretrained']}" if tokenizer.get("pretrained") else of_kind + case
     frame = [token for token, key in (("`<s>`", "add_bos"), ("`</s>`", "add_eos")) if tokenizer.get(key)]
     return (
         f"## Data\n\nTrained on {source}, sentence by sentence; validated on {_held_out(training)}. "
-        f"Vocabulary: {kept}; lower case: {tokenizer.get('lowercase', 'none')}; "
-        f"sentence tokens: {' and '.join(frame) or 'none'}."
+        f"Vocabulary: {kept}; sentence tokens: {' and '.join(frame) or 'none'}."
     )
 
 
@@ -319,7 +321,10 @@ def _training(training: Mapping[str, Any], command: str) -> str:
     if not training:
         return ""
     settings = yaml.safe_dump(dict(training), sort_keys=False).strip()
-    return f"## Training\n\n{_code('Command:', command, 'sh')}\n\n" + _code("`training_config.yaml`:", settings, "yaml")
+    initial = training.get("training", {}).get("initial_model")
+    begin = f"It began with the weights of {initial}.\n\n" if initial else ""
+    blocks = (_code("Command:", command, "sh"), _code("`training_config.yaml`:", settings, "yaml"))
+    return f"## Training\n\n{begin}" + "\n\n".join(blocks)
 
 
 def _versions() -> str:
@@ -337,6 +342,16 @@ def _code(title: str, text: str, language: str) -> str:
     return f"{title}\n\n```{language}\n{text}\n```" if text else ""
 
 
+def _base_model(training: Mapping[str, Any]) -> str | None:
+    """The model of the hub that a run began with."""
+    initial = training.get("training", {}).get("initial_model")
+    return initial if isinstance(initial, str) and _is_on_hub(initial) else None
+
+
+def _is_on_hub(name: str) -> bool:
+    return re.fullmatch(r"[\w.-]+/[\w.-]+", name) is not None and not Path(name).exists()
+
+
 def _on_hub(source: str) -> str | None:
     """The dataset of the hub that a source of text names."""
     from ..data.sources.hub import DATASETS
@@ -344,7 +359,7 @@ def _on_hub(source: str) -> str | None:
     name, _, rest = source.partition(":")
     if name == "hf":
         dataset = rest.partition(":")[0]
-        return dataset if re.fullmatch(r"[\w.-]+/[\w.-]+", dataset) and not Path(dataset).exists() else None
+        return dataset if _is_on_hub(dataset) else None
     return DATASETS.get(name)
 
 

@@ -211,6 +211,19 @@ def test_nobody_elses_card_is_replaced(capsys, model, tmp_path):
         write_card(tmp_path)
 
 
+def test_the_model_that_a_run_began_with(model):
+    """It is the `base_model` of the hub, unless it is a directory here."""
+    config = yaml.safe_load((model / "training_config.yaml").read_text())
+    hub = "someone/brown-u1"
+    for initial, base, named in ((hub, hub, hub), (str(model), None, model.name)):
+        config["training"]["initial_model"] = config["tokenizer"]["pretrained"] = initial
+        (model / "training_config.yaml").write_text(yaml.safe_dump(config))
+        card = of(write_card(model).parent)
+        assert card.data.base_model == base
+        assert f"It began with the weights of {named}." in card.text
+        assert f"Vocabulary: that of {named}; sentence tokens" in card.text
+
+
 def test_paths_of_this_machine_are_left_out():
     value = {"a": ["/tmp/x/run", "stack-lm parse ~/runs/u1 --file=/data/s.txt"], "b": "hf:someone/data", "c": 3}
     assert without_directories(value) == {
