@@ -87,6 +87,8 @@ class FileTask(Task):
         content = read(tuple(files.items()), stamps(files.values()), self._reading)
         self.own_kind, self.digest = content.kind, content.digest
         self.kind = _KINDS[self.own_kind]
+        if unknown == "replace" and self.own_kind == "language":
+            raise InputError(f"{self}: unknown=replace is for symbols that are only read; a language predicts its own")
         parts = held_out(content, {"test": test, "validation": validation}, seed, replace=unknown == "replace")
         self._make_vocabularies(parts["train"], unknown)
         self._examples = {name: [self._encode(row) for row in rows] for name, rows in parts.items()}
@@ -106,7 +108,7 @@ class FileTask(Task):
                 raise InputError(f"{row.where}: the symbol {symbol!r} is one that a {self.own_kind} task adds itself")
         if self.own_kind == "classification" and len(answered) < 2:
             raise InputError(f"{self}: classes need two labels or more; all training strings have {min(answered)!r}")
-        replacement = (UNKNOWN,) if unknown == "replace" and self.own_kind != "language" else ()
+        replacement = (UNKNOWN,) if unknown == "replace" else ()
         if self.own_kind == "language":
             self.vocabulary = self._target_vocabulary = (*sorted(read), BEGIN, END)
         elif self.own_kind == "transduction":

@@ -138,6 +138,12 @@ def test_symbols_that_training_lacks(tmp_path):
         make_task(str(tmp_path), unknown="replace")
 
 
+def test_no_symbol_of_a_language_is_replaced(tmp_path):
+    (tmp_path / "strings.csv").write_text("text\n" + "a b\n" * 20 + "c\n")
+    with pytest.raises(InputError, match=r"strings.csv: unknown=replace is for symbols that are only read; a language"):
+        make_task(str(tmp_path / "strings.csv"), unknown="replace")
+
+
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
