@@ -255,7 +255,7 @@ class BaseLoopConfig:
     tracker: str | None = field(default=None, metadata=MAY_CHANGE)
     threads: Literal["auto"] | Count = field(default="auto", metadata=MAY_CHANGE)
     initial_model: str | None = None
-    freeze: list[str] = field(default_factory=list)
+    freeze: list[str] = field(default_factory=list, metadata=MAY_CHANGE)
 
     def check(self) -> None:
         """Find settings that do not go together.
