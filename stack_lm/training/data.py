@@ -175,19 +175,18 @@ def _tokenise(
     """All training and validation text, from the cache where it has them as a checkpoint's tokenizer makes them."""
     data, key = config.data, None
     sources = [corpus] if other is None else [corpus, other]
-    if len(texts) == len(sources) and config.tokenizer.pretrained is None:  # all that is read has a digest
+    if len(texts) == len(sources):  # all that is read has a digest
         of_data = dataclasses.asdict(data)
         of_data["held_out_seed"] = data.split_seed(config.seed) if other is None else None
         # The digests stand for the names of the files, but for the endings that show how they are read.
         formats = [[format_of(file) for file in source.files] for source in sources]
         for name in ("source", "validation", "workers", "sequence_length", "pool"):
             del of_data[name]
-        settings = {
-            "texts": texts,
-            "formats": formats,
-            "data": of_data,
-            "tokenizer": dataclasses.asdict(config.tokenizer),
-        }
+        of_tokenizer = dataclasses.asdict(config.tokenizer)
+        pretrained = None if config.tokenizer.pretrained is None else open_tokenizer(config.tokenizer.pretrained)
+        if pretrained is not None:  # what it is, not where
+            of_tokenizer |= {"pretrained": _content(pretrained), "class": type(pretrained).__name__}
+        settings = {"texts": texts, "formats": formats, "data": of_data, "tokenizer": of_tokenizer}
         key = cache_key([file for source in sources for file in source.files], json.dumps(settings, sort_keys=True))
         kept = None if key is None else read_entry(key)
         if kept is not None and checkpoint is not None and not _is_tokenizer_of(kept.tokenizer, checkpoint):
@@ -196,7 +195,7 @@ def _tokenise(
         if all(gather_object([kept is not None])) and kept is not None:
             if not quiet:
                 print_note(f"{data.source}: {len(kept.train.ids):,} tokens from the cache (stack-lm cache)")
-            return kept
+            return kept if pretrained is None or checkpoint is not None else kept._replace(tokenizer=pretrained)
     result = (_tokenise_documents if data.mode == "continuous" else _tokenise_sentences)(
         config, corpus, other, checkpoint, quiet
     )
@@ -207,8 +206,12 @@ def _tokenise(
 
 
 def _is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -> bool:
-    one, other = (part.backend_tokenizer.to_str() for part in (tokenizer, open_tokenizer(checkpoint)))
-    return bool(one == other)
+    return _content(tokenizer) == _content(open_tokenizer(checkpoint))
+
+
+def _content(tokenizer: PreTrainedTokenizerBase) -> str:
+    """All that decides which tokens a tokenizer makes of a text, and which ones begin and end it."""
+    return json.dumps([tokenizer.backend_tokenizer.to_str(), tokenizer.special_tokens_map], sort_keys=True, default=str)
 
 
 def _tokenise_sentences(

@@ -67,6 +67,36 @@ def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
     assert "0 texts, 0.0 MB" in capsys.readouterr().out
 
 
+def test_a_pretrained_tokenizer_counts_by_its_content(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sees the dog .\n" * 30 + "a dog sees a cat .\n" * 10)
+    data = DataConfig(source=str(text), held_out=10)
+    own = prepare_data(RunConfig(data=data, tokenizer=TokenizerConfig(vocab_size=50)), quiet=True).tokenizer
+    own.save_pretrained(tmp_path / "one")
+
+    def prepare(name, **fields):
+        tokenizer = TokenizerConfig(pretrained=str(tmp_path / name), **fields)
+        prepared = prepare_data(RunConfig(data=data, tokenizer=tokenizer), quiet=False)
+        return prepared, "from the cache" in capsys.readouterr().err
+
+    first, cached = prepare("one")
+    assert not cached
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    for name in ("one", "copy"):
+        again, cached = prepare(name)
+        assert cached
+        assert list(again.batches.pools.whole) == list(first.batches.pools.whole)
+        assert again.tokenizer.padding_side == first.tokenizer.padding_side == "left"
+        assert again.frame == first.frame
+    assert not prepare("one", add_eos=False)[1]
+    own.add_tokens(["zyx"])
+    own.save_pretrained(tmp_path / "one")
+    assert not prepare("one")[1]
+    assert prepare("copy")[1]
+
+
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "cache").touch()
     monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
