@@ -17,6 +17,7 @@ from ..data.labelled import LabelledText, read_labelled
 from ..errors import InputError
 from ..eval import evaluate_agreement, read_agreement
 from ..eval.classification import ClassificationResult, score_labels
+from ..hub.tokenizers import open_tokenizer
 from ..labels import IGNORED
 from ..model_kinds import choose_class
 from ..scoring.number_classifier import LABELS, NumberClassifier
@@ -79,9 +80,12 @@ class ClassificationTrainer(TrainingLoop):
         files = {"data.train": data.train, "data.validation": data.validation}
         self.texts = {key: text_digest([Path(file)]) for key, file in files.items() if file is not None}
         check_same_texts(config, checkpoint, self.texts)
-        self.tokenizer = initial.tokenizer or train_word_tokenizer(
-            ((text.words, None) for text in train), config.tokenizer.vocab_size, lowercase=config.tokenizer.lowercase
-        )
+        if initial.source is not None:
+            self.tokenizer = open_tokenizer(initial.source)
+        else:
+            words = ((text.words, None) for text in train)
+            of_words = config.tokenizer
+            self.tokenizer = train_word_tokenizer(words, of_words.vocab_size, lowercase=of_words.lowercase)
         self.validation = self._encode(validation)
         batches = LengthGroupedBatches(
             WholePools(self._encode(train)),

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from ..checks import build
 from ..errors import InputError
@@ -76,9 +76,6 @@ class InitialModel:
         auto_class: of transformers, that loads such models: language models by default.
         what: it is, for messages.
 
-    Attributes:
-        tokenizer: its own; None without a model.
-
     Raises:
         InputError: if it cannot be loaded.
     """
@@ -87,9 +84,8 @@ class InitialModel:
         self, source: str | None, auto_class: Any = AutoModelForCausalLM, what: str = "language model"
     ) -> None:
         self.source = source
-        self.tokenizer: PreTrainedTokenizerBase | None = None
         if source is not None:
-            model, self.tokenizer = load_pretrained(auto_class, source, "cpu", what=what)
+            model, _ = load_pretrained(auto_class, source, "cpu", what=what)
             self._config, self._weights = model.config, model.state_dict()
 
     def fields(self, own: Mapping[str, Any]) -> dict[str, Any]:

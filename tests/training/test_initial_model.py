@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from test_language_model import same
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -59,10 +60,6 @@ def further(earlier, output_dir, **model):
 
 def parameters(directory):
     return AutoModelForCausalLM.from_pretrained(directory).state_dict()
-
-
-def same(one, two):
-    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_it_has_the_weights_the_fields_and_the_tokenizer(earlier, tmp_path):
