@@ -142,9 +142,7 @@ def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None
     return "float32", "the loss multiplies in float32, since this processor does not multiply bfloat16"
 
 
-def make_model(
-    config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: InitialModel | None = None
-) -> PreTrainedModel:
+def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: InitialModel) -> PreTrainedModel:
     """A new model with random weights, for the tokenizer's vocabulary.
 
     Args:
@@ -161,7 +159,7 @@ def make_model(
         "bos_token_id": tokenizer.bos_token_id if config.tokenizer.add_bos else None,
         "eos_token_id": tokenizer.eos_token_id if config.tokenizer.add_eos else None,
     }
-    own = config.model if initial is None else initial.fields(config.model)
+    own = initial.fields(config.model)
     fields = {**own, "vocab_size": len(tokenizer), **special, **config.model}
     model = new_model(choose_class(own, TEXT), fields)
     generation = getattr(model, "generation_config", None)
