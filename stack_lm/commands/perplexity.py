@@ -7,13 +7,25 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..console import Problems, add_model, add_model_options, positive_int, print_json, print_table, progress
+from ..config_files import read_yaml
+from ..console import (
+    Problems,
+    add_model,
+    add_model_options,
+    positive_int,
+    print_json,
+    print_note,
+    print_table,
+    progress,
+)
 from ..data import Sentence, hold_out, open_corpus
 from ..data.text import Segmenter
 from ..eval.perplexity import evaluate_perplexity
 from ..hub.locating import find_models
+from ..tokenization import splits_words
 from .texts import add_column, add_keep_going
 
 if TYPE_CHECKING:
@@ -55,23 +67,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measure perplexity and print it."""
+    from ..scoring.sentences import ModelScorer
+
     find_models(options.model)
+    _note_segmentation(options)
     problems = Problems(options.keep_going)
+    scorer = ModelScorer.from_pretrained(options.model, device=options.device, batch_tokens=options.batch_tokens)
     corpus = open_corpus(
         options.data,
         split=options.split,
         segmentation=options.segmentation,
         column=options.column,
         on_error=problems.on_error,
+        split_words=splits_words(scorer.tokenizer),
     )
     sentences: Iterable[Sentence] = islice(corpus, options.limit)
     if options.held_out is not None:
         with progress("reading sentences", options.limit) as advance:
             everything = list(_counted(sentences, advance))
         _, sentences = hold_out(everything, options.held_out, options.seed)
-    from ..scoring.sentences import ModelScorer
-
-    scorer = ModelScorer.from_pretrained(options.model, device=options.device, batch_tokens=options.batch_tokens)
     total = len(sentences) if isinstance(sentences, list) else options.limit
     with progress("scoring sentences", total) as advance:
         result = dataclasses.asdict(evaluate_perplexity(_trace(scorer, sentences, advance)))
@@ -102,6 +116,14 @@ def run(options: argparse.Namespace) -> None:
         f"{unknown:.1%} of them unknown{compares}",
     )
     problems.finish()
+
+
+def _note_segmentation(options: argparse.Namespace) -> None:
+    """Say so if the model was trained on text in a form of its own, and none is asked for."""
+    config = Path(options.model) / "training_config.yaml"
+    form = read_yaml(config).get("data", {}).get("segmentation") if config.is_file() else None
+    if form is not None and options.segmentation is None:
+        print_note(f"{options.model} was trained with data.segmentation={form}; such text needs --segmentation {form}")
 
 
 def _counted(sentences: Iterable[Sentence], advance: Callable[[int], None]) -> Iterator[Sentence]:

@@ -154,7 +154,7 @@ class Request(NamedTuple):
     Attributes:
         source: the whole name, such as "generated:100:1".
         argument: its part after the first colon, such as "100:1"; "" where it has none.
-        split, segmentation, column, on_error: as given to `open_corpus`.
+        split, segmentation, split_words, column, on_error: as given to `open_corpus`.
     """
 
     source: str
@@ -163,6 +163,7 @@ class Request(NamedTuple):
     segmentation: str | None = None
     column: str | None = None
     on_error: OnError | None = None
+    split_words: bool = True
 
 
 class Source(NamedTuple):

@@ -156,11 +156,12 @@ class Segmenter:
             "raw": ordinary text (Wikipedia). Lines without final punctuation are headings and list entries, and are
             left out.
         documents: some documents for the sentence splitter to learn from.
+        split_words: in ordinary text, split punctuation off the words; otherwise white space alone separates them.
     """
 
     MODES = ("lines", "paragraphs", "raw")
 
-    def __init__(self, mode: str, documents: Iterable[str] = ()) -> None:
+    def __init__(self, mode: str, documents: Iterable[str] = (), *, split_words: bool = True) -> None:
         if mode not in self.MODES:
             raise unknown_name("segmentation", mode, self.MODES)
         self.mode = mode
@@ -176,7 +177,7 @@ class Segmenter:
             if size >= TRAINING_CHARACTERS:
                 break
         self._split = SentenceSplitter("\n".join(sample))
-        self._words = NLTKWordTokenizer()
+        self._words = NLTKWordTokenizer() if split_words else None
 
     def __call__(self, document: str) -> Iterable[list[str]]:
         """The sentences of one document."""
@@ -196,4 +197,7 @@ class Segmenter:
                 if not (line.startswith("= ") and line.endswith(" =")):  # a heading of wikitext
                     yield from (sentence.split() for sentence in self._split(line))
             elif line.endswith(_FINAL):
-                yield from (self._words.tokenize(_PERIOD.sub(" .", s)) for s in self._split(line))
+                yield from map(self._words_of, self._split(line))
+
+    def _words_of(self, sentence: str) -> list[str]:
+        return sentence.split() if self._words is None else self._words.tokenize(_PERIOD.sub(" .", sentence))

@@ -8,7 +8,7 @@ from .rare_words import RareWordTags
 from .special import Frame, added_tokens, reopen_tokenizer, sentence_frame
 from .subwords import SubwordKind, check_subwords, train_subword_tokenizer
 from .word_level import symbol_tokenizer, train_word_tokenizer, word_tokenizer
-from .words import Lowercase, case_rule, word_splitter, word_splitter_of
+from .words import Lowercase, case_rule, splits_words, word_splitter, word_splitter_of
 
 __all__ = [
     "Frame",
@@ -20,6 +20,7 @@ __all__ = [
     "check_subwords",
     "reopen_tokenizer",
     "sentence_frame",
+    "splits_words",
     "symbol_tokenizer",
     "train_subword_tokenizer",
     "train_word_tokenizer",

@@ -53,6 +53,9 @@ TREEBANK_QUOTES: tuple[normalizers.Normalizer, ...] = (
 )
 
 
+_EXAMPLE = ["They", "are", "n't", "low", "."]
+
+
 class CaseRules:
     """The case rule of a tokenizer that is being made: what it does to a corpus, and then its normalizers.
 
@@ -130,6 +133,14 @@ def word_splitter_of(tokenizer: PreTrainedTokenizerBase) -> pre_tokenizers.PreTo
     if "WhitespaceSplit" not in kinds:
         return None
     return pre_tokenizers.Sequence(parts[: kinds.index("WhitespaceSplit") + 1])
+
+
+def splits_words(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """True if a tokenizer is for text that is split into words: it does so as `word_splitter`, or knows whole words."""
+    if isinstance(tokenizer.backend_tokenizer.model, models.WordLevel):
+        return True
+    splitter = word_splitter_of(tokenizer)
+    return splitter is not None and [part for part, _ in splitter.pre_tokenize_str("They aren't low.")] == _EXAMPLE
 
 
 def _flat(splitter: pre_tokenizers.PreTokenizer) -> list[pre_tokenizers.PreTokenizer]:

@@ -22,7 +22,13 @@ from ..data.formats import format_of
 from ..errors import InputError
 from ..hub.tokenizers import open_tokenizer
 from ..labels import IGNORED
-from ..tokenization import Frame, sentence_frame, train_subword_tokenizer, train_word_tokenizer
+from ..tokenization import (
+    Frame,
+    sentence_frame,
+    splits_words,
+    train_subword_tokenizer,
+    train_word_tokenizer,
+)
 from .batches import Batches, SentenceBatches
 from .checkpoints import read_state
 from .compact import SentenceStore, TokenArray
@@ -67,13 +73,17 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
         InputError: if a source cannot be read, leaves nothing to train or validate on, or has changed since the
             checkpoint.
     """
-    corpus = _open_source(config)
-    other = None if config.data.validation is None else _open_source(config, validation=True)
+    given = given_tokenizer(config.tokenizer, checkpoint)
+    # A tokenizer of another kind was made for text as it stands, and is given such text later.
+    split_words = given is None or splits_words(given)
+    corpus = _open_source(config, split_words)
+    other = None if config.data.validation is None else _open_source(config, split_words, validation=True)
     texts = _digests(config, corpus, other)
     check_same_texts(config, checkpoint, texts)
     if config.data.streaming:
-        return _open_stream(config, corpus, other, checkpoint, texts)
-    train, validation, size, tokenizer = _tokenise(config, corpus, other, checkpoint, texts, quiet)
+        return _open_stream(config, corpus, other, given, texts)
+    resumed = checkpoint is not None
+    train, validation, size, tokenizer = _tokenise(config, corpus, other, given, texts, resumed=resumed, quiet=quiet)
     if not len(train):
         kind = "documents" if config.data.mode == "continuous" else "training sentences"
         raise InputError(f"{config.data.source} has no {kind} of two tokens or more")
@@ -135,7 +145,11 @@ def _make_batches(config: RunConfig, pools: Pools) -> Batches:
 
 
 def _open_stream(
-    config: RunConfig, corpus: Corpus, other: Corpus | None, checkpoint: Path | None, texts: dict[str, str]
+    config: RunConfig,
+    corpus: Corpus,
+    other: Corpus | None,
+    given: PreTrainedTokenizerBase | None,
+    texts: dict[str, str],
 ) -> Data:
     """The data of a stream, for `prepare_data`; at most two pools of it are in memory."""
     data, stream = config.data, corpus.stream
@@ -148,7 +162,7 @@ def _open_stream(
     def sample() -> Iterator[Sentence]:
         return islice(stream.sentences(), config.tokenizer.sentences)
 
-    tokenizer = make_tokenizer(config.tokenizer, sample, checkpoint)
+    tokenizer = make_tokenizer(config.tokenizer, sample, given)
     frame = frame_of(config.tokenizer, tokenizer)
     continuous = data.mode == "continuous"
     # Of a stream that is held out, the rest would have to be read in search of more.
@@ -168,11 +182,13 @@ def _tokenise(
     config: RunConfig,
     corpus: Corpus,
     other: Corpus | None,
-    checkpoint: Path | None,
+    given: PreTrainedTokenizerBase | None,
     texts: dict[str, str],
+    *,
+    resumed: bool,
     quiet: bool,
 ) -> Tokenised:
-    """All training and validation text, from the cache where it has them as a checkpoint's tokenizer makes them."""
+    """All training and validation text, from the cache where it has them as a resumed run's tokenizer makes them."""
     data, key = config.data, None
     sources = [corpus] if other is None else [corpus, other]
     if len(texts) == len(sources):  # all that is read has a digest
@@ -183,30 +199,26 @@ def _tokenise(
         for name in ("source", "validation", "workers", "sequence_length", "pool"):
             del of_data[name]
         of_tokenizer = dataclasses.asdict(config.tokenizer)
-        pretrained = None if config.tokenizer.pretrained is None else open_tokenizer(config.tokenizer.pretrained)
+        pretrained = given_tokenizer(config.tokenizer) if resumed else given
         if pretrained is not None:  # what it is, not where
             of_tokenizer |= {"pretrained": _content(pretrained), "class": type(pretrained).__name__}
         settings = {"texts": texts, "formats": formats, "data": of_data, "tokenizer": of_tokenizer}
         key = cache_key([file for source in sources for file in source.files], json.dumps(settings, sort_keys=True))
         kept = None if key is None else read_entry(key)
-        if kept is not None and checkpoint is not None and not _is_tokenizer_of(kept.tokenizer, checkpoint):
+        if kept is not None and resumed and given is not None and _content(kept.tokenizer) != _content(given):
             kept = None
         # Another run may have written it between the looks of two processes, which must go on together.
         if all(gather_object([kept is not None])) and kept is not None:
             if not quiet:
                 print_note(f"{data.source}: {len(kept.train.ids):,} tokens from the cache (stack-lm cache)")
-            return kept if pretrained is None or checkpoint is not None else kept._replace(tokenizer=pretrained)
+            return kept if pretrained is None or resumed else kept._replace(tokenizer=pretrained)
     result = (_tokenise_documents if data.mode == "continuous" else _tokenise_sentences)(
-        config, corpus, other, checkpoint, quiet
+        config, corpus, other, given, quiet
     )
     # With a checkpoint's tokenizer the entry might not be what a new run makes of the text.
-    if key is not None and checkpoint is None and PartialState().is_main_process:
+    if key is not None and not resumed and PartialState().is_main_process:
         write_entry(key, result)
     return result
-
-
-def _is_tokenizer_of(tokenizer: PreTrainedTokenizerBase, checkpoint: Path) -> bool:
-    return _content(tokenizer) == _content(open_tokenizer(checkpoint))
 
 
 def _content(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -215,7 +227,7 @@ def _content(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _tokenise_sentences(
-    config: RunConfig, corpus: Corpus, other: Corpus | None, checkpoint: Path | None, quiet: bool
+    config: RunConfig, corpus: Corpus, other: Corpus | None, given: PreTrainedTokenizerBase | None, quiet: bool
 ) -> Tokenised:
     data = config.data
     sentences = SentenceStore(islice(corpus, data.limit))
@@ -225,7 +237,7 @@ def _tokenise_sentences(
         validation: Iterable[Sentence] = sentences.at(held_out[: data.validation_limit])
     else:
         validation = islice(other, data.validation_limit)
-    tokenizer = make_tokenizer(config.tokenizer, lambda: sentences.at(numbers), checkpoint)
+    tokenizer = make_tokenizer(config.tokenizer, lambda: sentences.at(numbers), given)
     frame = frame_of(config.tokenizer, tokenizer)
     size = TextSize()
     validation_tokens = _not_empty(encode_sentences(tokenizer, validation, data.max_length, frame, size=size))
@@ -235,7 +247,7 @@ def _tokenise_sentences(
 
 
 def _tokenise_documents(
-    config: RunConfig, corpus: Corpus, other: Corpus | None, checkpoint: Path | None, quiet: bool
+    config: RunConfig, corpus: Corpus, other: Corpus | None, given: PreTrainedTokenizerBase | None, quiet: bool
 ) -> Tokenised:
     data = config.data
     counts: list[int] = []
@@ -264,7 +276,7 @@ def _tokenise_documents(
     def sample() -> Iterator[Sentence]:
         return chain.from_iterable(store.at(range(*bounds[i])) for i in numbers)
 
-    tokenizer = make_tokenizer(config.tokenizer, sample, checkpoint)
+    tokenizer = make_tokenizer(config.tokenizer, sample, given)
     frame = frame_of(config.tokenizer, tokenizer)
     size = TextSize()
     validation_tokens = _not_empty(encode_documents(tokenizer, validation, frame, size=size))
@@ -278,10 +290,10 @@ def _documents(corpus: Corpus) -> Iterable[Iterable[Sentence]]:
     return [corpus] if corpus.documents is None else corpus.documents()
 
 
-def _open_source(config: RunConfig, *, validation: bool = False) -> Corpus:
+def _open_source(config: RunConfig, split_words: bool, *, validation: bool = False) -> Corpus:
     data = config.data
     source, split = (str(data.validation), data.validation_split) if validation else (data.source, data.split)
-    return open_corpus(source, split=split, segmentation=data.segmentation, column=data.column)
+    return open_corpus(source, split=split, segmentation=data.segmentation, column=data.column, split_words=split_words)
 
 
 def _not_empty(validation: TokenArray) -> TokenArray:
@@ -290,24 +302,28 @@ def _not_empty(validation: TokenArray) -> TokenArray:
     return validation
 
 
-def make_tokenizer(
-    config: TokenizerConfig, sample: Callable[[], Iterator[Sentence]], checkpoint: Path | None
-) -> PreTrainedTokenizerBase:
-    """The tokenizer of a run, the same on all processes.
-
-    Args:
-        config: says which.
-        sample: the sentences to train one on.
-        checkpoint: of the run, if it is resumed; its tokenizer is taken.
+def given_tokenizer(config: TokenizerConfig, checkpoint: Path | None = None) -> PreTrainedTokenizerBase | None:
+    """The tokenizer that a run need not make: its checkpoint's if it is resumed, or else a pretrained one, if any.
 
     Raises:
-        InputError: if it cannot be loaded, or as `train_tokenizer`.
+        InputError: if it cannot be loaded.
     """
     source = checkpoint or config.pretrained
-    if source is None:
-        # On one process, so that a stream is counted once.
-        return on_first_process(lambda: train_tokenizer(config, sample()))
-    return open_tokenizer(source)
+    return None if source is None else open_tokenizer(source)
+
+
+def make_tokenizer(
+    config: TokenizerConfig, sample: Callable[[], Iterator[Sentence]], given: PreTrainedTokenizerBase | None
+) -> PreTrainedTokenizerBase:
+    """The tokenizer of a run, the same on all processes: the given one, or one that is trained on a sample.
+
+    Raises:
+        InputError: as `train_tokenizer`.
+    """
+    if given is not None:
+        return given
+    # On one process, so that a stream is counted once.
+    return on_first_process(lambda: train_tokenizer(config, sample()))
 
 
 def train_tokenizer(config: TokenizerConfig, sentences: Iterable[Sentence]) -> PreTrainedTokenizerBase:

@@ -24,7 +24,7 @@ from ..scoring.spans import SpanScorer, collate_spans, tree_of_spans
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray
 from .config import SpanParserTrainingConfig
-from .data import check_same_texts, make_tokenizer
+from .data import check_same_texts, given_tokenizer, make_tokenizer
 from .loop import TrainingLoop
 from .new_model import InitialModel, new_model
 from .pools import WholePools
@@ -129,7 +129,8 @@ class SpanParserTrainer(TrainingLoop):
             key = "data.validation" if self.sentences else "data.trees"
             raise InputError(f"{', '.join(files[key])}: no sentence has three words or more")
         words = [Sentence(one.words) for one in self.sentences]
-        self.tokenizer = make_tokenizer(config.tokenizer, lambda: iter(words), checkpoint)
+        given = given_tokenizer(config.tokenizer, checkpoint)
+        self.tokenizer = make_tokenizer(config.tokenizer, lambda: iter(words), given)
         fields = {"vocab_size": len(self.tokenizer), "pad_token_id": self.tokenizer.pad_token_id}
         fields |= {"bos_token_id": self.tokenizer.bos_token_id, "eos_token_id": self.tokenizer.eos_token_id}
         model = new_model(kind, own | fields)

@@ -69,6 +69,32 @@ def test_a_model_of_gpt2s_tokens(tmp_path):
     assert measured.bits_per_byte == pytest.approx(result["eval_bits_per_byte"], rel=1e-5)
 
 
+RAW = "She isn't here. The dog barked, and the cat (a big one) ran off.\nMr. Hill didn't see them!\n"
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["pretrained", "trained here"])
+def test_raw_text_reaches_a_tokenizer_as_it_will_later(tmp_path, capsys, own):
+    """A tokenizer from elsewhere gets the characters of the text; one made here splits punctuation off itself."""
+    from conftest import byte_level_tokenizer, run
+
+    (tmp_path / "raw.txt").write_text(RAW * 3)
+    tokenizer = TokenizerConfig(kind="bpe", vocab_size=300, lowercase="none")
+    if not own:
+        byte_level_tokenizer(bos_token="<|end|>").save_pretrained(tmp_path / "theirs")
+        tokenizer = TokenizerConfig(pretrained=str(tmp_path / "theirs"))
+    raw = DataConfig(source=str(tmp_path / "raw.txt"), validation=str(tmp_path / "raw.txt"), segmentation="raw")
+    trainer = Trainer(run_config(tmp_path, data=raw, tokenizer=tokenizer), quiet=True)
+    result = trainer.train()
+    first = trainer.data.tokenizer.decode(trainer.data.validation[0], skip_special_tokens=True)
+    assert first.strip() == ("She is n't here ." if own else "She isn't here.")
+    command = ("perplexity", tmp_path / "run", "--data", tmp_path / "raw.txt")
+    assert "data.segmentation=raw" in run(capsys, *command)[2]
+    found = run_json(capsys, *command, "--segmentation", "raw")
+    assert found["bits_per_byte"] == pytest.approx(result["eval_bits_per_byte"], rel=1e-5)
+    later = ModelScorer.from_pretrained(str(tmp_path / "run")).split("She isn't here.")
+    assert later == (["She", "is", "n't", "here", "."] if own else ["She", "isn't", "here."])
+
+
 def test_the_size_of_text():
     tokenizer = train_subword_tokenizer([(line.split(), None) for line in TEXT], 300)
     sentence = Sentence("the Grüße 🐶 barks".split())

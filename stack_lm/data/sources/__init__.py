@@ -38,6 +38,7 @@ def open_corpus(
     segmentation: str | None = None,
     column: str | None = None,
     on_error: OnError | None = None,
+    split_words: bool = True,
 ) -> Corpus:
     """Open a corpus by name.
 
@@ -57,6 +58,8 @@ def open_corpus(
         column: of a table, of JSON or of a dataset of the hub, the column with the text; see `read_records`.
         on_error: called with the error of a line or row of a file that cannot be read, which is then left out; None
             raises the error.
+        split_words: in raw text, split punctuation off the words as the Penn Treebank does. Otherwise white space alone
+            separates them, for tokenizers that were made for text as it stands.
 
     Raises:
         InputError: if there is no such source, or it cannot be read. Text files are checked when they are iterated.
@@ -64,7 +67,7 @@ def open_corpus(
     if not source:
         raise InputError(f"the name of the corpus is empty; it must be one of: {source_usages()}")
     name, _, argument = source.partition(":")
-    request = Request(source, argument, split, segmentation, column, on_error)
+    request = Request(source, argument, split, segmentation, column, on_error, split_words)
     if SOURCE_NAME.fullmatch(name) and name in SOURCES:  # no plug-in is looked for where it must be a path
         return SOURCES[name].open(request)
     if not Path(source).exists() and not is_pattern(source):

@@ -43,7 +43,7 @@ def _open(request: Request, name: str, config: str | None, segmentation: str) ->
             f"the column {column!r} of the dataset {name!r} has no text; its columns are {', '.join(first)}"
         )
     documents = (document[column] for document in dataset.take(2_000))
-    segmenter = Segmenter(request.segmentation or segmentation, documents)
+    segmenter = Segmenter(request.segmentation or segmentation, documents, split_words=request.split_words)
     stream = DocumentStream(request.source, dataset, column, segmenter)
     return Corpus(request.source, stream.sentences, stream, documents=stream.documents)
 

@@ -30,7 +30,8 @@ def open_nltk(request: Request) -> Corpus:
     if isinstance(reader, PlaintextCorpusReader):
         # Its own sentences need a model that has to be downloaded; ours are learned from the text.
         def plain(files: list[str]) -> Iterator[Sentence]:
-            segment = Segmenter("raw", (reader.raw(file) for file in reader.fileids()))
+            documents = (reader.raw(file) for file in reader.fileids())
+            segment = Segmenter("raw", documents, split_words=request.split_words)
             for file in files:
                 yield from map(Sentence, segment(reader.raw(file)))
 

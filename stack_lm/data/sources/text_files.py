@@ -41,7 +41,7 @@ def open_files(request: Request) -> Corpus:
 
 def _open(request: Request, files: Sequence[Records], paths: tuple[Path, ...] = ()) -> Corpus:
     texts = (record.text for file in files for record in file())
-    segment = Segmenter(request.segmentation or "lines", islice(texts, _LEARN_FROM))
+    segment = Segmenter(request.segmentation or "lines", islice(texts, _LEARN_FROM), split_words=request.split_words)
 
     def sentences() -> Iterator[Sentence]:
         return (Sentence(words) for file in files for record in file() for words in segment(record.text))
