@@ -39,7 +39,9 @@ def compiled(function: Any = None, *, from_python: bool = False, any_order: bool
         return python.entry(function) if from_python else function
     options: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": False}
     options |= {"no_cpython_wrapper": not from_python, "no_cfunc_wrapper": True}
-    options["fastmath"] = FAST | {"reassoc"} if any_order else FAST
+    # A function that is called and not inlined has two versions, optimised alone and with its caller. The first runs in
+    # the process that compiles, the second in those that load the code; they may add in different orders.
+    options |= {"fastmath": FAST | {"reassoc"}, "forceinline": True} if any_order else {"fastmath": FAST}
     before = vars(config)["CACHE_DIR"]  # made at run time, from the environment; read when a function is decorated
     vars(config)["CACHE_DIR"] = code_folder(before)
     try:

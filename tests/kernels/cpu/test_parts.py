@@ -196,3 +196,46 @@ def test_compiled_code_is_kept_for_the_next_process(tmp_path):
     assert "compiling" in first.stderr
     assert "compiling" not in second.stderr
     assert list(tmp_path.rglob("*.nbc"))
+
+
+# Programs that print a digest of sums over many numbers.
+SOFTMAX = """
+import hashlib, numpy as np
+from stack_lm.kernels.cpu.softmax import cross_entropy_rows
+random = np.random.default_rng(0)
+logits, bias = random.normal(size=(64, 2000)).astype("f"), random.normal(size=2000).astype("f")
+numbers, sums, losses = np.empty_like(bias), np.zeros_like(bias), np.empty(64, "f")
+cross_entropy_rows(logits, bias, random.integers(0, 2000, 64), True, losses, numbers, sums)
+print(hashlib.sha256(logits.tobytes() + sums.tobytes() + losses.tobytes()).hexdigest())
+"""
+MODELS = """
+import hashlib, torch
+from stack_lm import MemoryLayer, StackRNNConfig, StackRNNForCausalLM
+torch.manual_seed(0)
+torch.set_num_threads(1)
+digest, ids = hashlib.sha256(), torch.randint(0, 500, (4, 20))
+networks = [
+    StackRNNForCausalLM(StackRNNConfig(vocab_size=500, controller=controller, memory=memory))
+    for memory in ("stack", "superposition", "nondeterministic", "baby_ntm")
+    for controller in ("lstm", "gru")
+]
+for network in networks:
+    network(ids, labels=ids).loss.backward()
+layers = [MemoryLayer(30, memory) for memory in ("stack", "superposition", "nondeterministic")]
+for layer in layers:
+    layer(torch.randn(4, 20, 30))[0].square().sum().backward()
+for parameter in [weight for module in (*networks, *layers) for weight in module.parameters()]:
+    digest.update(parameter.grad.numpy().tobytes())
+print(digest.hexdigest())
+"""
+
+
+@pytest.mark.parametrize("program", [SOFTMAX, pytest.param(MODELS, marks=pytest.mark.slow)], ids=["softmax", "models"])
+def test_code_just_compiled_computes_as_code_that_was_kept(program, tmp_path):
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "HF_HUB_OFFLINE": "1", "PATH": ""}
+    command = [sys.executable, "-c", program]
+    first, second = (
+        subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout for _ in range(2)
+    )
+    assert first == second
+    assert list(tmp_path.rglob("*.nbc"))
