@@ -41,8 +41,8 @@ def _load() -> Callable[..., Any]:
 def _show(output_dir: str, result: dict[str, Any]) -> None:
     tests = {Path(path).name: test for path, test in result["test"].items()}
     tables = {name: test for name, test in tests.items() if hasattr(test, "macro_f1")}
-    caption = f"best validation: accuracy {result['eval_accuracy']:.2f} after epoch {result['best_epoch']}"
-    caption += f" of {result['epochs']}"
+    caption = f"kept: epoch {result['best_epoch']} of {result['epochs']}, whose validation loss is the lowest "
+    caption += f"(accuracy {result['eval_accuracy']:.2f})"
     numbers = {name: test for name, test in tests.items() if name not in tables}
     if numbers:
         rows = [(name, test.accuracy, test.overall.majority, test.n) for name, test in numbers.items()]

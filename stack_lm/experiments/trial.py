@@ -73,8 +73,8 @@ class Trial:
         reduction = self.loop.loss_reduction
         if reduction == "steps" and task.step_reduction is None:
             raise InputError(
-                f"training.loss_reduction='steps' needs a task whose loss is a sum over steps; {task.name} has none, "
-                "so it must be 'mean' or 'strings'"
+                f"training.loss_reduction='steps' needs a task whose loss is a sum over steps; {task.name} has none: "
+                "set training.loss_reduction=mean, or strings"
             )
         self.reduction = f"step_{task.step_reduction}" if reduction == "steps" else reduction
         torch.manual_seed(config.seed)
@@ -108,7 +108,7 @@ class Trial:
         if self.loop.drop_last and not train.balanced and train.number < self.loop.batch_size:
             raise InputError(
                 f"training.drop_last leaves out all {train.number} training strings: they are fewer than "
-                f"training.batch_size, {self.loop.batch_size}"
+                f"training.batch_size, {self.loop.batch_size}; set a smaller one, or training.drop_last=false"
             )
 
     def prepare(self) -> None:

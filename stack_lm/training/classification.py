@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,22 +12,21 @@ import torch
 from transformers import PreTrainedModel
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from ..data import hold_out
+from ..data import Sentence, hold_out
 from ..data.formats import is_table
 from ..data.labelled import LabelledText, read_labelled
 from ..errors import InputError
 from ..eval import evaluate_agreement, read_agreement
 from ..eval.classification import ClassificationResult, score_labels
-from ..hub.tokenizers import open_tokenizer
 from ..labels import IGNORED
 from ..model_kinds import choose_class
 from ..scoring.number_classifier import LABELS, NumberClassifier
 from ..scoring.sentences import length_batches
-from ..tokenization import added_tokens, train_word_tokenizer
+from ..tokenization import added_tokens
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray
-from .config import ClassificationConfig
-from .data import check_same_texts, collate
+from .config import ClassificationConfig, TokenizerConfig
+from .data import check_same_texts, collate, given_tokenizer, make_tokenizer
 from .loop import TrainingLoop
 from .new_model import InitialModel, new_model
 from .pools import WholePools
@@ -44,7 +44,7 @@ class ClassificationTrainer(TrainingLoop):
     Args, Raises: as `TrainingLoop`; the configuration is a `ClassificationConfig`.
 
     Attributes:
-        tokenizer: of the words of the training file.
+        tokenizer: of the training file's words, or the given one.
         labels: of the training file; the place of a label is its id.
         tests: the texts of each test file that is a table.
         items: the items of each test file of number prediction.
@@ -80,12 +80,10 @@ class ClassificationTrainer(TrainingLoop):
         files = {"data.train": data.train, "data.validation": data.validation}
         self.texts = {key: text_digest([Path(file)]) for key, file in files.items() if file is not None}
         check_same_texts(config, checkpoint, self.texts)
-        if initial.source is not None:
-            self.tokenizer = open_tokenizer(initial.source)
-        else:
-            words = ((text.words, None) for text in train)
-            of_words = config.tokenizer
-            self.tokenizer = train_word_tokenizer(words, of_words.vocab_size, lowercase=of_words.lowercase)
+        sentences = [Sentence(text.words) for text in train]
+        made = TokenizerConfig(**dataclasses.asdict(config.tokenizer))
+        given = given_tokenizer(config.tokenizer, checkpoint)
+        self.tokenizer = make_tokenizer(made, lambda: iter(sentences), given)
         self.validation = self._encode(validation)
         batches = LengthGroupedBatches(
             WholePools(self._encode(train)),
@@ -121,12 +119,12 @@ class ClassificationTrainer(TrainingLoop):
 
     def _encode(self, texts: Sequence[LabelledText]) -> TokenArray:
         """Texts as token ids, each with the id of its label behind them."""
-        begin = added_tokens(self.tokenizer).begin
+        begin, end = added_tokens(self.tokenizer)
         ids = {label: i for i, label in enumerate(self.labels)}
         joined = [" ".join(text.words) for text in texts]
         encoded = self.tokenizer(joined, add_special_tokens=False, return_attention_mask=False).input_ids
         rows = [
-            [*begin, *tokens[-self.config.data.max_length :], ids[text.label]]
+            [*begin, *tokens[-self.config.data.max_length :], *end, ids[text.label]]
             for tokens, text in zip(encoded, texts, strict=True)
         ]
         return TokenArray.pack([rows], max(len(self.tokenizer), len(self.labels)))

@@ -100,8 +100,8 @@ class BaseDataConfig:
 
 
 @dataclass(frozen=True)
-class TokenizerConfig:
-    """The tokenizer: an existing one, or one that is trained on the corpus.
+class BaseTokenizerConfig:
+    """The tokenizer: an existing one, or one that is trained.
 
     Attributes:
         pretrained: an existing fast tokenizer: a directory, a tokenizer.json, or a name on the hub. null trains one.
@@ -109,11 +109,6 @@ class TokenizerConfig:
         vocab_size: number of words to keep, or maximum number of subwords; special tokens are added to them.
         lowercase: words to lower-case: "none", the "first_word" of each sentence, or "all".
         split_digits: for subwords: one token for each digit.
-        tag_rare_words: for words: replace words outside the vocabulary with their part-of-speech tags, if the corpus
-            has tags.
-        add_bos: begin sentences with a beginning token (`<s>` if the tokenizer is trained).
-        add_eos: end sentences with an end token (`</s>` if the tokenizer is trained).
-        sentences: of a stream, number of sentences to train the tokenizer on.
     """
 
     pretrained: str | None = None
@@ -121,10 +116,6 @@ class TokenizerConfig:
     vocab_size: Count = 10_000
     lowercase: Lowercase = "first_word"
     split_digits: bool = False
-    tag_rare_words: bool = False
-    add_bos: bool = True
-    add_eos: bool = True
-    sentences: Count = 1_000_000
 
     def that_of(self, initial_model: str | None) -> Self:
         """The tokenizer of a run that begins with a model: that model's, unless another is named."""
@@ -150,9 +141,31 @@ class TokenizerConfig:
             if self.split_digits:
                 raise InputError("tokenizer.split_digits needs tokenizer.kind bpe or unigram; got word")
             return
-        if self.tag_rare_words:
-            raise InputError(f"tokenizer.tag_rare_words needs tokenizer.kind word; got {self.kind}, with no rare words")
         check_subwords(self.kind, self.vocab_size)
+
+
+@dataclass(frozen=True)
+class TokenizerConfig(BaseTokenizerConfig):
+    """The tokenizer: an existing one, or one that is trained on the corpus.
+
+    Attributes:
+        tag_rare_words: for words: replace words outside the vocabulary with their part-of-speech tags, if the corpus
+            has tags.
+        add_bos: begin sentences with a beginning token (`<s>` if the tokenizer is trained).
+        add_eos: end sentences with an end token (`</s>` if the tokenizer is trained).
+        sentences: of a stream, number of sentences to train the tokenizer on.
+    """
+
+    tag_rare_words: bool = False
+    add_bos: bool = True
+    add_eos: bool = True
+    sentences: Count = 1_000_000
+
+    def check(self) -> None:
+        """See `BaseTokenizerConfig.check`."""
+        super().check()
+        if self.pretrained is None and self.kind != "word" and self.tag_rare_words:
+            raise InputError(f"tokenizer.tag_rare_words needs tokenizer.kind word; got {self.kind}, with no rare words")
 
 
 @dataclass(frozen=True)
@@ -345,15 +358,9 @@ class RunConfig(BaseConfig):
 
 
 @dataclass(frozen=True)
-class VocabularyConfig:
-    """The word-level vocabulary, from the training sentences.
+class ClassificationTokenizerConfig(BaseTokenizerConfig):
+    """The tokenizer: an existing one, or one that is trained on the training texts."""
 
-    Attributes:
-        vocab_size: number of words to keep, the most frequent ones.
-        lowercase: words to lower-case: "none", the "first_word" of each sentence, or "all".
-    """
-
-    vocab_size: Count = 10_000
     lowercase: Lowercase = "none"
 
 
@@ -365,16 +372,16 @@ class ClassificationDataConfig(BaseDataConfig):
     al. 2016).
 
     Attributes:
-        train: file to train on.
+        train: file to train on; it has to be named.
         test: file, or list of files, to test on after training.
         column: column of tables that has the texts; null takes `text`, `sentence`, or the only column of text.
         label_column: column of tables that has the labels, strings or integers.
         limit: maximum number of training sentences, from the start.
-        max_length: maximum length of a sentence, in words; the beginning of a longer one is cut off, as the verb comes
+        max_length: maximum length of a text, in tokens; the beginning of a longer one is cut off, as the verb comes
             last.
     """
 
-    train: str = "numpred.train"
+    train: str = ""
     test: list[str] | str = field(default_factory=list)
     column: str | None = None
     label_column: str = "label"
@@ -396,15 +403,22 @@ class ClassificationConfig(BaseConfig):
     """A training run of a classifier of texts."""
 
     output_dir: str = field(default="runs/classifier", metadata=MAY_CHANGE)
-    tokenizer: VocabularyConfig = field(default_factory=VocabularyConfig)
+    tokenizer: ClassificationTokenizerConfig = field(default_factory=ClassificationTokenizerConfig)
     data: ClassificationDataConfig = field(default_factory=ClassificationDataConfig)
     training: ClassificationLoopConfig = field(default_factory=ClassificationLoopConfig)
 
     FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "pad_token_id", "num_labels", "id2label", "label2id")
 
+    def __post_init__(self) -> None:
+        """Take the tokenizer of the initial model."""
+        object.__setattr__(self, "tokenizer", self.tokenizer.that_of(self.training.initial_model))
+
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
+        self.tokenizer.check()
+        if not self.data.train:
+            raise InputError("data.train must name a file of labelled texts: data.train=reviews.csv")
         if self.data.column == self.data.label_column:
             raise InputError(f"data.column and data.label_column must differ; got {self.data.column!r} for both")
         self.training.check()

@@ -32,7 +32,7 @@ from ..tokenization import (
 from .batches import Batches, SentenceBatches
 from .checkpoints import read_state
 from .compact import SentenceStore, TokenArray
-from .config import RunConfig, TokenizerConfig
+from .config import BaseTokenizerConfig, RunConfig, TokenizerConfig
 from .continuous import ContinuousBatches, Segments
 from .encoding import TextEncoder, encode_documents, encode_sentences
 from .pools import Pools, StreamPools, WholePools
@@ -302,7 +302,7 @@ def _not_empty(validation: TokenArray) -> TokenArray:
     return validation
 
 
-def given_tokenizer(config: TokenizerConfig, checkpoint: Path | None = None) -> PreTrainedTokenizerBase | None:
+def given_tokenizer(config: BaseTokenizerConfig, checkpoint: Path | None = None) -> PreTrainedTokenizerBase | None:
     """The tokenizer that a run need not make: its checkpoint's if it is resumed, or else a pretrained one, if any.
 
     Raises:

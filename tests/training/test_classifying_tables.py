@@ -3,10 +3,19 @@
 import importlib.util
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import byte_level_tokenizer
+from tokenizers.processors import TemplateProcessing
 from transformers import pipeline
+
+from stack_lm.checks import build
+from stack_lm.config_files import read_config
+from stack_lm.data.labelled import LabelledText
+from stack_lm.training.classification import ClassificationTrainer
+from stack_lm.training.config import ClassificationConfig
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "train_classifier.py"
 SPEC = importlib.util.spec_from_file_location("train_classifier", RECIPE)
@@ -57,6 +66,32 @@ def test_three_labels(capsys, files):
     assert json.loads((files / "other" / "config.json").read_text())["id2label"] == {"0": "0", "1": "1"}
 
 
+def framing_tokenizer(directory):
+    """A tokenizer from elsewhere, which puts tokens around each text, as BERT's does."""
+    tokenizer = byte_level_tokenizer(cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]")
+    ids = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ids)
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["pretrained", "subwords"])
+def test_tokenizers_of_other_kinds(capsys, files, own):
+    """The pipeline's texts have the tokens of training, those around them too."""
+    tokenizer = ["tokenizer.kind=bpe", "tokenizer.vocab_size=300"]
+    if own:
+        tokenizer = [f"tokenizer.pretrained={framing_tokenizer(files / 'theirs')}"]
+    assert TRAIN.main(arguments(files, "training.epochs=6", "--json", *tokenizer)) == 0
+    assert json.loads(capsys.readouterr().out)["test"].popitem()[1]["accuracy"] == 100
+    classify = pipeline("text-classification", str(files / "run"))
+    assert [answer["label"] for answer in classify(["a fine film", "a middling book"])] == ["good", "so-so"]
+    texts = [LabelledText(("a", "fine", "film"), "good", "")]
+    config = build(ClassificationConfig, read_config(files / "run" / "training_config.yaml"))
+    trainer = ClassificationTrainer(replace(config, output_dir=str(files / "again")), quiet=True)
+    assert list(trainer._encode(texts)[0])[:-1] == classify.tokenizer("a fine film").input_ids
+    trainer.run.close()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "more", "message"),
     [
@@ -73,6 +108,8 @@ def test_three_labels(capsys, files):
         ("train.csv", "review,stars\na,x\n,y\n", [], "row 2 has no text"),
         ("train.csv", "review,stars\na,x\nb,\n", [], "row 2: a label must be a string or an integer; got ''"),
         ("test.csv", "review,stars\na,good\nb,great\n", [], "test.csv, row 2: no training text has the label 'great'"),
+        ("train.csv", "review,stars\na,x\nb,y\n", ["data.train=''"], "data.train must name a file of labelled texts"),
+        ("train.csv", "review,stars\na,x\nb,y\n", ["tokenizer.pretrained=./nowhere"], "cannot load a tokenizer from"),
         ("numpred.test.1", "VBZ\tthe dog\n", ["data.test=numpred.test.1"], "is a file of number prediction; "),
         (
             "mixed.jsonl",
