@@ -75,7 +75,7 @@ def _read_numpred(source: str, on_error: OnError) -> list[AgreementItem]:
         if label not in _NUMBERS or not prefix.strip():
             raise InputError(
                 f"{record.where}: a line is VBZ or VBP, a tab and the words before the verb; "
-                f"got {shortened(record.text, 50)!r}"
+                f"got {shortened(record.text, 50)!r} (a table of texts ends in .csv, .tsv, .jsonl, .json or .parquet)"
             )
         other = "VBP" if label == "VBZ" else "VBZ"
         return AgreementItem(tuple(prefix.split()), label, other, attractors, _NUMBERS[label])

@@ -312,7 +312,9 @@ def read_brackets(text: str, source: str, first_line: int = 1) -> Iterator[Const
             continue
         elif not builder.open_phrases:
             problem = (
-                "a closing bracket without an opening one" if kind == CLOSE else f"{match[5]!r} is outside all brackets"
+                "a closing bracket without an opening one"
+                if kind == CLOSE
+                else f"{match[5]!r} is outside all brackets; is this a treebank?"
             )
             raise InputError(f"{source}, line {line_of(match)}: {problem}")
         elif kind == WORD:

@@ -219,8 +219,8 @@ def hold_out(
     count = round(len(sentences) * held_out) if held_out < 1 else int(held_out)
     if not 0 < count < len(sentences):
         raise InputError(
-            f"cannot hold {held_out:g} out of {len(sentences)} {kind} (that is {count}): held_out must take 1 "
-            "at least, and leave 1"
+            f"cannot hold {held_out:g} out of {len(sentences)} {kind} (that is {count}): at least one must be held "
+            "out, and one left to train on"
         )
     chosen = set(random.Random(seed).sample(range(len(sentences)), count))
     train = [sentence for i, sentence in enumerate(sentences) if i not in chosen]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..data.text import json_object
 from ..errors import InputError
 from ..messages import first_line, shortened
 from ..tokenization import reopen_tokenizer
@@ -88,7 +88,7 @@ def find_tokenizer(source: str | Path) -> Path | None:
 def _open_file(path: Path) -> PreTrainedTokenizerBase:
     from transformers import PreTrainedTokenizerFast
 
-    if not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
+    if json_object(path.read_text(encoding="utf-8")) is None:
         raise InputError(f"it is not a {_FILE}: it is no JSON object")
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), clean_up_tokenization_spaces=False)
     vocabulary: Any = tokenizer.get_vocab()

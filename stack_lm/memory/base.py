@@ -335,12 +335,14 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
 
     Raises:
         ValueError: if another class has that name.
-        TypeError: if the class overrides `step`, which nothing that runs over a sequence would call.
+        TypeError: if the class lacks a method, or overrides `step`, which nothing that runs over a sequence would call.
     """
 
     def register(cls: MemoryClass) -> MemoryClass:
         if cls.step is not Memory.step:
             raise TypeError(f"{cls.__qualname__} overrides step; it must override update, which step and models call")
+        if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+            raise TypeError(f"the memory {name!r}, {cls.__qualname__}, lacks {', '.join(missing)}")
         MEMORIES.register(name, cls)
         memory: Any = cls
         serializable(memory.state_type)

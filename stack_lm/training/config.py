@@ -308,11 +308,26 @@ def _name_of(source: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "text"
 
 
+# Fields of `model` with which it is not the default network, the u1 of Merrill et al. (2019), or starts otherwise.
+_NETWORK = {
+    "model_type",
+    "architectures",
+    "layers",
+    "memory",
+    "push_control",
+    "pop_control",
+    "push_strength_init",
+    "bias",
+}
+
+
 @dataclass(frozen=True)
 class RunConfig(BaseConfig):
     """A language model's training run.
 
     Attributes:
+        model: as in every run. The default network's push starts at half an element, as in the presets: from the middle
+            of its range it makes worse trees.
         output_dir: the run's directory: the model, its tokenizer, metrics and checkpoints. By default it is named after
             `data.source`: runs/my_text for texts/my_text.txt, runs/nltk-brown for nltk:brown.
     """
@@ -323,9 +338,11 @@ class RunConfig(BaseConfig):
     training: LoopConfig = field(default_factory=LoopConfig)
 
     def __post_init__(self) -> None:
-        """Name the directory after the text, and take the tokenizer of the initial model."""
+        """Name the directory after the text, take the tokenizer of the initial model, and start the default network."""
         if self.output_dir is None:
             object.__setattr__(self, "output_dir", f"runs/{_name_of(str(self.data.source))}")
+        if self.training.initial_model is None and not _NETWORK & self.model.keys():
+            object.__setattr__(self, "model", self.model | {"push_strength_init": 0.5})
         object.__setattr__(self, "tokenizer", self.tokenizer.that_of(self.training.initial_model))
 
     def registered_names(self) -> dict[str, list[str]]:

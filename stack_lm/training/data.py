@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
@@ -40,12 +41,16 @@ from .run_directory import on_first_process
 from .text_size import TextSize
 from .token_cache import Tokenised, cache_key, read_entry, size_digest, text_digest, write_entry
 
+# A word with a period, and a capital after it. Text in the Penn Treebank's form has a space between them.
+_NEXT_SENTENCE = re.compile(r"(?<![A-Za-z])[a-z]{3,}[.!?] [A-Z]")
+
 
 class Data(NamedTuple):
     """The data of a run: this process's batches, the validation text, the tokenizer and the tokens around sentences.
 
     Validation text is sentences, or documents where text is continuous; `size` is how much of it is predicted. `texts`
-    has a digest of the text files of "data.source" and "data.validation", where they are files.
+    has a digest of the text files of "data.source" and "data.validation", where they are files. `notes` warn of
+    settings that do not fit the text or the tokenizer.
     """
 
     batches: Batches
@@ -54,6 +59,7 @@ class Data(NamedTuple):
     tokenizer: PreTrainedTokenizerBase
     frame: Frame
     texts: dict[str, str]
+    notes: list[str]
 
 
 def frame_of(config: TokenizerConfig, tokenizer: PreTrainedTokenizerBase) -> Frame:
@@ -82,13 +88,38 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
     check_same_texts(config, checkpoint, texts)
     if config.data.streaming:
         return _open_stream(config, corpus, other, given, texts)
+    notes = [] if config.data.segmentation is not None else _several_in_a_line(corpus)
     resumed = checkpoint is not None
     train, validation, size, tokenizer = _tokenise(config, corpus, other, given, texts, resumed=resumed, quiet=quiet)
     if not len(train):
         kind = "documents" if config.data.mode == "continuous" else "training sentences"
         raise InputError(f"{config.data.source} has no {kind} of two tokens or more")
     frame = frame_of(config.tokenizer, tokenizer)
-    return Data(_make_batches(config, WholePools(train)), validation, size, tokenizer, frame, texts)
+    notes += _missing_tokens(config.tokenizer, frame)
+    return Data(_make_batches(config, WholePools(train)), validation, size, tokenizer, frame, texts, notes)
+
+
+def _several_in_a_line(corpus: Corpus) -> list[str]:
+    """Say so if many lines of a file look as if ordinary text had been given in place of sentences."""
+    if not corpus.files:
+        return []
+    lines = [" ".join(sentence.words) for sentence in islice(corpus, 1000)]
+    share = sum(_NEXT_SENTENCE.search(line) is not None for line in lines) / len(lines)
+    if share < 0.1:
+        return []
+    return [
+        f"{share:.0%} of the lines of {corpus.name} have several sentences: for ordinary text, data.segmentation=raw"
+    ]
+
+
+def _missing_tokens(config: TokenizerConfig, frame: Frame) -> list[str]:
+    """Say which ends of sentences a run asks for that the tokenizer has no token for."""
+    missing = []
+    if config.add_bos and not frame.begin:
+        missing.append("the tokenizer has no beginning token, so the first token of a sentence is not predicted")
+    if config.add_eos and not frame.end:
+        missing.append("the tokenizer has no end token, so the ends of sentences are not predicted")
+    return missing
 
 
 def _digests(config: RunConfig, corpus: Corpus, other: Corpus | None) -> dict[str, str]:
@@ -175,7 +206,8 @@ def _open_stream(
     encoder = TextEncoder(tokenizer, stream.segmenter, data.max_length, frame, whole=continuous)
     state = PartialState()
     pools = StreamPools(stream, encoder, data.pool, data.workers, state.process_index, state.num_processes)
-    return Data(_make_batches(config, pools), _not_empty(tokens), size, tokenizer, frame, texts)
+    notes = _missing_tokens(config.tokenizer, frame)
+    return Data(_make_batches(config, pools), _not_empty(tokens), size, tokenizer, frame, texts, notes)
 
 
 def _tokenise(

@@ -29,12 +29,17 @@ def test_a_memory_from_outside_the_package():
 
 def test_a_name_is_taken_once():
     with pytest.raises(ValueError, match="the memory name 'stack' is taken"):
-        register_memory("stack")(type("Other", (Memory,), {}))
+        register_memory("stack")(type("Other", (NeuralStack,), {}))
 
 
 def test_a_memory_that_overrides_step_is_refused():
     with pytest.raises(TypeError, match="Hasty overrides step; it must override update"):
         register_memory("hasty")(type("Hasty", (NeuralStack,), {"step": lambda self, state, actions: None}))
+
+
+def test_a_memory_that_lacks_a_method_is_refused():
+    with pytest.raises(TypeError, match="the memory 'ring', Ring, lacks from_config, hold, initial_state, update"):
+        register_memory("ring")(type("Ring", (Memory,), {}))
 
 
 def test_map_tensors_keeps_the_structure():

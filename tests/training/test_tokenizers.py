@@ -95,6 +95,28 @@ def test_raw_text_reaches_a_tokenizer_as_it_will_later(tmp_path, capsys, own):
     assert later == (["She", "is", "n't", "here", "."] if own else ["She", "isn't", "here."])
 
 
+def test_notes_on_text_and_tokenizer(tmp_path):
+    """Ordinary text that is read as lines, and a tokenizer that has no token for the ends of sentences."""
+    from conftest import byte_level_tokenizer
+
+    (tmp_path / "raw.txt").write_text(RAW * 3)
+    tokenizer = byte_level_tokenizer()
+    tokenizer.eos_token = None
+    tokenizer.save_pretrained(tmp_path / "bare")
+    data = DataConfig(source=str(tmp_path / "raw.txt"))
+    config = run_config(tmp_path, data=data, tokenizer=TokenizerConfig(pretrained=str(tmp_path / "bare")))
+    trainer = Trainer(config, quiet=True)
+    raw, begin, end = trainer.data.notes
+    assert raw.startswith("50% of the lines of")
+    assert raw.endswith("raw.txt have several sentences: for ordinary text, data.segmentation=raw")
+    assert "no beginning token" in begin
+    assert "no end token" in end
+    trainer.run.close()
+    config = run_config(tmp_path, output_dir=str(tmp_path / "split"))
+    trainer = Trainer(config, quiet=True)
+    assert trainer.data.notes == []
+
+
 def test_the_size_of_text():
     tokenizer = train_subword_tokenizer([(line.split(), None) for line in TEXT], 300)
     sentence = Sentence("the Grüße 🐶 barks".split())
