@@ -1,4 +1,4 @@
-"""`stack-lm warmup`: compile the scan ahead of its first use."""
+"""`stack-lm warmup`: compile the scan and the loss ahead of their first use."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> None:
     from ..hub.loading import find_device
     from ..layers.cell import StackRNNCell
     from ..layers.memory_layer import MemoryLayer
+    from ..loss import linear_cross_entropy
 
     find_device(options.device)
     sizes: dict[str, Any] = {"vocab_size": 2, "embedding_size": 2, "hidden_size": 2, "memory_size": 2}
@@ -60,6 +61,8 @@ def run(options: argparse.Namespace) -> None:
             cell.scan(inputs).outputs.sum().backward()
         for layer in layers:
             layer(inputs)[0].sum().backward()
+        weight, labels = torch.zeros(2, 2, dtype=dtype, device=options.device), torch.zeros(2, dtype=torch.long)
+        linear_cross_entropy(inputs[0], weight, weight[0], labels.to(options.device)).backward()
         seconds[name] = time.perf_counter() - start
     if options.json:
         print_json({"backend": choice.name, "reason": choice.reason, "seconds": seconds})
