@@ -358,7 +358,7 @@ def test_a_model_that_no_machine_holds_leaves_no_files(tmp_path, kind, size):
         ({"training": {"tokens_per_batch": 100}}, "tokens_per_batch must be at least data.max_length, 200; got 100"),
         (
             {"data": {"mode": "continuous", "source": "generated:50"}},
-            "held_out must take 1 at least, and leave 1; name another text",
+            "one left to train on; name another text",
         ),
     ],
 )
