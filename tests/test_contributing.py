@@ -79,9 +79,10 @@ def test_commands_import_the_files(results):
         for line in recipe(title)[4]:
             done = execute(folder, *as_typed(line))
             assert done.returncode == 0, done.stderr
-            printed[title] = done.stdout
+            printed[title] = printed.get(title, "") + done.stdout
     assert "perplexity" in printed["memory"]
     assert "source a" in printed["task"]
+    assert "suzgun2019/lstm on anbn" in printed["task"]
     assert "75.00" in printed["parsing convention"]
     assert "perplexity" in printed["corpus"]
 
