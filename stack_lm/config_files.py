@@ -17,6 +17,8 @@ from .errors import InputError
 from .messages import did_you_mean, similar_path
 from .plugins import remember
 
+CONFIG_FILE = "training_config.yaml"
+"""The file to which a run writes its configuration."""
 _LONGEST = 1_000_000  # characters of a file
 _MOST_FILES = 100
 _TEXT = "; a text to train on is named by data.source=FILE (of train lm) or data.train=FILE (of train classifier)"
@@ -117,6 +119,16 @@ def read_yaml(path: Path) -> dict[str, Any]:
     for _, content in read_layers(path):
         merge(merged, content)
     return remember(merged)
+
+
+def read_run_config(directory: Path) -> dict[str, Any]:
+    """Read the configuration that a run has written to its directory; empty where there is none.
+
+    Raises:
+        InputError: as `read_yaml`.
+    """
+    path = directory / CONFIG_FILE
+    return read_yaml(path) if path.is_file() else {}
 
 
 def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Path, dict[str, Any]]]:

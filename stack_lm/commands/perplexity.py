@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config_files import read_yaml
+from ..config_files import read_run_config
 from ..console import (
     Problems,
     add_model,
@@ -120,8 +120,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _note_segmentation(options: argparse.Namespace) -> None:
     """Say so if the model was trained on text in a form of its own, and none is asked for."""
-    config = Path(options.model) / "training_config.yaml"
-    form = read_yaml(config).get("data", {}).get("segmentation") if config.is_file() else None
+    form = read_run_config(Path(options.model)).get("data", {}).get("segmentation")
     if form is not None and options.segmentation is None:
         print_note(f"{options.model} was trained with data.segmentation={form}; such text needs --segmentation {form}")
 

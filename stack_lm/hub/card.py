@@ -15,7 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import SafetensorError, safe_open
 
 from ..atomic import atomic_file
-from ..config_files import read_yaml
+from ..config_files import read_run_config
 from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
 from ..messages import shortened
@@ -125,7 +125,7 @@ def _make_card(
     config = _read_json(directory / "config.json")
     architecture = next(iter(config.get("architectures") or ()), "")
     task, auto_class, kind = next((head for end, head in _HEADS.items() if architecture.endswith(end)), _OTHER)
-    raw = _read_yaml(run / "training_config.yaml")
+    raw = read_run_config(run)
     training = without_directories(raw)
     command = _training_command(kind, training)
     known = list(earlier.eval_results or ()) if earlier else []
@@ -419,7 +419,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{path.parent} is not a model directory: it has no {path.name}")
     return json_record(read_text(path), str(path))
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    return read_yaml(path) if path.is_file() else {}

@@ -27,7 +27,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from safetensors import SafetensorError
 
 from ..checks import build
-from ..config_files import read_yaml
+from ..config_files import CONFIG_FILE, read_yaml
 from ..console import print_note
 from ..data.text import json_object
 from ..errors import InputError
@@ -36,7 +36,7 @@ from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, writ
 from .config import BaseConfig, settled
 from .lock import LOCK_FILE, RunLock
 
-CONFIG_FILE, METRICS_FILE = "training_config.yaml", "metrics.jsonl"
+METRICS_FILE = "metrics.jsonl"
 CHECKPOINTS, EPOCHS, TRACKER = "checkpoints", "epochs", "tracker"
 _MODEL_FILES, _PARTIAL = ".model_files.json", ".partial"
 

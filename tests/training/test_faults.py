@@ -358,7 +358,7 @@ def test_a_model_that_no_machine_holds_leaves_no_files(tmp_path, kind, size):
         ({"training": {"tokens_per_batch": 100}}, "tokens_per_batch must be at least data.max_length, 200; got 100"),
         (
             {"data": {"mode": "continuous", "source": "generated:50"}},
-            "one left to train on; name another text",
+            "at least one must be held out, and one left to train on; name another text",
         ),
     ],
 )
