@@ -18,7 +18,7 @@ from timing import in_fresh_process, peak_memory
 from torch import Tensor
 from torch.nn import functional as F
 
-from stack_lm.loss import default_chunk_rows, linear_cross_entropy
+from stack_lm.loss import default_chunk_rows, linear_cross_entropy, sampled_cross_entropy
 
 Tell = Callable[[str], None]
 Loss = Callable[..., Tensor]
@@ -34,6 +34,7 @@ SIZES: tuple[Size, ...] = (
     (1024, 650, 50_000),
 )
 QUICK_SIZES: tuple[Size, ...] = ((16, 4, 50),)
+SAMPLED_SIZES: tuple[Size, ...] = ((1024, 100, 16_000), (1024, 256, 16_000), (1024, 100, 50_257), (1024, 256, 50_257))
 
 
 def plain(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
@@ -56,13 +57,13 @@ if hasattr(F, "linear_cross_entropy"):
     LOSSES["torch"] = torchs_own
 
 
-def run_of(loss: Loss, size: Size, device: torch.device) -> Callable[[], None]:
-    """Forward and backward pass of a loss over random inputs."""
+def run_of(loss: Loss, size: Size, device: torch.device, present: int | None = None) -> Callable[[], None]:
+    """Forward and backward pass of a loss over random inputs, whose labels are of `present` classes at most."""
     rows, hidden_size, classes = size
     hidden = torch.randn(rows, hidden_size, device=device, requires_grad=True)
     weight = (torch.randn(classes, hidden_size, device=device) / hidden_size**0.5).requires_grad_()
     bias = torch.zeros(classes, device=device, requires_grad=True)
-    labels = torch.randint(classes, (rows,), device=device)
+    labels = torch.randint(present or classes, (rows,), device=device)
 
     def run() -> None:
         hidden.grad = weight.grad = bias.grad = None
@@ -166,6 +167,24 @@ def measure_chunks(args: argparse.Namespace, tell: Tell) -> list[Row]:
     return table
 
 
+def measure_sampled(args: argparse.Namespace, tell: Tell) -> list[Row]:
+    """Time of the loss against the number of sampled classes; a batch of text has about 450 classes of its own."""
+    table = []
+    for rows, hidden, classes in QUICK_SIZES if args.quick else SAMPLED_SIZES:
+        tell(f"{rows} rows, H {hidden}, V {classes}")
+        numbers = (5, 20) if args.quick else (1000, 2000, 4000, 8000)
+        losses: dict[Any, Loss] = {number: partial(sampled_cross_entropy, samples=number) for number in numbers}
+        runs = {
+            name: run_of(loss, (rows, hidden, classes), args.device, present=min(450, classes))
+            for name, loss in ({"whole": linear_cross_entropy} | losses).items()
+        }
+        times = timed(runs, args, 6)
+        row: Row = {"rows": rows, "H": hidden, "V": classes, "whole_ms": times["whole"].median * 1e3}
+        row |= {f"whole/{number}": times["whole"].median / times[number].median for number in numbers}
+        table.append(row)
+    return table
+
+
 PARTS = [
     Part(
         "losses",
@@ -185,6 +204,12 @@ PARTS = [
         "Peak memory over 10 and over 300 batches, each with another number of rows, 200 to 900",
         "What a library keeps for each shape that it has met, such as oneDNN for bfloat16, adds up.",
         measure_growth,
+    ),
+    Part(
+        "sampled",
+        "The whole softmax against one over the batch's classes, about 450, and a sample of the others",
+        "whole_ms: linear_cross_entropy. whole/N: how much faster sampled_cross_entropy is with N samples.",
+        measure_sampled,
     ),
     Part("chunks", "Against the rows of a chunk", "default: what is chosen where nothing is said.", measure_chunks),
 ]

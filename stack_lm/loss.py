@@ -7,6 +7,8 @@ gradient in place and are at once multiplied into the gradients of the inputs, s
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -257,6 +259,61 @@ def linear_cross_entropy(
     return total / count if reduction == "mean" else total
 
 
+@torch.compiler.disable  # which words a batch has is only known when it runs
+def sampled_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    samples: int,
+    *,
+    ignore_index: int = IGNORED,
+    **options: Any,
+) -> Tensor:
+    """`linear_cross_entropy` with a softmax over the classes of the batch's labels and a sample of the others.
+
+    The exponentials of the others are drawn uniformly without replacement, and count V' / samples times, where V' is
+    the number of others: so the softmax's denominator is estimated without bias, its logarithm, the loss, slightly too
+    low. With as many samples as there are others the loss is exact. Labels are drawn from the classes' own
+    distribution, so those that fill most of the denominator are among them nearly always.
+
+    NOTE: Jean et al. (2015) draw from a distribution that is fixed beforehand; the batch's labels take its place here.
+
+    Args:
+        hidden, weight, bias, labels, ignore_index: as in `linear_cross_entropy`.
+        samples: classes to draw from those that are no label here.
+        **options: of `linear_cross_entropy`.
+
+    Raises:
+        ValueError: for fewer than one sample, and as in `linear_cross_entropy`.
+        IndexError: for labels that are no class.
+    """
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1; got {samples}")
+    counted = labels != ignore_index
+    present, positions = labels[counted].unique(return_inverse=True)
+    others = len(weight) - len(present)
+    if samples >= others:
+        return linear_cross_entropy(hidden, weight, bias, labels, ignore_index=ignore_index, **options)
+    if len(present) and not 0 <= int(present[0]) <= int(present[-1]) < len(weight):
+        wrong = present[(present < 0) | (present >= len(weight))][0]
+        raise IndexError(f"labels must be in [0, {len(weight)}) or {ignore_index}; got {int(wrong)}")
+    absent = torch.ones(len(weight), dtype=torch.bool, device=weight.device)
+    absent[present] = False
+    drawn = absent.nonzero().squeeze(1)[torch.randperm(others, device=weight.device)[:samples]]
+    classes = torch.cat([present, drawn])
+    log_counts = weight.new_zeros(len(classes), dtype=_precise(weight.dtype))
+    log_counts[len(present) :] = math.log(others / samples)
+    return linear_cross_entropy(
+        hidden[counted],
+        weight[classes],
+        log_counts if bias is None else bias[classes] + log_counts,
+        positions,
+        ignore_index=ignore_index,
+        **options,
+    )
+
+
 def _traced_cross_entropy(
     hidden: Tensor,
     weight: Tensor,
@@ -283,6 +340,7 @@ def causal_lm_loss(
     ignore_index: int = IGNORED,
     shift_labels: Tensor | None = None,
     loss_dtype: str | torch.dtype | None = None,
+    softmax_samples: int | None = None,
     **_: Any,
 ) -> Tensor:
     """The loss of a language model, as transformers' `ForCausalLMLoss` defines it, from its hidden states.
@@ -295,19 +353,25 @@ def causal_lm_loss(
         ignore_index: labels that do not count.
         shift_labels: [B, T], in place of labels: the state at step t predicts label t.
         loss_dtype: of the matrix products, "float32" or "bfloat16"; by default autocast's, or else the model's.
+        softmax_samples: words that `sampled_cross_entropy` draws; None computes the whole softmax.
 
     Returns:
         The loss [], in nats; in float32, or in float64 for float64 models.
 
     Raises:
-        ValueError: for another loss_dtype.
+        ValueError: for another loss_dtype, and fewer than one sample.
     """
     if loss_dtype is not None and str(loss_dtype).removeprefix("torch.") not in LOSS_DTYPES:
         raise ValueError(f"loss_dtype must be one of {', '.join(LOSS_DTYPES)}; got {loss_dtype!r}")
     if shift_labels is None:
         assert labels is not None
         hidden, shift_labels = hidden[:, :-1], labels[:, 1:]
-    loss = linear_cross_entropy(
+    if softmax_samples is not None and softmax_samples < 1:
+        raise ValueError(f"softmax_samples must be at least 1; got {softmax_samples}")
+    cross_entropy = (
+        linear_cross_entropy if softmax_samples is None else partial(sampled_cross_entropy, samples=softmax_samples)
+    )
+    loss = cross_entropy(
         hidden.reshape(-1, hidden.shape[-1]),
         head.weight,
         head.bias,

@@ -145,6 +145,7 @@ class LayeredForCausalLM(StackRNNForCausalLM):
         if is_plain_linear(lm_head):
             return causal_lm_loss(hidden, lm_head, **of_loss)
         logits = lm_head(hidden)  # through what an adapter or a hook has put there
-        of_loss.pop("loss_dtype")
+        for name in ("loss_dtype", "softmax_samples"):
+            of_loss.pop(name, None)
         loss: Tensor = ForCausalLMLoss(logits, vocab_size=self.config.vocab_size, **of_loss)
         return loss

@@ -372,6 +372,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         logits_to_keep: int | Tensor = 0,
         skip_logits: bool | None = None,
         loss_dtype: str | torch.dtype | None = None,
+        softmax_samples: int | None = None,
         **kwargs: Unpack[HeadArguments],
     ) -> StackRNNCausalLMOutput:
         """Predict the next tokens; see `StackRNNModel.forward` for the arguments that are not listed here.
@@ -386,10 +387,13 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
                 logits_to_keep, a `loss_function` of one's own, an lm_head that an adapter or a hook has changed.
             loss_dtype: of the matrix products of the loss without logits and of its gradients, "float32" or "bfloat16";
                 by default autocast's, or else the model's. The softmax and sums are in float32 even so.
+            softmax_samples: estimate the loss without logits from the words of the batch and so many others (see
+                `stack_lm.loss.sampled_cross_entropy`); by default it is exact.
             **kwargs: see `HeadArguments`.
 
         Raises:
-            ValueError: if skip_logits is True where logits are needed, and for a loss_dtype where they are computed.
+            ValueError: if skip_logits is True where logits are needed, and for a loss_dtype or softmax_samples where
+                they are computed.
             TypeError: for an argument that there is not, such as label_smoothing, which transformers' losses ignore.
         """
         outputs, of_loss = self.run_model(
@@ -410,16 +414,19 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         hidden: Any = outputs.last_hidden_state
         loss = logits = None
         if needed or not (self.training if skip_logits is None else skip_logits):
+            reason = needed or "logits are computed in evaluation mode; skip_logits=True skips them"
             if loss_dtype is not None:
-                reason = needed or "logits are computed in evaluation mode; skip_logits=True skips them"
                 raise ValueError(f"loss_dtype={str(loss_dtype)!r} cannot be: {reason}")
+            if softmax_samples is not None:
+                raise ValueError(f"softmax_samples={softmax_samples} cannot be: {reason}")
             steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.lm_head(self.dropout(hidden[:, steps]))
             if has_labels:
                 loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **of_loss)
         else:
-            loss = causal_lm_loss(self.dropout(hidden), self.lm_head, labels, loss_dtype=loss_dtype, **of_loss)
-        return self._answer(outputs, loss, logits, labels=labels, loss_dtype=loss_dtype, **of_loss)
+            of_loss |= {"loss_dtype": loss_dtype, "softmax_samples": softmax_samples}
+            loss = causal_lm_loss(self.dropout(hidden), self.lm_head, labels, **of_loss)
+        return self._answer(outputs, loss, logits, labels=labels, **of_loss)
 
     def _answer(
         self, outputs: StackRNNModelOutput, loss: Tensor | None, logits: Tensor | None, **of_loss: Any

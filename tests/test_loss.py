@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stack_lm.loss import _Softmax, default_chunk_rows, linear_cross_entropy, multiplies_bfloat16
+from stack_lm.loss import (
+    _Softmax,
+    default_chunk_rows,
+    linear_cross_entropy,
+    multiplies_bfloat16,
+    sampled_cross_entropy,
+)
 
 
 def make_inputs(rows, hidden, classes, dtype=torch.float64, bias=True, ignored=0.0, seed=0):
@@ -327,3 +333,79 @@ def test_bad_arguments():
         labels[1] = wrong
         with pytest.raises(IndexError, match=rf"labels must be in \[0, 5\) or -100; got {wrong}"):
             linear_cross_entropy(hidden, weight, bias, labels)
+
+
+# --- a softmax over a sample
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    sizes=st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(2, 12)),
+    samples=st.integers(1, 12),
+    bias=st.booleans(),
+    ignored=st.sampled_from([0.0, 0.4, 1.0]),
+    reduction=st.sampled_from(["mean", "sum"]),
+    seed=st.integers(0, 99),
+)
+def test_a_sampled_softmax_is_that_of_its_definition(sizes, samples, bias, ignored, reduction, seed):
+    """A softmax over all classes, those of the batch as they are, those drawn V' / samples times, no other."""
+    rows, hidden_size, classes = sizes
+    hidden, weight, bias_vector, labels = make_inputs(rows, hidden_size, classes, bias=bias, ignored=ignored, seed=seed)
+    present = labels[labels != -100].unique()
+    others = [i for i in range(classes) if i not in present.tolist()]
+    torch.manual_seed(seed)
+    actual = value_and_gradients(
+        sampled_cross_entropy, hidden, weight, bias_vector, labels, samples=samples, reduction=reduction
+    )
+    log_counts = torch.zeros(classes, dtype=torch.float64)
+    if samples < len(others):
+        torch.manual_seed(seed)
+        drawn = torch.tensor(others)[torch.randperm(len(others))[:samples]]
+        log_counts[others] = -torch.inf
+        log_counts[drawn] = torch.tensor(len(others) / samples, dtype=torch.float64).log()
+
+    def definition(hidden, weight, bias, labels):
+        logits = F.linear(hidden, weight, bias) + log_counts
+        return F.cross_entropy(logits, labels, reduction=reduction)
+
+    assert_same(actual, value_and_gradients(definition, hidden, weight, bias_vector, labels))
+
+
+def test_the_denominator_of_a_sampled_softmax_is_unbiased():
+    """The mean of exp(loss), which is the denominator over exp(logit), is that of the full softmax."""
+    hidden, weight, bias, _ = make_inputs(1, 3, 9)
+    labels = torch.tensor([4])
+    torch.manual_seed(0)
+    ratios = torch.stack([sampled_cross_entropy(hidden, weight, bias, labels, 2).exp() for _ in range(2000)]).detach()
+    expected = linear_cross_entropy(hidden, weight, bias, labels).exp()
+    assert abs(ratios.mean() - expected) < 4 * ratios.std() / 2000**0.5
+    assert ratios.std() > 0.1 * expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_sampled_softmax_in_any_precision(dtype):
+    *inputs, labels = make_inputs(6, 3, 40)
+    torch.manual_seed(1)
+    expected = sampled_cross_entropy(*inputs, labels, 7)
+    torch.manual_seed(1)
+    actual = sampled_cross_entropy(*(tensor.to(dtype) for tensor in inputs), labels, 7)
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual.double(), expected, rtol=0.02, atol=0)
+
+
+def test_a_sampled_softmax_never_holds_all_logits():
+    hidden, weight, bias, labels = make_inputs(6, 3, 50)
+    with Tensors(50, weight) as tensors:
+        sampled_cross_entropy(hidden, weight, bias, labels, 4).backward()
+    assert tensors.elements() == 0
+
+
+def test_bad_arguments_of_a_sampled_softmax():
+    hidden, weight, bias, labels = make_inputs(4, 3, 50)
+    with pytest.raises(ValueError, match="samples must be at least 1; got 0"):
+        sampled_cross_entropy(hidden, weight, bias, labels, 0)
+    for wrong in (50, -1):
+        labels[1] = wrong
+        for samples in (2, 100):
+            with pytest.raises(IndexError, match=rf"labels must be in \[0, 50\) or -100; got {wrong}"):
+                sampled_cross_entropy(hidden, weight, bias, labels, samples)

@@ -203,6 +203,35 @@ def test_loss_dtype():
     assert model(ids, labels=labels, loss_dtype="bfloat16", skip_logits=True).logits is None
 
 
+def test_softmax_samples():
+    model, ids, labels = make_model()
+    expected, gradients = loss_and_gradients(model, ids, labels=labels)
+    exact, exact_gradients = loss_and_gradients(model, ids, labels=labels, softmax_samples=1000)
+    assert torch.equal(exact.loss, expected.loss)
+    assert_same(exact_gradients, gradients)
+    sampled = [model(ids, labels=labels, softmax_samples=3) for _ in range(2)]
+    assert sampled[0].loss != sampled[1].loss
+    assert sampled[0].logits is None
+    torch.testing.assert_close(sampled[0].loss, expected.loss, rtol=0.2, atol=0)
+    with pytest.raises(ValueError, match="softmax_samples must be at least 1; got 0"):
+        model(ids, labels=labels, softmax_samples=0)
+    with pytest.raises(ValueError, match="softmax_samples=3 cannot be: logits_to_keep asks for logits"):
+        model(ids, labels=labels, softmax_samples=3, logits_to_keep=1)
+    model.eval()
+    with pytest.raises(ValueError, match="softmax_samples=3 cannot be: logits are computed in evaluation mode"):
+        model(ids, labels=labels, softmax_samples=3)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # torch's own
+def test_softmax_samples_under_compile():
+    model, ids, labels = make_model()
+    torch.manual_seed(0)
+    expected = model(ids, labels=labels, softmax_samples=3).loss
+    compiled = torch.compile(model, backend="eager")
+    torch.manual_seed(0)
+    assert_same(compiled(ids, labels=labels, softmax_samples=3).loss, expected)
+
+
 def test_resized_embeddings():
     model, ids, labels = make_model()
     model.resize_token_embeddings(31, mean_resizing=False)

@@ -165,6 +165,12 @@ def test_parts_of_the_loss_take_the_same_path():
     for name, part in expected.loss_parts.items():
         assert rounded[name] != part
         torch.testing.assert_close(rounded[name], part, rtol=0.02, atol=0, check_dtype=False)
+    exact = model(batch, labels=labels, num_items_in_batch=7, softmax_samples=1000).loss_parts
+    torch.testing.assert_close(exact, expected.loss_parts)
+    sampled = model(batch, labels=labels, num_items_in_batch=7, softmax_samples=3).loss_parts
+    for name, part in expected.loss_parts.items():
+        assert sampled[name] != part
+        torch.testing.assert_close(sampled[name], part, rtol=0.3, atol=0)
     model.auxiliary_heads[0].lm_head.register_forward_hook(lambda module, inputs, output: 2 * output)
     assert (
         model(batch, labels=labels, num_items_in_batch=7).loss_parts["auxiliary_0"]

@@ -291,10 +291,13 @@ class LoopConfig(BaseLoopConfig):
         tokens_per_batch: tokens in a batch of sentences, padding included, per process; replaces `batch_size`.
         loss_dtype: type of the matrix products of the loss and its gradients. "auto" is bfloat16 on a CPU that
             multiplies it natively and float32 on other CPUs; on a GPU it follows `mixed_precision`.
+        softmax_samples: estimate the loss, in training, from the words of each batch and this number of others; null
+            computes the whole softmax.
     """
 
     tokens_per_batch: Count | None = None
     loss_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    softmax_samples: Count | None = field(default=None, metadata=MAY_CHANGE)
 
 
 def _name_of(source: str) -> str:

@@ -71,7 +71,8 @@ class Trainer(TrainingLoop):
         targets = tokens - len(sequences)
         read = targets if isinstance(batch, Segments) else tokens
         padded = inputs["input_ids"].numel() if tokens else 0
-        return Collated(inputs | {"loss_dtype": self.loss_dtype}, targets, read, padded)
+        of_loss = {"loss_dtype": self.loss_dtype, "softmax_samples": self.config.training.softmax_samples}
+        return Collated(inputs | of_loss, targets, read, padded)
 
     def loss(self, inputs: dict[str, Any], targets: float) -> Tensor:
         """See `TrainingLoop.loss`."""

@@ -113,6 +113,19 @@ def test_a_run_with_its_loss_in_bfloat16(tmp_path, monkeypatch):
     assert half["eval_nats_per_token"] == pytest.approx(single["eval_nats_per_token"], rel=0.01)
 
 
+def test_a_sampled_softmax_trains_and_resumes_with_a_whole_one(tmp_path):
+    """A resumed run draws the same words, and may end with the whole softmax."""
+    whole = Trainer(run_config(tmp_path / "whole", softmax_samples=3), quiet=True).train()
+    exact = Trainer(run_config(tmp_path / "exact"), quiet=True).train()
+    assert not same(weights(tmp_path / "whole"), weights(tmp_path / "exact"))
+    assert whole["eval_nats_per_token"] == pytest.approx(exact["eval_nats_per_token"], rel=0.1)
+    for name, then in (("resumed", 3), ("ends exact", None)):
+        Trainer(run_config(tmp_path / name, softmax_samples=3, max_steps=20, save_every=20), quiet=True).train()
+        config = run_config(tmp_path / name, softmax_samples=then)
+        Trainer(config, resume=True, quiet=True).train()
+        assert same(weights(tmp_path / "whole"), weights(tmp_path / name)) == (then == 3)
+
+
 def test_the_validation_loss_is_the_mean_over_tokens(tmp_path):
     trainer = Trainer(run_config(tmp_path / "run", epochs=1), quiet=True)
     result = trainer.train()

@@ -31,7 +31,9 @@ def articles(tmp_path):
     return DataConfig(source=f"hf:{directory}", streaming=True, held_out=0.2, pool=64, validation_limit=50)
 
 
-def test_training_on_a_stream_and_resuming_exactly(tmp_path, articles):
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])  # a process each, for each epoch
+def test_training_on_a_stream_and_resuming_exactly(tmp_path, articles, workers):
+    articles = replace(articles, workers=workers)
     whole, part = tmp_path / "whole", tmp_path / "part"
     arguments = {"data": articles, "max_steps": 60, "save_every": 25, "eval_every": 30, "keep_checkpoints": 9}
     result = Trainer(run_config(whole, **arguments), quiet=True).train()
