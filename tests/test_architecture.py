@@ -18,6 +18,7 @@ LAYERS = [
     ["commands"],
     ["experiments"],
     ["stack_lm"],  # the names that the package offers, each loaded when it is first used
+    ["testing"],
     ["training"],
     ["scoring"],
     ["hub"],

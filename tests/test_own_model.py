@@ -18,6 +18,7 @@ from stack_lm import MemoryCache, ModelClass, ModelKind, ModelScorer, StackRNNCo
 from stack_lm.errors import InputError
 from stack_lm.hub.code import has_code
 from stack_lm.layers import memories
+from stack_lm.testing import check_model
 
 SOURCE = Path(__file__).with_name("memory_transformer.py")
 RECIPE = Path(__file__).parents[1] / "recipes" / "train_lm.py"
@@ -69,6 +70,11 @@ def greedy(model, prompt, steps):
     for _ in range(steps):
         prompt = torch.cat((prompt, model(prompt).logits[:, -1:].argmax(-1)), dim=1)
     return prompt
+
+
+def test_it_keeps_the_rules(own):
+    check_model(make(own, memories=["stack", "superposition"]))
+    check_model(own.MemoryTransformerForCausalLM(own.MemoryTransformerConfig()))
 
 
 def test_it_says_which_memories_it_has(own):
@@ -133,6 +139,10 @@ def test_training_writes_its_metrics(trained):
     ("fields", "message"),
     [
         ("model_type: heap", r"model.model_type must be one of stack_rnn, .*memory_transformer.*; got 'heap'"),
+        (
+            "model_type: memory_transformer}\ntraining: {softmax_samples: 9",
+            "training.softmax_samples is not for MemoryTransformerForCausalLM, whose forward method has no such",
+        ),
         ("model_type: memory_transformer, heads: 3", "model: unknown key 'heads'; the keys here are "),
         ("model_type: memory_transformer, memories: [heap]", "model: memory must be one of"),
         ("model_type: buffered_stack_rnn", "model.model_type must be one of stack_rnn"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,10 @@ class Trainer(TrainingLoop):
                 raise InputError("data.mode=continuous needs the whole model on each process; FSDP shares it out")
             self.carried = CarriedState(model, self.config.training.batch_size)
         self.notes.append(note)
+        if self.config.training.softmax_samples and "softmax_samples" not in signature(model.forward).parameters:
+            raise InputError(
+                f"training.softmax_samples is not for {type(model).__name__}, whose forward method has no such argument"
+            )
         return model, self.data.batches
 
     def collate(self, batch: Segments | Sequence[Sequence[int]]) -> Collated:
@@ -71,8 +76,10 @@ class Trainer(TrainingLoop):
         targets = tokens - len(sequences)
         read = targets if isinstance(batch, Segments) else tokens
         padded = inputs["input_ids"].numel() if tokens else 0
-        of_loss = {"loss_dtype": self.loss_dtype, "softmax_samples": self.config.training.softmax_samples}
-        return Collated(inputs | of_loss, targets, read, padded)
+        inputs["loss_dtype"] = self.loss_dtype
+        if self.config.training.softmax_samples:
+            inputs["softmax_samples"] = self.config.training.softmax_samples
+        return Collated(inputs, targets, read, padded)
 
     def loss(self, inputs: dict[str, Any], targets: float) -> Tensor:
         """See `TrainingLoop.loss`."""

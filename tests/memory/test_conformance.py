@@ -1,111 +1,52 @@
-"""What every memory owes its users, over the registry: independence, holding, gradients, clear errors."""
+"""What every memory owes its users, over the registry: the rules of `stack_lm.testing`, and clear errors."""
 
 import pytest
 import torch
 from conftest import MEMORIES, tiny_config
 
-from stack_lm.memory import Choice, Strength, Value, Weights, make_memory, map_tensors, memory_names
+from stack_lm.memory import Choice, Strength, Weights, make_memory, map_tensors, memory_names
+from stack_lm.testing import MEMORY_CHECKS
+from stack_lm.testing.memories import random_actions, run
 
 
-def make(fields):
-    return make_memory(tiny_config(**fields))
-
-
-def random_actions(memory, batch_size, generator=None, scale=1.7):
-    """Soft actions, away from ties."""
-    emitted = {}
-    for field in memory.actions:
-        random = torch.rand(batch_size, *field.shape, generator=generator, dtype=torch.float64)
-        makers = {
-            Strength: lambda x: scale * x,
-            Choice: lambda x: (4 * x).softmax(-1),
-            Value: lambda x: 2 * x - 1,
-            Weights: lambda x: 4 * x - 2,
-        }
-        emitted[field.name] = makers[type(field)](random)
-    return memory.action_type(**emitted)
-
-
-def run(memory, steps, state):
-    readings = []
-    for step in steps:
-        state, reading = memory.step(state, step)
-        readings.append(reading)
-    return torch.stack(readings, dim=1), state
-
-
-def rows(tree, start, stop):
-    return map_tensors(lambda tensor: tensor[start:stop], tree)
+def marks(fields, check):
+    slow = fields["memory"] == "nondeterministic" and check.__name__ == "gradients"
+    return [pytest.mark.slow] if slow else []
 
 
 def test_every_memory_is_tested():
     assert {fields["memory"] for fields in MEMORIES} == set(memory_names())
 
 
-@pytest.mark.parametrize("fields", MEMORIES, ids=str)
-def test_batch_elements_are_independent(fields):
-    memory = make(fields)
-    steps = [random_actions(memory, 4) for _ in range(6)]
-    together, _ = run(memory, steps, memory.initial_state(4, dtype=torch.float64))
-    for i in range(4):
-        alone, _ = run(memory, [rows(step, i, i + 1) for step in steps], memory.initial_state(1, dtype=torch.float64))
-        torch.testing.assert_close(together[i : i + 1], alone)
-
-
-@pytest.mark.parametrize("fields", MEMORIES, ids=str)
-def test_held_sequences_do_not_take_the_step(fields):
-    memory = make(fields)
-    _, state = run(memory, [random_actions(memory, 2) for _ in range(3)], memory.initial_state(2, dtype=torch.float64))
-    new, _ = memory.step(state, random_actions(memory, 2))
-    held = memory.hold(torch.tensor([True, False]), new, state)
-    for name, value in memory.measure(held).items():
-        expected = (memory.measure(new)[name][0], memory.measure(state)[name][1])
-        torch.testing.assert_close(value, torch.stack(expected))
-    probes = [random_actions(memory, 2, scale=9.0) for _ in range(4)]
-    taken, not_taken, actual = (run(memory, probes, before)[0] for before in (new, state, held))
-    torch.testing.assert_close(actual, torch.stack((taken[0], not_taken[1])))
-
-
-@pytest.mark.parametrize("fields", MEMORIES, ids=str)
-def test_a_memory_that_was_reset_acts_as_an_empty_one_and_the_others_go_on(fields):
-    memory = make(fields)
-    before, after = ([random_actions(memory, 3) for _ in range(4)] for _ in range(2))
-    empty = memory.initial_state(3, dtype=torch.float64)
-    _, state = run(memory, before, empty)
-    readings, _ = run(memory, after, memory.reset(state, torch.tensor([False, True, False])))
-    going_on, anew = run(memory, after, state)[0], run(memory, after, empty)[0]
-    torch.testing.assert_close(readings[[0, 2]], going_on[[0, 2]], rtol=0, atol=0)
-    torch.testing.assert_close(readings[1], anew[1])
-    if fields["memory"] in ("stack", "queue", "deque"):
-        assert not torch.equal(going_on[1], anew[1])
-
-
 @pytest.mark.parametrize(
-    "fields",
-    [pytest.param(f, marks=pytest.mark.slow) if f["memory"] == "nondeterministic" else f for f in MEMORIES],
-    ids=str,
+    ("fields", "check"),
+    [
+        pytest.param(fields, check, marks=marks(fields, check), id=f"{check.__name__}-{fields}")
+        for fields in MEMORIES
+        for check in MEMORY_CHECKS
+        if not check.__name__.endswith("_of_a_model")  # tests/test_model_conformance.py has more models
+    ],
 )
-def test_gradcheck(fields):
-    memory = make(fields)
-    generator = torch.Generator().manual_seed(1)
-    steps = [random_actions(memory, 2, generator) for _ in range(5)]
-    leaves = [tensor.requires_grad_() for step in steps for tensor in step]
-    if not leaves:
-        return
+def test_it_keeps_the_rules(fields, check):
+    check(**fields)
 
-    def readings(*tensors):
-        size = len(memory.actions)
-        rebuilt = [memory.action_type(*tensors[i : i + size]) for i in range(0, len(tensors), size)]
-        outputs, state = run(memory, rebuilt, memory.initial_state(2, dtype=torch.float64))
-        return outputs, *(tensor for tensor in state if tensor.requires_grad)
 
-    assert torch.autograd.gradcheck(readings, leaves)
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
+def test_a_reset_forgets(memory):
+    """Else the check of resets would say nothing."""
+    config = tiny_config(memory=memory)
+    made = make_memory(config)
+    before, after = ([random_actions(made, config, 2) for _ in range(4)] for _ in range(2))
+    empty = made.initial_state(2, dtype=torch.float64)
+    _, state = run(made, before, empty)
+    assert not torch.equal(run(made, after, state)[0], run(made, after, empty)[0])
 
 
 @pytest.mark.parametrize("fields", MEMORIES[1:], ids=str)
 def test_bad_actions_and_states_are_refused(fields):
-    memory = make(fields)
-    state, good = memory.initial_state(2, dtype=torch.float64), random_actions(memory, 2)
+    config = tiny_config(**fields)
+    memory = make_memory(config)
+    state, good = memory.initial_state(2, dtype=torch.float64), random_actions(memory, config, 2)
     for field in memory.actions:
         value = getattr(good, field.name)
         nan = value.clone()

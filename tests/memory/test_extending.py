@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import test_conformance
-import test_model_conformance
 import torch
 from conftest import CONTROLLERS, tiny_config
 from hypothesis import given, settings
@@ -23,6 +22,7 @@ from stack_lm.memory import (
     register_memory,
 )
 from stack_lm.memory.base import MEMORIES
+from stack_lm.testing import MODEL_CHECKS, check_memory
 
 SOURCE = Path(__file__).with_name("registers.py")
 FIELDS = {"memory": "registers", "memory_depth": 4}
@@ -47,19 +47,18 @@ def test_it_is_found_by_name():
         StackRNNConfig(num_stacks=2, **FIELDS)
 
 
-def test_it_owes_what_every_memory_owes():
-    test_conformance.test_batch_elements_are_independent(FIELDS)
-    test_conformance.test_held_sequences_do_not_take_the_step(FIELDS)
-    test_conformance.test_gradcheck(FIELDS)
-    test_conformance.test_bad_actions_and_states_are_refused(FIELDS)
+def test_it_keeps_the_rules():
+    check_memory(**FIELDS)
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
-def test_models_have_it_with_every_controller(controller, tmp_path):
-    fields = {"controller": controller, **FIELDS}
-    test_model_conformance.test_saved_and_loaded_it_computes_the_same(fields, tmp_path)
-    test_model_conformance.test_generation_carries_the_state(fields)
-    test_model_conformance.test_bfloat16_and_autocast(fields)
+def test_models_have_it_with_every_controller(controller):
+    for check in MODEL_CHECKS:
+        check(StackRNNForCausalLM(tiny_config(controller=controller, **FIELDS)))
+
+
+def test_its_actions_and_states_are_checked():
+    test_conformance.test_bad_actions_and_states_are_refused(FIELDS)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20))
