@@ -41,7 +41,7 @@ class Updater:
         self.model, self.optimizer = accelerator.prepare(model, optimizer)
         self.scheduler = make_scheduler(loop, optimizer, total)
         # Without the prefix that DDP puts before every name, a checkpoint is a model, and serves one process too.
-        accelerator.register_save_state_pre_hook(_without_prefix)
+        accelerator.register_save_state_pre_hook(_as_of_a_model)
         accelerator.register_load_state_pre_hook(self._unwrap)
         # Accelerate's own step and backward pass look for libraries and states each time, which takes a millisecond.
         kinds = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
@@ -114,5 +114,8 @@ class Updater:
         models[:] = map(self._accelerator.unwrap_model, models)
 
 
-def _without_prefix(models: list[Any], weights: list[dict[str, Tensor]], directory: str) -> None:
-    weights[:] = [{name.removeprefix("module."): tensor for name, tensor in part.items()} for part in weights]
+def _as_of_a_model(models: list[Any], weights: list[dict[str, Tensor]], directory: str) -> None:
+    """Name weights as the bare model does, and leave out second names of tied ones, which safetensors refuses."""
+    for i, (model, part) in enumerate(zip(models, weights, strict=False)):  # no weights where Accelerate has saved them
+        once = {name for tensors in (model.named_parameters, model.named_buffers) for name, _ in tensors()}
+        weights[i] = {name.removeprefix("module."): tensor for name, tensor in part.items() if name in once}

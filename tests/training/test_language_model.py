@@ -36,12 +36,12 @@ from stack_lm.training.pools import WholePools
 TINY = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "output_dropout": 0.1}
 
 
-def run_config(directory, *, data=None, **training):
+def run_config(directory, *, data=None, model=TINY, **training):
     fixed = {"threads": 1, "loss_dtype": "float32"}  # the same on every machine
     loop = {"epochs": 2, "batch_size": 8, "log_every": 5, "learning_rate": 5e-3} | fixed | training
     return RunConfig(
         output_dir=str(directory),
-        model=TINY,
+        model=model,
         tokenizer=TokenizerConfig(vocab_size=200),
         data=data or DataConfig(source="generated:150", held_out=30),
         training=LoopConfig(**loop),
@@ -233,6 +233,31 @@ def test_gradient_accumulation_equals_a_larger_batch(tmp_path):
     two = gradients(tmp_path / "b", [sentences[:1], sentences[1:]], 2)
     for a, b in zip(one, two, strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"embedding_size": 7, "hidden_size": 7},
+        {
+            "model_type": "deep_stack_rnn",
+            "embedding_size": 7,
+            "output_size": 7,
+            "auxiliary_losses": [{"layer": 0, "head": "shared"}],
+        },
+        {"model_type": "stack_transformer", "hidden_size": 8, "num_attention_heads": 2},
+    ],
+    ids=["stack RNN", "deep", "transformer"],
+)
+def test_tied_embeddings_are_saved_once_and_resumed_exactly(tmp_path, model):
+    model = model | {"tie_word_embeddings": True}
+    Trainer(run_config(tmp_path / "whole", model=model, max_steps=12), quiet=True).train()
+    Trainer(run_config(tmp_path / "part", model=model, max_steps=8, save_every=8), quiet=True).train()
+    checkpoint = AutoModelForCausalLM.from_pretrained(tmp_path / "part" / "checkpoints" / "checkpoint-8")
+    assert checkpoint.get_input_embeddings().weight is checkpoint.get_output_embeddings().weight
+    Trainer(run_config(tmp_path / "part", model=model, max_steps=12), resume=True, quiet=True).train()
+    assert same(weights(tmp_path / "part"), weights(tmp_path / "whole"))
+    assert "lm_head.weight" not in weights(tmp_path / "whole")
 
 
 def test_the_temperature_falls_and_is_resumed(tmp_path):
