@@ -59,12 +59,13 @@ def test_merrill2019(data):
 
 
 def test_deep():
-    model, _ = build_model("deep/wikipedia_stack", vocab_size=10_030)
-    baseline, _ = build_model("deep/wikipedia_lstm", vocab_size=10_030)
-    top = lstm(100 + 100, 400) + linear(400, 10_030)
-    controls = linear(100, 16 + 4 + 4)
-    assert size(model) == 100 * 10_030 + lstm(100 + 16, 100) + controls + linear(100, 10_030) + top
-    assert size(baseline) == pytest.approx(size(model), rel=0.001)
+    model, _ = build_model("deep/wikipedia_base", vocab_size=16_000)
+    baseline, _ = build_model("deep/wikipedia_base_lstm", vocab_size=16_000)
+    controls = linear(100, 16 + 1 + 4 + 4)
+    top = lstm(100 + 256, 650) + linear(650, 256)
+    heads = 256 * 16_000 + 16_000 + linear(100, 256)  # of embeddings too; the stack's is made of it by a map
+    assert size(model) == lstm(256 + 16, 100) + controls + top + heads
+    assert size(baseline) == pytest.approx(size(model), rel=0.0001)
     assert baseline.config.layers[1] == model.config.layers[1]
 
 
