@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,16 @@ from .files import LONGEST_LINE, check_length, decode, line_blocks, open_file
 TRAINING_CHARACTERS = 1_000_000
 _DEEPEST = 100  # lists and objects of JSON in one another
 _LARGEST_TEXT = 2**30  # bytes of a file that is read as a whole
-# Ends of sentences, with the quotation marks that may close one: German's is the one that opens in English.
-_FINAL = (".", "!", "?", "\u2026", '"', "'", "\u201d", "\u2019", "\u201c", "\u2018", "\xbb", "\xab", ")")
+# Ends of sentences that Punkt does not know: of Arabic, Urdu and Hindi; and of Chinese and Japanese, without a space
+# behind them.
+_SPACED_ENDS, _UNSPACED_ENDS = "\u061f\u06d4\u0964\u0965", "\u3002\uff01\uff1f\uff61"
+# What may close a sentence behind its end: German's quotation mark is the one that opens in English.
+_CLOSERS = "\"'\u201d\u2019\u201c\u2018\xbb\xab)\u300d\u300f\uff09"
+_FINAL = (".", "!", "?", "\u2026", *_SPACED_ENDS, *_UNSPACED_ENDS, *_CLOSERS)
+_UNSPACED = re.compile(rf"[^{_UNSPACED_ENDS}]*(?:[{_UNSPACED_ENDS}]+[{_CLOSERS}]*|$)")
+_OTHER_ENDS = re.compile(rf"([{_SPACED_ENDS}{_UNSPACED_ENDS}]+)")
+# Text that was wrapped by hand has lines at least this long, in characters, but for the last of a paragraph.
+_SHORTEST_WRAP, _WRAPPED_SHARE = 40, 0.9
 # NLTK's tokenizer splits a period off before the closing marks of English only.
 _PERIOD = re.compile(r"(?<=[^.\s])\.(?=[\u201c\u2018\xab]$)")
 
@@ -134,16 +143,20 @@ class SentenceSplitter:
     """
 
     def __init__(self, training_text: str) -> None:
-        from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
+        from nltk.tokenize.punkt import PunktLanguageVars, PunktSentenceTokenizer, PunktTrainer
 
-        trainer = PunktTrainer()
+        class Ends(PunktLanguageVars):
+            sent_end_chars = (*PunktLanguageVars.sent_end_chars, *_SPACED_ENDS)
+
+        trainer = PunktTrainer(lang_vars=Ends())
         trainer.INCLUDE_ALL_COLLOCS = False
         trainer.train(training_text[:TRAINING_CHARACTERS], finalize=True)
-        self._punkt = PunktSentenceTokenizer(trainer.get_params())
+        self._punkt = PunktSentenceTokenizer(trainer.get_params(), lang_vars=Ends())
 
     def __call__(self, paragraph: str) -> list[str]:
         """The sentences of one paragraph."""
-        return self._punkt.tokenize(paragraph)
+        sentences = self._punkt.tokenize(paragraph)
+        return [part.strip() for sentence in sentences for part in _UNSPACED.findall(sentence) if part.strip()]
 
 
 class Segmenter:
@@ -153,13 +166,14 @@ class Segmenter:
         mode: how the text comes.
             "lines": one sentence a line, words separated by spaces.
             "paragraphs": words separated by spaces, but sentences run on (wikitext).
-            "raw": ordinary text (Wikipedia). Lines without final punctuation are headings and list entries, and are
-            left out.
+            "raw": ordinary text. Lines that were wrapped by hand are joined; other lines are a paragraph each.
+            "articles": ordinary text with headings and lists (Wikipedia): a line is a paragraph, and lines without
+            final punctuation are left out.
         documents: some documents for the sentence splitter to learn from.
         split_words: in ordinary text, split punctuation off the words; otherwise white space alone separates them.
     """
 
-    MODES = ("lines", "paragraphs", "raw")
+    MODES = ("lines", "paragraphs", "raw", "articles")
 
     def __init__(self, mode: str, documents: Iterable[str] = (), *, split_words: bool = True) -> None:
         if mode not in self.MODES:
@@ -189,15 +203,34 @@ class Segmenter:
         return self._sentences(document)
 
     def _sentences(self, document: str) -> Iterator[list[str]]:
-        for line in document.split("\n"):
-            line = line.strip()
-            if not line:
-                continue
-            if self.mode == "paragraphs":
+        lines = [line.strip() for line in document.split("\n")]
+        if self.mode == "paragraphs":
+            for line in lines:
                 if not (line.startswith("= ") and line.endswith(" =")):  # a heading of wikitext
                     yield from (sentence.split() for sentence in self._split(line))
-            elif line.endswith(_FINAL):
-                yield from map(self._words_of, self._split(line))
+            return
+        paragraphs = _unwrapped(lines) if self.mode == "raw" else (line for line in lines if line.endswith(_FINAL))
+        for paragraph in paragraphs:
+            yield from map(self._words_of, self._split(paragraph))
 
     def _words_of(self, sentence: str) -> list[str]:
-        return sentence.split() if self._words is None else self._words.tokenize(_PERIOD.sub(" .", sentence))
+        if self._words is None:
+            return sentence.split()
+        return self._words.tokenize(_PERIOD.sub(" .", _OTHER_ENDS.sub(r" \1 ", sentence)))
+
+
+def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
+    """The paragraphs of lines: those between empty lines, where they were wrapped by hand; otherwise each line."""
+    for filled, group in groupby(lines, key=bool):
+        if filled:
+            block = list(group)
+            yield from [" ".join(block)] if _is_wrapped(block) else block
+
+
+def _is_wrapped(lines: list[str]) -> bool:
+    """True if the next line's first word would not have fitted into a line, as an editor wraps them."""
+    width = max(map(len, lines))
+    if len(lines) == 1 or width < _SHORTEST_WRAP or not all(" " in line for line in lines[:-1]):
+        return False
+    full = sum(len(line) + 1 + len(after.split()[0]) > width for line, after in pairwise(lines))
+    return full >= _WRAPPED_SHARE * (len(lines) - 1)

@@ -176,7 +176,8 @@ class DataConfig(BaseDataConfig):
         source: the training text; see `stack_lm.data.open_corpus` for all sources.
         split: split of the source.
         segmentation: form of the text: "lines" (one sentence a line), "paragraphs" (several sentences a line, words
-            separated by spaces) or "raw". null takes the source's default.
+            separated by spaces), "raw" (ordinary text) or "articles" (without lines that end in no punctuation). null
+            takes the source's default.
         column: column of a table or key of JSON objects that has the text. null takes `text`, `sentence`, or the only
             column of text.
         mode: "sentences" batches sentences of similar length; "continuous" reads documents from beginning to end,

@@ -1,8 +1,10 @@
 """Opening corpora by name."""
 
 import gzip
+import json
 import lzma
 import sys
+import textwrap
 from io import BytesIO
 from types import SimpleNamespace
 
@@ -110,13 +112,71 @@ def test_standard_input_can_be_iterated_twice(monkeypatch):
     assert list(corpus) == list(corpus) == [Sentence(["a", "b"]), Sentence(["c"])]
 
 
-def test_raw_text_is_split_into_sentences_and_words():
-    segment = Segmenter("raw", map(article, range(40)))
+def test_articles_are_split_into_sentences_and_words():
+    segment = Segmenter("articles", map(article, range(40)))
     sentences = [" ".join(words) for words in segment(article(7))]
     assert len(sentences) == 9
     # Headings are left out, and abbreviations do not end sentences.
     assert sentences[0] == "Dr. Smith met Mr. Jones in 1907 ."
     assert sentences[-2:] == ["It was late in 7 !", "The end of 7 ."]
+
+
+def test_raw_text_loses_nothing():
+    """Headings, lines that end in an emoji or a colon, and other scripts."""
+    for text in (article(7), "i love 🐱 🐱\nthe list:\n- milk\n- eggs", "a\n\nb"):
+        segment = Segmenter("raw", map(article, range(40)))
+        kept = "".join("".join(words) for words in segment(text))
+        assert kept.replace("``", '"').replace("''", '"') == "".join(text.split())
+
+
+@pytest.mark.parametrize("width", [45, 60, 72, 79])
+@pytest.mark.parametrize("mode", ["file", "record"])
+def test_lines_that_were_wrapped_by_hand_are_joined(tmp_path, width, mode):
+    paragraphs = [" ".join(" ".join(sentence.words) for sentence in generate_corpus(12, seed=i)) for i in range(6)]
+    wrapped = "\n\n".join(textwrap.fill(paragraph, width) for paragraph in paragraphs)
+    if mode == "file":
+        (tmp_path / "text.txt").write_text(wrapped + "\n")
+        (tmp_path / "whole.txt").write_text("\n\n".join(paragraphs) + "\n")
+    else:
+        for name, text in (("text", wrapped), ("whole", "\n\n".join(paragraphs))):
+            (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": text}) + "\n")
+    ending = "txt" if mode == "file" else "jsonl"
+    found, expected = (
+        [sentence.words for sentence in open_corpus(str(tmp_path / f"{name}.{ending}"), segmentation="raw")]
+        for name in ("text", "whole")
+    )
+    assert found == expected
+    assert len(found) > 6
+    assert sum(map(len, found)) == len(" ".join(paragraphs).split())
+
+
+def test_lines_that_were_not_wrapped_stay_apart():
+    segment = Segmenter("raw", map(article, range(40)))
+    poem = "Short lines\nof a poem\nwithout ends"
+    listed = (
+        "The first of a long list of many entries here\nMilk\nThe third of a long list of entries, with a part\nEggs"
+    )
+    for text in (poem, listed, "犬が走る\n猫が犬を見る"):
+        assert list(segment(text)) == [next(iter(segment(line))) for line in text.split("\n")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "犬が走る。猫が犬を見る\uff01「王は女王を見る。」と言う。",
+            ["犬が走る 。", "猫が犬を見る \uff01", "「王は女王を見る 。 」", "と言う 。"],
+        ),
+        ("हिन्दी एक भाषा है। राम घर गया।", ["हिन्दी एक भाषा है ।", "राम घर गया ।"]),
+        ("هل ذهب الولد؟ نعم ذهب.", ["هل ذهب الولد ؟", "نعم ذهب ."]),
+        ("הכלב רואה את החתול. המלך רץ.", ["הכלב רואה את החתול .", "המלך רץ ."]),
+    ],
+)
+def test_sentences_of_other_scripts(text, expected):
+    for mode in ("raw", "articles"):
+        assert [" ".join(words) for words in Segmenter(mode, [text] * 5)(text)] == expected
+    as_it_stands = Segmenter("raw", [text] * 5, split_words=False)(text)
+    assert "".join("".join(words) for words in as_it_stands) == "".join(text.split())
 
 
 def test_paragraphs_of_wikitext():
@@ -151,7 +211,7 @@ def test_a_stream_continues_from_any_block(hub_directory):
 
 
 def test_documents_are_held_out_of_a_stream(hub_directory):
-    stream = open_corpus(hub_directory, segmentation="raw").stream
+    stream = open_corpus(hub_directory, segmentation="articles").stream
     train, held = stream.hold_out(0.3)
     kept, left_out = ({" ".join(s.words) for s in part.sentences()} for part in (train, held))
     whole = {" ".join(s.words) for s in stream.sentences()}
@@ -282,7 +342,7 @@ def test_holding_out_nothing_or_everything_is_refused(asked, count):
 
 
 def test_bad_segmentation_and_files(tmp_path):
-    with pytest.raises(InputError, match="segmentation must be one of lines, paragraphs, raw; got 'words'"):
+    with pytest.raises(InputError, match="segmentation must be one of lines, paragraphs, raw, articles; got 'words'"):
         Segmenter("words")
     with pytest.raises(InputError, match="is a directory, not a file"):
         list(read_lines(tmp_path))

@@ -53,8 +53,8 @@ def open_corpus(
             a file, a directory, a pattern or "-", standard input, as in `read_records`;
             a source that `register_source` has added.
         split: of a dataset of the hub.
-        segmentation: "lines", "paragraphs" or "raw" (see `Segmenter`); None takes what fits the source: "raw" for
-            wikipedia, "paragraphs" for wikitext, "lines" otherwise.
+        segmentation: "lines", "paragraphs", "raw" or "articles" (see `Segmenter`); None takes what fits the source:
+            "articles" for wikipedia, "paragraphs" for wikitext, "lines" otherwise.
         column: of a table, of JSON or of a dataset of the hub, the column with the text; see `read_records`.
         on_error: called with the error of a line or row of a file that cannot be read, which is then left out; None
             raises the error.

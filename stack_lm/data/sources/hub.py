@@ -48,5 +48,5 @@ def _open(request: Request, name: str, config: str | None, segmentation: str) ->
     return Corpus(request.source, stream.sentences, stream, documents=stream.documents)
 
 
-_register_dataset("wikipedia[:CONFIG]", "wikimedia/wikipedia", "20231101.en", "raw")
+_register_dataset("wikipedia[:CONFIG]", "wikimedia/wikipedia", "20231101.en", "articles")
 _register_dataset("wikitext[:CONFIG]", "Salesforce/wikitext", "wikitext-103-raw-v1", "paragraphs")

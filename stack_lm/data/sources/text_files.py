@@ -41,10 +41,15 @@ def open_files(request: Request) -> Corpus:
 
 def _open(request: Request, files: Sequence[Records], paths: tuple[Path, ...] = ()) -> Corpus:
     texts = (record.text for file in files for record in file())
-    segment = Segmenter(request.segmentation or "lines", islice(texts, _LEARN_FROM), split_words=request.split_words)
+    mode = request.segmentation or "lines"
+    segment = Segmenter(mode, islice(texts, _LEARN_FROM), split_words=request.split_words)
+
+    def parts(file: Records) -> Iterator[str]:
+        """The lines of a file; lines together where one may go on in the next."""
+        return _documents(file, _MOST_LINES) if mode == "raw" else (record.text for record in file())
 
     def sentences() -> Iterator[Sentence]:
-        return (Sentence(words) for file in files for record in file() for words in segment(record.text))
+        return (Sentence(words) for file in files for text in parts(file) for words in segment(text))
 
     def documents() -> Iterator[Iterator[Sentence]]:
         for text in (text for file in files for text in _documents(file)):
