@@ -149,6 +149,10 @@ def test_paths_are_never_looked_for_on_the_network(tmp_path, monkeypatch):
         assert tokenizer(text).input_ids == TOKENIZERS["bpe"](text).input_ids
         assert (tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token) == ("<s>", "</s>", "<pad>")
         assert tokenizer.padding_side == "left"
+    bare_files = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "eos_token": "</s>"}
+    (tmp_path / "whole" / "tokenizer_config.json").write_text(json.dumps(bare_files))  # does not say where it pads
+    open_tokenizer(tmp_path / "whole").save_pretrained(tmp_path / "saved")
+    assert AutoTokenizer.from_pretrained(tmp_path / "saved").padding_side == "left"
     for missing in ("nope.json", "./nope", str(tmp_path / "nope"), "~/nope", "a/b/c", f"{tmp_path}/nope/x"):
         with pytest.raises(InputError, match=r"there is no such file or directory"):
             open_tokenizer(missing)

@@ -45,7 +45,7 @@ def open_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
             raise InputError(f"{type(tokenizer).__name__} is not a fast tokenizer: it cannot align tokens to words")
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
-        tokenizer.padding_side = "left"
+        tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "left"  # the latter is what gets saved
         try_tokenizer(tokenizer)
     except Exception as error:  # many kinds: of the hub, of files, of formats
         reason = shortened(first_line(error), 200)
