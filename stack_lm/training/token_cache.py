@@ -26,7 +26,7 @@ from .compact import TokenArray
 from .text_size import TextSize
 
 # Part of every key: another number leaves all earlier entries aside.
-_FORMAT = 4
+_FORMAT = 5
 # Smaller texts are tokenised in a second.
 MIN_BYTES = 2**20
 _TRAIN, _VALIDATION, _SIZE, _TOKENIZER = "train", "validation", "size.json", "tokenizer"
