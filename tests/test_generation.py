@@ -260,3 +260,10 @@ def test_what_cannot_be_cropped_is_one_line():
         plain.generate(ids(1, 4), max_new_tokens=2, do_sample=False, assistant_early_exit=1)
     with pytest.raises(ValueError, match="only supported for batch_size = 1"):
         plain.generate(ids(2, 4), max_new_tokens=2, do_sample=False, assistant_model=model)
+
+
+def test_the_cache_of_another_model_is_refused():
+    model, another = make_lm(), make_lm(hidden_size=9)
+    cache = another(ids(2, 4), use_cache=True).past_key_values
+    with pytest.raises(ValueError, match="the state is of another layer"):
+        model(ids(2, 1), past_key_values=cache)

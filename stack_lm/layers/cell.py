@@ -17,7 +17,7 @@ from ..controls import Controls, Noise
 from ..kernels import dispatch
 from ..kernels.protocol import CellState, Controlled, Inputs, MemoryState
 from ..memory import make_memory, map_tensors, under_transform
-from .controlled import Actions, ControlledMemory, Scan, check_state, over_time
+from .controlled import Actions, ControlledMemory, Scan, over_time
 from .operator import describe, operator_obstacle, register_layer, run_as_operator
 
 # The attributes of a configuration that a cell is made of, besides the memory and its settings.
@@ -116,7 +116,7 @@ class StackRNNCell(ControlledMemory):
             ValueError: if the state is of another number of sequences or on another device, or if a memory of limited
                 size overflows and was told to raise then.
         """
-        check_state(state.reading, inputs)
+        self.check_state(state, inputs)
         outputs, reported, state = self.controller(
             inputs, lambda inputs: self._step(self.bare_controller.project(inputs), state, active, noise)
         )

@@ -13,7 +13,8 @@ from torch.utils import _pytree as pytree
 from ..controls import Controls, Noise
 from ..kernels import dispatch
 from ..kernels.protocol import Driver, GivenVectors, Inputs, MemoryState, Request, System
-from ..memory import Memory, under_transform
+from ..memory import Choice, Memory, Value, leaves, under_transform
+from ..memory.base import numbers_hidden
 
 
 class Actions(dict[str, Tensor]):
@@ -99,6 +100,7 @@ class ControlledMemory(nn.Module):
     output_size: int
     dropout: float = 0.0
     scan_backend: str | None = None
+    _form: tuple[type[Any], type[Any], list[tuple[int | None, ...]]] | None = None
 
     @classmethod
     def from_settings(cls, settings: Any) -> ControlledMemory:
@@ -149,16 +151,76 @@ class ControlledMemory(nn.Module):
         memory = self.memory.set_learned(memory, self.controls.first())
         return MemoryState(memory, self.memory.initial_reading(memory).to(like.dtype))
 
+    def check_state(self, state: Any, inputs: Tensor) -> None:
+        """Refuse a state of another layer or of other sequences, which compiled code would read beyond its end.
+
+        Raises:
+            ValueError: naming both kinds, numbers of sequences, devices, or shapes.
+        """
+        if not numbers_hidden():  # a tracer would record the making of the form
+            self._check_form(state)
+        n_sequences = state.reading.shape[0]
+        if n_sequences != inputs.shape[0]:
+            raise ValueError(f"the state is of {n_sequences} sequences; the inputs are of {inputs.shape[0]}")
+        if state.reading.device != inputs.device:
+            raise ValueError(f"the state is on {state.reading.device}; the inputs are on {inputs.device}")
+
+    def _check_form(self, state: Any) -> None:
+        kind, memory, wanted = self._form_of_states
+        if not isinstance(state, kind):
+            raise ValueError(f"the state of this layer is a {kind.__name__}; got a {type(state).__name__}")
+        if not isinstance(state.memory, memory):
+            raise ValueError(
+                f"the memory of this layer's state is a {memory.__name__}; got a {type(state.memory).__name__}"
+            )
+        shapes = _shapes(state)
+        if len(shapes) != len(wanted) or not all(map(_fits, shapes, wanted)):
+            here = [[*("any" if size is None else size for size in shape)] for shape in wanted]
+            got = [[*shape] for shape in shapes]
+            raise ValueError(f"the state is of another layer: behind the batch its tensors are {got}; here {here}")
+
+    @property
+    def _form_of_states(self) -> tuple[type[Any], type[Any], list[tuple[int | None, ...]]]:
+        """The types of a state and of its memory's, and its shapes without the batch; None where a size may change."""
+        if self._form is None:
+            with torch.no_grad():
+                states = [self.initial_state(1), self.initial_state(1, 7)]
+                for _ in range(2):  # a memory may grow with its steps
+                    memory, _ = self.memory.update(states[-1].memory, self._some_actions())
+                    states.append(states[-1]._replace(memory=memory))
+            form = []
+            for shapes in zip(*map(_shapes, states), strict=True):  # of one tensor in each of the states
+                sizes = map(set, zip(*shapes, strict=True))
+                form.append(tuple(size.pop() if len(size) == 1 else None for size in sizes))
+            self._form = type(states[0]), self.memory.state_type, form
+        return self._form
+
+    def _some_actions(self) -> Any:
+        """Any actions on the memory of one sequence."""
+        like = self.like
+        wide = torch.promote_types(like.dtype, torch.float32)
+        return self.memory.action_type(
+            **{
+                field.name: torch.full(
+                    (1, *field.shape),
+                    1 / field.shape[-1] if isinstance(field, Choice) else 0.0,
+                    device=like.device,
+                    dtype=like.dtype if isinstance(field, Value) else wide,
+                )
+                for field in self.memory.actions
+            }
+        )
+
     def begin(self, state: Any, inputs: Tensor) -> Any:
         """The state that a scan of inputs [B, T, ...] starts from: an empty one for None.
 
         Raises:
-            ValueError: if the state is of another number of sequences or on another device.
+            ValueError: as `check_state`.
         """
         batch_size, length = inputs.shape[:2]
         if state is None:
             return self.initial_state(batch_size, length)
-        check_state(state.reading, inputs)
+        self.check_state(state, inputs)
         return state._replace(memory=self.memory.compact(state.memory, length))
 
     def request(self, inputs: Tensor, like: Tensor, mask: Tensor | None, all_layers: bool = False) -> Request:
@@ -248,17 +310,13 @@ class ControlledMemory(nn.Module):
         return {field.name: field.padding for field in self.memory.actions if field.padding}
 
 
-def check_state(reading: Tensor, inputs: Tensor) -> None:
-    """Refuse a state of other sequences: one of a single sequence would otherwise be taken for one of many.
+def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(wanted) and all(need in (None, size) for size, need in zip(shape, wanted, strict=True))
 
-    Raises:
-        ValueError: naming both numbers, or both devices.
-    """
-    n_sequences = reading.shape[0]
-    if n_sequences != inputs.shape[0]:
-        raise ValueError(f"the state is of {n_sequences} sequences; the inputs are of {inputs.shape[0]}")
-    if reading.device != inputs.device:
-        raise ValueError(f"the state is on {reading.device}; the inputs are on {inputs.device}")
+
+def _shapes(state: Any) -> list[tuple[int, ...]]:
+    """The shapes of a state's tensors, without the batch."""
+    return [tuple(tensor.shape[1:]) for tensor in leaves(state)]
 
 
 def set_scan_backend(model: nn.Module, name: str) -> None:

@@ -13,7 +13,7 @@ from ..kernels.protocol import Inputs, MemoryState
 from ..memory import memory_class
 from ..memory.fields import Size
 from ..memory.settings import complete_settings, settings_of
-from .controlled import Actions, ControlledMemory, Scan, blank, check_state
+from .controlled import Actions, ControlledMemory, Scan, blank
 from .operator import describe, operator_obstacle, register_layer, run_as_operator
 
 
@@ -139,7 +139,7 @@ class MemoryLayer(ControlledMemory):
             ValueError: if the state is of another batch size, or a memory of limited size overflows.
         """
         state = self.initial_state(hidden.shape[0]) if state is None else state
-        check_state(state.reading, hidden)
+        self.check_state(state, hidden)
         reported, state = self.drive(hidden, state, active)
         self.memory.check_overflow(state.memory)
         return state.reading, state, self.report(reported, state.memory, active)

@@ -143,3 +143,45 @@ def test_a_scan_leaves_nothing_for_the_garbage_collector(memory, driver):
     finally:
         gc.unfreeze()
         gc.enable()
+
+
+# --- a state of another layer, which compiled code would read beyond its end
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        *(
+            (
+                {"memory": memory, "memory_size": 5},
+                {"memory": memory, "memory_size": 4},
+                "the state is of another layer",
+            )
+            for memory in ("stack", "queue", "deque", "superposition", "baby_ntm", "nondeterministic")
+        ),
+        (
+            {"memory": "nondeterministic", "memory_symbols": 4, "memory_size": 2},
+            {"memory": "nondeterministic", "memory_symbols": 2, "memory_size": 4},
+            "the state is of another layer: behind the batch its tensors are .*; here ",
+        ),
+        ({"memory": "baby_ntm", "memory_depth": 4}, {"memory": "baby_ntm", "memory_depth": 5}, "is of another layer"),
+        ({"memory": "stack"}, {"memory": "superposition"}, "state is a StackState; got a SuperpositionState"),
+    ],
+    ids=str,
+)
+def test_the_state_of_another_layer_is_refused(one, other, message):
+    layer, another = (MemoryLayer(6, **fields) for fields in (one, other))
+    hidden = torch.randn(2, 7, 6)
+    state = another(hidden)[1]
+    for length in (1, 7):
+        another(hidden[:, :length], state)  # its own, of any number of elements
+        with pytest.raises(ValueError, match=message):
+            layer(hidden[:, :length], state)
+    with pytest.raises(ValueError, match=message):
+        layer.step(hidden[:, 0], state)
+
+
+def test_what_is_no_state_is_refused():
+    layer = MemoryLayer(6, "stack")
+    with pytest.raises(ValueError, match="the state of this layer is a MemoryState; got a Tensor"):
+        layer(torch.randn(2, 3, 6), torch.zeros(2))
