@@ -7,6 +7,7 @@ import pytest
 from conftest import tiny_config
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from stack_lm import ModelScorer, StackRNNForCausalLM
@@ -14,7 +15,7 @@ from stack_lm.data import generate_corpus
 from stack_lm.errors import InputError
 from stack_lm.hub.tokenizers import find_tokenizer, open_tokenizer
 from stack_lm.scoring.encoding import SentenceEncoder, strengths_of_words
-from stack_lm.tokenization import train_subword_tokenizer, train_word_tokenizer
+from stack_lm.tokenization import splits_words, train_subword_tokenizer, train_word_tokenizer, word_splitter_of
 
 CORPUS = [(sentence.words, None) for sentence in generate_corpus(60, seed=3)]
 KINDS = ("bpe", "unigram")
@@ -230,3 +231,42 @@ def test_nothing_is_unknown_in_agreement():
     (scores,) = scorer.continuation_logprobs([["the", "dog"]], [["barks", "bark", "日本語"]])
     assert np.isfinite(scores).all()
     assert json.dumps(scores.tolist())
+
+
+# --- tokenizers of other scripts, and of characters
+
+
+def own_tokenizer(kind, lines):
+    """A tokenizer as one makes it oneself: of characters, or Unigram after Metaspace."""
+    special = ["<pad>", "<unk>", "<s>", "</s>"]
+    if kind == "characters":
+        letters = sorted({letter for line in lines for letter in line} - {" "})
+        vocabulary = {symbol: i for i, symbol in enumerate([*special, *letters])}
+        made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+        made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    else:
+        made = Tokenizer(models.Unigram())
+        made.pre_tokenizer = pre_tokenizers.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=40, special_tokens=special, unk_token="<unk>")
+        made.train_from_iterator(lines, trainer)
+    roles = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, **roles)
+
+
+@pytest.mark.parametrize("kind", ["characters", "unigram"])
+@pytest.mark.parametrize("words", [["הכלב", "רואה", "את", "החתול"], ["犬が", "走る"]], ids=["Hebrew", "Japanese"])
+def test_words_of_other_scripts_are_known(kind, words):
+    """The vocabulary has no Latin letter, and that of characters no space."""
+    encoder = SentenceEncoder(own_tokenizer(kind, [" ".join(words)] * 50))
+    for text in (*words, " ".join(words)):
+        assert encoder.knows(text)
+        assert not encoder.knows(f"{text}Ж")
+    assert encoder.split(" ".join(words)) == words
+
+
+def test_a_tokenizer_of_characters_reads_text_as_it_stands():
+    tokenizer = own_tokenizer("characters", ["the dog barks ."])
+    assert not splits_words(tokenizer)
+    assert word_splitter_of(tokenizer) is None
+    assert SentenceEncoder(tokenizer).split("the dog") == ["the", "dog"]
+    assert splits_words(train_word_tokenizer([(["a", "dog"], None)]))

@@ -67,8 +67,12 @@ class SentenceEncoder:
 
     def knows(self, text: str) -> bool:
         """True if no token of a text, inside a sentence, is the unknown token."""
-        ids = self.tokenizer(f"a {text}", add_special_tokens=False).input_ids[1:]
-        return self.tokenizer.unk_token_id is None or self.tokenizer.unk_token_id not in ids
+        unknown, before = self.tokenizer.unk_token_id, "a "  # which may itself be unknown, or several tokens
+        encoding = self.tokenizer.backend_tokenizer.encode(before + text, add_special_tokens=False)
+        return not any(
+            token == unknown and text[max(0, start - len(before)) : max(0, end - len(before))].strip()
+            for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)
+        )
 
     def encode_texts(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
         """Token ids of sentences or their beginnings, without any special tokens around them."""

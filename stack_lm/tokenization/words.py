@@ -126,7 +126,7 @@ def word_splitter_of(tokenizer: PreTrainedTokenizerBase) -> pre_tokenizers.PreTo
     It goes as far as the splitting at white space: what comes after is about the tokens of a word.
     """
     backend = tokenizer.backend_tokenizer
-    if isinstance(backend.model, models.WordLevel):
+    if _knows_words(tokenizer):
         return backend.pre_tokenizer
     parts = _flat(backend.pre_tokenizer)
     kinds = [type(part).__name__ for part in parts]
@@ -137,10 +137,19 @@ def word_splitter_of(tokenizer: PreTrainedTokenizerBase) -> pre_tokenizers.PreTo
 
 def splits_words(tokenizer: PreTrainedTokenizerBase) -> bool:
     """True if a tokenizer is for text that is split into words: it does so as `word_splitter`, or knows whole words."""
-    if isinstance(tokenizer.backend_tokenizer.model, models.WordLevel):
+    if _knows_words(tokenizer):
         return True
     splitter = word_splitter_of(tokenizer)
     return splitter is not None and [part for part, _ in splitter.pre_tokenize_str("They aren't low.")] == _EXAMPLE
+
+
+def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """True if its vocabulary is of words: one of characters, too, is a mapping from strings to numbers."""
+    backend = tokenizer.backend_tokenizer
+    if not isinstance(backend.model, models.WordLevel):
+        return False
+    splitter = backend.pre_tokenizer
+    return splitter is None or [part for part, _ in splitter.pre_tokenize_str("They low")] == ["They", "low"]
 
 
 def _flat(splitter: pre_tokenizers.PreTokenizer) -> list[pre_tokenizers.PreTokenizer]:
