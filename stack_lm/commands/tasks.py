@@ -16,6 +16,7 @@ from ..console import add_command, positive_int, print_json, print_table
 from ..data.text import read_text
 from ..errors import InputError
 from ..tasks import Example, FileTask, Split, Task, make_task, task_names
+from ..tasks.files import split_set
 from ..tasks.scores import overall
 
 EXAMPLE = (
@@ -287,7 +288,7 @@ def _read_lines(task: Task, file: str) -> Iterator[_Line]:
 
 
 def _parts(symbols: str, known: set[str]) -> list[str]:
-    return [symbols] if symbols in known else symbols.split("/")
+    return [symbols] if symbols in known else split_set(symbols)
 
 
 def _disagreement(task: Task, line: _Line) -> str | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from ..errors import InputError
 from ..messages import check_name
@@ -30,6 +31,11 @@ _RESERVED: dict[OwnKind, tuple[str, ...]] = {
     "language": (BEGIN, END),
 }
 UNKNOWN = "<unk>"
+
+
+def split_set(symbols: str) -> list[str]:
+    """The symbols of a set that is written `a/b`; `</s>` is one."""
+    return re.split(r"(?<!<)/", symbols)
 
 
 class FileTask(Task):
@@ -124,7 +130,7 @@ class FileTask(Task):
         return self._target_vocabulary
 
     def _answers(self, symbol: str) -> list[str]:
-        return symbol.split("/") if self.own_kind == "next_symbols" else [symbol]
+        return split_set(symbol) if self.own_kind == "next_symbols" else [symbol]
 
     def _encode(self, row: Row) -> Example:
         """A row in symbol ids.
@@ -236,7 +242,21 @@ class FileTask(Task):
         if self.own_kind == "classification":
             labels = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
             said += f"; {len(self.target_vocabulary)} labels: {labels}"
-        return said
+        return "; ".join([said, *self._repetitions()])
+
+    def _repetitions(self) -> Iterator[str]:
+        """Describe strings that a split shares with the training strings, and those with several answers."""
+        trained = {example.source for example in self._examples["train"]}
+        for name, examples in self._examples.items():
+            repeated = sum(example.source in trained for example in examples)
+            if name != "train" and repeated:
+                yield f"{repeated:,} of {len(examples):,} {name} strings are training strings too"
+        answers: dict[tuple[int, ...], set[Any]] = {}
+        for example in (example for examples in self._examples.values() for example in examples):
+            answers.setdefault(example.source, set()).add(example.target)
+        several = sum(len(different) > 1 for different in answers.values())
+        if several:
+            yield f"{several:,} strings have several answers"
 
 
 def _plan(task: FileTask, examples: Sequence[Example]) -> Split:

@@ -150,3 +150,22 @@ def test_files_are_described(capsys, preset, tmp_path):
     other.write_text("string,label\na,two\n")
     status, _, err = run(capsys, "tasks", "check", path, other)
     assert (status, "other.csv, row 1: no training string has the label 'two'" in err) == (2, True)
+
+
+def test_held_out_strings_that_are_training_strings_are_counted(tmp_path):
+    rows = [f"a{' b' * (i % 2)},{('yes', 'no')[i % 2]}" for i in range(40)]
+    (tmp_path / "same.csv").write_text("\n".join(["string,label", *rows]) + "\n")
+    summary = make_task(str(tmp_path / "same.csv")).summary()
+    assert "; 4 of 4 test strings are training strings too" in summary
+    assert "several answers" not in summary
+    rows[0] = "a,no"
+    (tmp_path / "torn.csv").write_text("\n".join(["string,label", *rows]) + "\n")
+    assert "; 1 strings have several answers" in make_task(str(tmp_path / "torn.csv")).summary()
+    (tmp_path / "good.csv").write_text("\n".join(["text", *("a " * n for n in range(1, 30))]) + "\n")
+    assert make_task(str(tmp_path / "good.csv")).summary().endswith(" symbols")
+
+
+def test_a_set_of_symbols_may_have_the_end(tmp_path):
+    (tmp_path / "sets.csv").write_text("\n".join(["input,output", *["a b,a/b b/</s>", "a,</s>/a"] * 9]) + "\n")
+    task = make_task(str(tmp_path / "sets.csv"), kind="next_symbols")
+    assert task.target_vocabulary == ("</s>", "a", "b")
