@@ -257,7 +257,7 @@ def _steps(
         if isinstance(memory, NondeterministicStack):
             best = _best_run(memory, actions)
             panels |= run_panels(best)
-        else:
+        elif any(step.held.size for step in steps):
             panels["memory"] = _contents_panel([step.held for step in steps], strengths)
     return len(steps), panels, best
 
@@ -280,9 +280,11 @@ def _vectors(name: str, vectors: Sequence[np.ndarray]) -> Panel:
 
 
 def _held(memory: Any) -> np.ndarray:
-    """The strengths of all elements, from the bottom; or the first numbers of all cells, from the top."""
+    """The strengths of all elements, from the bottom; or the first numbers of all cells, from the top; or nothing."""
     if hasattr(memory, "strengths"):
         return memory.strengths[0].double().numpy()
+    if not hasattr(memory, "cells"):  # another's memory, of which nobody knows where its contents are
+        return np.zeros(0)
     cells = memory.cells[0]  # [N, D] of a tape, [S, N, D + 1] of stacks
     first = cells[..., 0] if cells.dim() == 2 else cells[0, :, 0]
     return first.double().numpy()
