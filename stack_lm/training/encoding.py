@@ -72,6 +72,8 @@ def encode_sentences(
             words = words[: len(text[: offsets[-1][1]].split()) if offsets else 0]
         if words:
             size.add(words, first=bool(begin), end=whole and bool(end))
+            if not begin:
+                size.in_part += len(backend.encode(words[0], add_special_tokens=False).ids) > 1
 
     def tokenize(texts: list[str]) -> list[list[int]]:
         with _on_all_cores():

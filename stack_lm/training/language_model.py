@@ -21,7 +21,7 @@ from .batches import Batches, Collated
 from .carried import CarriedState
 from .config import RunConfig
 from .continuous import Segments
-from .data import Data, collate, collate_segments, prepare_data
+from .data import Data, collate, collate_segments, frame_of, prepare_data
 from .loop import TrainingLoop
 from .new_model import InitialModel, new_model
 from .strength_statistics import StrengthStatistics
@@ -92,9 +92,9 @@ class Trainer(TrainingLoop):
         """See `TrainingLoop.evaluate`.
 
         Of all predicted tokens it has eval_nats_per_token, eval_perplexity and eval_tokens; of their text (`TextSize`)
-        eval_word_perplexity and eval_bits_per_byte, None where nothing of it is predicted, eval_words, eval_bytes and
-        eval_unknown, the share of unknown words (of tokens, if words have several); of inner tokens (see `Losses`)
-        eval_inner_perplexity, None if there are none, and eval_inner_tokens; and the strengths.
+        eval_word_perplexity and eval_bits_per_byte, None where nothing of it is predicted or first words are in part,
+        eval_words, eval_bytes and eval_unknown, the share of unknown words (of tokens, if words have several); of inner
+        tokens (see `Losses`) eval_inner_perplexity, None if there are none, and eval_inner_tokens; and the strengths.
         """
         strengths = StrengthStatistics(self.accelerator.unwrap_model(self.model))
         arguments = self.model, self.data.validation, self.accelerator, self.data.frame, strengths.add
@@ -106,13 +106,14 @@ class Trainer(TrainingLoop):
         perplexity = _exp(losses.nats / losses.tokens)
         inner = _exp(losses.inner_nats / losses.inner_tokens) if losses.inner_tokens else None
         size, bits = self.data.size, losses.nats / math.log(2)
+        known = not size.in_part  # else the losses are not those of the words and bytes counted
         record = {
             "eval_nats_per_token": losses.nats / losses.tokens,
             "eval_perplexity": perplexity,
             "eval_tokens": losses.tokens,
-            "eval_word_perplexity": _exp(losses.nats / size.words) if size.words else None,
+            "eval_word_perplexity": _exp(losses.nats / size.words) if size.words and known else None,
             "eval_words": size.words,
-            "eval_bits_per_byte": bits / size.bytes if size.bytes else None,
+            "eval_bits_per_byte": bits / size.bytes if size.bytes and known else None,
             "eval_bytes": size.bytes,
             "eval_unknown": _share_unknown(self.data),
             "eval_inner_perplexity": inner,
@@ -161,11 +162,12 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: I
     Raises:
         InputError: as `choose_class` and `new_model`.
     """
-    # A model that names a beginning or end token has seen it.
+    # A model that names a beginning or end token has seen it: also [CLS] and [SEP], where they are around a sentence.
+    begin, end = frame_of(config.tokenizer, tokenizer)
     special = {
         "pad_token_id": tokenizer.pad_token_id,
-        "bos_token_id": tokenizer.bos_token_id if config.tokenizer.add_bos else None,
-        "eos_token_id": tokenizer.eos_token_id if config.tokenizer.add_eos else None,
+        "bos_token_id": begin[0] if begin else None,
+        "eos_token_id": end[-1] if end else None,
     }
     own = initial.fields(config.model)
     fields = {**own, "vocab_size": len(tokenizer), **special, **config.model}
@@ -174,7 +176,7 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: I
     if generation is not None:
         # Nobody wants to read them in a text. An end token that pads as well, as GPT-2's, has to be generated.
         unwanted = {tokenizer.unk_token_id, tokenizer.pad_token_id}
-        wanted = {None, tokenizer.bos_token_id, tokenizer.eos_token_id}
+        wanted = {None, tokenizer.bos_token_id, tokenizer.eos_token_id, special["eos_token_id"]}
         generation.suppress_tokens = sorted(unwanted - wanted) or None
         generation._from_model_config = False  # else transformers may make it anew
     return model

@@ -13,10 +13,13 @@ class TextSize:
     Attributes:
         words: of the corpus.
         bytes: of its text in UTF-8: words, a space between two, and the end of a line for each end of a sentence.
+        in_part: words of which some tokens are predicted and the first is not, so that they are not counted: the first
+            words of several tokens, without a beginning token. The loss has what the size has not.
     """
 
     words: int = 0
     bytes: int = 0
+    in_part: int = 0
 
     def add(self, words: Sequence[str], *, first: bool, end: bool) -> None:
         """Count a sentence.

@@ -4,7 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 from conftest import run_json
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from stack_lm import ModelScorer
 from stack_lm.data import Sentence
@@ -158,3 +161,38 @@ def test_bad_settings_are_found_before_any_text_is_read(tmp_path, fields, messag
     config = replace(run_config(tmp_path), data=DataConfig(source="nope.txt"), tokenizer=TokenizerConfig(**fields))
     with pytest.raises(InputError, match=message):
         Trainer(config, quiet=True)
+
+
+def own_frame(tmp_path, template, **roles):
+    """A WordPiece tokenizer that puts its special tokens around each text."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.train_from_iterator(TEXT, trainers.WordPieceTrainer(vocab_size=30, special_tokens=special))
+    ids = [(token, made.token_to_id(token)) for token in special if token in template]
+    made.post_processor = processors.TemplateProcessing(single=template, special_tokens=ids)
+    roles = {"pad_token": "[PAD]", "unk_token": "[UNK]"} | roles
+    PreTrainedTokenizerFast(tokenizer_object=made, **roles).save_pretrained(tmp_path / "own")
+    return str(tmp_path / "own")
+
+
+def test_the_tokens_around_a_sentence_begin_and_end_generated_text(tmp_path):
+    own = own_frame(tmp_path, "[CLS] $A [SEP]", cls_token="[CLS]", sep_token="[SEP]")
+    Trainer(run_config(tmp_path, tokenizer=TokenizerConfig(pretrained=own)), quiet=True).train()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "run")
+    for config in (model.config, model.generation_config):
+        assert (config.bos_token_id, config.eos_token_id) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    assert tokenizer.sep_token_id not in model.generation_config.suppress_tokens
+    model.lm_head.bias.data[tokenizer.sep_token_id] = 100.0
+    assert model.generate(torch.tensor([[5, 6]]), max_new_tokens=9).tolist() == [[5, 6, tokenizer.sep_token_id]]
+
+
+def test_sizes_of_text_that_begins_in_the_middle_of_a_word_are_left_out(tmp_path, capsys):
+    """Without a beginning token the rest of a first word is predicted, but a word counts whole or not at all."""
+    own = own_frame(tmp_path, "$A [SEP]", eos_token="[SEP]")
+    result = Trainer(run_config(tmp_path, tokenizer=TokenizerConfig(pretrained=own)), quiet=True).train()
+    assert result["eval_word_perplexity"] is result["eval_bits_per_byte"] is None
+    assert "bits per byte" not in (tmp_path / "run" / "README.md").read_text().lower()
+    command = run_json(capsys, "perplexity", tmp_path / "run", "--data", tmp_path / "text.txt")
+    assert command["bits_per_byte"] > 0
