@@ -147,10 +147,13 @@ def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:
     path, _, config = name.partition(":")
     if not path:
         raise InputError("hub: must be followed by the name of a dataset")
-    from datasets import load_dataset
+    from datasets import load_dataset, load_from_disk
 
     try:
-        dataset = load_dataset(path, config or None, split=split, streaming=True)
+        if (Path(path) / "state.json").is_file():  # one that `save_to_disk` wrote; it is its own split
+            dataset: Any = load_from_disk(path).to_iterable_dataset()
+        else:
+            dataset = load_dataset(path, config or None, split=split, streaming=True)
         first = next(iter(dataset.take(1)), None)
     except Exception as error:  # the library raises its own kinds, those of the network and ValueErrors
         reason = shortened(first_line(error), 200)

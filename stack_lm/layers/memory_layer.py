@@ -89,6 +89,10 @@ class MemoryLayer(ControlledMemory):
             ValueError: if shapes do not fit, if there is no step, if `scan_backend` names a backend that cannot run
                 this, or if a memory of limited size overflows and was told to raise then.
         """
+        if not isinstance(hidden, Tensor):
+            raise ValueError(
+                f"hidden must be a tensor [B, T, {self.input_size}], with a mask; got a {type(hidden).__name__}"
+            )
         if hidden.dim() != 3 or hidden.shape[1] == 0 or hidden.shape[2] != self.input_size:
             raise ValueError(f"hidden must be [B, T, {self.input_size}] with T of at least 1; got {list(hidden.shape)}")
         batch_size, length = hidden.shape[:2]

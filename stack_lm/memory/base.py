@@ -335,7 +335,8 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
 
     Raises:
         ValueError: if another class has that name.
-        TypeError: if the class lacks a method, or overrides `step`, which nothing that runs over a sequence would call.
+        TypeError: if the class lacks a method or a declaration, or overrides `step`, which nothing that runs over a
+            sequence would call.
     """
 
     def register(cls: MemoryClass) -> MemoryClass:
@@ -343,6 +344,9 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
             raise TypeError(f"{cls.__qualname__} overrides step; it must override update, which step and models call")
         if missing := sorted(getattr(cls, "__abstractmethods__", ())):
             raise TypeError(f"the memory {name!r}, {cls.__qualname__}, lacks {', '.join(missing)}")
+        undeclared = [part for part in ("settings", "state_type") if not hasattr(cls, part)]
+        if undeclared:
+            raise TypeError(f"the memory {name!r}, {cls.__qualname__}, does not declare {', '.join(undeclared)}")
         MEMORIES.register(name, cls)
         memory: Any = cls
         serializable(memory.state_type)

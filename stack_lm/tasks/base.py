@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -233,6 +234,14 @@ class Task(ABC):
         weights = self.length_weights(shortest, longest) if 0 <= shortest <= longest else {}
         if not weights:
             raise InputError(f"{self} has no string of a {self.unit} from {shortest} to {longest}")
+        for size, weight in weights.items():
+            if not shortest <= size <= longest or not 0 <= weight < math.inf:
+                raise InputError(
+                    f"{self}: length_weights({shortest}, {longest}) must have sizes from {shortest} to {longest} and "
+                    f"weights of at least 0; got {size}: {weight}"
+                )
+        if not any(weights.values()):
+            raise InputError(f"{self}: length_weights({shortest}, {longest}) has weights of 0 alone")
         return list(weights), list(weights.values())
 
     def splits(self, seed: int) -> dict[str, list[Example]]:

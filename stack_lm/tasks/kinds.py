@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from ..errors import InputError
 from .base import Example, Task
 from .formats import DelimitedFormat, Transduction
 from .scores import Score, before_the_first_error, cross_entropy, of_strings, of_symbols
@@ -156,6 +157,20 @@ KINDS: dict[str, type[PerStep]] = {
     "delayed": Delayed,
     "classification": Classified,
 }
+
+
+def check_kind(task: Task) -> None:
+    """Refuse a task of a kind that does not exist, or without a vocabulary.
+
+    Raises:
+        InputError: naming those that there are.
+    """
+    kind = getattr(task, "kind", None)
+    if kind not in KINDS:
+        raise InputError(f"{task}: the kind of a task must be one of {', '.join(KINDS)}; got {kind!r}")
+    symbols = getattr(task, "vocabulary", ())
+    if not symbols or len(set(symbols)) < len(symbols):
+        raise InputError(f"{task}: the vocabulary of a task must be different symbols; got {symbols!r}")
 
 
 def score_names(task: Task) -> tuple[str, ...]:

@@ -399,3 +399,15 @@ def test_a_german_text_is_read_right(tmp_path):
         "Frau Müller sagte : „ Grüß Gott . “",
         "Sie öffnete .",
     ]
+
+
+def test_a_dataset_that_was_saved_to_disk(tmp_path):
+    """As `Dataset.save_to_disk` writes it, which the hub's own loader refuses."""
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    from stack_lm.data import open_corpus
+
+    datasets.Dataset.from_list([{"text": "the dog barks ."}, {"text": "it ran ."}]).save_to_disk(str(tmp_path / "d"))
+    for _ in range(2):
+        corpus = open_corpus(f"hub:{tmp_path / 'd'}")
+        assert [sentence.words for sentence in corpus] == [["the", "dog", "barks", "."], ["it", "ran", "."]]

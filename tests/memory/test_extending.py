@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from stack_lm import MemoryLayer, ModelScorer, StackRNNCell, StackRNNConfig, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.checks import Integer
 from stack_lm.memory import (
+    Memory,
     NeuralStack,
     Setting,
     Strength,
@@ -173,6 +174,16 @@ def test_a_new_setting_declares_its_values():
         MemoryLayer(7, "leaky", memory_size=0)
     with pytest.raises(ValueError, match="StackRNNConfig has no field 'cells'"):
         tiny_config(cells=3)
+
+
+def test_a_memory_without_settings_is_refused():
+    """Else every configuration would fail, of other memories too."""
+
+    parts = {name: getattr(NeuralStack, name) for name in ("from_config", "initial_state", "update", "hold")}
+    bare = type("Bare", (Memory,), parts)
+    with pytest.raises(TypeError, match="the memory 'bare', Bare, does not declare settings, state_type"):
+        register_memory("bare")(bare)
+    assert "bare" not in memory_names()
 
 
 def test_a_strength_without_settings_is_refused():

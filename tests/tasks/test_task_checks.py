@@ -7,11 +7,11 @@ from stack_lm.tasks import Example, Split, Task, make_task
 from stack_lm.tasks.checks import check_examples
 
 
-def own(answer, kind="per_step", plan=("train", "test"), weights=None):
+def own(answer, kind="per_step", plan=("train", "test"), symbols=("a", "b")):
     """A task whose examples are what `answer` makes of a string."""
 
     class Own(Task):
-        vocabulary = ("a", "b")
+        vocabulary = symbols
         default_plan = {name: Split(4, 2, 5) for name in plan}  # noqa: RUF012
 
         def sample(self, rng, length):
@@ -40,6 +40,8 @@ def test_own_tasks_pass():
     ("task", "message"),
     [
         (own(echo, "tagging"), "the kind of a task must be one of per_step, .*; got 'tagging'"),
+        (own(echo, symbols=("a", "a")), r"the vocabulary of a task must be different symbols; got \('a', 'a'\)"),
+        (own(echo, symbols=()), "the vocabulary of a task must be different symbols; got"),
         (own(echo, plan=("train",)), "Own has no split 'test'; it has train"),
         (own(lambda string: 1 / 0), "Own cannot draw a string of length 2 for train: ZeroDivisionError: division by"),
         (own(lambda string: (string, string)), "sample must return an Example; got a tuple"),
@@ -53,3 +55,19 @@ def test_own_tasks_pass():
 def test_mistakes(task, message):
     with pytest.raises(InputError, match=message):
         check_examples(task)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({100: 1.0}, "must have sizes from 2 to 5 and weights of at least 0; got 100: 1.0"),
+        ({3: -1.0, 4: 1.0}, "must have sizes from 2 to 5 and weights of at least 0; got 3: -1.0"),
+        ({3: float("nan")}, "weights of at least 0; got 3: nan"),
+        ({3: 0.0}, "has weights of 0 alone"),
+    ],
+)
+def test_weights_of_lengths(weights, message):
+    task = own(echo)
+    task.length_weights = lambda shortest, longest: weights
+    with pytest.raises(InputError, match=message):
+        task.splits(seed=0)
