@@ -100,17 +100,32 @@ def _empty(memory: AnyMemory, batch_size: int) -> Any:
     return memory.initial_state(batch_size, dtype=torch.float64)
 
 
+@_rule("a step returns the next state and the reading")
+def state_and_reading(memory: AnyMemory, config: StackRNNConfig) -> None:
+    """Check the types of a step's results, and the shape of the reading, [B, reading_size]."""
+    result = memory.step(_empty(memory, 3), random_actions(memory, config, 3))
+    two = type(result) is tuple and len(result) == 2
+    assert two, f"`update` must return the two of them; got a {type(result).__name__}"
+    assert isinstance(result[0], memory.state_type), f"the state must be a {memory.state_type.__name__}"
+    got, wanted = tuple(result[1].shape), (3, memory.reading_size)
+    assert got == wanted, f"the reading must be {wanted}, [B, reading_size]; got {got}"
+
+
 @_rule("the batch is the first dimension of all tensors of a state")
 def batch_first(memory: AnyMemory, config: StackRNNConfig) -> None:
-    """Check the shapes of states, at the beginning and after a step, and of the reading [B, reading_size]."""
-    state = _empty(memory, 3)
-    after, reading = memory.step(state, random_actions(memory, config, 3))
+    """Check the shapes of states, at the beginning and after a step."""
+    rows = 13  # which no other size here is
+    state = _empty(memory, rows)
+    after, _ = memory.update(state, random_actions(memory, config, rows))
     shapes = [tuple(tensor.shape) for each in (state, after) for tensor in leaves(each)]
-    assert all(shape[:1] == (3,) for shape in shapes), f"for 3 sequences the shapes are {shapes}"
-    wanted = (3, memory.reading_size)
-    assert tuple(reading.shape) == wanted, (
-        f"the reading must be {wanted}, [B, reading_size]; got {tuple(reading.shape)}"
-    )
+    assert all(shape[:1] == (rows,) for shape in shapes), f"for {rows} sequences the shapes are {shapes}"
+
+
+@_rule("an empty memory is of the type that is asked for, or of a more precise one")
+def type_asked_for(memory: AnyMemory, config: StackRNNConfig) -> None:
+    """Ask for a state in float64."""
+    types = {tensor.dtype for tensor in leaves(_empty(memory, 2)) if tensor.is_floating_point()}
+    assert types <= {torch.float64}, f"asked for float64, `initial_state` returns {', '.join(map(str, types))}"
 
 
 @_rule("sequences of a batch do not see each other")

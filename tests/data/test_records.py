@@ -411,3 +411,5 @@ def test_a_dataset_that_was_saved_to_disk(tmp_path):
     for _ in range(2):
         corpus = open_corpus(f"hub:{tmp_path / 'd'}")
         assert [sentence.words for sentence in corpus] == [["the", "dog", "barks", "."], ["it", "ran", "."]]
+    with pytest.raises(InputError, match=f"is a dataset that `save_to_disk` wrote: name it as hub:{tmp_path / 'd'}"):
+        open_corpus(str(tmp_path / "d"))

@@ -38,11 +38,20 @@ def broken(registers, part):
     State = registers.RegisterState
 
     class Broken(registers.Registers):
-        if part == "batch_first":
+        if part == "state_and_reading":
 
             def update(self, state, actions):
-                state, reading = super().update(state, actions)
-                return state, reading.unsqueeze(1)
+                return super().update(state, actions)[0]
+
+        if part == "batch_first":
+
+            def initial_state(self, batch_size, length=None, **where):
+                return State(super().initial_state(batch_size, length, **where).values.transpose(0, 1))
+
+        if part == "type_asked_for":
+
+            def initial_state(self, batch_size, length=None, *, device=None, dtype=None):
+                return super().initial_state(batch_size, length, device=device)
 
         if part == "independent_sequences":
 

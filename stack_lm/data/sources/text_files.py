@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ...errors import InputError
 from ..corpora import Corpus, DocumentStream, Request, Sentence, register_source
 from ..records import Record, find_files, read_records
 from ..text import Segmenter
@@ -31,6 +32,8 @@ def open_standard_input(request: Request) -> Corpus:
 
 def open_files(request: Request) -> Corpus:
     """A file, all those below a directory, or those of a pattern. Each iteration reads the files again."""
+    if any((Path(request.source) / name).is_file() for name in ("state.json", "dataset_dict.json")):
+        raise InputError(f"{request.source} is a dataset that `save_to_disk` wrote: name it as hub:{request.source}")
     files = find_files(request.source)
 
     def read(file: Path) -> Records:
