@@ -88,7 +88,11 @@ def run(options: argparse.Namespace) -> None:
     tags = None if gold is None else gold.word_tags
     # Without a memory there are the words' probabilities; a signal or a layer that was asked for is an error below.
     alone = not scorer.memories and options.layer is None and not options.signal
-    if alone or (scorer.memories and scorer.shows_runs) or (not options.signal and not scorer.makes_trees):
+    if (
+        alone
+        or (scorer.memories and scorer.shows_runs)
+        or (not options.signal and not (scorer.makes_trees and scorer.keeps_strengths))
+    ):
         _inspect_actions(options, scorer, words, tags, gold)
         return
     signal = scorer.choose_signal(options.signal)
@@ -128,7 +132,7 @@ def _inspect_actions(
     gold: ConstituencyTree | None,
 ) -> None:
     """Surprisal and all actions or the run, word by word: no memory, one that makes no trees, as one in superposition,
-    or a nondeterministic stack."""
+    one that does not keep a strength for each element, or a nondeterministic stack."""
     from ..interpretation.computation import computation_of_trace, computation_page, plot_computation
     from ..layers import operation_labels
 

@@ -112,6 +112,15 @@ class MemoryLayers:
         return has_runs(self.memories[self.layer])
 
     @property
+    def keeps_strengths(self) -> bool:
+        """True if the memory's state has the strengths of its elements.
+
+        Raises:
+            InputError: as `layer`.
+        """
+        return hasattr(self.memories[self.layer].memory.state_type, "strengths")
+
+    @property
     def parsing_signal(self) -> str:
         """The signal that syntactic distances come from: the push strength, or the pop strength if the push is fixed
         (Merrill et al. 2019, section 5); the depth of the most probable run of a nondeterministic stack.

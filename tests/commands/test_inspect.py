@@ -10,6 +10,7 @@ from conftest import run, run_json, tiny_config
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.data import Sentence
 from stack_lm.data.generated import generate_corpus
+from stack_lm.memory.base import MEMORIES
 from stack_lm.parsing import read_treebank
 
 SENTENCE = "the dog that the cats fear chases a rabbit ."
@@ -86,6 +87,62 @@ def test_inspect_shows_memories_that_make_no_trees_action_by_action(capsys, mode
     assert (status, shown.split()[0] in out) == (0, True)
     status, _, err = run(capsys, *arguments, "--distributions", tmp_path / "d.png")
     assert (status, "--distributions is for a memory with one push and pop strength" in err) == (2, True)
+
+
+COUNTER = '''
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from stack_lm.memory import Memory, Strength, control_settings, register_memory
+
+
+class State(NamedTuple):
+    count: Tensor
+
+
+class Actions(NamedTuple):
+    push_strength: Tensor
+    pop_strength: Tensor
+
+
+@register_memory("counter")
+class Counter(Memory[State, Actions]):
+    """A number: what was pushed less what was popped."""
+
+    settings = {**control_settings("push", "sigmoid"), **control_settings("pop", "sigmoid")}
+    action_type, state_type, reading_size = Actions, State, 1
+    actions = (Strength("push"), Strength("pop"))
+
+    @classmethod
+    def from_config(cls, config):
+        return cls()
+
+    def initial_state(self, batch_size, length=None, *, device=None, dtype=None):
+        return State(torch.zeros(batch_size, 1, device=device, dtype=dtype))
+
+    def update(self, state, actions):
+        count = state.count + (actions.push_strength - actions.pop_strength).unsqueeze(1).to(state.count.dtype)
+        return State(count), count
+
+    def hold(self, active, new, old):
+        return State(torch.where(active.unsqueeze(1), new.count, old.count))
+'''
+
+
+def test_inspect_shows_strengths_of_a_memory_from_outside_without_contents(capsys, tmp_path, monkeypatch):
+    """It makes trees, but its state has no strength for each element."""
+    monkeypatch.setattr(MEMORIES, "registered", dict(MEMORIES.registered))
+    (tmp_path / "counter.py").write_text(COUNTER)
+    monkeypatch.chdir(tmp_path)
+    training = ("data.source=generated:60", "training.max_steps=2", "model.memory=counter", "output_dir=run")
+    assert run(capsys, "train", "lm", "--import", "counter.py", *training)[0] == 0
+    status, out, _ = run(capsys, "parse", "run", "the dog that barks runs .", "--import", "counter.py")
+    assert status == 0
+    status, out, _ = run(capsys, "inspect", "run", "the dog runs .", "--import", "counter.py")
+    assert (status, "push" in out, "dog" in out) == (0, True, True)
+    assert "dog" in (tmp_path / "inspect.html").read_text()
 
 
 def test_inspect_shows_the_run_of_a_nondeterministic_stack(capsys, models, treebank, tmp_path):
