@@ -114,8 +114,11 @@ def test_a_mistake_is_found_by_its_check(registers, part):
     (check,) = (check for check in MEMORY_CHECKS if check.__name__ == part)
     with pytest.raises(AssertionError, match=r"^broken rule: [a-z`].*\.\n\w+: "):
         check(name)
-    with pytest.raises(AssertionError, match="^broken rule"):
-        check_memory(name)
+
+
+def test_the_first_mistake_is_named(registers):
+    with pytest.raises(AssertionError, match="^broken rule: sequences of a batch do not see each other"):
+        check_memory(broken(registers, "independent_sequences"))
 
 
 def test_a_memory_that_is_right_passes(registers):
