@@ -414,7 +414,10 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         hidden: Any = outputs.last_hidden_state
         loss = logits = None
         if needed or not (self.training if skip_logits is None else skip_logits):
-            reason = needed or "logits are computed in evaluation mode; skip_logits=True skips them"
+            computed = (
+                "with skip_logits=False" if skip_logits is False else "in evaluation mode; skip_logits=True skips them"
+            )
+            reason = needed or f"logits are computed {computed}"
             if loss_dtype is not None:
                 raise ValueError(f"loss_dtype={str(loss_dtype)!r} cannot be: {reason}")
             if softmax_samples is not None:

@@ -217,6 +217,8 @@ def test_softmax_samples():
         model(ids, labels=labels, softmax_samples=0)
     with pytest.raises(ValueError, match="softmax_samples=3 cannot be: logits_to_keep asks for logits"):
         model(ids, labels=labels, softmax_samples=3, logits_to_keep=1)
+    with pytest.raises(ValueError, match="softmax_samples=3 cannot be: logits are computed with skip_logits=False"):
+        model(ids, labels=labels, softmax_samples=3, skip_logits=False)
     model.eval()
     with pytest.raises(ValueError, match="softmax_samples=3 cannot be: logits are computed in evaluation mode"):
         model(ids, labels=labels, softmax_samples=3)
