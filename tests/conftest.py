@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib.util
 import itertools
 import json
 import operator
@@ -197,6 +198,20 @@ def registries(monkeypatch, tmp_path_factory):
     for module in set(sys.modules) - before:
         if (getattr(sys.modules[module], "__file__", None) or "").startswith(str(tmp_path_factory.getbasetemp())):
             del sys.modules[module]
+
+
+def load_registers():
+    """Import the memory of docs/extending.md from its file, which registers it."""
+    spec = importlib.util.spec_from_file_location("registers", Path(__file__).parent / "memory" / "registers.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def registers(registries):
+    """The memory of docs/extending.md, registered for one test."""
+    return load_registers()
 
 
 def train_small(directory, model, source="generated:200", held_out=40, **training):

@@ -66,15 +66,17 @@ def id_of(tensor):
     return tensor.untyped_storage().data_ptr()
 
 
+# What the losses are compared over, besides sizes.
+KINDS = {
+    "bias": st.booleans(),
+    "ignored": st.sampled_from([0.0, 0.4, 1.0]),
+    "reduction": st.sampled_from(["mean", "sum"]),
+    "seed": st.integers(0, 99),
+}
+
+
 @settings(deadline=None, max_examples=60)
-@given(
-    sizes=st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(1, 7)),
-    chunk_rows=st.integers(1, 12),
-    bias=st.booleans(),
-    ignored=st.sampled_from([0.0, 0.4, 1.0]),
-    reduction=st.sampled_from(["mean", "sum"]),
-    seed=st.integers(0, 99),
-)
+@given(sizes=st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(1, 7)), chunk_rows=st.integers(1, 12), **KINDS)
 def test_value_and_every_gradient_equal_torch(sizes, chunk_rows, bias, ignored, reduction, seed):
     inputs = make_inputs(*sizes, bias=bias, ignored=ignored, seed=seed)
     actual = value_and_gradients(linear_cross_entropy, *inputs, reduction=reduction, chunk_rows=chunk_rows)
@@ -339,14 +341,7 @@ def test_bad_arguments():
 
 
 @settings(deadline=None, max_examples=40)
-@given(
-    sizes=st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(2, 12)),
-    samples=st.integers(1, 12),
-    bias=st.booleans(),
-    ignored=st.sampled_from([0.0, 0.4, 1.0]),
-    reduction=st.sampled_from(["mean", "sum"]),
-    seed=st.integers(0, 99),
-)
+@given(sizes=st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(2, 12)), samples=st.integers(1, 12), **KINDS)
 def test_a_sampled_softmax_is_that_of_its_definition(sizes, samples, bias, ignored, reduction, seed):
     """A softmax over all classes, those of the batch as they are, those drawn V' / samples times, no other."""
     rows, hidden_size, classes = sizes

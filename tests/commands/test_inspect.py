@@ -10,7 +10,6 @@ from conftest import run, run_json, tiny_config
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.data import Sentence
 from stack_lm.data.generated import generate_corpus
-from stack_lm.memory.base import MEMORIES
 from stack_lm.parsing import read_treebank
 
 SENTENCE = "the dog that the cats fear chases a rabbit ."
@@ -131,9 +130,8 @@ class Counter(Memory[State, Actions]):
 '''
 
 
-def test_inspect_shows_strengths_of_a_memory_from_outside_without_contents(capsys, tmp_path, monkeypatch):
+def test_inspect_shows_strengths_of_a_memory_from_outside_without_contents(capsys, tmp_path, monkeypatch, registries):
     """It makes trees, but its state has no strength for each element."""
-    monkeypatch.setattr(MEMORIES, "registered", dict(MEMORIES.registered))
     (tmp_path / "counter.py").write_text(COUNTER)
     monkeypatch.chdir(tmp_path)
     training = ("data.source=generated:60", "training.max_steps=2", "model.memory=counter", "output_dir=run")

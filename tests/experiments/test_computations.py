@@ -1,10 +1,8 @@
 """Computations of models of tasks, and figures of their trials."""
 
-import importlib.util
 import json
 import re
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +18,6 @@ from stack_lm.experiments.config import TaskConfig
 from stack_lm.experiments.trial import Trial
 from stack_lm.interpretation.trials import Curve, plot_curves
 from stack_lm.memory import Choice
-from stack_lm.memory.base import MEMORIES
 from stack_lm.tasks import make_task
 from stack_lm.trace import MOVES
 
@@ -418,12 +415,8 @@ def test_strings_that_cannot_be_scored(capsys, tmp_path, strings, content, model
     assert message in err
 
 
-def test_a_memory_from_outside_is_shown_without_its_contents(tmp_path, monkeypatch):
+def test_a_memory_from_outside_is_shown_without_its_contents(tmp_path, registers):
     """Nobody knows where they are in its state: its actions and readings are shown."""
-    source = Path(__file__).parents[1] / "memory" / "registers.py"
-    spec = importlib.util.spec_from_file_location("registers", source)
-    monkeypatch.setattr(MEMORIES, "registered", dict(MEMORIES.registered))
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
     saved(tmp_path / "m", "test/per_step", memory="registers", memory_depth=3)
     found = load_task_model(tmp_path / "m")
     computation = compute(found, choose_example(found.task, "a b b a", None, 0))

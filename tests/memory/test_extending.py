@@ -1,12 +1,11 @@
 """A memory from outside the package, the example of docs/extending.md: it owes and gets what the built-in ones do."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 import test_conformance
 import torch
-from conftest import CONTROLLERS, tiny_config
+from conftest import CONTROLLERS, load_registers, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,10 +32,7 @@ FIELDS = {"memory": "registers", "memory_depth": 4}
 def registers():
     """Register it for the tests of this file alone, as a user's program does by importing the file."""
     before = dict(MEMORIES.registered)
-    spec = importlib.util.spec_from_file_location("registers", SOURCE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
+    yield load_registers()
     MEMORIES.registered = before
 
 

@@ -1,8 +1,6 @@
 """Each check of `stack_lm.testing` finds the mistake that it is for, and names the rule."""
 
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,27 +8,9 @@ from conftest import tiny_config
 
 from stack_lm import StackRNNForCausalLM
 from stack_lm.memory import register_memory
-from stack_lm.memory.base import MEMORIES
 from stack_lm.testing import MEMORY_CHECKS, MODEL_CHECKS, check_memory, check_model
 
-SOURCE = Path(__file__).parents[1] / "memory" / "registers.py"
 NAMES = [check.__name__ for check in MEMORY_CHECKS]
-
-
-@pytest.fixture(autouse=True)
-def registry():
-    before = dict(MEMORIES.registered)
-    yield
-    MEMORIES.registered = before
-
-
-@pytest.fixture
-def registers():
-    """The memory of docs/extending.md, and its state."""
-    spec = importlib.util.spec_from_file_location("registers", SOURCE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def broken(registers, part):
