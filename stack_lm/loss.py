@@ -244,9 +244,8 @@ def linear_cross_entropy(
     if device == "cpu" and int(count) < len(labels):
         # Rows that do not count, such as padding, need no logits.
         hidden, labels, counted = hidden[counted], labels[counted], counted[counted]
-    if device == "cpu" and len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(weight):
-        wrong = labels[(labels < 0) | (labels >= len(weight))][0]
-        raise IndexError(f"labels must be in [0, {len(weight)}) or {ignore_index}; got {int(wrong)}")
+    if device == "cpu":
+        _check_classes(labels, len(weight), ignore_index)
     if device == "cpu" and dtype == torch.bfloat16:
         extra = -len(labels) % BFLOAT16_BLOCK_ROWS
         hidden, labels, counted = F.pad(hidden, (0, 0, 0, extra)), F.pad(labels, (0, extra)), F.pad(counted, (0, extra))
@@ -257,6 +256,13 @@ def linear_cross_entropy(
     else:
         total = _LinearCrossEntropy.apply(*arguments)
     return total / count if reduction == "mean" else total
+
+
+def _check_classes(labels: Tensor, classes: int, ignore_index: int) -> None:
+    """Refuse labels that count and are no class; it looks at them, for which a GPU waits."""
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        wrong = labels[(labels < 0) | (labels >= classes)][0]
+        raise IndexError(f"labels must be in [0, {classes}) or {ignore_index}; got {int(wrong)}")
 
 
 @torch.compiler.disable  # which words a batch has is only known when it runs
@@ -295,9 +301,7 @@ def sampled_cross_entropy(
     others = len(weight) - len(present)
     if samples >= others:
         return linear_cross_entropy(hidden, weight, bias, labels, ignore_index=ignore_index, **options)
-    if len(present) and not 0 <= int(present[0]) <= int(present[-1]) < len(weight):
-        wrong = present[(present < 0) | (present >= len(weight))][0]
-        raise IndexError(f"labels must be in [0, {len(weight)}) or {ignore_index}; got {int(wrong)}")
+    _check_classes(present, len(weight), ignore_index)
     absent = torch.ones(len(weight), dtype=torch.bool, device=weight.device)
     absent[present] = False
     drawn = absent.nonzero().squeeze(1)[torch.randperm(others, device=weight.device)[:samples]]

@@ -414,14 +414,14 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         hidden: Any = outputs.last_hidden_state
         loss = logits = None
         if needed or not (self.training if skip_logits is None else skip_logits):
-            computed = (
-                "with skip_logits=False" if skip_logits is False else "in evaluation mode; skip_logits=True skips them"
-            )
-            reason = needed or f"logits are computed {computed}"
-            if loss_dtype is not None:
-                raise ValueError(f"loss_dtype={str(loss_dtype)!r} cannot be: {reason}")
-            if softmax_samples is not None:
-                raise ValueError(f"softmax_samples={softmax_samples} cannot be: {reason}")
+            if loss_dtype is not None or softmax_samples is not None:
+                asked = (
+                    f"softmax_samples={softmax_samples}" if loss_dtype is None else f"loss_dtype={str(loss_dtype)!r}"
+                )
+                computed = "logits are computed in evaluation mode; skip_logits=True skips them"
+                if skip_logits is False:
+                    computed = "logits are computed with skip_logits=False"
+                raise ValueError(f"{asked} cannot be: {needed or computed}")
             steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.lm_head(self.dropout(hidden[:, steps]))
             if has_labels:

@@ -155,8 +155,8 @@ class SentenceSplitter:
 
     def __call__(self, paragraph: str) -> list[str]:
         """The sentences of one paragraph."""
-        sentences = self._punkt.tokenize(paragraph)
-        return [part.strip() for sentence in sentences for part in _UNSPACED.findall(sentence) if part.strip()]
+        sentences = map(_UNSPACED.findall, self._punkt.tokenize(paragraph))
+        return [part for parts in sentences for part in map(str.strip, parts) if part]
 
 
 class Segmenter:

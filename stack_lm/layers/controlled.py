@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -100,7 +101,6 @@ class ControlledMemory(nn.Module):
     output_size: int
     dropout: float = 0.0
     scan_backend: str | None = None
-    _form: tuple[type[Any], type[Any], list[tuple[int | None, ...]]] | None = None
 
     @classmethod
     def from_settings(cls, settings: Any) -> ControlledMemory:
@@ -166,7 +166,8 @@ class ControlledMemory(nn.Module):
             raise ValueError(f"the state is on {state.reading.device}; the inputs are on {inputs.device}")
 
     def _check_form(self, state: Any) -> None:
-        kind, memory, wanted = self._form_of_states
+        kind, wanted = self._form_of_states
+        memory = self.memory.state_type
         if not isinstance(state, kind):
             raise ValueError(f"the state of this layer is a {kind.__name__}; got a {type(state).__name__}")
         if not isinstance(state.memory, memory):
@@ -179,21 +180,19 @@ class ControlledMemory(nn.Module):
             got = [[*shape] for shape in shapes]
             raise ValueError(f"the state is of another layer: behind the batch its tensors are {got}; here {here}")
 
-    @property
-    def _form_of_states(self) -> tuple[type[Any], type[Any], list[tuple[int | None, ...]]]:
-        """The types of a state and of its memory's, and its shapes without the batch; None where a size may change."""
-        if self._form is None:
-            with torch.no_grad():
-                states = [self.initial_state(1), self.initial_state(1, 7)]
-                for _ in range(2):  # a memory may grow with its steps
-                    memory, _ = self.memory.update(states[-1].memory, self._some_actions())
-                    states.append(states[-1]._replace(memory=memory))
-            form = []
-            for shapes in zip(*map(_shapes, states), strict=True):  # of one tensor in each of the states
-                sizes = map(set, zip(*shapes, strict=True))
-                form.append(tuple(size.pop() if len(size) == 1 else None for size in sizes))
-            self._form = type(states[0]), self.memory.state_type, form
-        return self._form
+    @cached_property
+    def _form_of_states(self) -> tuple[type[Any], list[tuple[int | None, ...]]]:
+        """The type of a state, and its shapes without the batch; None where a size may change."""
+        with torch.no_grad():
+            states = [self.initial_state(1), self.initial_state(1, 7)]
+            for _ in range(2):  # a memory may grow with its steps
+                memory, _ = self.memory.update(states[-1].memory, self._some_actions())
+                states.append(states[-1]._replace(memory=memory))
+        form = []
+        for shapes in zip(*map(_shapes, states), strict=True):  # of one tensor in each of the states
+            sizes = map(set, zip(*shapes, strict=True))
+            form.append(tuple(size.pop() if len(size) == 1 else None for size in sizes))
+        return type(states[0]), form
 
     def _some_actions(self) -> Any:
         """Any actions on the memory of one sequence."""

@@ -68,6 +68,8 @@ class SentenceEncoder:
     def knows(self, text: str) -> bool:
         """True if no token of a text, inside a sentence, is the unknown token."""
         unknown, before = self.tokenizer.unk_token_id, "a "  # which may itself be unknown, or several tokens
+        if unknown is None:
+            return True
         encoding = self.tokenizer.backend_tokenizer.encode(before + text, add_special_tokens=False)
         return not any(
             token == unknown and text[max(0, start - len(before)) : max(0, end - len(before))].strip()

@@ -6,7 +6,7 @@ import random
 
 from ..errors import InputError
 from .base import Example, Task
-from .kinds import check_kind
+from .kinds import check_declared
 
 
 def check_examples(task: Task, seed: int = 0) -> None:
@@ -20,7 +20,7 @@ def check_examples(task: Task, seed: int = 0) -> None:
         InputError: naming the task and the split: if there is no training split, drawing fails, or an example is not of
             the task's kind and its vocabularies.
     """
-    check_kind(task)
+    check_declared(task)
     for name in ("train", "test"):
         if name not in task.plan:
             raise InputError(f"{task} has no split {name!r}; it has {', '.join(task.plan) or 'none'}")

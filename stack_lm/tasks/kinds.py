@@ -159,11 +159,11 @@ KINDS: dict[str, type[PerStep]] = {
 }
 
 
-def check_kind(task: Task) -> None:
-    """Refuse a task of a kind that does not exist, or without a vocabulary.
+def check_declared(task: Task) -> None:
+    """Refuse a task of a kind that does not exist, or whose vocabulary is empty or has a symbol twice.
 
     Raises:
-        InputError: naming those that there are.
+        InputError: naming the kinds that there are, or the vocabulary.
     """
     kind = getattr(task, "kind", None)
     if kind not in KINDS:

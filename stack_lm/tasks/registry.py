@@ -13,7 +13,7 @@ from ..messages import did_you_mean
 from ..plugins import Registry
 from .base import Task
 from .files import FileTask
-from .kinds import check_kind
+from .kinds import check_declared
 
 _Factory = TypeVar("_Factory", bound="Callable[..., Task]")
 TASKS: Registry[Callable[..., Task]] = Registry("task", "stack_lm.tasks", listed_by="`stack-lm tasks`")
@@ -61,7 +61,7 @@ def make_task(name: str, **options: Any) -> Task:
             )
     task = FileTask(name, **options) if own else factory(**options)
     task.name = name
-    check_kind(task)
+    check_declared(task)
     return task
 
 
