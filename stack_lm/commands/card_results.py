@@ -7,14 +7,16 @@ from itertools import groupby
 
 from ..console import print_json
 from ..errors import InputError
-from ..experiments.config import rows_pattern
+from ..experiments.config import compile_pattern
 from ..hub.card_scores import ScoreOfModels, scores_of_cards
 from .files import check_different, short_names
 from .printing import Heading, PrintedTable
 
+_TITLE = "Scores in the models' cards"
+
 
 def print_scores(options: argparse.Namespace) -> None:
-    """Print a line for each score, with a column for each model.
+    """Print a line for each score, with a column for each model; or the other way round, with `--column`.
 
     Raises:
         InputError: for an option that is about trials, a model without a card or scores, or a pattern that finds none.
@@ -26,30 +28,78 @@ def print_scores(options: argparse.Namespace) -> None:
     check_different(options.directories)
     names = short_names([path.removesuffix(".md").rstrip("/") for path in options.directories])
     scores = scores_of_cards(options.directories)
+    if options.columns:
+        _print_columns(options, names, scores)
+        return
     if options.rows is not None:
-        scores = _chosen(scores, options.rows)
+        scores = _chosen(scores, options.rows, "--rows")
     if options.json:
-        print_json({"models": dict(zip(names, options.directories, strict=True)), "scores": _described(scores, names)})
+        print_json({"models": _models(options, names), "scores": _described(scores, names)})
         return
     body: list[list[str] | Heading] = []
     for heading, of_data in groupby(scores, _heading):
         body.append(Heading(heading))
         for score in of_data:
-            values = (score.values.get(model) for model in range(len(names)))
-            body.append([score.metric, *("" if value is None else f"{value:.2f}" for value in values)])
-    PrintedTable("Scores in the models' cards", ["score", *names], body, 1).print_as(options.format)
+            body.append([score.metric, *(_number(score.values.get(model)) for model in range(len(names)))])
+    PrintedTable(_TITLE, ["score", *names], body, 1).print_as(options.format)
+
+
+def _print_columns(options: argparse.Namespace, names: list[str], scores: list[ScoreOfModels]) -> None:
+    """A row for each model, and a column for each head of `--column`."""
+    columns = [_column(column, names, scores) for column in options.columns]
+    heads = [column.partition("=")[0] for column in options.columns]
+    repeated = next((head for head in heads if heads.count(head) > 1), None)
+    if repeated is not None:
+        raise InputError(f"--column has two columns named {repeated!r}")
+    if options.json:
+        rows = [
+            {"model": name} | {head: column.get(model) for head, column in zip(heads, columns, strict=True)}
+            for model, name in enumerate(names)
+        ]
+        print_json({"models": _models(options, names), "rows": rows})
+        return
+    body = [[name, *(_number(column.get(model)) for column in columns)] for model, name in enumerate(names)]
+    PrintedTable(_TITLE, ["model", *heads], body, 1).print_as(options.format)
+
+
+def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[int, float]:
+    """The value of each model, by its number, of the one score that a column's pattern finds there."""
+    head, equals, pattern = column.partition("=")
+    if not (head and equals and pattern):
+        raise InputError(f"--column must be HEAD=REGEX, such as 'F1=prpn.*algorithm1'; got {column!r}")
+    values: dict[int, float] = {}
+    sources: dict[int, ScoreOfModels] = {}
+    for score in _chosen(scores, pattern, "--column"):
+        for model, value in score.values.items():
+            if model in values:
+                both = " and ".join(repr(_full_name(each)) for each in (sources[model], score))
+                raise InputError(f"--column {column!r} finds more than one score of {names[model]}: {both}")
+            values[model], sources[model] = value, score
+    return values
+
+
+def _models(options: argparse.Namespace, names: list[str]) -> dict[str, str]:
+    return dict(zip(names, options.directories, strict=True))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 def _heading(score: ScoreOfModels) -> str:
     return f"{score.task}: {score.data}"
 
 
-def _chosen(scores: list[ScoreOfModels], pattern: str) -> list[ScoreOfModels]:
-    finder = rows_pattern(pattern)
-    chosen = [score for score in scores if finder.search(f"{_heading(score)}, {score.metric}")]
+def _full_name(score: ScoreOfModels) -> str:
+    return f"{_heading(score)}, {score.metric}"
+
+
+def _chosen(scores: list[ScoreOfModels], pattern: str, option: str) -> list[ScoreOfModels]:
+    finder = compile_pattern(pattern, option)
+    chosen = [score for score in scores if finder.search(_full_name(score))]
     if not chosen:
         there = "; ".join(dict.fromkeys(score.metric for score in scores))
-        raise InputError(f"--rows {pattern!r} finds no score; the scores are {there}")
+        raise InputError(f"{option} {pattern!r} finds no score; the scores are {there}")
     return chosen
 
 

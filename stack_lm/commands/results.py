@@ -7,6 +7,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from ..console import print_json
+from ..errors import InputError
 from ..experiments.config import parse_measure
 from .files import short_names
 from .printing import FORMS, Heading, PrintedTable
@@ -22,7 +23,8 @@ EXAMPLE = (
     "  stack-lm results runs/hao2018-table1 --compare runs/hao2018-no-stopping\n"
     "  stack-lm results runs/deletang2023-hierarchy --matrix\n"
     "  stack-lm results runs/hao2018-table1 --save results/hao2018-table1\n"
-    "  stack-lm results models/wikipedia-u1 models/wikipedia-lstm --rows 'prpn|accuracy'"
+    "  stack-lm results models/wikipedia-u1 models/wikipedia-lstm --rows 'prpn|accuracy'\n"
+    "  stack-lm results models/wikipedia-u1* --column 'perplexity=wiki.*inner' --column 'F1=prpn.*algorithm1'"
 )
 FORMATS = (*FORMS, "json")
 _SHORT = {"minimum": "min", "median": "med", "maximum": "max", "mean": "mean", "best": "best"}
@@ -45,7 +47,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="a matrix: tasks down, by their level of the Chomsky hierarchy, and networks across",
     )
-    parser.add_argument("--rows", metavar="REGEX", help="print only the rows (of cards: scores) whose names match")
+    choices = parser.add_mutually_exclusive_group()
+    choices.add_argument("--rows", metavar="REGEX", help="print only the rows (of cards: scores) whose names match")
+    choices.add_argument(
+        "--column",
+        metavar="HEAD=REGEX",
+        action="append",
+        default=[],
+        dest="columns",
+        help="of cards: print a row for each model, with a column for the score whose name matches; repeatable",
+    )
     parser.add_argument(
         "--save",
         metavar="DIR",
@@ -68,6 +79,8 @@ def run(options: argparse.Namespace) -> None:
         if any(map(find_card, options.directories)):
             print_scores(options)
             return
+    if options.columns:
+        raise InputError(f"--column is about the scores in models' cards; {options.directories[0]} has trials, or none")
     trials = read_trials(*options.directories)
     if options.save is not None:
         save_trials(trials, options.save)

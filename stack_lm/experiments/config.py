@@ -342,8 +342,8 @@ def first_difference(
     return None
 
 
-def rows_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile the regular expression of `--rows`.
+def compile_pattern(pattern: str, option: str = "--rows") -> re.Pattern[str]:
+    """Compile the regular expression that an option of the command line has.
 
     Raises:
         InputError: if it is none.
@@ -351,7 +351,7 @@ def rows_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise InputError(f"--rows must be a regular expression; got {pattern!r} ({error})") from error
+        raise InputError(f"{option} must be a regular expression; got {pattern!r} ({error})") from error
 
 
 def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
@@ -360,7 +360,7 @@ def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
     Raises:
         InputError: if it is none, or finds none.
     """
-    finder = rows_pattern(pattern or "")
+    finder = compile_pattern(pattern or "")
     chosen = {i: row for i, row in enumerate(table.rows) if finder.search(row.name)}
     if not chosen:
         raise InputError(f"no row matches {pattern!r}; the rows are {'; '.join(row.name for row in table.rows)}")

@@ -72,6 +72,21 @@ def test_chosen_scores(capsys, models):
     ]
 
 
+def test_a_row_for_each_model(capsys, models):
+    """Each column has the one score of a model whose name matches, on whatever data."""
+    columns = ["--column", "perplexity=seed 0", "--column", "F1=prpn"]
+    assert run(capsys, "results", *models, *columns, "--format", "markdown")[1].splitlines()[2:] == [
+        "| model | perplexity | F1 |",
+        "|---|--:|--:|",
+        "| u1 | 85.50 | 54.72 |",
+        "| lstm | 90.00 |  |",
+    ]
+    assert run_json(capsys, "results", *models, *columns)["rows"] == [
+        {"model": "u1", "perplexity": 85.5, "F1": 54.716},
+        {"model": "lstm", "perplexity": 90.0, "F1": None},
+    ]
+
+
 def test_json_has_the_intervals(capsys, models):
     found = run_json(capsys, "results", *models)
     assert found["models"] == {"u1": str(models[0]), "lstm": str(models[1])}
@@ -91,6 +106,14 @@ def test_json_has_the_intervals(capsys, models):
         (["--save", "x"], "--save is about trials"),
         (["--rows", "perplexiti"], "--rows 'perplexiti' finds no score; the scores are F1, prpn; perplexity; accuracy"),
         (["--rows", "("], "--rows must be a regular expression; got '('"),
+        (["--column", "F1"], "--column must be HEAD=REGEX, such as 'F1=prpn.*algorithm1'; got 'F1'"),
+        (["--column", "F1=("], "--column must be a regular expression; got '('"),
+        (["--column", "F1=prnp"], "--column 'prnp' finds no score"),
+        (["--column", "a=F1", "--column", "a=seed 0"], "--column has two columns named 'a'"),
+        (
+            ["--column", "a=perplexity"],
+            "finds more than one score of lstm: 'Prediction: text, seed 0, perplexity' and 'Prediction: text, seed 1,",
+        ),
     ],
 )
 def test_options_that_do_not_fit(capsys, models, options, message):
