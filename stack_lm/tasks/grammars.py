@@ -15,8 +15,10 @@ from itertools import accumulate
 from math import fsum, prod
 from typing import Generic, NamedTuple, TypeVar
 
+from ..checks import Number
 from ..errors import InputError
 
+_WEIGHT = Number(above=0)
 _MOST_BITS = 10_000_000  # of a count of derivations
 
 
@@ -44,14 +46,26 @@ class Grammar:
     Args:
         rules: the right-hand sides of each nonterminal, symbols separated by spaces: with their weights, or listed,
             where each weighs 1. The first nonterminal is the start.
+
+    Raises:
+        InputError: for no rules, a nonterminal without any, and a weight that is not a positive number.
     """
 
     def __init__(self, rules: Mapping[str, Mapping[str, float] | Iterable[str]]) -> None:
+        if not rules:
+            raise InputError("a grammar must have at least one rule")
         self.start = next(iter(rules))
         self.rules: dict[str, tuple[Rule, ...]] = {}
         for left, rights in rules.items():
+            if isinstance(rights, str):  # its characters would be rules
+                raise InputError(f"the rules of {left} must be a list, or a mapping to weights; got {rights!r}")
             weights = rights if isinstance(rights, Mapping) else dict.fromkeys(rights, 1.0)
-            self.rules[left] = tuple(Rule(tuple(right.split()), weight) for right, weight in weights.items())
+            if not weights:
+                raise InputError(f"{left} must have at least one rule")
+            self.rules[left] = tuple(
+                Rule(tuple(right.split()), _WEIGHT(f"the weight of {left} -> {right or 'nothing'}", weight))
+                for right, weight in weights.items()
+            )
         self.nullable = self._nullable()
 
     def _nullable(self) -> frozenset[str]:

@@ -71,9 +71,13 @@ class Reading:
     def _columns(self, fields: Mapping[str, Any], file: Path) -> tuple[str, ...]:
         """Those that a task of the kind has; of any kind, where none is named."""
         allowed = list(dict.fromkeys(_COLUMNS.values() if self.kind is None else [_COLUMNS[self.kind]]))
-        for columns in allowed:
-            if all(column in fields for column in columns):
-                return columns
+        fitting = [columns for columns in allowed if all(column in fields for column in columns)]
+        if len(fitting) > 1:
+            kinds = ", ".join(kind for kind, columns in _COLUMNS.items() if columns in fitting)
+            columns = " and ".join(map(",".join, fitting))
+            raise InputError(f"{file} has the columns {columns}, of several kinds of task; set kind to one of {kinds}")
+        if fitting:
+            return fitting[0]
         needed = " or ".join(",".join(columns) for columns in allowed)
         wanted = {column for columns in allowed for column in columns if column not in fields}
         near = ((name, nearest(name, sorted(wanted))) for name in fields)

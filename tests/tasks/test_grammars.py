@@ -1,5 +1,6 @@
 """Grammars, against derivations and strings that are listed."""
 
+import math
 import random
 from collections import Counter
 from itertools import product
@@ -154,6 +155,23 @@ def test_a_derivation_without_end():
     for rules in ({"S": ["S", "a"]}, {"S": ["S S", "a", ""]}, {"S": ["A"], "A": ["a", "S"]}):
         with pytest.raises(ValueError, match="S derives itself and nothing else"):
             ByLength(Grammar(rules)).weight(1)
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({}, "a grammar must have at least one rule"),
+        ({"S": ["A"], "A": []}, "A must have at least one rule"),
+        ({"S": "a S b"}, "the rules of S must be a list, or a mapping to weights; got 'a S b'"),
+        ({"S": {"a S": -1.0, "": 1.0}}, "the weight of S -> a S must be a finite number above 0; got -1.0"),
+        ({"S": {"a": 1.0, "": 0}}, "the weight of S -> nothing must be a finite number above 0; got 0"),
+        ({"S": {"a": math.nan}}, "the weight of S -> a must be a finite number above 0; got nan"),
+        ({"S": {"a": "1"}}, "the weight of S -> a must be a finite number above 0.*; got '1'"),
+    ],
+)
+def test_bad_rules(rules, message):
+    with pytest.raises(InputError, match=message):
+        Grammar(rules)
 
 
 def test_a_batch_has_any_lengths():
