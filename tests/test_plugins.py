@@ -305,6 +305,16 @@ def test_a_model_names_the_plugin_it_needs(model, files, capsys):
     assert json.loads((model / "config.json").read_text())["plugins"] == saved["plugins"]
 
 
+def test_a_model_with_a_plugin_uploads_without_its_code(model, files, capsys, tmp_path):
+    arguments = ("push", model, "someone/own", "--dry-run", tmp_path / "up")
+    message = MISSING.format("memory", "own_stack", "own_memory.py", "own_memory.py")
+    status, _, err = run(capsys, *arguments)
+    assert (status, err) == (2, f"stack-lm: error: cannot write the code of {model}: {message}\n")
+    found = run_json(capsys, *arguments, "--import", files / "own_memory.py")["files"]
+    assert "model.safetensors" in found
+    assert not [name for name in found if name.endswith(".py")]
+
+
 @pytest.mark.usefixtures("registries")
 def test_a_model_without_plugins_says_nothing_of_them(tmp_path):
     StackRNNForCausalLM(tiny_config()).save_pretrained(tmp_path)

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
     source = Path(options.model)
     with staging(options.dry_run) as directory:
         copy_model(source, directory)
-        _add_code(directory)
+        _add_code(source, directory)
         if not (directory / CARD).exists():
             write_card(directory, run=source, name=options.repository.rpartition("/")[2])
         files = sorted(path.name for path in directory.iterdir())
@@ -43,10 +43,8 @@ def run(options: argparse.Namespace) -> None:
         print(f"{target}: {', '.join(files)}")
 
 
-def _add_code(directory: Path) -> None:
+def _add_code(source: Path, directory: Path) -> None:
     """The code of the model's classes, if its kind is known and it has none."""
-    from transformers import AutoConfig
-
     from ..hub.code import has_code, write_code
     from ..model_kinds import kind_of
 
@@ -56,10 +54,10 @@ def _add_code(directory: Path) -> None:
     if kind is None or "auto_map" in config:
         return
     try:
-        if not has_code(AutoConfig.for_model(**config)):
+        if not has_code(kind.config.from_dict(config)):
             return
     except Exception as error:  # transformers and huggingface_hub have many kinds for fields of other types
-        raise InputError(f"{path} is of no model: {shortened(error, 300)}") from error
+        raise InputError(f"cannot write the code of {source}: {shortened(error, 300)}") from error
     text = json.dumps(config | {"auto_map": write_code(kind, directory)}, indent=2, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
 
