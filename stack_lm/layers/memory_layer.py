@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..checks import check_of
@@ -30,6 +31,7 @@ class MemoryLayer(ControlledMemory):
         input_size: size of h_t, H.
         memory: the name of a registered memory, such as "stack".
         bias: whether the linear layer has biases.
+        device, dtype: of the parameters, as in torch's modules.
         settings: the memory's settings; see `StackRNNConfig` for what they mean and
             `stack_lm.memory.memory_class(memory).settings` for those that a memory has, and its defaults.
 
@@ -46,7 +48,16 @@ class MemoryLayer(ControlledMemory):
         (torch.Size([8, 20, 32]), torch.Size([8, 20]))
     """
 
-    def __init__(self, input_size: int, memory: str = "stack", *, bias: bool = True, **settings: Any) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        memory: str = "stack",
+        *,
+        bias: bool = True,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__()
         hidden_size = check_of(Size)("input_size", input_size)
         config = settings_of(memory, settings, hidden_size=hidden_size, bias=check_of(bool)("bias", bias))
@@ -57,6 +68,7 @@ class MemoryLayer(ControlledMemory):
         self.input_size = input_size
         self.reading_size = self.output_size = self.memory.reading_size
         self.description = describe(self, config, "hidden_size", "bias")
+        self.to(device=device, dtype=dtype)
 
     @classmethod
     def from_settings(cls, settings: Any) -> MemoryLayer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..checks import check_of
@@ -27,6 +28,7 @@ class StackAttention(nn.Module):
     Args:
         size: of x_t and of the output, d.
         memory: the name of any registered memory, such as "superposition", "nondeterministic" or "stack".
+        device, dtype: of the parameters, as in torch's modules.
         settings: of the memory, as of `MemoryLayer`.
 
     Attributes:
@@ -43,11 +45,20 @@ class StackAttention(nn.Module):
         (torch.Size([8, 20, 64]), torch.Size([8, 20, 1, 3]))
     """
 
-    def __init__(self, size: int, memory: str = "superposition", **settings: Any) -> None:
+    def __init__(
+        self,
+        size: int,
+        memory: str = "superposition",
+        *,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__()
         settings = stack_attention_settings(memory, settings, check_of(Size)("size", size))
         self.stack = MemoryLayer(size, memory, bias=False, **settings)
         self.output = nn.Linear(self.stack.reading_size, size, bias=False)
+        self.to(device=device, dtype=dtype)
 
     def forward(
         self,

@@ -38,6 +38,7 @@ class StackRNN(nn.Module):
         bias: whether to have biases.
         batch_first: whether tensors are [B, T, ...] instead of [T, B, ...]. It does not concern states.
         dropout: probability, on the outputs of each layer but the last.
+        device, dtype: of the parameters, as in torch's modules.
         settings: of the memories, such as `memory_size=16` or `pop_control="sigmoid"`: see `StackRNNConfig` for what
             they mean. Each goes to all layers whose memory has it.
 
@@ -62,6 +63,8 @@ class StackRNN(nn.Module):
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
         **settings: Any,
     ) -> None:
         super().__init__()
@@ -80,6 +83,7 @@ class StackRNN(nn.Module):
         self.batch_first = check_of(bool)("batch_first", batch_first)
         self.dropout = Number(minimum=0, below=1)("dropout", dropout)
         self.layers = nn.ModuleList(self._make_layer(k, name, settings) for k, name in enumerate(memories))
+        self.to(device=device, dtype=dtype)
 
     def _make_layer(self, number: int, memory: str, settings: dict[str, Any]) -> StackRNNCell:
         config = layer_settings(

@@ -12,13 +12,11 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
-from math import fsum, prod
-from typing import Generic, NamedTuple, TypeVar
+from math import fsum, isfinite, prod
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from ..checks import Number
 from ..errors import InputError
 
-_WEIGHT = Number(above=0)
 _MOST_BITS = 10_000_000  # of a count of derivations
 
 
@@ -63,7 +61,7 @@ class Grammar:
             if not weights:
                 raise InputError(f"{left} must have at least one rule")
             self.rules[left] = tuple(
-                Rule(tuple(right.split()), _WEIGHT(f"the weight of {left} -> {right or 'nothing'}", weight))
+                Rule(tuple(right.split()), _weight(weight, f"{left} -> {right or 'nothing'}"))
                 for right, weight in weights.items()
             )
         self.nullable = self._nullable()
@@ -116,6 +114,12 @@ class Grammar:
             return strings
 
         return made(self.start, depth)
+
+
+def _weight(weight: Any, rule: str) -> float:
+    if not isinstance(weight, int | float) or not isfinite(weight) or weight <= 0:
+        raise InputError(f"the weight of {rule} must be a finite number above 0; got {weight!r}")
+    return weight
 
 
 class ByDepth:

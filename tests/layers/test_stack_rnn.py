@@ -1,6 +1,7 @@
 """`StackRNN` beside torch's modules: the same numbers without memories, the same calls with them."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from kernels.comparison import leaves
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
 
-from stack_lm import StackRNN, set_scan_backend
+from stack_lm import MemoryLayer, StackAttention, StackRNN, set_scan_backend
 from stack_lm.memory import map_tensors
 
 TORCH = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
@@ -330,3 +331,16 @@ def test_bad_states_are_refused():
         rnn(inputs[:, 0], (h, h))
     with pytest.raises(ValueError, match="hx must be of the parts h, c; got 3"):
         StackRNN(E, H, memory="none")(inputs, (h, h, memories))
+
+
+@pytest.mark.parametrize("layer", [(StackRNN, E, H), (MemoryLayer, H), (StackAttention, H)])
+def test_device_and_type_are_arguments(layer):
+    """As in torch's modules; the weights are those of float32, converted."""
+    make_layer = partial(*layer)
+    torch.manual_seed(0)
+    wide = make_layer(dtype=torch.float64)
+    torch.manual_seed(0)
+    for a, b in zip(wide.parameters(), make_layer().parameters(), strict=True):
+        assert (a.dtype, b.dtype) == (torch.float64, torch.float32)
+        torch.testing.assert_close(a.float(), b)
+    assert {parameter.device.type for parameter in make_layer(device="meta").parameters()} == {"meta"}

@@ -151,7 +151,11 @@ def test_no_symbol_of_a_language_is_replaced(tmp_path):
         ("input,output\n", {}, "has a header and no rows"),
         ("inptu,output\na,a\n", {}, "columns inptu, output; a task needs .*did you mean 'input' by 'inptu'"),
         ("input,output\na,a\n", {"kind": "classification"}, "kind=classification needs string,label"),
-        ("input,output,label,string\na,b,c,a\n", {}, "input,output and string,label, of several kinds of task; set kind"),
+        (
+            "input,output,label,string\na,b,c,a\n",
+            {},
+            "input,output and string,label, of several kinds of task; set kind",
+        ),
         ("input,input,output\na,a,a\n", {}, "two columns named 'input'"),
         ("string,label\na,x\na,\n", {}, "row 2: the label is empty"),
         ("string,label\n" + "a,x\n" * 9, {}, "classes need two labels or more; all training strings have 'x'"),
