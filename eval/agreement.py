@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -44,8 +45,8 @@ class ContinuationModel(Protocol):
     ) -> list[np.ndarray]:
         """Log-probabilities of candidate continuations of each prefix, in nats."""
 
-    def knows(self, text: str) -> bool:
-        """True if all words of a text are in the vocabulary."""
+    def knows(self, text: str, *, begins: bool = False) -> bool:
+        """True if all words of a text, inside a sentence or at its beginning, are in the vocabulary."""
 
 
 def evaluate_agreement(
@@ -70,8 +71,9 @@ def evaluate_agreement(
         InputError: if no item is left to score.
     """
     identical = np.array([item.correct == item.wrong for item in items], dtype=bool)
-    known = {word: model.knows(word) for word in {w for item in items for w in (item.correct, item.wrong)}}
-    unknown = np.array([not (known[i.correct] and known[i.wrong]) for i in items], dtype=bool)
+    forms = [[(form, not item.prefix) for form in (item.correct, item.wrong)] for item in items]
+    known = {form: model.knows(form[0], begins=form[1]) for form in set(chain.from_iterable(forms))}
+    unknown = np.array([not all(known[form] for form in of_item) for of_item in forms], dtype=bool)
     logprobs = np.full((len(items), 2), np.nan)
     wanted = np.flatnonzero(~identical & ~unknown)
     for start in range(0, len(wanted), BLOCK):

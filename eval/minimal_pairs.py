@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -33,10 +34,17 @@ class MinimalPair:
     properties: Mapping[str, str | int] = field(default_factory=dict)
 
     @property
-    def differing_words(self) -> list[str]:
-        """The words that are on one side only, or more often there; none if the sides differ in their order alone."""
-        good, bad = Counter(self.prefix_good + self.good), Counter(self.prefix_bad + self.bad)
-        return [*(good - bad), *(bad - good)]
+    def differing_words(self) -> list[tuple[str, bool]]:
+        """The words that are on one side only, or more often there, and whether each begins its side.
+
+        None if the sides differ in their order alone.
+        """
+        good, bad = self.prefix_good + self.good, self.prefix_bad + self.bad
+        return [
+            (word, side[0] == word)
+            for side, other in ((good, bad), (bad, good))
+            for word in Counter(side) - Counter(other)
+        ]
 
     @property
     def begins_differently(self) -> bool:
@@ -70,7 +78,7 @@ def evaluate_minimal_pairs(
     """
     identical = np.array([p.good == p.bad and p.prefix_good == p.prefix_bad for p in pairs], dtype=bool)
     differing = [pair.differing_words for pair in pairs]
-    known = {word: model.knows(word) for word in {word for words in differing for word in words}}
+    known = {word: model.knows(word[0], begins=word[1]) for word in set(chain.from_iterable(differing))}
     unknown = np.array([not all(known[word] for word in words) for words in differing], dtype=bool)
     logprobs = np.full((len(pairs), 2), np.nan)
     wanted = np.flatnonzero(~identical & ~unknown)

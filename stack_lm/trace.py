@@ -117,5 +117,5 @@ class SentenceModel(Protocol):
     def predicts_first_word(self) -> bool:
         """True if the model gives a probability to the first word of a sentence."""
 
-    def knows(self, text: str) -> bool:
-        """True if all words of a text are in the vocabulary."""
+    def knows(self, text: str, *, begins: bool = False) -> bool:
+        """True if all words of a text, inside a sentence or at its beginning, are in the vocabulary."""

@@ -65,9 +65,10 @@ class SentenceEncoder:
         splits = self.tokenizer.backend_tokenizer.pre_tokenizer
         return type(splits).__name__ == "WhitespaceSplit"
 
-    def knows(self, text: str) -> bool:
-        """True if no token of a text, inside a sentence, is the unknown token."""
-        unknown, before = self.tokenizer.unk_token_id, "a "  # which may itself be unknown, or several tokens
+    def knows(self, text: str, *, begins: bool = False) -> bool:
+        """True if no token of a text, inside a sentence or at its beginning, is the unknown token."""
+        # Case rules may treat the first word in another way. "a" may itself be unknown, or several tokens.
+        unknown, before = self.tokenizer.unk_token_id, "" if begins else "a "
         if unknown is None:
             return True
         encoding = self.tokenizer.backend_tokenizer.encode(before + text, add_special_tokens=False)

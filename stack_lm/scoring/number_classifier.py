@@ -46,7 +46,7 @@ class NumberClassifier:
         model, tokenizer = load_pretrained(AutoModelForSequenceClassification, path, device, what="number classifier")
         return cls(model, tokenizer, batch_tokens=batch_tokens)
 
-    def knows(self, text: str) -> bool:
+    def knows(self, text: str, *, begins: bool = False) -> bool:
         """True if a text is one of the labels."""
         return text in self.label_ids
 

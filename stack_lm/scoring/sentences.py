@@ -138,9 +138,9 @@ class ModelScorer(MemoryLayers):
         """The words of a text: what a tokenizer made here separates, or else white space."""
         return self._encoder.split(text)
 
-    def knows(self, text: str) -> bool:
-        """True if no token of a text is the unknown token."""
-        return self._encoder.knows(text)
+    def knows(self, text: str, *, begins: bool = False) -> bool:
+        """True if no token of a text, inside a sentence or at its beginning, is the unknown token."""
+        return self._encoder.knows(text, begins=begins)
 
     @torch.inference_mode()
     def trace(

@@ -18,7 +18,7 @@ class Oracle:
     def __init__(self, scores, unknown=()):
         self.scores, self.unknown = scores, unknown
 
-    def knows(self, text):
+    def knows(self, text, *, begins=False):
         return text not in self.unknown
 
     def continuation_logprobs(self, prefixes, candidates):
@@ -184,7 +184,7 @@ def test_the_nonce_sentences_by_frequency():
     pairs = np.log(np.maximum(np.array(frequencies).reshape(-1, 2), 1e-9))
 
     class Frequency:
-        def knows(self, text):
+        def knows(self, text, *, begins=False):
             return True
 
         def continuation_logprobs(self, prefixes, candidates):

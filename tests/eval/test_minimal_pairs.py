@@ -20,7 +20,7 @@ class Lengths:
     def __init__(self, unknown=()):
         self.unknown = unknown
 
-    def knows(self, text):
+    def knows(self, text, *, begins=False):
         return text not in self.unknown
 
     def sentence_logprobs(self, groups):
@@ -61,10 +61,19 @@ def test_pairs():
     assert evaluate_minimal_pairs(Lengths(unknown=("cat",)), PAIRS[:2]).n_oov == 0
 
 
+def test_a_case_rule_may_know_first_words():
+    class Lowered(Lengths):
+        def knows(self, text, *, begins=False):
+            return text.islower() or begins
+
+    pairs = [pair("Which cats run", "What cats run"), pair("they see Which", "they see What"), pair("Is", "Are")]
+    assert evaluate_minimal_pairs(Lowered(), pairs).outcomes == ("tie", "oov", "tie")
+
+
 def test_differing_words():
-    assert PAIRS[0].differing_words == ["runs", "running"]
+    assert PAIRS[0].differing_words == [("runs", False), ("running", False)]
     assert pair("b a", "a b").differing_words == []
-    assert PAIRS[5].differing_words == ["they", "a", "man"]
+    assert PAIRS[5].differing_words == [("they", True), ("a", True), ("man", False)]
     assert [p.begins_differently for p in PAIRS[4:]] == [False, True, True]
 
 

@@ -266,6 +266,10 @@ def test_knows():
     assert not scorer.knows("the xyz")
     scorer = ModelScorer(scorer.model, train_word_tokenizer([(WORDS, None)], lowercase="all"))
     assert scorer.knows("Dog")
+    scorer = ModelScorer(scorer.model, train_word_tokenizer([(WORDS, None)], lowercase="first_word"))
+    assert scorer.knows("Dog", begins=True)
+    assert not scorer.knows("Dog")
+    assert not scorer.knows("Xyz", begins=True)
     assert gpt2_scorer().knows("xyz")  # without an unknown token nothing is unknown
 
 
