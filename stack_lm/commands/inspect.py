@@ -137,7 +137,9 @@ def _inspect_actions(
     from ..layers import operation_labels
 
     if options.distributions:
-        raise InputError("--distributions is for a memory with one push and pop strength; --figure draws all actions")
+        raise InputError(
+            "--distributions is for a memory whose push or pop strengths make trees; --figure draws all actions"
+        )
     (trace,) = scorer.trace([words], None if tags is None else [tags])
     about: dict[str, str] = {"model": options.model, "memory": "none"}
     labels: dict[str, list[str]] = {}

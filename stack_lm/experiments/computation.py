@@ -84,11 +84,14 @@ def choose_example(task: Task, text: str | None, length: int | None, seed: int) 
         seed: of the draw.
 
     Raises:
-        InputError: if the string is not of the task's language, or it has none of that length.
+        InputError: if the string is not of the task's language or empty, or it has none of that length.
     """
     if text is not None:
         string = task.read(text)
-        return task.fill(task.example(string), task.window(len(string)))
+        example = task.fill(task.example(string), task.window(len(string)))
+        if not example.source:
+            raise InputError(f"a figure of {task} needs a string of at least one symbol")
+        return example
     if length is not None and not 0 < length <= MOST_STEPS:
         raise InputError(f"a figure shows strings of a {task.unit} from 1 to {MOST_STEPS}; got {length}")
     window = task.planned("train")

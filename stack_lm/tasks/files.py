@@ -162,7 +162,7 @@ class FileTask(Task):
     def _id(self, symbol: str, row: Row) -> int:
         number = self._ids.get(symbol, self._ids.get(UNKNOWN))
         if number is None:
-            hint = "" if self.own_kind == "language" else "; unknown=replace reads it as <unk>"
+            hint = "" if self.own_kind == "language" else "; trained with unknown=replace, a network reads it as <unk>"
             raise InputError(f"{row.where}: no training string has the symbol {symbol!r}{hint}")
         return number
 

@@ -256,7 +256,7 @@ class ByLength:
             )
         weight = self._weights[key]
         if weight is None:
-            raise ValueError(f"{symbol} derives itself and nothing else")
+            raise InputError(f"{symbol} derives itself and nothing else")
         return weight
 
     def parts(self, right: tuple[str, ...], length: int) -> Sequence[int]:

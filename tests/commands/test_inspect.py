@@ -85,7 +85,7 @@ def test_inspect_shows_memories_that_make_no_trees_action_by_action(capsys, mode
     status, out, _ = run(capsys, *arguments)
     assert (status, shown.split()[0] in out) == (0, True)
     status, _, err = run(capsys, *arguments, "--distributions", tmp_path / "d.png")
-    assert (status, "--distributions is for a memory with one push and pop strength" in err) == (2, True)
+    assert (status, "--distributions is for a memory whose push or pop strengths make trees" in err) == (2, True)
 
 
 COUNTER = '''
@@ -167,7 +167,10 @@ def test_inspect_shows_the_run_of_a_nondeterministic_stack(capsys, models, treeb
     assert f"gold tree: {read_treebank(str(treebank))[2]}" in page.read_text()
     for option, message in (
         (("--signal", "push_strength"), "no signal 'push_strength' to parse with; there are: run_depth"),
-        (("--distributions", tmp_path / "d.png"), "--distributions is for a memory with one push and pop strength"),
+        (
+            ("--distributions", tmp_path / "d.png"),
+            "--distributions is for a memory whose push or pop strengths make trees",
+        ),
     ):
         status, out, err = run(capsys, *arguments, *option)
         assert (status, out, err.count("\n")) == (2, "", 1)
@@ -223,7 +226,7 @@ def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):
         (["stack", SENTENCE, "--figure", "x.png", "--distributions", "x.png"], "must be different files"),
         (["lstm", SENTENCE, "--signal", "push_strength"], "the model has no memory"),
         (["lstm", SENTENCE, "--layer", "0"], "layer must be the number of a memory layer, below 0; got 0"),
-        (["lstm", SENTENCE, "--distributions", "d.png"], "--distributions is for a memory with one push and pop"),
+        (["lstm", SENTENCE, "--distributions", "d.png"], "--distributions is for a memory whose push or pop strengths"),
         (["nonesuch", SENTENCE], "nonesuch"),
     ],
 )

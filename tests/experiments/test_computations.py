@@ -306,6 +306,7 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
         (["convergence", "RUNS", "--score", "coarse"], "have no 'coarse' of validation strings; --score loss has them"),
         (["lengths", "RUNS", "--rows", "tape"], "no row matches 'tape'; the rows are echo, yes; echo, no"),
         (["lengths", "RUNS", "--rows", "("], "--rows must be a regular expression; got '('"),
+        (["memory", "M", "--input", ""], "a figure of test/per_step needs a string of at least one symbol"),
         (["computation", "M", "--input", "a " * 121], "a figure shows at most 120 steps; there are 121"),
         (["lengths", "RUNS", "M"], "a figure of lengths has one DIR; got 2"),
         (["training", "RUNS"], "is no training run: it has no metrics.jsonl"),

@@ -129,7 +129,9 @@ def test_a_string_without_a_row_has_no_scored_target(tmp_path):
 def test_symbols_that_training_lacks(tmp_path):
     labels(tmp_path / "train.csv", {"x": 5, "y": 5})
     labels(tmp_path / "test.csv", {"x": 1}, string="a c")
-    with pytest.raises(InputError, match=r"test.csv, row 1: no training string has the symbol 'c'; unknown=replace"):
+    with pytest.raises(
+        InputError, match=r"test.csv, row 1: no training string has the symbol 'c'; trained with unknown=replace"
+    ):
         make_task(str(tmp_path))
     task = make_task(str(tmp_path), unknown="replace")
     assert task.write(task.split("test", 0)[0].source) == "a <unk>"
