@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
 from stack_lm.data.files import check_file
-from stack_lm.data.formats import read_rows
+from stack_lm.data.formats import format_of, is_table, read_rows
 from stack_lm.errors import InputError, OnError, fail
 from stack_lm.messages import similar_path, unknown_name
 
@@ -77,15 +77,16 @@ OfRow = Callable[[dict[str, Any], str, Path, Method, ToWords], MinimalPair]
 """A pair of a row; the string is its place, for messages."""
 
 
-def _json_reader(of_row: OfRow) -> Reader:
-    """The reader of JSON lines, each of which makes one pair."""
+def _row_reader(of_row: OfRow) -> Reader:
+    """The reader of tables, and of JSON lines in files with any other ending; each row makes one pair."""
 
     def read(path: Path, method: Method, words: ToWords, on_error: OnError) -> Iterator[MinimalPair]:
-        for number, row in read_rows(path, None, on_error, "jsonl")[1]:
+        unit, rows = read_rows(path, None, on_error, format_of(path) if is_table(path) else "jsonl")
+        for number, row in rows:
             if isinstance(row, str):  # an empty line
                 continue
             try:
-                pair = of_row(row, f"{path}, line {number}", path, method, words)
+                pair = of_row(row, f"{path}, {unit} {number}", path, method, words)
             except InputError as error:
                 on_error(error)
             else:
@@ -121,7 +122,7 @@ def _of_blimp(row: dict[str, Any], where: str, path: Path, method: Method, words
 def _of_pair(row: dict[str, Any], where: str, path: Path, method: Method, words: ToWords) -> MinimalPair:
     good, bad = (_text(row, key, where, words) for key in ("good", "bad"))
     sides = [
-        _text(row, key, where, words) if key in row else _text(row, "prefix", where, words) if "prefix" in row else ()
+        next((_text(row, name, where, words) for name in (key, "prefix") if row.get(name) not in (None, "")), ())
         for key in ("prefix_good", "prefix_bad")
     ]
     if method == "prefix" and not any(sides):
@@ -141,10 +142,10 @@ def _text(row: dict[str, Any], key: str, where: str, words: ToWords) -> tuple[st
     return words(value)
 
 
-PAIR_FORMATS: dict[str, tuple[Reader, str]] = {
-    "blimp": (_json_reader(_of_blimp), ".jsonl"),
-    "marvin-linzen": (_read_marvin_linzen, ".pickle"),
-    "pairs": (_json_reader(_of_pair), ".jsonl"),
+PAIR_FORMATS: dict[str, tuple[Reader, tuple[str, ...]]] = {
+    "blimp": (_row_reader(_of_blimp), (".jsonl",)),
+    "marvin-linzen": (_read_marvin_linzen, (".pickle",)),
+    "pairs": (_row_reader(_of_pair), (".jsonl", ".csv", ".tsv")),
 }
 """Readers by the format's name, and how their files' names end."""
 
@@ -157,14 +158,14 @@ def pair_files(source: str, format_name: str) -> list[str]:
     """
     if format_name not in PAIR_FORMATS:
         raise unknown_name("format", format_name, PAIR_FORMATS)
-    path, ending = Path(source), PAIR_FORMATS[format_name][1]
+    path, endings = Path(source), PAIR_FORMATS[format_name][1]
     if not path.exists():
         raise InputError(f"{path} does not exist{similar_path(path)}")
     if not path.is_dir():
         return [source]
-    files = sorted(str(file) for file in path.glob(f"*{ending}"))
+    files = sorted(str(file) for ending in endings for file in path.glob(f"*{ending}"))
     if not files:
-        raise InputError(f"the directory {path} has no {ending} files")
+        raise InputError(f"the directory {path} has no {' or '.join(endings)} files")
     return files
 
 
@@ -181,8 +182,8 @@ def read_minimal_pairs(
     Args:
         source: a file, or a directory of them.
         format_name: "blimp" (Warstadt et al. 2020), "marvin-linzen" (the pickled templates of Marvin and Linzen 2018),
-            or "pairs": JSON lines with "good" and "bad", optionally "prefix" or "prefix_good" and "prefix_bad", and
-            any other property to group by ("construction", "number", "attractors", "distance", ...).
+            or "pairs": JSON lines, .csv or .tsv with "good" and "bad", optionally "prefix" or "prefix_good" and
+            "prefix_bad", and any other property to group by ("construction", "number", "attractors", ...).
         method: "sentence" compares whole sentences; "prefix" compares the words after given prefixes: one prefix and
             two words, or, if the sentences differ earlier, two prefixes and one word.
         words: "given" splits at white space, for models that read raw text; "split" separates punctuation and

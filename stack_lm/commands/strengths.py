@@ -23,7 +23,7 @@ from ..data.formats import format_of, read_tagged_conllu
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, plot_groups, save_figure
-from ..interpretation.strengths import ALL_WORDS, Occurrences, Summary, contrast
+from ..interpretation.strengths import ALL_WORDS, CLASSES, PUNCTUATION, Occurrences, Summary, contrast
 from ..interpretation.verbs import VERB_FRAMES, verb_frames
 from ..messages import shortened, unknown_name
 from ..parsing.distances import SHIFTS, distances_from_trace
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 AT_LEAST = 20  # occurrences with a frame of a verb form that is listed by itself
 SHOWN_VERBS = 8
-SHOWN_TAGS = 20  # where none has a class
+SHOWN_TAGS = 20  # where most have no class
 _EXAMPLES = {"transitive": "took,made", "intransitive": "went,came"}
 
 EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png"
@@ -205,9 +205,14 @@ def _corpus_figure(
 def _print_strengths(result: dict[str, Any]) -> None:
     signal = result["signal"].replace("_", " ")
     groups = result["groups"]
-    if len(groups) == 1:
-        groups = groups | dict(islice(result["by_tag"].items(), SHOWN_TAGS))
-        print_note("no tag is of the Penn Treebank, the Brown corpus or Universal Dependencies: the rows are of tags")
+    counts = {name: groups[name]["n"] for name in CLASSES if name in groups}
+    n_marks = counts.pop(PUNCTUATION, 0)  # whose tags many tag sets share
+    if 2 * sum(counts.values()) < result["n_words"] - n_marks:
+        groups = {name: of_words for name, of_words in groups.items() if name not in CLASSES}
+        groups |= dict(islice(result["by_tag"].items(), SHOWN_TAGS))
+        print_note(
+            "most tags are not of the Penn Treebank, the Brown corpus or Universal Dependencies: the rows are of tags"
+        )
     share = 100 * result["n_unknown"] / (result["n_unknown"] + result["n_words"])
     quantiles = list(next(iter(groups.values())))[3:]
     print_table(

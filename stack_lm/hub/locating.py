@@ -157,7 +157,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, InputError):
         return text
     if "trust_remote_code" in text:
-        return "it needs code of its own (auto_map), which is never run"
+        return "it needs code of its own (auto_map), which runs only if you give --import FILE.py"
     if "weights_only" in text:
         return "its weights are a pickle with more in it than tensors, which is refused"
     if isinstance(error, RecursionError):

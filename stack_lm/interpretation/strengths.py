@@ -13,9 +13,9 @@ import numpy as np
 from ..trace import Trace
 from .verbs import VERB_FRAMES
 
-ALL_WORDS = "all words"
+ALL_WORDS, PUNCTUATION = "all words", "punctuation"
 # The tag sets of the Penn Treebank, of the Brown corpus and of Universal Dependencies.
-_CLASSES = {
+CLASSES = {
     "nouns": r"NNS?|NNPS?|N[NPR]S?\$?|NOUN|PROPN",
     "verbs": r"VB[DGNPZ]?|(BE|HV|DO)[DGNRZM]?Z?|VERB",
     "modals": r"MD",
@@ -27,7 +27,7 @@ _CLASSES = {
     "pronouns": r"PRP\$?|EX|P[NP](\$\$?|L|LS|O|S|SS)?\$?|WP[OS]?\$?|PRON",
     "conjunctions": r"CC|CS|CCONJ|SCONJ",
     "numbers": r"CD|OD|NUM",
-    "punctuation": r"[^A-Za-z]+|-[LR][RCS]B-|PUNCT",
+    PUNCTUATION: r"[^A-Za-z]+|-[LR][RCS]B-|PUNCT",
 }
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -43,7 +43,7 @@ def word_class(tag: str) -> str | None:
     """
     plain = re.sub(r"^FW-|-(TL|HL|NC)\b", "", tag)
     plain = plain.removesuffix("*") or plain
-    return next((name for name, pattern in _CLASSES.items() if re.fullmatch(pattern, plain)), None)
+    return next((name for name, pattern in CLASSES.items() if re.fullmatch(pattern, plain)), None)
 
 
 class Summary(NamedTuple):
@@ -123,7 +123,7 @@ class Occurrences:
     def classes(self) -> dict[str, np.ndarray]:
         """Masks [N] of the words in each class by name, all words first; empty classes are left out."""
         of_words = np.array([word_class(tag) or "" for tag in self.tags])
-        found = {name: of_words == name for name in _CLASSES}
+        found = {name: of_words == name for name in CLASSES}
         return {ALL_WORDS: np.ones(len(self.words), dtype=bool)} | {k: v for k, v in found.items() if v.any()}
 
     def verbs(self, frame: str) -> np.ndarray:

@@ -3,6 +3,7 @@
 import json
 import pickle
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,6 +130,22 @@ def test_blimp(tmp_path):
     neither = write_lines(tmp_path / "c.jsonl", {**BLIMP, "one_prefix_method": False})
     with pytest.raises(InputError, match="c.jsonl, line 1: this pair can be compared by whole sentences only"):
         read_minimal_pairs(neither, "blimp", method="prefix")
+
+
+def test_tables_of_pairs(tmp_path):
+    """The same pairs as from JSON lines; an empty cell is no prefix."""
+    (tmp_path / "a.csv").write_text('good,bad,prefix,attractors\n"the dog, then",the dogs then,,0\nare,is,the keys,1\n')
+    (tmp_path / "b.tsv").write_text("prefix_good\tprefix_bad\tgood\tbad\nthe dogs\tthe dog\tbark\tbark\n")
+    (tmp_path / "bad.csv").write_text("good,bad\nthe dog,\n")
+    first, second, third = read_minimal_pairs(str(tmp_path / "a.csv"), "pairs", method="sentence") + read_minimal_pairs(
+        str(tmp_path / "b.tsv"), "pairs", method="prefix"
+    )
+    assert (first.good, first.prefix_good) == (("the", "dog,", "then"), ())
+    assert (second.good, second.properties) == (("the", "keys", "are"), {"attractors": "1"})
+    assert (third.prefix_good, third.prefix_bad, third.good) == (("the", "dogs"), ("the", "dog"), ("bark",))
+    assert [Path(file).name for file in pair_files(str(tmp_path), "pairs")] == ["a.csv", "b.tsv", "bad.csv"]
+    with pytest.raises(InputError, match="bad.csv, row 1: 'bad' must be a sentence or a list of words; got ''"):
+        read_minimal_pairs(str(tmp_path / "bad.csv"), "pairs")
 
 
 def test_json_lines_of_pairs(tmp_path):
