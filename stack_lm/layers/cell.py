@@ -157,12 +157,22 @@ class StackRNNCell(ControlledMemory):
         Raises:
             ValueError: if `scan_backend` names a backend that cannot run this, and as `step`.
         """
+        # A call of the module, so that hooks on it run; with backward hooks, torch makes a plain tuple of a scan.
+        wanted = {
+            "output_actions": output_actions, "output_layers": output_layers, "output_readings": output_readings
+        }  # fmt: skip
+        return Scan(*self(inputs, state, mask, **wanted))
+
+    def forward(
+        self, inputs: Tensor, state: CellState | None = None, mask: Tensor | None = None, **wanted: bool
+    ) -> Scan:
+        """See `scan`."""
         batch_size, length = inputs.shape[:2]
         state = self.begin(state, inputs)
         like = inputs if inputs.is_floating_point() else self.like
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
         given = Inputs(inputs, mask, self.controls.draw_noise((batch_size, length), like), None, length)
-        return self.run(given, state, output_actions, output_readings, output_layers)
+        return self.run(given, state, **wanted)
 
     def obstacle_to_operator(self) -> str | None:
         return operator_obstacle(self)
@@ -190,7 +200,7 @@ class StackRNNCell(ControlledMemory):
                     given._replace(values=inputs), state, output_actions, output_layers, output_readings
                 ),
             )
-            return Scan(*scan)  # with backward hooks, torch makes a plain tuple of it
+            return Scan(*scan)  # see `scan`
         outputs, readings, last = dispatch.load(backend).scan(system, given, state, output_readings)
         self.memory.check_overflow(last.memory)
         actions = self.report_over(outputs, state.memory, mask, given.noise) if output_actions else Actions()

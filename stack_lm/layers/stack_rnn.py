@@ -15,6 +15,7 @@ from ..kernels.protocol import CellState, MemoryState
 from ..memory import memory_class
 from ..memory.fields import Parts, Size
 from ..memory.settings import layer_settings
+from ..messages import did_you_mean
 from .cell import StackRNNCell
 
 # Controllers that have a state, by the mode of the torch module that computes the same.
@@ -52,6 +53,8 @@ class StackRNN(nn.Module):
         (torch.Size([8, 20, 100]), torch.Size([1, 8, 100]))
     """
 
+    bidirectional, proj_size = False, 0  # of torch's modules; code written for them asks for these
+
     def __init__(
         self,
         input_size: int,
@@ -75,9 +78,12 @@ class StackRNN(nn.Module):
         if len(memories) != num_layers:
             raise ValueError(f"memory must be one name, or one for each of num_layers={num_layers}; got {memories}")
         known = {name: None for each in memories for name in memory_class(each).settings}
-        unknown = [name for name in settings if name not in known]
-        if unknown:
-            raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+        unknown = next((name for name in settings if name not in known), None)
+        if unknown in ("bidirectional", "proj_size"):
+            raise ValueError(f"StackRNN has no {unknown}, unlike torch's modules")
+        if unknown is not None:
+            said = f"memory={memory!r} has no setting {unknown!r}; it has {', '.join(known) or 'none'}"
+            raise ValueError(f"{said}{did_you_mean(unknown, known)}")
         self.controller = OneOf(tuple(_MODES))("controller", controller)
         self.bias = check_of(bool)("bias", bias)
         self.batch_first = check_of(bool)("batch_first", batch_first)
@@ -96,6 +102,15 @@ class StackRNN(nn.Module):
             number=number,
         )
         return StackRNNCell(config)
+
+    def reset_parameters(self) -> None:
+        """Draw all weights anew, as when the network was made."""
+        for module in self.modules():
+            if module is not self and callable(reset := getattr(module, "reset_parameters", None)):
+                reset()
+
+    def flatten_parameters(self) -> None:
+        """Do nothing: torch's modules lay their weights out for cuDNN, and code written for them calls this."""
 
     def extra_repr(self) -> str:
         memories = ", ".join(cell.memory.name for cell in self._cells)

@@ -242,6 +242,9 @@ class FileTask(Task):
         if self.own_kind == "classification":
             labels = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
             said += f"; {len(self.target_vocabulary)} labels: {labels}"
+        one_each = all(len(example.source) <= 1 for examples in self._examples.values() for example in examples)
+        if one_each and self._reading.symbols == "words" and any(len(symbol) > 1 for symbol in self.vocabulary):
+            said += "; each string is one symbol: symbols=characters makes one of each character"
         return "; ".join([said, *self._repetitions()])
 
     def _repetitions(self) -> Iterator[str]:

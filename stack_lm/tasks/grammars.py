@@ -60,6 +60,9 @@ class Grammar:
             weights = rights if isinstance(rights, Mapping) else dict.fromkeys(rights, 1.0)
             if not weights:
                 raise InputError(f"{left} must have at least one rule")
+            for right in weights:
+                if not isinstance(right, str):
+                    raise InputError(f"{left} must become symbols in a string, separated by spaces; got {right!r}")
             self.rules[left] = tuple(
                 Rule(tuple(right.split()), _weight(weight, f"{left} -> {right or 'nothing'}"))
                 for right, weight in weights.items()
@@ -256,7 +259,7 @@ class ByLength:
             )
         weight = self._weights[key]
         if weight is None:
-            raise InputError(f"{symbol} derives itself and nothing else")
+            raise InputError(f"{symbol} derives itself by rules that add no symbol, again and again")
         return weight
 
     def parts(self, right: tuple[str, ...], length: int) -> Sequence[int]:

@@ -148,7 +148,7 @@ def find_files(path: Path) -> dict[str, Path]:
             found[name] = Path(check_file(files[0]))
     if "train" not in found:
         there = ", ".join(sorted(file.name for file in path.iterdir())[:5]) or "nothing"
-        raise InputError(f"{path} has no file train.csv, .tsv or .jsonl; it has {there}")
+        raise InputError(f"{path} has no file train.csv, .tsv, .jsonl or .json; it has {there}")
     return found
 
 

@@ -133,9 +133,8 @@ def test_several_models_at_once():
     for backend in ("reference", "numba"):
         for cell in cells:
             cell.scan_backend = backend
-            cell.forward = lambda inputs, cell=cell: cell.scan(inputs).outputs
         parameters, buffers = torch.func.stack_module_state(cells)
-        run = lambda *each: torch.func.functional_call(cells[0], each[:2], each[2:])  # noqa: E731
+        run = lambda *each: torch.func.functional_call(cells[0], each[:2], each[2:]).outputs  # noqa: E731
         found = torch.func.vmap(run)(parameters, buffers, inputs)
         expected = torch.stack([cell.scan(own).outputs for cell, own in zip(cells, inputs, strict=True)])
         torch.testing.assert_close(found, expected)

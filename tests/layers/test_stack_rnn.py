@@ -277,7 +277,8 @@ def test_bad_settings_are_refused():
         ({"memory": None}, "memory must be one of .*; got None"),
         ({"memory": ("stack",), "num_layers": 2}, r"one for each of num_layers=2; got \('stack',\)"),
         ({"num_stacks": 2}, "memory='stack' has no setting 'num_stacks'; it has memory_size, push_control"),
-        ({"bidirectional": True}, "memory='stack' has no setting 'bidirectional'"),
+        ({"bidirectional": True}, "StackRNN has no bidirectional, unlike torch's modules"),
+        ({"memory_sise": 2}, "has no setting 'memory_sise'; .*did you mean 'memory_size'"),
         ({"memory": "none", "memory_size": 2}, "memory='none' has no setting 'memory_size'; it has none"),
         ({"controller": ["gru"]}, r"controller must be one of .*; got \['gru'\]"),
         (
@@ -344,3 +345,40 @@ def test_device_and_type_are_arguments(layer):
         assert (a.dtype, b.dtype) == (torch.float64, torch.float32)
         torch.testing.assert_close(a.float(), b)
     assert {parameter.device.type for parameter in make_layer(device="meta").parameters()} == {"meta"}
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_hooks_on_a_cell_run(backend):
+    """Once for a sequence, whatever runs it; a hook may change the outputs."""
+    rnn = make(KINDS[0])
+    inputs = numbers(T, B, E).requires_grad_()
+    set_scan_backend(rnn, backend)
+    plain = rnn(inputs)[0]
+    (cell,) = rnn.layers
+    seen = []
+    cell.register_forward_pre_hook(lambda module, args: seen.append(args[0].shape))
+    cell.register_forward_hook(lambda module, args, scan: scan._replace(outputs=2 * scan.outputs))
+    cell.register_full_backward_hook(lambda module, given, of_outputs: seen.append(given[0].shape))
+    outputs, _ = rnn(inputs)
+    outputs.sum().backward()
+    assert_same([outputs], [2 * plain])
+    assert seen == [(B, T, E)] * 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_code_written_for_torch(kind):
+    """Attributes and methods of torch's modules that such code asks for; weights that are drawn anew."""
+    torch.manual_seed(0)
+    rnn = StackRNN(E, H, **kind, dtype=torch.float64)
+    first = copy.deepcopy(rnn.state_dict())
+    with torch.no_grad():
+        for parameter in rnn.parameters():
+            parameter.fill_(0.5)
+    torch.manual_seed(0)
+    rnn.reset_parameters()
+    assert first.keys() == rnn.state_dict().keys()
+    for name, drawn in rnn.state_dict().items():
+        assert drawn.mean().item() == pytest.approx(first[name].mean().item(), abs=0.3), name
+        assert drawn.unique().numel() == first[name].unique().numel(), name
+    rnn.flatten_parameters()
+    assert (rnn.bidirectional, rnn.proj_size) == (False, 0)

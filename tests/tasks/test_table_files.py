@@ -207,7 +207,7 @@ def test_labels_that_are_none(tmp_path, values, message):
 def test_names_that_are_no_files(tmp_path):
     with pytest.raises(InputError, match="none.csv does not exist"):
         make_task(str(tmp_path / "none.csv"))
-    with pytest.raises(InputError, match=r"has no file train.csv, .tsv or .jsonl; it has test.csv"):
+    with pytest.raises(InputError, match=r"has no file train.csv, .tsv, .jsonl or .json; it has test.csv"):
         labels(tmp_path / "test.csv", {"x": 1})
         make_task(str(tmp_path))
     (tmp_path / "train.csv").write_text("string,label\na,x\n")
