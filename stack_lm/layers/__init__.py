@@ -1,4 +1,4 @@
-"""Layers: a memory with its controls, driven by given vectors or by a controller. Which of them a model has."""
+"""Layers: a memory with its controls, driven by given vectors or by a controller; and the layers of a model."""
 
 from .of_models import (
     actions_by_layer,

@@ -1,7 +1,7 @@
-"""A cell between two buffers (Hao et al. 2018, section 2.3): what it reads at each step, and what it writes.
+"""A cell between two buffers (Hao et al. 2018, section 2.3): its reads and writes at each step.
 
-The input buffer drives the cell: the strength that a step emits is popped before the next one reads. Nothing reads the
-output buffer while the cell runs, so the strengths that are pushed to it are all that has to be known of it.
+The input buffer drives the cell: the pop strength that a step emits is applied before the next step reads. Nothing
+reads the output buffer while the cell runs, so only the strengths pushed to it are recorded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Buffers(NamedTuple):
     Attributes:
         pop: emission of the pop strength of the input buffer.
         push: of the push strength of the output buffer.
-        projection: from the controller's output to the logits of both; None where both are fixed.
+        projection: from the controller's output to the logits of both; None if both are fixed.
     """
 
     pop: Emission
@@ -48,7 +48,7 @@ class BufferedStep(NamedTuple):
     Attributes:
         inputs: x_t, read from the input buffer [B, E].
         outputs: of the controller, o_t [B, H].
-        push: strength pushed to the output buffer [B], in elements; also where the step is not taken.
+        push: strength pushed to the output buffer [B], in elements; set even where the step is not taken.
         actions: see `BufferedScan`, without the time.
         state: of the cell, after the step.
     """
@@ -66,8 +66,8 @@ class BufferedScan(NamedTuple):
     Attributes:
         outputs: of the controller [B, K, H].
         pushed: to the output buffer [B, K], in elements; zeros where a step is not taken.
-        actions: those on the memory, and `input_pop_strength`, `output_push_strength` and `input_strength` (what is
-            left in the input buffer), all [B, K] in elements; empty if not asked for.
+        actions: those on the memory, and `input_pop_strength`, `output_push_strength` and `input_strength` (the
+            strength left in the input buffer), all [B, K] in elements; empty unless requested.
     """
 
     outputs: Tensor
@@ -105,14 +105,14 @@ def run_buffered(
     Args:
         cell: with its memory.
         buffers: how it pops its input and pushes its output.
-        items: of the input buffer, the front first [B, N, E].
+        items: of the input buffer, front first [B, N, E].
         held: [B, N] bool, False at padding, which is not in the buffer; or None.
-        steps: how many, K.
-        active: which of them each sequence takes [B, K]; None where all do.
+        steps: their number, K.
+        active: the steps that each sequence takes [B, K]; None if all are taken.
         output_actions: collect the actions.
 
     Raises:
-        ValueError: if a backend that was named cannot run this, or a memory of limited size overflows.
+        ValueError: if a requested backend cannot run this, or a memory of limited size overflows.
     """
     given = Inputs(items, active, cell.controls.draw_noise((len(items), steps), items), held, steps)
     system = System(cell.memory, cell.controls, Controlled(cell.controller, Buffer(buffers.pop, buffers.projection)))
@@ -126,13 +126,13 @@ def run_buffered(
     first = cell.initial_state(len(items), steps)
     outputs, _, last = dispatch.load(backend).scan(system, given, first)
     cell.memory.check_overflow(last.memory)
-    # All but the pops of the buffer itself comes from the controller's outputs.
+    # Everything but the pops of the buffer itself comes from the controller's outputs.
     popped, pushed = (part.unflatten(0, outputs.shape[:2]) for part in buffers.strengths(outputs.flatten(0, 1)))
     own = blank({"input_pop_strength": popped, "output_push_strength": pushed}, active)
     if not output_actions:
         return BufferedScan(outputs, own["output_push_strength"], Actions())
     there = popped.new_full((len(items),), items.shape[1]) if held is None else held.sum(1).to(popped.dtype)
-    # The pop that a step emits is taken by the next, if there is one.
+    # The pop that a step emits is applied in the next step, if there is one.
     taken = F.pad(popped[:, :-1], (1, 0))
     taken = taken if active is None else taken.masked_fill(~active, 0)
     own["input_strength"] = torch.relu(there.unsqueeze(1) - taken.cumsum(1))

@@ -20,7 +20,7 @@ from ..memory import make_memory, map_tensors, under_transform
 from .controlled import Actions, ControlledMemory, Scan, over_time
 from .operator import describe, operator_obstacle, register_layer, run_as_operator
 
-# The attributes of a configuration that a cell is made of, besides the memory and its settings.
+# The attributes of a configuration that define a cell, besides the memory and its settings.
 _DESCRIBED = (
     *("controller", "embedding_size", "hidden_size", "num_layers", "hidden_dropout", "bias", "learn_initial_state"),
     *("reading_entry", "input_skip_connections", "first_layer"),
@@ -64,12 +64,12 @@ class StackRNNCell(ControlledMemory):
 
     @property
     def bare_controller(self) -> Controller:
-        """The controller itself, also where adapters of its weights (PEFT's, for `target_parameters`) wrap it."""
+        """The controller itself, even if adapters of its weights (PEFT's, for `target_parameters`) wrap it."""
         return self.driver.controller
 
     @property
     def like(self) -> Tensor:
-        """A tensor of the cell's device and type; looking for one among the parameters takes longer."""
+        """A tensor of the cell's device and type; searching the parameters for one is slower."""
         weight: Tensor | None = self.bare_controller.parameter_of("weight_ih", 0)
         if weight is not None:
             return weight
@@ -77,7 +77,7 @@ class StackRNNCell(ControlledMemory):
         return super().like if projection is None else projection.weight
 
     def initial_state(self, batch_size: int, length: int | None = None) -> CellState:
-        """The state before the first step, of `length` if that is known: an empty memory and its reading."""
+        """The state before the first step, of `length` if known: an empty memory and its reading."""
         return CellState(self.bare_controller.initial_state(batch_size), *self.empty(batch_size, length))
 
     def draw_noise(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Noise:
@@ -105,16 +105,16 @@ class StackRNNCell(ControlledMemory):
         Args:
             inputs: x_t, [B, E].
             state: after step t - 1.
-            active: [B] bool; where False, the sequence does not take the step and its state stays.
-            noise: as `Controls.draw_noise` drew it; None to draw it here.
-            output_actions: return the actions; otherwise none are.
+            active: [B] bool; where False, the sequence skips the step and keeps its state.
+            noise: from `Controls.draw_noise`; None to draw it here.
+            output_actions: return the actions; otherwise they are empty.
 
         Returns:
             Each controller layer's output [B, H], the actions (see `Actions`, without the time), and the next state.
 
         Raises:
-            ValueError: if the state is of another number of sequences or on another device, or if a memory of limited
-                size overflows and was told to raise then.
+            ValueError: if the state has another number of sequences or is on another device, or if a memory of limited
+                size overflows and is set to raise an error then.
         """
         self.check_state(state, inputs)
         outputs, reported, state = self.controller(
@@ -149,7 +149,7 @@ class StackRNNCell(ControlledMemory):
         Args:
             inputs: x_1 .. x_T, [B, T, E]; or integers [B, T], the numbers of one-hot vectors of size E.
             state: the initial state; None is an empty one.
-            mask: [B, T] bool, False at padding. A padded step leaves the whole state as it is; its output is zeros.
+            mask: [B, T] bool, False at padding. A padded step leaves the whole state unchanged; its output is zeros.
             output_actions: collect the actions.
             output_layers: collect the outputs of every controller layer.
             output_readings: collect the readings.
@@ -170,7 +170,7 @@ class StackRNNCell(ControlledMemory):
         batch_size, length = inputs.shape[:2]
         state = self.begin(state, inputs)
         like = inputs if inputs.is_floating_point() else self.like
-        # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
+        # Drawn ahead and given to every backend, so that the result of a seed does not depend on the backend.
         given = Inputs(inputs, mask, self.controls.draw_noise((batch_size, length), like), None, length)
         return self.run(given, state, **wanted)
 
@@ -221,7 +221,7 @@ class StackRNNCell(ControlledMemory):
         outputs: list[list[Tensor]] = []
         readings: list[Tensor] = []
         actions: list[Actions] = []
-        # Unbound at once, because the gradient of each slice would be a tensor of zeros as long as the sequence.
+        # Unbound at once: the gradient of each slice would be a tensor of zeros as long as the sequence.
         for t, projected in enumerate(self.bare_controller.project(inputs).unbind(1)):
             active, noise = given.step(t)
             layers, reported, state = self._step(projected, state, active, noise)
@@ -238,7 +238,7 @@ class StackRNNCell(ControlledMemory):
         return Scan(stacked[-1], read, stacked if output_layers else None, over_time(actions), state)
 
     def exits(self, outputs: Tensor, readings: Tensor) -> Tensor:
-        """Return the memory's exits [..., X], for a head to see beside the controller's outputs; see `Memory.exits`.
+        """Return the memory's exits [..., X], which a head sees beside the controller's outputs; see `Memory.exits`.
 
         Args:
             outputs: of the controller, o_t [..., H].

@@ -21,11 +21,11 @@ from ..memory.base import numbers_hidden
 class Actions(dict[str, Tensor]):
     """The actions on a memory at each step, by name and as attributes.
 
-    For a stack: `push_strength`, `pop_strength`, `read_strength` and `total_strength` [B, T], in elements, and for
-    each control that is an expected value its distribution, such as `push_distribution` [B, T, K + 1]. For memories in
-    superposition: `operation` [B, T, S, O], a distribution over the operations. At padded steps all are zero (weights
-    that are logarithms: minus infinity), but what the memory measures of its state (`total_strength`, `depth`, `lost`),
-    which stays. Empty where there is no memory.
+    For a stack: `push_strength`, `pop_strength`, `read_strength` and `total_strength` [B, T], in elements, and for each
+    expected-value control its distribution, such as `push_distribution` [B, T, K + 1]. For memories in superposition:
+    `operation` [B, T, S, O], a distribution over the operations. At padded steps all are zero (log weights: minus
+    infinity), except measures of the memory's state (`total_strength`, `depth`, `lost`), which keep their values. Empty
+    without a memory.
     """
 
     def __getattr__(self, name: str) -> Tensor:
@@ -50,9 +50,9 @@ class Scan(NamedTuple):
 
     Attributes:
         outputs: the controller's output [B, T, H]; of given vectors the readings [B, T, R], zeros at padding.
-        readings: after each step [B, T, R], zeros at padding, if asked for.
-        layers: each controller layer's output [B, T, H], if asked for.
-        actions: see `Actions`; empty if not asked for.
+        readings: after each step [B, T, R], zeros at padding, if requested.
+        layers: each controller layer's output [B, T, H], if requested.
+        actions: see `Actions`; empty unless requested.
         state: after the last step.
     """
 
@@ -66,7 +66,7 @@ class Scan(NamedTuple):
 def blank(
     actions: Mapping[str, Tensor], mask: Tensor | None, padding: Mapping[str, float] | None = None
 ) -> dict[str, Tensor]:
-    """Actions with zeros where the mask, of their first dimensions, is False; or with other numbers, by name."""
+    """Actions with zeros, or other given numbers by name, where the mask over their first dimensions is False."""
     if mask is None:
         return dict(actions)
     return {
@@ -78,21 +78,21 @@ def blank(
 
 
 def over_time(steps: Sequence[Mapping[str, Tensor]]) -> Actions:
-    """The actions of a sequence [B, T, ...] from those of its steps [B, ...]; none from no steps."""
+    """The actions of a sequence [B, T, ...] from those of its steps [B, ...]; empty without steps."""
     return Actions({name: torch.stack([step[name] for step in steps], dim=1) for name in (steps[0] if steps else ())})
 
 
 class ControlledMemory(nn.Module):
-    """A memory that is driven by vectors: what its step is, wherever it runs.
+    """A memory driven by vectors; its step is defined here alone, wherever it runs.
 
     Attributes:
         memory: the memory, a function without parameters.
         controls: emit its actions from a vector.
-        description: see `operator.describe`; None for a layer of another class than this package's own.
+        description: see `operator.describe`; None for a layer of a class from outside this package.
         output_size: size of a scan's outputs.
         dropout: between a controller's layers.
-        scan_backend: the backend of `scan`: "auto", "reference", "numba" or "triton"; None leaves it to the environment
-            variable STACK_LM_SCAN_BACKEND, and without that is "auto".
+        scan_backend: the backend of `scan`: "auto", "reference", "numba" or "triton"; None takes the environment
+            variable STACK_LM_SCAN_BACKEND, or "auto" if it is not set.
     """
 
     memory: Memory[Any, Any]
@@ -104,7 +104,7 @@ class ControlledMemory(nn.Module):
 
     @classmethod
     def from_settings(cls, settings: Any) -> ControlledMemory:
-        """A layer made of what its description says, as attributes."""
+        """Build a layer from its description, given as attributes."""
         raise NotImplementedError
 
     def run(self, given: Inputs, state: Any, output_actions: bool = False, output_readings: bool = False) -> Scan:
@@ -112,17 +112,17 @@ class ControlledMemory(nn.Module):
         raise NotImplementedError
 
     def obstacle_to_operator(self) -> str | None:
-        """The reason why its scan cannot be one operator of torch, in a few words; None if it can; see `operator`."""
+        """The reason, in a few words, why its scan cannot be one operator of torch; None if it can; see `operator`."""
         return f"a {type(self).__name__} cannot be made anew from a description"
 
     @property
     def like(self) -> Tensor:
-        """A tensor of the module's device and type; a direct controller without a memory has a buffer alone."""
+        """A tensor of the module's device and type; a direct controller without a memory has only a buffer."""
         return next(chain(self.parameters(), self.buffers()), torch.empty(0))
 
     @property
     def driver(self) -> Driver:
-        """Gives the vectors that actions are emitted from."""
+        """Supplies the vectors from which actions are emitted."""
         return GivenVectors()
 
     def choose_backend(self, like: Tensor, *, system: System | None = None, **request: Any) -> dispatch.BackendChoice:
@@ -130,8 +130,8 @@ class ControlledMemory(nn.Module):
 
         Args:
             like: of the device and type of the inputs.
-            system: which it runs; by default this layer's own.
-            **request: the fields of `Request` that are not as usual.
+            system: to run; by default this layer's own.
+            **request: the fields of `Request` that differ from their defaults.
 
         Raises:
             ValueError: if `scan_backend` names a backend that cannot run this.
@@ -145,19 +145,19 @@ class ControlledMemory(nn.Module):
         return System(self.memory, self.controls, self.driver)
 
     def empty(self, batch_size: int, length: int | None = None) -> MemoryState:
-        """An empty memory for `batch_size` sequences of `length` steps, if that is known, and its reading."""
+        """An empty memory for `batch_size` sequences of `length` steps, if known, and its reading."""
         like = self.like
         memory = self.memory.initial_state(batch_size, length, device=like.device, dtype=like.dtype)
         memory = self.memory.set_learned(memory, self.controls.first())
         return MemoryState(memory, self.memory.initial_reading(memory).to(like.dtype))
 
     def check_state(self, state: Any, inputs: Tensor) -> None:
-        """Refuse a state of another layer or of other sequences, which compiled code would read beyond its end.
+        """Reject a state of another layer or of other sequences: compiled code would read beyond its end.
 
         Raises:
             ValueError: naming both kinds, numbers of sequences, devices, or shapes.
         """
-        if not numbers_hidden():  # a tracer would record the making of the form
+        if not numbers_hidden():  # a tracer would record the construction of the form
             self._check_form(state)
         n_sequences = state.reading.shape[0]
         if n_sequences != inputs.shape[0]:
@@ -182,7 +182,7 @@ class ControlledMemory(nn.Module):
 
     @cached_property
     def _form_of_states(self) -> tuple[type[Any], list[tuple[int | None, ...]]]:
-        """The type of a state, and its shapes without the batch; None where a size may change."""
+        """The type of a state, and its shapes without the batch; None for a size that may change."""
         with torch.no_grad():
             states = [self.initial_state(1), self.initial_state(1, 7)]
             for _ in range(2):  # a memory may grow with its steps
@@ -195,7 +195,7 @@ class ControlledMemory(nn.Module):
         return type(states[0]), form
 
     def _some_actions(self) -> Any:
-        """Any actions on the memory of one sequence."""
+        """Arbitrary actions on the memory of one sequence."""
         like = self.like
         wide = torch.promote_types(like.dtype, torch.float32)
         return self.memory.action_type(
@@ -211,7 +211,7 @@ class ControlledMemory(nn.Module):
         )
 
     def begin(self, state: Any, inputs: Tensor) -> Any:
-        """The state that a scan of inputs [B, T, ...] starts from: an empty one for None.
+        """The state from which a scan of inputs [B, T, ...] starts: an empty one for None.
 
         Raises:
             ValueError: as `check_state`.
@@ -240,15 +240,15 @@ class ControlledMemory(nn.Module):
         )
 
     def initial_state(self, batch_size: int, length: int | None = None) -> Any:
-        """The state before the first step, of `length` if that is known: an empty memory and its reading."""
+        """The state before the first step, of `length` if known: an empty memory and its reading."""
         return self.empty(batch_size, length)
 
     def reset(self, state: Any, rows: Tensor) -> Any:
-        """A state that is the initial one for some sequences, and for the others as it was.
+        """Return the state with some sequences reset to the initial state.
 
         Args:
             state: after any step.
-            rows: [B] bool, True for the sequences that begin anew.
+            rows: [B] bool, True for the sequences to reset.
         """
         first = self.initial_state(rows.shape[0]).reading.to(state.reading.dtype)
         reading = torch.where(rows.unsqueeze(-1), first, state.reading)
@@ -265,10 +265,10 @@ class ControlledMemory(nn.Module):
         """One step of controls and memory.
 
         Args:
-            hidden: the vectors to emit the actions from, [B, H].
+            hidden: the vectors from which the actions are emitted, [B, H].
             state: after step t - 1.
-            active: [B] bool; where False, the sequence does not take the step and its state stays.
-            noise: as `Controls.draw_noise` drew it; None to draw it here.
+            active: [B] bool; where False, the sequence skips the step and keeps its state.
+            noise: from `Controls.draw_noise`; None to draw it here.
 
         Returns:
             The reported actions (see `Controls.forward`), and the next state.
@@ -305,7 +305,7 @@ class ControlledMemory(nn.Module):
 
     @property
     def padding(self) -> dict[str, float]:
-        """The values at padding of reported actions, where they are not 0."""
+        """The values of reported actions at padding, if not 0."""
         return {field.name: field.padding for field in self.memory.actions if field.padding}
 
 
@@ -319,10 +319,10 @@ def _shapes(state: Any) -> list[tuple[int, ...]]:
 
 
 def set_scan_backend(model: nn.Module, name: str) -> None:
-    """Have all layers with a memory run their scans on a backend: "auto", "reference", "numba" or "triton".
+    """Set the backend of the scans of all layers with a memory: "auto", "reference", "numba" or "triton".
 
     Raises:
-        ValueError: for another name. Whether the backend can run is found out by the scan.
+        ValueError: for another name. Only the scan checks that the backend can run.
     """
     dispatch.check_name(name)
     for module in model.modules():
@@ -331,7 +331,7 @@ def set_scan_backend(model: nn.Module, name: str) -> None:
 
 
 def explain_backend(model: nn.Module) -> str:
-    """Explain the choice of backend for a model's scans on its device: one line for each that differs.
+    """Explain the choice of backend for a model's scans on its device: one line for each distinct answer.
 
     Raises:
         ValueError: if the model has no layer with a scan, or is set to a backend that cannot run.

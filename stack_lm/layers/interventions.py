@@ -1,7 +1,7 @@
-"""Interventions: a trained memory that is given other actions, holds one element, or reads something else.
+"""Interventions: a trained memory with replaced actions, contents or readings.
 
-The controller goes on from what it then reads, so actions are replaced step by step while the model runs.
-An intervention is a memory in the place of the layer's own. Compiled scans do not know it, so the reference runs.
+The controller continues from the changed reading, so actions are replaced step by step while the model runs. An
+intervention is a memory that replaces the layer's own. Compiled scans do not support it, so the reference runs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Intervention:
 
     Attributes:
         actions: by the name of the action, such as "push_strength" or "operation": a number or a tensor [*shape] for
-            every step, or a tensor [B, T, *shape] with the steps of each sequence, from an empty memory on and with
-            padding, if any, on the right.
-        one_element: the memory is emptied before each step, so that it holds no more than what the step pushes.
-        reading: [R], in the place of every reading; None leaves it.
-        exit: [X], in the place of what a head is given of the memory (see `Memory.exits`); None leaves it.
+            every step, or a tensor [B, T, *shape] with the steps of each sequence, starting from an empty memory and
+            with any padding on the right.
+        one_element: the memory is emptied before each step, so that it holds only the element that the step pushes.
+        reading: [R], replaces every reading; None keeps it.
+        exit: [X], replaces the memory's vector for a head (see `Memory.exits`); None keeps it.
     """
 
     actions: Mapping[str, float | Tensor] = field(default_factory=dict)
@@ -39,14 +39,14 @@ class Intervention:
 
 
 class IntervenedState(NamedTuple):
-    """A memory's state, the number of steps taken [B], and the last of them.
+    """A memory's state, the number of steps taken [B], and the last step.
 
     Attributes:
         memory: the state of the memory itself.
-        steps: taken by each sequence [B].
-        done: the actions of the last step, as they acted on the memory, by field.
+        steps: number taken by each sequence [B].
+        done: the actions of the last step as applied to the memory, by field.
         reading: after it, [B, R].
-        exit: of it, [B, X]; None where the memory has none.
+        exit: of it, [B, X]; None if the memory has none.
     """
 
     memory: Any
@@ -59,8 +59,8 @@ class IntervenedState(NamedTuple):
 class IntervenedMemory(Memory[IntervenedState, Any]):
     """A memory under an intervention.
 
-    It reports the actions that acted, those that the memory itself does not report, the `reading` and the `exit`. The
-    distribution behind a strength is still the controller's.
+    It reports the applied actions, including those that the memory itself does not report, the `reading` and the
+    `exit`. The distribution behind a strength is still the controller's.
 
     Args:
         memory: the memory itself.
@@ -68,7 +68,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
         first: the learned parts of the memory's initial state, by name.
 
     Raises:
-        ValueError: for an action that the memory does not have, or a value of another shape.
+        ValueError: for an action that the memory lacks, or a value of another shape.
     """
 
     name = "intervened"
@@ -98,7 +98,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
 
     @classmethod
     def from_config(cls, config: Any) -> IntervenedMemory:
-        """An intervention is no part of a configuration."""
+        """An intervention is not part of a configuration."""
         raise NotImplementedError("an intervention is made by `intervene`, not by a configuration")
 
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> IntervenedState:
@@ -169,7 +169,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
         return exits if fixed is None else fixed.to(exits).expand_as(exits)
 
     def _replaced(self, actions: Any, steps: Tensor | None = None) -> Any:
-        """Actions with those of the intervention in their places: of one step of each sequence, or (None) of all steps.
+        """Replace actions by those of the intervention: of one step of each sequence, or (None) of all steps.
 
         Raises:
             ValueError: if actions are given for fewer steps, or for another number of sequences.
@@ -191,7 +191,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
 
 @contextmanager
 def intervene(layer: ControlledMemory, intervention: Intervention) -> Iterator[None]:
-    """Inside it a memory layer is under an intervention; weights stay as they are.
+    """Context manager: put a memory layer under an intervention; weights do not change.
 
     Example:
         >>> (layer,) = stack_lm.memories(model)

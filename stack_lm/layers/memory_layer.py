@@ -1,4 +1,4 @@
-"""A memory to put into a network of one's own: between the layers of a transformer, behind an encoder."""
+"""A memory for your own network: between the layers of a transformer, or after an encoder."""
 
 from __future__ import annotations
 
@@ -22,24 +22,23 @@ from .operator import describe, operator_obstacle, register_layer, run_as_operat
 class MemoryLayer(ControlledMemory):
     """A differentiable memory driven by given vectors: [B, T, H] to readings [B, T, R].
 
-    A linear layer emits the memory's actions from each vector h_t, and the memory takes its steps. All vectors are
-    known in advance, so the actions of all steps are one product and the memory alone runs over time, compiled where
-    possible (see `stack_lm.explain_backend`). A controller of your own, which needs the last reading at each step,
-    calls `step`.
+    A linear layer emits the memory's actions from each vector h_t. All vectors are known in advance, so the actions of
+    all steps are one product. Only the memory runs over time, in compiled code where possible (see
+    `stack_lm.explain_backend`). Your own controller, which needs the last reading at each step, calls `step`.
 
     Args:
         input_size: size of h_t, H.
         memory: the name of a registered memory, such as "stack".
         bias: whether the linear layer has biases.
         device, dtype: of the parameters, as in torch's modules.
-        settings: the memory's settings; see `StackRNNConfig` for what they mean and
-            `stack_lm.memory.memory_class(memory).settings` for those that a memory has, and its defaults.
+        settings: the memory's settings; see `StackRNNConfig` for their meanings and
+            `stack_lm.memory.memory_class(memory).settings` for those of a memory, with its defaults.
 
     Attributes:
         reading_size: size of a reading, R.
 
     Raises:
-        ValueError: for a memory or a setting that does not exist, or a value that it does not allow.
+        ValueError: for an unknown memory or setting, or a value that a setting does not allow.
 
     Example:
         >>> stack = MemoryLayer(64, memory="stack", memory_size=32, pop_control="sigmoid")
@@ -86,20 +85,20 @@ class MemoryLayer(ControlledMemory):
         *,
         output_actions: bool = False,
     ) -> tuple[Tensor, MemoryState, Actions]:
-        """Run a sequence of given h_1 .. h_T.
+        """Run the memory over given vectors h_1 .. h_T.
 
         Args:
             hidden: [B, T, H].
-            state: to start from; None: an empty memory.
-            mask: [B, T] bool, False at padding. A padded step leaves the whole state as it is; its reading is zeros.
+            state: initial state; None: an empty memory.
+            mask: [B, T] bool, False at padding. A padded step leaves the whole state unchanged; its reading is zeros.
             output_actions: return the actions.
 
         Returns:
-            The readings [B, T, R], the last state, and the actions [B, T, ...], empty if not asked for.
+            The readings [B, T, R], the last state, and the actions [B, T, ...], empty unless requested.
 
         Raises:
             ValueError: if shapes do not fit, if there is no step, if `scan_backend` names a backend that cannot run
-                this, or if a memory of limited size overflows and was told to raise then.
+                this, or if a memory of limited size overflows and is set to raise an error then.
         """
         if not isinstance(hidden, Tensor):
             raise ValueError(
@@ -111,7 +110,7 @@ class MemoryLayer(ControlledMemory):
         if mask is not None and mask.shape != hidden.shape[:2]:
             raise ValueError(f"mask must be [{batch_size}, {length}]; got {list(mask.shape)}")
         state = self.begin(state, hidden)
-        # Drawn ahead and given to every backend, so that the result of a seed does not depend on it.
+        # Drawn ahead and given to every backend, so that the result of a seed does not depend on the backend.
         noise = self.controls.draw_noise((batch_size, length), hidden)
         scan = self.run(Inputs(hidden, mask, noise, None, length), state, output_actions)
         return scan.outputs, scan.state, scan.actions
@@ -141,18 +140,18 @@ class MemoryLayer(ControlledMemory):
     def step(
         self, hidden: Tensor, state: MemoryState | None = None, active: Tensor | None = None
     ) -> tuple[Tensor, MemoryState, Actions]:
-        """One step, for a controller of your own that is given the reading of the last one.
+        """One step, for your own controller that takes the reading of the last step.
 
         Args:
             hidden: h_t, [B, H].
             state: after step t - 1; None: empty.
-            active: [B] bool; where False, at padding, the sequence does not take the step and its state stays.
+            active: [B] bool; where False, at padding, the sequence skips the step and keeps its state.
 
         Returns:
             The reading r_t [B, R], the next state, and the actions (see `Actions`, without the time).
 
         Raises:
-            ValueError: if the state is of another batch size, or a memory of limited size overflows.
+            ValueError: if the state has another batch size, or a memory of limited size overflows.
         """
         state = self.initial_state(hidden.shape[0]) if state is None else state
         self.check_state(state, hidden)

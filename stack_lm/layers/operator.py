@@ -1,11 +1,11 @@
-"""The scan of a layer as one operator of torch, which `torch.compile` and `torch.export` take as it is.
+"""The scan of a layer as one operator of torch, which `torch.compile` and `torch.export` do not trace.
 
-They trace Python. Of a loop over steps they would make a graph as long as the sequence, and into a compiled scan they
-cannot look. So they are given one operator, `stack_lm::scan`. Its arguments are tensors and a description of the layer;
-it makes the layer anew, without weights, gives it the tensors, and runs the scan as it runs without them.
+Both trace Python. A loop over steps would become a graph as long as the sequence, and a compiled scan cannot be traced.
+The scan is therefore one operator, `stack_lm::scan`. Its arguments are tensors and a description of the layer. It
+rebuilds the layer without weights, gives it the tensors, and runs the scan as usual.
 
-The operator's own autograd graph stays in this process, for the way back. A tensor with its number takes its place in
-the compiled graph; when torch lets go of that tensor, the graph goes too.
+The operator's own autograd graph stays in this process, for the backward pass. A tensor with its number represents it
+in the compiled graph; when torch frees that tensor, the graph is freed too.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _MAKERS: dict[str, Callable[[SimpleNamespace], ControlledMemory]] = {}
 
 
 def register_layer(cls: Layer) -> Layer:
-    """Class decorator: layers of this class, not of classes derived from it, can be the operator."""
+    """Class decorator: layers of this class, but not of derived classes, can run as the operator."""
     _MAKERS[cls.__name__] = cls.from_settings
     return cls
 
 
 def describe(layer: ControlledMemory, config: Any, *names: str) -> str | None:
-    """Describe a layer as JSON from which `from_settings` makes another; None if it cannot be made anew.
+    """Describe a layer as JSON from which `from_settings` rebuilds it; None if it cannot be rebuilt.
 
     Args:
-        layer: that is described.
-        config: has the memory's settings as attributes, all decided, and `names`.
-        *names: of the other attributes that the layer is made of, if `config` has them.
+        layer: to describe.
+        config: has the memory's settings as attributes, complete, and `names`.
+        *names: of the other attributes that define the layer, if `config` has them.
     """
     memory = memory_class(config.memory)
     described = {"layer": type(layer).__name__, "memory": config.memory}
     described |= {name: getattr(config, name) for name in (*names, *memory.settings) if hasattr(config, name)}
     try:
         return json.dumps(described)
-    except TypeError:  # a setting of somebody's own
+    except TypeError:  # a setting from outside the package
         return None
 
 
@@ -78,16 +78,16 @@ def _make(description: str) -> _Runner:
 
 
 class _Runners(threading.local):
-    """The layers that were made anew, each thread's own, because a call puts its weights into them."""
+    """The rebuilt layers, one set for each thread, because a call puts its weights into them."""
 
     def __init__(self) -> None:
         self.made: dict[str, _Runner] = {}
 
     def of(self, description: str) -> _Runner:
-        """The one of a description."""
+        """The layer of a description."""
         runner = self.made.get(description)
         if runner is None:
-            # In a thread of its own nothing traces what is done.
+            # Nothing is traced in a separate thread.
             with ThreadPoolExecutor(1) as thread:
                 runner = self.made[description] = thread.submit(_make, description).result()
         return runner
@@ -109,7 +109,7 @@ def _kinds(layer: ControlledMemory) -> list[Any]:
 
 @torch.compiler.assume_constant_result
 def operator_obstacle(layer: ControlledMemory) -> str | None:
-    """The reason why a layer cannot be the operator, in a few words; None if it can."""
+    """The reason, in a few words, why a layer cannot run as the operator; None if it can."""
     description = layer.description
     if description is None or type(layer).__name__ not in _MAKERS:
         return f"a {type(layer).__name__} with these settings cannot be made anew from a description of it"
@@ -127,7 +127,7 @@ def run_as_operator(
     """Run a scan through the operator, as `ControlledMemory.run` does without it."""
     assert layer.description is not None, "see `operator_obstacle`"
     first, weights = list(leaves(state)), [*layer.parameters(), *layer.buffers()]
-    # An exported program is for inference: nothing is to be kept for a way back that there is not.
+    # An exported program is for inference: without a backward pass, nothing needs to be kept.
     trains = torch.is_grad_enabled() and not torch.compiler.is_exporting()
     live = [trains and tensor.requires_grad for tensor in (given.values, *first, *weights)]
     outputs, readings, *rest = torch.ops.stack_lm.scan(
@@ -168,7 +168,7 @@ _NUMBERS = itertools.count(1)
 
 
 def _shelve(kept: _Kept) -> Tensor:
-    """Keep a scan for as long as the tensor [1] that is returned."""
+    """Keep a scan for as long as the returned tensor [1] exists."""
     number = np.array([next(_NUMBERS)])
     _SHELF[int(number[0])] = kept
     weakref.finalize(number, _SHELF.pop, int(number[0]), None)
@@ -191,11 +191,11 @@ def _scan(
     measures: bool,
     readings: bool,
 ) -> list[Tensor]:
-    """Outputs, readings, the last state and its measures over time; last the number of what was kept."""
+    """Outputs, readings, the last state and its measures over time; last the number of the kept scan."""
     runner = _RUNNERS.of(description)
     given = [values, *state, *weights]
     keep = any(live)
-    # Below autograd, where operators run, tensors would not record what is done to them.
+    # Below autograd, where operators run, tensors would not record their operations.
     with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, not keep), _grad(keep):
         given = [tensor.detach().requires_grad_(wanted) for tensor, wanted in zip(given, live, strict=True)]
         leaf = iter(given[1:])
@@ -224,7 +224,7 @@ def _grad(wanted: bool) -> Any:
 
 
 def _own(part: Tensor, storages: set[int]) -> Tensor:
-    """A result as operators return it: contiguous, and in none of the storages, to which its own is added."""
+    """A result as operators return it: contiguous, and in a storage not yet among `storages`, to which it is added."""
     part = part.contiguous()
     if part.untyped_storage()._cdata in storages:
         part = part.clone()
@@ -278,7 +278,7 @@ def _backward(number: Tensor, grads: Sequence[Tensor | None], live: Sequence[Ten
             [result for result, _ in pairs],
             kept.live,
             [grad for _, grad in pairs],
-            retain_graph=True,  # it is kept as long as its number is
+            retain_graph=True,  # it lives as long as its number
             allow_unused=True,
             materialize_grads=True,
         )

@@ -18,25 +18,27 @@ from .memory_layer import MemoryLayer
 class StackAttention(nn.Module):
     """A sublayer of a transformer that reads a memory instead of earlier vectors: [B, T, d] to [B, T, d].
 
-    Of each vector x_t, three linear maps without biases make the actions `W_a x_t`, the vector pushed, of `W_v x_t`,
-    and, of the reading r_t after these actions, the output `W_o r_t` (DuSell & Chiang 2024). It is causal.
+    There are three linear maps without biases. From each vector x_t, `W_a x_t` gives the actions and `W_v x_t` the
+    pushed vector. From the reading r_t after these actions, `W_o r_t` is the output (DuSell & Chiang 2024). The layer
+    is causal.
 
-    Memories have their own defaults, but for those of the paper: "superposition" has a no-op, elements of size d and
-    vectors as they are; "nondeterministic" has vectors of 5, `exp(W_v x_t)`, and at the bottom a learned one, through a
-    sigmoid. With "stack", which the paper does not have, all strengths are expected values and elements have size d.
+    The paper's memories have its defaults: "superposition" has a no-op, elements of size d and vectors without an
+    activation; "nondeterministic" has vectors of 5, `exp(W_v x_t)`, and a learned vector at the bottom, through a
+    sigmoid. With "stack", which is not in the paper, all strengths are expected values and elements have size d. Other
+    memories have their own defaults.
 
     Args:
         size: of x_t and of the output, d.
         memory: the name of any registered memory, such as "superposition", "nondeterministic" or "stack".
         device, dtype: of the parameters, as in torch's modules.
-        settings: of the memory, as of `MemoryLayer`.
+        settings: of the memory, as in `MemoryLayer`.
 
     Attributes:
         stack: the memory with W_a and W_v, whose rows are in `stack.controls.projection`.
         output: W_o.
 
     Raises:
-        ValueError: for a memory or a setting that does not exist, or a value that it does not allow.
+        ValueError: for an unknown memory or setting, or a value that a setting does not allow.
 
     Example:
         >>> layer = StackAttention(64, memory="superposition", memory_size=32)
@@ -72,12 +74,12 @@ class StackAttention(nn.Module):
 
         Args:
             hidden: [B, T, d].
-            state: to continue from; None: an empty memory.
-            mask: [B, T] bool, False at padding, which leaves the memory as it is; the output is zeros there.
+            state: initial state; None: an empty memory.
+            mask: [B, T] bool, False at padding, which leaves the memory unchanged; the output there is zeros.
             output_actions: return the actions.
 
         Returns:
-            The outputs [B, T, d], the last state, and the actions [B, T, ...], empty if not asked for.
+            The outputs [B, T, d], the last state, and the actions [B, T, ...], empty unless requested.
 
         Raises:
             ValueError: as `MemoryLayer.forward`.

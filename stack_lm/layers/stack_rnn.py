@@ -1,4 +1,4 @@
-"""A recurrent network with memories that is called as `torch.nn.LSTM` is."""
+"""A recurrent network with memories, with the interface of `torch.nn.LSTM`."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from ..memory.settings import layer_settings
 from ..messages import did_you_mean
 from .cell import StackRNNCell
 
-# Controllers that have a state, by the mode of the torch module that computes the same.
+# Controllers that have a state, by the mode of the equivalent torch module.
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN_TANH", "rnn_relu": "RNN_RELU", "rnn_sigmoid": None}
 
 
 class StackRNN(nn.Module):
-    """Recurrent layers, each a controller with a memory of its own; called as `torch.nn.LSTM`.
+    """Recurrent layers, each a controller with its own memory; called like `torch.nn.LSTM`.
 
     The memory's reading at step t enters its layer's controller at step t + 1 (Grefenstette et al. 2015, figure 1b).
-    Without a memory and with the same weights it is torch's module, in outputs, states and gradients. Names of
-    parameters end as torch's do: `layers.1.controller.weight_ih_l1`.
+    Without a memory and with the same weights it equals torch's module in outputs, states and gradients. Parameter
+    names end like torch's: `layers.1.controller.weight_ih_l1`.
 
     Args:
         input_size: size of x_t, E.
         hidden_size: size of a layer's output, H.
         num_layers: L.
-        memory: name of a registered memory, such as "stack", that all layers have; or a name for each layer, such as
+        memory: name of a registered memory for all layers, such as "stack"; or a name for each layer, such as
             `("none", "stack")`.
         controller: "lstm", "gru", "rnn" (tanh), "rnn_relu" or "rnn_sigmoid".
         bias: whether to have biases.
-        batch_first: whether tensors are [B, T, ...] instead of [T, B, ...]. It does not concern states.
+        batch_first: whether tensors are [B, T, ...] instead of [T, B, ...]. It does not affect states.
         dropout: probability, on the outputs of each layer but the last.
         device, dtype: of the parameters, as in torch's modules.
-        settings: of the memories, such as `memory_size=16` or `pop_control="sigmoid"`: see `StackRNNConfig` for what
-            they mean. Each goes to all layers whose memory has it.
+        settings: of the memories, such as `memory_size=16` or `pop_control="sigmoid"`; see `StackRNNConfig` for their
+            meanings. Each applies to all layers whose memory has it.
 
     Raises:
-        ValueError: for a memory, controller or setting that does not exist, or a value that it does not allow.
+        ValueError: for an unknown memory, controller or setting, or a value that a setting does not allow.
 
     Example:
         >>> rnn = StackRNN(50, 100, memory="stack", batch_first=True)
@@ -117,10 +117,10 @@ class StackRNN(nn.Module):
         return f"{self.input_size}, {self.hidden_size}, memories={memories}, batch_first={self.batch_first}"
 
     def copy_weights(self, module: nn.RNNBase) -> None:
-        """Take over the weights of a torch module of the same controller, sizes and layers.
+        """Copy the weights of a torch module with the same controller, sizes and layers.
 
         Raises:
-            ValueError: if one of the two has a weight, or a shape of one, that the other has not.
+            ValueError: if a weight or its shape differs between the two.
         """
         if module.mode != _MODES[self.controller]:
             raise ValueError(f"controller={self.controller!r} has other weights than torch's {module.mode}")
@@ -146,15 +146,15 @@ class StackRNN(nn.Module):
 
         Args:
             input: x_1 .. x_T: [T, B, E], with `batch_first` [B, T, E], unbatched [T, E], or a `PackedSequence`.
-            hx: the state to start from, as it was returned, or as torch's module returns it: then memories begin empty,
-                as does one that is None. None: zeros, and empty memories.
+            hx: the initial state, as returned by an earlier call or by torch's module, with which memories start empty.
+                A memory whose state is None also starts empty. None: zeros, and empty memories.
             output_actions: also return the actions.
 
         Returns:
-            The last layer's outputs in the form of the input, and the last state: `h_n` [L, B, H], of an LSTM also
-            `c_n` [L, B, H] (unbatched [L, H]), and where a layer has a memory last a tuple of the states of all layers'
-            memories, batch first (unbatched of one sequence), None for layers without one. A state of one part is that
-            part alone, as torch's. If asked for, then a tuple of the actions of all layers [B, T, ...] (see
+            The last layer's outputs in the form of the input, and the last state: `h_n` [L, B, H] and, for an LSTM,
+            `c_n` [L, B, H] (unbatched [L, H]). If any layer has a memory, the last part is a tuple of all layers'
+            memory states, batch first (unbatched: of one sequence), None for layers without one. A state of one part is
+            that part alone, as in torch. If requested, a tuple of the actions of all layers [B, T, ...] follows (see
             `stack_lm.layers.controlled.Actions`).
 
         Raises:
