@@ -21,15 +21,15 @@ class TapeState(NamedTuple):
 
 @register_memory("baby_ntm")
 class BabyNTM(Memory[TapeState, ChoiceActions]):
-    """A tape in superposition of five operations; then the new value is added to the first cell, which is read.
+    """A tape in superposition over five operations; the new value is then added to the first cell, which is read.
 
-    Of [a, b, c, d, e] rotate_left makes [b, c, d, e, a], rotate_right [e, a, b, c, d], pop_right [0, a, b, c, d] and
-    pop_left [b, c, d, e, 0]; no_op changes nothing. The tape's size is fixed: an element moved over its end is gone,
-    by definition, and nothing can overflow.
+    From [a, b, c, d, e], rotate_left makes [b, c, d, e, a], rotate_right [e, a, b, c, d], pop_right [0, a, b, c, d] and
+    pop_left [b, c, d, e, 0]; no_op changes nothing. The tape's size is fixed: an element moved over its end is lost by
+    definition, so nothing can overflow.
 
     Args:
         size: size of one cell, D.
-        cells: how many there are, N.
+        cells: their number, N.
     """
 
     settings = CHOICE_SETTINGS | {"memory_depth": Setting(104, Size | None)}

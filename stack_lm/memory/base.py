@@ -1,4 +1,4 @@
-"""The interface of memories: a state, actions, and one step from a state and actions to a reading."""
+"""The interface of memories: a state, actions, and a step from these to the next state and a reading."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MEMORIES: Registry[type[Memory[Any, Any]]] = Registry("memory", "stack_lm.memori
 
 
 def under_transform() -> bool:
-    """True if a transform of `torch.func`, such as vmap, is at work, under which nobody may look at numbers."""
+    """True under a transform of `torch.func`, such as vmap, where code cannot read numbers."""
     return torch._C._are_functorch_transforms_active()
 
 
 def numbers_hidden() -> bool:
-    """True if nobody may look at numbers: under a transform, or where torch.compile or torch.export trace."""
+    """True if code cannot read numbers: under a transform, or while torch.compile or torch.export trace."""
     return under_transform() or torch.compiler.is_compiling()
 
 
 def serializable(cls: NamedTupleClass) -> NamedTupleClass:
-    """Class decorator: `torch.export.save` can write a tree with NamedTuples of this class."""
+    """Class decorator: let `torch.export.save` write trees with NamedTuples of this class."""
     if cls not in pytree.SUPPORTED_NODES:
         pytree._register_namedtuple(cls, serialized_type_name=f"{cls.__module__}.{cls.__qualname__}")
     return cls
@@ -49,9 +49,9 @@ class MemoryScan(NamedTuple, Generic[State]):
 
     Attributes:
         state: after the last step.
-        readings: after each step [B, T, R], zeros where a sequence does not take it.
+        readings: after each step [B, T, R], zeros where a sequence skips it.
         reading: the last of each sequence [B, R].
-        measures: `Memory.measure` after each step, by name, [B, T] each, if asked for.
+        measures: `Memory.measure` after each step, by name, [B, T] each, if requested.
     """
 
     state: State
@@ -63,22 +63,22 @@ class MemoryScan(NamedTuple, Generic[State]):
 class Memory(ABC, Generic[State, Actions]):
     """A differentiable memory. It has no parameters and no hidden state: `step` is a function.
 
-    States and actions are NamedTuples of tensors whose first dimension is the batch, so that `map_tensors` serves
-    detaching, moving, reordering and repeating alike.
+    States and actions are NamedTuples of tensors whose first dimension is the batch, so `map_tensors` can detach, move,
+    reorder and repeat them.
 
     Attributes:
         name: under which it is registered.
-        settings: the fields of `StackRNNConfig` that it has a use for, and new ones; all others are refused. Each has a
-            `stack_lm.memory.Setting`: its default and the values it allows. A default alone does for a setting that
-            another memory has a `Setting` of. Those that its action fields name are among them (see
+        settings: the fields of `StackRNNConfig` that it uses, and new ones; all others are rejected. Each has a
+            `stack_lm.memory.Setting`: its default and the values it allows. A default alone is enough for a setting for
+            which another memory has a `Setting`. They must include those that its action fields name (see
             `ActionField.settings`).
         actions: the fields that `step` takes, in the order of `action_type`.
         action_type: the NamedTuple of its actions.
         state_type: the NamedTuple of its state.
-        learned: parts of its initial state that are learned, as fields: a layer has a parameter for the logits of each,
-            and gives the memory what their emissions make of them (see `set_learned`).
-        reading_size: size of the vector it reads out, R.
-        exit_size: size of the vector that a head may be given of it (see `exits`), X; 0 where it may be given none.
+        learned: the learned parts of its initial state, as fields: a layer has a parameter for the logits of each, and
+            gives the memory the emitted values (see `set_learned`).
+        reading_size: size of a reading, R.
+        exit_size: size of the vector that it offers to a head (see `exits`), X; 0 for none.
     """
 
     name: ClassVar[str]
@@ -93,10 +93,10 @@ class Memory(ABC, Generic[State, Actions]):
     @classmethod
     @abstractmethod
     def from_config(cls, config: Any) -> Memory[State, Actions]:
-        """The memory that a model's configuration asks for.
+        """The memory specified by a model's configuration.
 
         Args:
-            config: has `settings` as attributes, all decided; of other fields it may lack any.
+            config: has `settings` as attributes, complete; it may lack any other field.
         """
 
     @abstractmethod
@@ -105,17 +105,17 @@ class Memory(ABC, Generic[State, Actions]):
 
         Args:
             batch_size: B.
-            length: how many steps it is about to take, if that is known: a memory may make room for them.
-            **where: device and dtype of what is stored; a memory may keep more precise numbers.
+            length: the number of steps ahead, if known: a memory may allocate room for them.
+            **where: device and dtype of the stored values; a memory may keep more precise numbers.
         """
 
     def set_learned(self, state: State, parts: Mapping[str, Tensor], rows: Tensor | None = None) -> State:
-        """A state of empty memories in which the learned parts of an initial state are in place; see `learned`.
+        """Put the learned parts of an initial state into a state of empty memories; see `learned`.
 
         Args:
             state: as `initial_state` or `reset` returned it.
             parts: one for each of `learned`, by name, of its shape.
-            rows: [B], True where the memory is empty; None: all are.
+            rows: [B], True where the memory is empty; None if all are.
         """
         return state
 
@@ -125,9 +125,9 @@ class Memory(ABC, Generic[State, Actions]):
         return first.new_zeros(first.shape[0], self.reading_size)
 
     def step(self, state: State, actions: Actions) -> tuple[State, Tensor]:
-        """Check one step's actions, then apply them. `update` does the same and trusts its arguments.
+        """Check one step's actions, then apply them. `update` does the same without checks.
 
-        The values are looked at, which on a GPU waits for it.
+        The checks read values, which on a GPU waits for it.
 
         Args:
             state: as `initial_state` or `step` returned it.
@@ -154,12 +154,12 @@ class Memory(ABC, Generic[State, Actions]):
 
     @abstractmethod
     def hold(self, active: Tensor, new: State, old: State) -> State:
-        """The state after a step that only some sequences took.
+        """Return the state after a step that only some sequences took.
 
         Args:
             active: [B], True where the sequence took the step.
             new: the state that `update` returned.
-            old: the state it was given.
+            old: the state before the step.
 
         Returns:
             A state that acts as `new` where `active` and as `old` elsewhere.
@@ -191,13 +191,13 @@ class Memory(ABC, Generic[State, Actions]):
         Args:
             state: before the first step.
             actions: of all steps, each [B, T, ...] with T of at least 1.
-            mask: [B, T] bool; where False, the sequence does not take the step.
+            mask: [B, T] bool; where False, the sequence skips the step.
             reading: [B, R] before the first step; None is the initial one.
             measure: return the measures too.
         """
         reading = self.initial_reading(state) if reading is None else reading
         readings, measures = [], []
-        # Unbound at once, because the gradient of each slice would be a tensor of zeros as long as the sequence.
+        # Unbound at once: the gradient of each slice would be a tensor of zeros as long as the sequence.
         steps = zip(*(action.unbind(1) for action in actions), strict=True)
         for t, of_step in enumerate(steps):
             active = None if mask is None else mask[:, t]
@@ -209,13 +209,13 @@ class Memory(ABC, Generic[State, Actions]):
         return MemoryScan(state, torch.stack(readings, dim=1), reading, over_time)
 
     def advance(self, state: State, reading: Tensor, actions: Actions, active: Tensor | None) -> tuple[State, Tensor]:
-        """`update`, for those sequences that take the step; the others keep their state and reading.
+        """Apply `update` to the sequences that take the step; the others keep their state and reading.
 
         Args:
             state: before the step.
             reading: [B, R] before the step.
             actions: of the step.
-            active: [B], True where the sequence takes it; None where all do.
+            active: [B], True where the sequence takes it; None if all do.
         """
         new, read = self.update(state, actions)
         if active is None:
@@ -223,7 +223,7 @@ class Memory(ABC, Generic[State, Actions]):
         return self.hold(active, new, state), torch.where(active.unsqueeze(-1), read, reading)
 
     def exits(self, actions: Actions, readings: Tensor) -> Tensor:
-        """The vector that a head may be given beside the controller's output, [B, X], of memories that have one.
+        """The vector [B, X] that a head may see beside the controller's output, for memories that have one.
 
         Args:
             actions: of the step.
@@ -238,7 +238,7 @@ class Memory(ABC, Generic[State, Actions]):
     def measure_over(self, state: State, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`measure` after each step of a sequence, from the actions alone: [B, T] each.
 
-        For memories that have a compiled scan, which keeps no states between the steps.
+        For memories with a compiled scan, which keeps no states between the steps.
 
         Args:
             state: before the first step.
@@ -247,26 +247,26 @@ class Memory(ABC, Generic[State, Actions]):
         return {}
 
     def after(self, state: State, steps: int) -> State | None:
-        """An empty state of the shapes and types that a state has after some more steps; None: it is not known.
+        """An empty state with the shapes and types of a state after some more steps; None if they are unknown.
 
-        `torch.compile` and `torch.export` ask for it, before they take a whole scan as one operator.
+        `torch.compile` and `torch.export` need it to take a whole scan as one operator.
 
         Args:
             state: before the first of these steps.
-            steps: how many; under a tracer a symbol.
+            steps: their number; a symbol under a tracer.
         """
         return None
 
     def compact(self, state: State, steps: int) -> State:
-        """A state that acts as this one does, perhaps smaller; the same one where gradients go to it.
+        """An equivalent state, perhaps smaller; the same state if gradients flow to it.
 
         Args:
-            steps: how many steps it is about to take, so that the effort is in proportion.
+            steps: the number of steps ahead, so that the effort is proportionate.
         """
         return state
 
     def check(self, state: State, actions: Actions) -> None:
-        """Find arguments of `step` that cannot be meant; see there."""
+        """Reject invalid arguments of `step`; see there."""
         for given, kind, what in ((state, self.state_type, "state"), (actions, self.action_type, "actions")):
             if not isinstance(given, kind):
                 raise ValueError(f"the {what} of {type(self).__name__} is a {kind.__name__}; got {_describe(given)}")
@@ -289,7 +289,7 @@ class Memory(ABC, Generic[State, Actions]):
             raise ValueError(f"state.{name} must be finite; got {float(part[~torch.isfinite(part)][0])}")
 
     def check_overflow(self, state: State) -> None:
-        """Check whether a memory of limited size has lost an element, if it is set to raise then.
+        """Check that a memory of limited size has lost no element, if it is set to raise an error then.
 
         Raises:
             ValueError: if it has.
@@ -297,7 +297,7 @@ class Memory(ABC, Generic[State, Actions]):
 
 
 def leaves(tree: Any) -> Iterator[Tensor]:
-    """The tensors of a state, in order: those that `map_tensors` maps."""
+    """The tensors of a state, in the order of `map_tensors`."""
     if isinstance(tree, Tensor):
         yield tree
     elif tree is not None:
@@ -312,7 +312,7 @@ def _named_tensors(state: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def accurate(where: Where) -> Where:
-    """The same place with a type of at least float32, for numbers that add up over a sequence."""
+    """The same device with a type of at least float32, for numbers that add up over a sequence."""
     dtype = where.get("dtype") or torch.get_default_dtype()
     return {"device": where.get("device"), "dtype": torch.promote_types(dtype, torch.float32)}
 
@@ -335,8 +335,8 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
 
     Raises:
         ValueError: if another class has that name.
-        TypeError: if the class lacks a method or a declaration, or overrides `step`, which nothing that runs over a
-            sequence would call.
+        TypeError: if the class lacks a method or a declaration, or overrides `step`, which runs over a sequence do not
+            call.
     """
 
     def register(cls: MemoryClass) -> MemoryClass:

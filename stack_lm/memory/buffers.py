@@ -1,8 +1,8 @@
-"""The two buffers of a buffered network: queues that it only reads, or only writes (Hao et al. 2018, section 2.3).
+"""The two buffers of a buffered network: one read-only queue, one write-only (Hao et al. 2018, section 2.3).
 
-Both are neural queues (`NeuralQueue`) that lack one operation. Nothing is ever pushed to the input buffer,
-which starts with the whole input, and nothing is read from the output buffer before the last step. A buffer is
-therefore a `StackState`, elements from front to back, and the functions here; it is no memory that a controller owns.
+Both are neural queues (`NeuralQueue`) that lack one operation. Nothing is ever pushed to the input buffer, which starts
+with the whole input, and nothing is read from the output buffer before the last step. A buffer is therefore a
+`StackState`, elements from front to back, and the functions here; it is not the memory of a controller.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ def dequeue(buffer: StackState, pop_strength: Tensor) -> tuple[StackState, Tenso
 
 
 def read_off(buffer: StackState, length: int, delay: int = 0) -> Tensor:
-    """The sequence in a buffer: read one element's worth, pop as much, and so on.
+    """The sequence in a buffer: read one element's worth, pop the same amount, and repeat.
 
     Position j is the reading of strength 1 after j pops of strength 1, which equal one pop of strength j.
 
-    NOTE: Hao et al. (2018), section 2.3, pop before they read, also the first time, so that the first element's worth
-    is never read: that is `delay=1`. By itself nothing is lost.
+    NOTE: Hao et al. (2018), section 2.3, pop before every read, even the first, so the first element's worth is never
+        read: that is `delay=1`. By default nothing is lost.
 
     Args:
         buffer: values [B, N, D] and strengths [B, N], from front to back.
-        length: how many positions to read, M.
-        delay: how many elements' worth to pop before the first read.
+        length: number of positions to read, M.
+        delay: strength to pop before the first read, in elements.
 
     Returns:
-        [B, M, D]. Positions after the last element are zeros; a partly filled position holds a part of the element.
+        [B, M, D]. Positions after the last element are zeros; a partly filled position holds a fraction of the element.
     """
     pops = delay + torch.arange(length, device=buffer.strengths.device, dtype=buffer.strengths.dtype)
-    # Every position looks at the whole buffer: [B, M, N].
+    # Every position sees the whole buffer: [B, M, N].
     left = pop_strengths(buffer.strengths.unsqueeze(1), pops.expand(buffer.strengths.shape[0], -1), "bottom")
     weights = read_weights(left, torch.ones_like(left[..., 0]), "bottom")
     return torch.bmm(weights.to(buffer.values.dtype), buffer.values)

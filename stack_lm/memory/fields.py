@@ -1,7 +1,7 @@
 """Action fields: the actions that a memory takes at each step, each of one kind.
 
-A kind is one class. It owns the shape of an action, its checks, its emission from logits, the settings that say how it
-is emitted, and how it is reported; nothing else knows which kinds there are.
+A kind is one class. It owns an action's shape, checks, emission from logits, settings of that emission, and report.
+Nothing else knows the kinds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..checks import Integer, NotNegative
 from ..emission import Activation, Emission, HiddenState, LogWeights, OperationChoice, make_control
 from ..errors import InputError
 
-# The limits are far beyond any use: more cannot be made, only waited for.
+# The limits are far beyond any use: larger sizes could only be waited for, never made.
 Size = Annotated[int, Integer(1, 2**20)]  # of vectors and memories
 ValueActivation = Literal["tanh", "sigmoid", "exp", "identity", "hidden"]
 Parts = Annotated[int, Integer(1, 1_000)]  # side by side, or layers
@@ -28,12 +28,11 @@ StrengthControl = Literal["sigmoid", "expected_value"] | NotNegative
 
 
 class Setting(NamedTuple):
-    """A setting that a memory declares; where it is None in a configuration, it has its default.
+    """A setting that a memory declares; None in a configuration means its default.
 
     Attributes:
-        default: its value where none is given.
-        kind: the values that it allows, in the vocabulary of `stack_lm.checks`: a type, or a check such as
-            `Integer(1, 100)`.
+        default: its value if none is given.
+        kind: the allowed values, as `stack_lm.checks` describes them: a type, or a check such as `Integer(1, 100)`.
     """
 
     default: Any
@@ -47,7 +46,7 @@ def control_settings(
 
     Args:
         control: its name, as in `Strength`; "push", "pop", "read", or one of the memory's own.
-        default: of `{control}_control`: "sigmoid", "expected_value", or a number: a strength that is fixed.
+        default: of `{control}_control`: "sigmoid", "expected_value", or a number, which is a fixed strength.
         maximum: of `max_{control}`, the largest value of the expected-value support.
         strength_init: of `{control}_strength_init`, the expected strength at the start.
     """
@@ -91,26 +90,26 @@ class ActionField(ABC):
 
     @abstractmethod
     def emission(self, settings: Any) -> Emission:
-        """Return the action's emission, from settings (attributes of a configuration)."""
+        """Return the action's emission for the settings, which are attributes of a configuration."""
 
     def check_settings(self, settings: Any) -> None:  # noqa: B027 - most have nothing to check
-        """Refuse settings that do not go together.
+        """Reject settings that are incompatible.
 
         Raises:
-            ValueError: with the settings and why.
+            ValueError: with the settings and the reason.
         """
 
     def check(self, action: Tensor) -> None:
-        """Refuse numbers that are no such action [B, *shape].
+        """Reject numbers that are not a valid action [B, *shape].
 
         Raises:
-            ValueError: with the first that is none.
+            ValueError: with the first invalid number.
         """
         if not bool(torch.isfinite(action).all()):
             raise ValueError(f"{self.name} must be finite; got {float(action[~torch.isfinite(action)][0])}")
 
     def report(self, action: Tensor, distribution: Tensor | None) -> dict[str, Tensor]:
-        """Return what models report of an emitted action, by name."""
+        """Return the reported values of an emitted action, by name."""
         return {self.name: action}
 
 
@@ -119,10 +118,10 @@ class Strength(ActionField):
     """A number of at least 0, in elements: [B].
 
     Args:
-        control: names the settings of its emission: "push" has `push_control`, `max_push` and `push_strength_init`,
-            and is the action `push_strength`; the distribution of an expected value is reported beside it, as
-            `push_distribution`.
-        end: of the memory, for one that works at several: the actions are then `push_strength_top` and so on.
+        control: names the action and the settings of its emission: "push" is the action `push_strength`, with
+            `push_control`, `max_push` and `push_strength_init`. The distribution of an expected value is also reported,
+            as `push_distribution`.
+        end: of the memory, if it works at several: the actions are then `push_strength_top` and so on.
     """
 
     control: str
@@ -168,7 +167,7 @@ class Choice(ActionField):
     Args:
         name: of the action.
         operations: their names, O of them.
-        groups: choices side by side, S: one for each stack.
+        groups: number of parallel choices, S: one for each stack.
     """
 
     name: str
@@ -219,8 +218,8 @@ class Value(ActionField):
     Args:
         name: of the action.
         size: D.
-        at_start: whether it is learned, of the first state. Where pushed vectors are exponentials it is a sigmoid, as
-            in DuSell & Chiang (2024); else it is made as they are.
+        at_start: whether it is a learned part of the first state. If pushed vectors are exponentials, it is a sigmoid,
+            as in DuSell & Chiang (2024); otherwise it has the activation of pushed vectors.
     """
 
     name: str
@@ -286,7 +285,7 @@ def control_from_config(config: Any, control: str) -> Emission:
 
 
 def check_strength_init(config: Any, control: str) -> None:
-    """Refuse an initial strength that a control cannot have: it has no bias, or never emits as little or as much.
+    """Reject an initial strength that a control cannot have: it has no bias, or the strength is out of its range.
 
     Raises:
         ValueError: with the two settings.
@@ -306,7 +305,7 @@ def check_strength_init(config: Any, control: str) -> None:
 
 
 def check_fields(memory: str, fields: tuple[ActionField, ...], settings: Mapping[str, Any]) -> None:
-    """Refuse a memory with a field whose settings it does not declare.
+    """Reject a memory with a field whose settings it does not declare.
 
     Raises:
         ValueError: with the field and the setting.

@@ -1,6 +1,6 @@
-"""The arithmetic of memories in superposition: the mean of the results of operations that move cells.
+"""The arithmetic of memories in superposition: the weighted mean of the results of operations that move cells.
 
-An operation is a list of moves of blocks of cells, so a step is a weighted sum of slices, however deep a memory is.
+An operation is a list of moves of blocks of cells, so a step is a weighted sum of slices, whatever the memory's depth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .base import numbers_hidden
 
 
 class Move(NamedTuple):
-    """Rows `source` .. `source + rows - 1` go to `target` .. `target + rows - 1`; none do where `rows` is below 1."""
+    """Rows `source` .. `source + rows - 1` go to `target` .. `target + rows - 1`; none move if `rows` is below 1."""
 
     source: int
     target: int
@@ -28,12 +28,11 @@ class Mixture(NamedTuple):
     """The static part of a step: the cells that each operation moves.
 
     Attributes:
-        operations: for each operation its moves, no two of which share a target; a cell that nothing moves to is
-            empty.
+        operations: for each operation its moves, no two of which share a target; a cell that is no target is empty.
         length: rows of the result.
         prepend: the new element is row 0 and the cells follow, so that operations move it too; otherwise the cells are
             the rows, and the element is added to the first of the result.
-        read: how many rows are read, from the first.
+        read: number of rows read, from the first.
         empty_value: the reading of an empty cell, if the memory records occupancy.
     """
 
@@ -45,7 +44,7 @@ class Mixture(NamedTuple):
 
 
 def mix_reference(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Tensor]:
-    """Compute `mix` in plain operations, one at a time."""
+    """Compute `mix` with plain operations, one at a time."""
     shape = cells.shape
     cells, weights = cells.flatten(0, -3), weights.flatten(0, -2)
     batch_size, _, width = cells.shape
@@ -71,7 +70,7 @@ class _Mix(torch.autograd.Function):
     """`mix_reference` in a few operations on slices, with a hand-written gradient.
 
     Autograd would copy each slice's gradient into a tensor of zeros as large as the memory. In two dimensions a slice
-    of rows is one block of memory for each sequence. A gradient that is to be differentiated again is autograd's.
+    of rows is one block of memory for each sequence. If a gradient is to be differentiated again, autograd computes it.
     """
 
     @staticmethod
@@ -146,8 +145,8 @@ def _differentiable_gradient(
     of_reading: Tensor | None,
     needed: tuple[bool, ...],
 ) -> list[Tensor | None]:
-    """The gradient with a graph of its own, through `mix_reference`."""
-    # Views, so that one which another was computed from gets its own part of the gradient alone.
+    """The gradient with its own graph, through `mix_reference`."""
+    # Views, so that an input from which another was computed gets only its own part of the gradient.
     views = [tensor.view_as(tensor) for tensor in given]
     mixed, reading = mix_reference(views[0], views[1], views[2], mixture)
     pairs = [(mixed, of_mixed), (reading, of_reading)]
@@ -164,7 +163,7 @@ def _differentiable_gradient(
 
 
 def _blocks(mixture: Mixture, width: int) -> Iterator[tuple[int, int, int, int]]:
-    """The moves in numbers, not rows: operation, source, target, how many."""
+    """The moves in numbers, not rows: operation, source, target, count."""
     for i, moves in enumerate(mixture.operations):
         for source, target, n in moves:
             if n > 0:
@@ -175,7 +174,7 @@ def mix(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> t
     """Mix the results of the operations on a memory and its new elements, and read.
 
     Args:
-        cells: [B, S, N, W], or [B, N, W] where S = 1. An extra column holds each cell's occupancy.
+        cells: [B, S, N, W], or [B, N, W] if S = 1. An extra column holds each cell's occupancy.
         weights: of the operations, [B, S, O].
         elements: [B, S * D], with W = D or W = D + 1; they are occupied.
         mixture: the operations and the reading.
@@ -184,7 +183,7 @@ def mix(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> t
         The next cells, of `length` rows, and the reading [B, S * read * D].
     """
     weights, elements = weights.to(cells.dtype), elements.to(cells.dtype)
-    if numbers_hidden():  # such as `torch.func.vmap`, which knows the gradient of plain operations alone
+    if numbers_hidden():  # such as `torch.func.vmap`, which knows only the gradients of plain operations
         return mix_reference(cells, weights, elements, mixture)
     mixed: tuple[Tensor, Tensor] = _Mix.apply(cells, weights, elements, mixture)
     return mixed

@@ -2,8 +2,8 @@
 
 At each step every run makes one move from its state q and top symbol x to a state r: it pushes y over x, replaces x by
 y, or pops x. The controller emits the weight of every move. The reading is the distribution of states and top symbols
-over all runs. A dynamic program (Lang's) finds it in polynomial time: an element is known by the time it was pushed, so
-runs that agree on their top share what is below.
+over all runs. A dynamic program (Lang's) finds it in polynomial time: an element is identified by the time of its push,
+so runs with the same top share the elements below it.
 
 NOTE: the papers keep the weights of partial runs, gamma[i -> j][qx -> ry], and of their prefixes, alpha[j][ry]. We keep
 
@@ -11,7 +11,7 @@ NOTE: the papers keep the weights of partial runs, gamma[i -> j][qx -> ry], and 
 
 the probability that (q, x) at time i is directly under y, given that r and y are the state and top at time j; and the
 distribution alpha[j] / sum(alpha[j]). These obey the same recurrences, need no alpha of the past, and neither grow nor
-shrink with time, so that a state can be carried through a text of any length.
+shrink with time, so a state can be carried through a text of any length.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _MOST_WEIGHTS = 2**24  # of one step
 
 
 class NondeterministicState(NamedTuple):
-    """N times are remembered, the last of them the present one; P = Q * S pairs of a state and a symbol, q * S + x.
+    """N times are stored, the last of them the present; there are P = Q * S pairs of a state and a symbol, q * S + x.
 
     Attributes:
         under: [B, N, N, P, P], log probabilities. At [i, j, qx, ry]: that y, the top at time j in state r, is directly
             over x, the top at time i - 1 in state q. `ZERO` where i > j.
         top: [B, P], log probabilities of state and top symbol now.
-        values: [B, N, N, P, P, m]: the mean of the vectors of y over those runs; with m = 0, no more than a tensor of
-            the network's type.
+        values: [B, N, N, P, P, m]: the mean of the vectors of y over those runs; with m = 0, only a tensor of the
+            network's type.
     """
 
     under: Tensor
@@ -59,7 +59,7 @@ class MoveActions(NamedTuple):
 
 
 class VectorMoveActions(NamedTuple):
-    """The same with the vector of the symbol pushed [B, m]."""
+    """`MoveActions` and the vector of the pushed symbol [B, m]."""
 
     push_weight: Tensor
     replace_weight: Tensor
@@ -69,7 +69,7 @@ class VectorMoveActions(NamedTuple):
 
 @register_memory("nondeterministic")
 class NondeterministicStack(Memory[NondeterministicState, Any]):
-    """A stack on which a weighted pushdown automaton makes all of its runs.
+    """A stack on which a weighted pushdown automaton makes all its runs.
 
     The stack of DuSell & Chiang (2020) is `NondeterministicStack(Q, S, normalize=True, read_states=False,
     bottom="fixed")`, the RNS of 2022 `NondeterministicStack(Q, S, bottom="fixed")`, that of 2023
@@ -80,18 +80,18 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         symbols: S; symbol 0 is at the bottom, in state 0 at the start.
         size: of the vector that each symbol on the stack carries, m; 0 for symbols alone.
         normalize: whether the weights of all moves from a state and symbol sum to 1 (a softmax).
-        read_states: whether the reading has states, or symbols alone.
-        bottom: "open": the bottom can be replaced and uncovered again, but not popped. "fixed": it can only be pushed
-            upon; once covered it stays so.
-        bottom_vector: the vector that it carries: "ones", "zeros", or "learned": zeros, in whose place `set_learned`
-            puts another. A layer learns its logits, and makes the vector of them as it makes those that are pushed, or
-            with a sigmoid where those are exponentials (published with a sigmoid).
-        window: most steps D from the time of an element to that of the one above it, or to the present; runs with
-            older elements are dropped. None: no limit.
+        read_states: whether the reading has states, or only symbols.
+        bottom: "open": the bottom can be replaced and uncovered again, but not popped. "fixed": symbols can only be
+            pushed onto it; once covered it stays covered.
+        bottom_vector: the vector of the bottom: "ones", "zeros", or "learned": zeros, which `set_learned` replaces. A
+            layer learns its logits, and applies the activation of pushed vectors to them, or a sigmoid if that is an
+            exponential (published with a sigmoid).
+        window: maximum number of steps D from the time of an element to that of the element above it, or to the
+            present; runs with older elements are dropped. None: no limit.
 
     Raises:
-        InputError: if a step would take more weights than any network can have, or if a vector of no numbers is to be
-            learned.
+        InputError: if a step would take more weights than any network can have, or if the learned vector would be
+            empty.
     """
 
     settings = {  # noqa: RUF012 - declared as a class variable by `Memory`
@@ -159,7 +159,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
     def initial_state(
         self, batch_size: int, length: int | None = None, **where: Unpack[Where]
     ) -> NondeterministicState:
-        """The bottom alone, at time 0, over itself at time -1 if it is open.
+        """Only the bottom, at time 0, over itself at time -1 if it is open.
 
         Raises:
             InputError: if the table of `length` steps does not fit in memory.
@@ -190,7 +190,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         return state._replace(values=torch.where(chosen, parts["bottom_vector"].to(values.dtype), values))
 
     def initial_reading(self, state: NondeterministicState) -> Tensor:
-        """The reading r_0 of the stack at the start: its bottom, for certain."""
+        """The reading r_0 of the initial stack: its bottom, with probability 1."""
         bottom = state.values[:, 0, 0, 0, 0] if self.size else torch.ones_like(state.top[:, :1])
         return F.pad(bottom, (0, self.reading_size - bottom.shape[1]))
 
@@ -199,10 +199,10 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
 
         Args:
             state: of N times.
-            actions: logarithms of weights, any but NaN and infinity, and the vector [B, m].
+            actions: logarithms of weights, anything but NaN and infinity, and the vector [B, m].
 
         Returns:
-            The state at N + 1 times, or as many as there are in the window, and the reading: [B, P] (or [B, S]) without
+            The state at N + 1 times, or as many as the window allows, and the reading: [B, P] (or [B, S]) without
             vectors, [B, P * m] (or [B, S * m]) with them.
         """
         under, top, values = state
@@ -211,7 +211,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         present = under[:, :, -1]  # [B, i, qx, sz]
         # Replaced tops: [B, i, qx, sz, ry], to be summed over sz.
         replaced = present.unsqueeze(-1) + (top.unsqueeze(-1) + replace)[:, None, None]
-        # What popping the top reveals, u and y at a time k, in a state r: [B, k, uy, r].
+        # The top revealed by a pop, u and y at a time k, in a state r: [B, k, uy, r].
         popped = (present[:, 1:].unsqueeze(-1) + (top.unsqueeze(-1) + pop)[:, None, None]).logsumexp(3)
         below = under[:, :, :-1].unflatten(4, (states, symbols))  # [B, i, k, qx, u, y]
         revealed = below.unsqueeze(-1) + popped.unflatten(2, (states, symbols))[:, None, :, None]
@@ -240,7 +240,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         return new, self._read(top, shares, of_new).to(type_of_network)
 
     def weights(self, actions: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-        """The log weights of one step's moves as they count: push and replace [B, P, P], pop [B, P, Q], finite."""
+        """The effective log weights of one step's moves: push and replace [B, P, P], pop [B, P, Q], finite."""
         rows = [part.to(dtype).flatten(3).flatten(1, 2) for part in actions[:3]]
         weights = torch.cat(rows, dim=2).clamp(min=ZERO)
         if self.normalize:
@@ -270,7 +270,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         )
 
     def hold(self, active: Tensor, new: NondeterministicState, old: NondeterministicState) -> NondeterministicState:
-        # Times at which nothing was go before those of a sequence that has fewer.
+        # A sequence with fewer times gets empty times before its own.
         missing = new.under.shape[1] - old.under.shape[1]
         rows = active.view(-1, 1, 1, 1, 1)
         return NondeterministicState(
@@ -284,10 +284,10 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         return self.hold(~rows, state, self.initial_state(len(state.top), **where))
 
     def compact(self, state: NondeterministicState, steps: int) -> NondeterministicState:
-        """Without the times before the first that any sequence remembers; see `Memory.compact`.
+        """Drop the times before the first that any sequence remembers; see `Memory.compact`.
 
         Raises:
-            InputError: if the table does not fit in memory after as many more steps.
+            InputError: if the table does not fit in memory after that many more steps.
         """
         n = state.under.shape[1]
         self._check_room(len(state.top), n + steps, {"device": state.top.device, "dtype": state.top.dtype})
@@ -308,7 +308,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         Raises:
             ValueError: naming the first.
         """
-        if numbers_hidden() or state.top.device.type != "cpu":  # nobody looks, or a GPU would wait
+        if numbers_hidden() or state.top.device.type != "cpu":  # numbers are hidden, or a GPU would wait
             return
         lost = (state.top.detach().amax(1) <= ZERO / 2).nonzero()
         if lost.numel():
@@ -333,22 +333,22 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
 
 
 def _share(terms: Tensor, total: Tensor) -> Tensor:
-    """The shares of terms of a total, by their logarithms; 0 of nothing."""
+    """The shares of terms in a total, from their logarithms; 0 if the total is 0."""
     return torch.where(total > ZERO / 2, terms - total, ZERO).exp()
 
 
 def _with_zeros(logs: Tensor, total: Tensor | None = None) -> Tensor:
-    """The logarithms with one number for all that is 0: where the total is, or they themselves are; NaN stays."""
+    """The logarithms with one number for every 0: where the total is 0, or the term itself; NaN stays."""
     zero = logs <= ZERO / 2 if total is None else (total <= ZERO / 2) | (logs <= ZERO / 2)
     return logs.masked_fill(zero, ZERO)
 
 
 def _before(table: Tensor, times: int, fill: float) -> Tensor:
-    """A table [B, N, N, P, P] with that many times more before the first."""
+    """A table [B, N, N, P, P] with that many more times before the first."""
     return F.pad(table, (0, 0, 0, 0, times, 0, times, 0), value=fill)
 
 
 def _append(table: Tensor, column: Tensor, fill: float) -> Tensor:
-    """A table [B, N, N, ...] with one time more, whose column is [B, N + 1, ...]."""
+    """A table [B, N, N, ...] with one more time, whose column is [B, N + 1, ...]."""
     more = [0, 0] * (table.dim() - 3) + [0, 0, 0, 1]
     return torch.cat((F.pad(table, more, value=fill), column.unsqueeze(2)), dim=2)

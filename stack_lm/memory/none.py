@@ -1,4 +1,4 @@
-"""No memory: what makes a plain recurrent network the same class as a stack RNN."""
+"""No memory, so that a plain recurrent network is the same class as a stack RNN."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class NoActions(NamedTuple):
 
 @register_memory("none")
 class NoMemory(Memory[NoState, NoActions]):
-    """Takes no actions and reads a vector of size 0.
+    """A memory without actions, whose reading has size 0.
 
-    It has no use for any setting and refuses none, so that a baseline can differ from a model in its memory alone.
+    It uses no setting and rejects none, so that a baseline can differ from a model in its memory alone.
     """
 
     settings: ClassVar[Mapping[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""A check, before a table is made, that it fits in memory: otherwise the process is killed without a word."""
+"""A check that a table fits in memory before it is allocated: otherwise the process is killed without a message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GIB = 2**30
 
 
 def check_room(size: int, device: torch.device | None, what: str, advice: str) -> None:
-    """Refuse what needs more memory than there is.
+    """Reject an allocation that needs more memory than is available.
 
     Args:
         size: in bytes.
@@ -21,9 +21,9 @@ def check_room(size: int, device: torch.device | None, what: str, advice: str) -
         advice: what would need less.
 
     Raises:
-        InputError: with the size and what there is.
+        InputError: with the size and the available memory.
     """
-    if size < _GIB:  # asking takes time
+    if size < _GIB:  # the query takes time
         return
     there = memory_of(device)
     if there is not None and size > there:
@@ -31,7 +31,7 @@ def check_room(size: int, device: torch.device | None, what: str, advice: str) -
 
 
 def memory_of(device: torch.device | None) -> int | None:
-    """The bytes of memory of a device; None where nobody can say."""
+    """The bytes of memory of a device; None if unknown."""
     if device is not None and device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     names = getattr(os, "sysconf_names", {})

@@ -1,4 +1,4 @@
-"""Settings of memories: allowed values, legal combinations, and the memory that they make."""
+"""Settings of memories: allowed values, legal combinations, and the memory built from them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .fields import Setting, check_fields
 
 
 class RegisteredMemory(Check):
-    """Names of memories that are registered at the time, from outside the package too."""
+    """The names of the memories registered so far, including those from outside the package."""
 
     def __call__(self, key: str, value: Any) -> Any:
         """Look a memory up.
 
         Raises:
-            InputError: naming those that there are, or the plug-in that this one came from.
+            InputError: naming the registered ones, or the plug-in that provided this one.
         """
         memory_class(value)
         return value
@@ -29,12 +29,12 @@ MemoryName = Annotated[str, RegisteredMemory()]
 
 
 def setting_names() -> dict[str, None]:
-    """The names of the settings of all memories registered so far, in order; it imports no plug-in."""
+    """The names of the settings of all memories registered so far, in order; no plug-in is imported."""
     return dict.fromkeys(name for memory in MEMORIES.registered.values() for name in memory.settings)
 
 
 def setting_check(memory: str, name: str) -> Check | None:
-    """The check of a setting, None being left open: as the memory declares it, or else another one that has it."""
+    """The check of a setting, which may be None: that of the memory's declaration, or else of another memory's."""
     for each in (memory_class(memory), *MEMORIES.registered.values()):
         declared = each.settings.get(name)
         if isinstance(declared, Setting):
@@ -62,7 +62,7 @@ def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleName
     return SimpleNamespace(memory=memory, **fields, **(dict.fromkeys(setting_names()) | given))
 
 
-# What stack attention (DuSell & Chiang 2024) has in place of a memory's own defaults; a size of None is that of x_t.
+# The defaults of stack attention (DuSell & Chiang 2024), which replace a memory's own; a size of None is that of x_t.
 _OF_STACK_ATTENTION: dict[str, dict[str, Any]] = {
     "superposition": {"memory_size": None, "no_op": True, "push_value_activation": "identity"},
     "nondeterministic": {"memory_size": 5, "push_value_activation": "exp", "bottom_vector": "learned"},
@@ -71,7 +71,7 @@ _OF_STACK_ATTENTION: dict[str, dict[str, Any]] = {
 
 
 def stack_attention_settings(memory: str, given: dict[str, Any], size: int) -> dict[str, Any]:
-    """The settings of a memory in stack attention, complete.
+    """The complete settings of a memory in stack attention.
 
     Args:
         memory: its name.
@@ -84,7 +84,7 @@ def stack_attention_settings(memory: str, given: dict[str, Any], size: int) -> d
     if memory == "none":
         raise InputError("memory='none' reads nothing, so it cannot take the place of attention")
     own = {name: size if value is None else value for name, value in _OF_STACK_ATTENTION.get(memory, {}).items()}
-    if given.get("memory_size") == 0:  # symbols alone
+    if given.get("memory_size") == 0:  # only symbols
         own.pop("bottom_vector", None)
     config = settings_of(memory, own | given, hidden_size=size, bias=False)
     complete_settings(config)
@@ -134,14 +134,14 @@ def layer_settings(
 
 
 def complete_settings(config: Any) -> Memory[Any, Any]:
-    """Decide the settings of `config.memory` that are None, refuse what does not go together, and make the memory.
+    """Fill in the settings of `config.memory` that are None, check their combination, and build the memory.
 
     Args:
-        config: `memory`, `bias` and the settings of the built-in memories as attributes, and what else that memory
-            declares.
+        config: `memory`, `bias` and the settings of the built-in memories as attributes, and any other setting that the
+            memory declares.
 
     Raises:
-        ValueError: with the setting, or the pair that does not go together, and why.
+        ValueError: with the setting, or the incompatible pair, and the reason.
     """
     settings = memory_class(config.memory).settings
     for name in setting_names():
@@ -163,10 +163,10 @@ def complete_settings(config: Any) -> Memory[Any, Any]:
 
 
 def make_memory(config: Any) -> Memory[Any, Any]:
-    """The memory named by `config.memory`, whose settings are decided.
+    """The memory named by `config.memory`, whose settings are complete.
 
     Raises:
-        ValueError: if the settings do not go together, or if the memory does not declare those of one of its actions.
+        ValueError: if the settings are incompatible, or if the memory does not declare those of one of its actions.
     """
     memory = memory_class(config.memory).from_config(config)
     check_fields(config.memory, (*memory.actions, *memory.learned), memory.settings)

@@ -8,7 +8,7 @@ the operation works (above_i = sum_{j > i} s_j from the top, below_i = sum_{j < 
     push d, v: put v at an end with strength d
     read rho:  r = sum_i min(s_i, relu(rho - before_i)) v_i
 
-A stack works at the top alone. A queue pushes at the top, and pops and reads at the bottom. A deque does all at both.
+A stack works only at the top. A queue pushes at the top, and pops and reads at the bottom. A deque does all at both.
 
 Ties follow Grefenstette et al. (2015), footnote 1: `min` sends its whole gradient to its left argument s_i, and
 relu'(0) = 0. (`torch.minimum` would split the gradient in halves.)
@@ -69,7 +69,7 @@ class DequeActions(NamedTuple):
 
 
 def _remaining(strength: Tensor, strengths: Tensor, end: End = "top") -> Tensor:
-    """The rest of a strength [...] for each element [..., N] after all elements before it took their part."""
+    """The rest of a strength [...] that reaches each element [..., N] after all elements before it took their part."""
     # The sum runs over the elements before each only. Summing all and subtracting the element itself would round, and
     # an element that uses a strength up exactly would no longer be seen as a tie.
     if end == "top":
@@ -80,12 +80,12 @@ def _remaining(strength: Tensor, strengths: Tensor, end: End = "top") -> Tensor:
 
 
 def pop_strengths(strengths: Tensor, pop_strength: Tensor, end: End = "top") -> Tensor:
-    """The strengths [..., N] that a pop of `pop_strength` [...] elements from one end leaves."""
+    """The strengths [..., N] after a pop of `pop_strength` [...] elements from one end."""
     return torch.relu(strengths - _remaining(pop_strength, strengths, end))
 
 
 def read_weights(strengths: Tensor, read_strength: Tensor, end: End = "top") -> Tensor:
-    """Return how much [..., N] of each element a reading of `read_strength` [...] elements takes from one end."""
+    """Return the weight [..., N] of each element in a read of `read_strength` [...] elements from one end."""
     rest = _remaining(read_strength, strengths, end)
     return torch.where(strengths <= rest, strengths, rest)
 
@@ -96,7 +96,7 @@ def _read(values: Tensor, strengths: Tensor, read_strength: Tensor, end: End) ->
 
 
 class StrengthMemory(Memory[StackState, Actions]):
-    """The base of memories of elements with strengths: their state and its measures.
+    """The base class of memories whose elements have strengths: their state and its measures.
 
     Args:
         size: size of one element, D.
@@ -122,12 +122,12 @@ class StrengthMemory(Memory[StackState, Actions]):
 
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> StackState:
         """An empty memory: N = 0."""
-        # Strengths add up over a sequence, so they need float32 even where the values do without.
+        # Strengths add up over a sequence, so they need float32 even if the values do not.
         values = torch.zeros(batch_size, 0, self.size, **where)
         return StackState(values, torch.zeros(batch_size, 0, **accurate(where)))
 
     def hold(self, active: Tensor, new: StackState, old: StackState) -> StackState:
-        # Where a sequence did not take the step, its new elements have strength 0: such elements are dead.
+        # Where a sequence skipped the step, its new elements have strength 0: such elements are dead.
         kept = F.pad(old.strengths, (int(self.pushes_at_bottom), 1))
         return StackState(new.values, torch.where(active.unsqueeze(-1), new.strengths, kept))
 
@@ -136,8 +136,8 @@ class StrengthMemory(Memory[StackState, Actions]):
         return {"total_strength": state.strengths.sum(-1)}
 
     def measure_over(self, state: StackState, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`total_strength` [B, T]: a pop takes what it can, a push adds to it."""
-        # In float32 the error of a running sum grows: to an element in 100,000 steps, where each element is exact.
+        """`total_strength` [B, T]: a pop subtracts as much as it can, a push adds to it."""
+        # In float32 the error of a running sum grows: to one element in 100,000 steps, although each element is exact.
         precise = torch.float32 if state.strengths.device.type == "mps" else torch.float64
         total = state.strengths.to(precise).sum(-1)
         pushed, popped = (
@@ -151,7 +151,7 @@ class StrengthMemory(Memory[StackState, Actions]):
         return {"total_strength": torch.stack(totals, dim=1).to(state.strengths.dtype)}
 
     def after(self, state: StackState, steps: int) -> StackState:
-        """Each step adds an element at each end that is pushed to."""
+        """Each step adds an element at each end where it pushes."""
         batch_size, n_elements, size = state.values.shape
         n_elements = n_elements + len(self.ends) * steps
         return StackState(
@@ -159,9 +159,9 @@ class StrengthMemory(Memory[StackState, Actions]):
         )
 
     def compact(self, state: StackState, steps: int) -> StackState:
-        """Only the elements that live, in order, with the top last; sequences with fewer have dead ones below.
+        """Keep only living elements, in order, with the top last; sequences with fewer have dead ones below.
 
-        Looking for them waits for a GPU, so single steps look only now and then.
+        The search waits for a GPU, so single steps search only now and then.
         """
         n = state.strengths.shape[1]
         if n < _COMPACT_EVERY or (steps == 1 and n % _COMPACT_EVERY):
@@ -191,7 +191,7 @@ class _OneEnded(StrengthMemory[StackActions]):
         """Pop, push, then read.
 
         Args:
-            state: values [B, N, D] and strengths [B, N]; the element pushed last comes last.
+            state: values [B, N, D] and strengths [B, N]; the last element is the most recent push.
             actions: the strengths [B] in elements and the pushed value [B, D].
 
         Returns:
@@ -221,9 +221,9 @@ class NeuralStack(_OneEnded):
         self.exit_size = 2 * size
 
     def exits(self, actions: StackActions, readings: Tensor) -> Tensor:
-        """The element pushed, and what is read beneath it: `[v_t; b_t]`, [B, 2 D].
+        """The pushed element, and the reading below it: `[v_t; b_t]`, [B, 2 D].
 
-        A read takes the top first, the element just pushed, so b_t = r_t - min(d_t, rho_t) v_t.
+        A read takes the top first, which is the pushed element, so b_t = r_t - min(d_t, rho_t) v_t.
         """
         read_whole = actions.push_strength <= actions.read_strength  # a tie is the push's, as in `update`
         taken = torch.where(read_whole, actions.push_strength, actions.read_strength).to(readings.dtype)
@@ -251,8 +251,8 @@ class NeuralDeque(StrengthMemory[DequeActions]):
     Implements Grefenstette et al. (2015), eqs. 6-11, with read strengths. Both readings go to the controller, so the
     reading is the one at the top, then the one at the bottom.
 
-    NOTE: the sums of eqs. 7-9 and their conditions end one element too early; here, as the text says, the pops reach
-    all elements.
+    NOTE: the sums of eqs. 7-9 and their conditions end one element too early; here the pops reach all elements, as in
+        the text.
 
     Args:
         size: size of one element, D.
@@ -270,7 +270,7 @@ class NeuralDeque(StrengthMemory[DequeActions]):
             actions: the strengths [B] in elements and the pushed values [B, D].
 
         Returns:
-            The next state, with N + 2 elements, and the readings [B, 2 D], of the top and of the bottom.
+            The next state, with N + 2 elements, and the readings [B, 2 D] of the top and the bottom.
         """
         strengths = pop_strengths(state.strengths, actions.pop_strength_top, "top")
         strengths = pop_strengths(strengths, actions.pop_strength_bottom, "bottom")

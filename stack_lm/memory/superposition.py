@@ -43,12 +43,12 @@ STACK_SETTINGS = CHOICE_SETTINGS | {
 
 
 class SuperpositionState(NamedTuple):
-    """Stacks side by side.
+    """Parallel stacks.
 
     Attributes:
-        cells: [B, S, N, D + 1] from the top down. The last column is how far a cell is occupied, in [0, 1]; the values
-            are weighted by it, so that an empty cell is zeros.
-        lost: [B], in elements: the mass that a full stack has lost at its bottom.
+        cells: [B, S, N, D + 1] from the top down. The last column is a cell's occupancy, in [0, 1]; the values are
+            weighted by it, so an empty cell is zeros.
+        lost: [B], in elements: the mass lost at the bottom of full stacks.
     """
 
     cells: Tensor
@@ -56,7 +56,7 @@ class SuperpositionState(NamedTuple):
 
 
 class ChoiceActions(NamedTuple):
-    """One step's actions: the vectors pushed [B, S * D], and a distribution over the operations [B, S, O]."""
+    """One step's actions: the pushed vectors [B, S * D], and a distribution over the operations [B, S, O]."""
 
     push_value: Tensor
     operation: Tensor
@@ -66,9 +66,9 @@ class StackOptions(TypedDict, total=False):
     """The options that all stacks in superposition share.
 
     Attributes:
-        depth: most elements a stack holds; None: no limit.
+        depth: maximum number of elements on a stack; None: no limit.
         overflow: response of a full stack to losing its bottom element.
-        stacks: stacks side by side, S.
+        stacks: number of parallel stacks, S.
         read_depth: elements read from the top.
         empty_value: reading of an empty cell.
     """
@@ -108,8 +108,8 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
         self.actions = (Value("push_value", stacks * size), Choice("operation", operations, stacks))
 
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> SuperpositionState:
-        """Empty stacks of `read_depth` cells; each step adds a cell until there are `depth`."""
-        # Every step mixes all cells, so rounding adds up over a sequence: float32 at least, as for strengths.
+        """Empty stacks of `read_depth` cells; each step adds a cell up to `depth`."""
+        # Every step mixes all cells, so rounding errors add up over a sequence: float32 at least, as for strengths.
         cells = torch.zeros(batch_size, self.stacks, self.read_depth, self.size + 1, **accurate(where))
         return SuperpositionState(cells, torch.zeros(batch_size, **accurate(where)))
 
@@ -135,7 +135,7 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
         length = n_cells + 1 if self.depth is None else min(n_cells + 1, self.depth)
         mixture = Mixture(self._moves(n_cells, length), length, self._prepend, self.read_depth, self.empty_value)
         cells, reading = mix(state.cells, actions.operation, actions.push_value, mixture)
-        lost = state.lost.detach()  # a measure, not a part of the network
+        lost = state.lost.detach()  # a measure, not part of the network
         if length == n_cells:
             with torch.no_grad():  # The first operation pushes without popping.
                 lost = lost + torch.linalg.vecdot(actions.operation[..., 0].to(lost.dtype), state.cells[..., -1, -1])
@@ -155,18 +155,18 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
         return SuperpositionState(cells, torch.where(active, new.lost, old.lost.detach()))
 
     def measure(self, state: SuperpositionState) -> dict[str, Tensor]:
-        """In elements, over all stacks: `depth` [B], expected to be on them; `lost` [B], at the bottom of full ones."""
+        """In elements, over all stacks: the expected `depth` [B], and `lost` [B], at the bottom of full stacks."""
         return {"depth": state.cells[..., -1].sum((1, 2)), "lost": state.lost}
 
     def measure_over(self, state: SuperpositionState, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`measure` after each step: the cells' occupation takes the steps alone, without the values."""
+        """`measure` after each step: only the cells' occupancy takes the steps, without the values."""
         weights = actions["operation"]
         state = state._replace(cells=state.cells[..., -1:])
         nothing = weights.new_empty(len(weights), 0)
         measured = []
         for of_step in weights.unbind(1):
             new, _ = self.update(state, ChoiceActions(nothing, of_step))
-            state = self.hold(of_step.any(-1).any(-1), new, state)  # weights are zeros at padding alone
+            state = self.hold(of_step.any(-1).any(-1), new, state)  # weights are zeros only at padding
             measured.append(self.measure(state))
         return {name: torch.stack([step[name] for step in measured], dim=1) for name in measured[0]}
 
@@ -183,14 +183,14 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
 
 @register_memory("superposition")
 class SuperpositionStack(_Stacks):
-    """A stack whose next state is the superposition of having pushed, having popped and, if wanted, neither.
+    """A stack whose next state is the superposition of a push, a pop and, optionally, a no-op.
 
     Suzgun et al. (2019), section 3.1, is `SuperpositionStack(size)`. Joulin & Mikolov (2015), section 3.2, read the top
-    `read_depth` elements of `stacks` stacks, whose empty cells read as -1, and may do nothing (`no_op`).
+    `read_depth` elements of `stacks` stacks, whose empty cells read as -1, with an optional no-op (`no_op`).
 
     Args:
         size: size of one element, D.
-        no_op: whether to do nothing is an operation.
+        no_op: whether doing nothing is an operation.
         options: see `StackOptions`. Each stack has its own operations and values; losses are measured.
 
     Raises:
@@ -216,14 +216,14 @@ class SuperpositionStack(_Stacks):
 
 @register_memory("multipop_superposition")
 class MultipopSuperpositionStack(_Stacks):
-    """A stack whose next state is the superposition of having popped 0, 1, ... elements, and then pushed one.
+    """A stack whose next state is the superposition of popping 0, 1, ... elements and then pushing one.
 
-    NOTE: "MACS-style": Yogatama et al. (2018) describe a multipop adaptive computation stack in this shape; the
-    equations here are this project's own.
+    NOTE: "MACS-style": Yogatama et al. (2018) describe a multipop adaptive computation stack of this form; the
+        equations here are this project's own.
 
     Args:
         size: size of one element, D.
-        max_pop: most elements popped in a step, K.
+        max_pop: maximum number of elements popped in a step, K.
         options: see `StackOptions`.
 
     Raises:

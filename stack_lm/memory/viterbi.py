@@ -1,13 +1,13 @@
-"""The most probable run of a nondeterministic stack (Viterbi): what the stack does, where its reading is a mixture.
+"""The most probable run of a nondeterministic stack (Viterbi): definite moves, where the reading is a mixture.
 
-The recurrences are the papers' own with the greatest weight in place of the sum (DuSell & Chiang 2023):
+The recurrences are those of the papers, with the greatest weight in place of the sum (DuSell & Chiang 2023):
 
     inner[i -> j][qx -> ry] = log weight of the best partial run from time i, state q and top x, to time j, in which y
                               lies directly over x and the stack up to x is untouched
     best[j][ry]             = max over i, q, x of best[i][qx] + inner[i -> j][qx -> ry]
 
-The moves are found backwards: at each step the alternatives are compared once more, so no back-pointers are kept.
-`tables` is the definition of the two; `kernels.cpu.viterbi` fills the same tables compiled.
+The moves are found backwards: at each step the alternatives are compared again, so no back-pointers are kept. `tables`
+defines the two; `kernels.cpu.viterbi` fills the same tables in compiled code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .nondeterministic import ZERO, NondeterministicStack
 from .room import check_room
 
 PUSH, REPLACE, POP = range(3)
-# Numbers compared at once: the times below the top are taken in parts of about so many.
+# Numbers compared at once: the times below the top are processed in parts of about this size.
 _AT_ONCE = 2**22
 
 # From a memory and its weights over T steps, push and replace [T, P, P] and pop [T, P, Q], to `inner` and `best`.
@@ -34,7 +34,7 @@ Tables = Callable[[NondeterministicStack, Tensor, Tensor, Tensor], tuple[np.ndar
 
 
 class Run(NamedTuple):
-    """One run over T steps, as it is after each.
+    """One run over T steps, with its state after each.
 
     Attributes:
         moves: [T], indices in `MOVES`.
@@ -57,11 +57,11 @@ class Run(NamedTuple):
 
 @torch.no_grad()
 def tables(memory: NondeterministicStack, push: Tensor, replace: Tensor, pop: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """The greatest weights of partial runs over T steps, and of whole ones up to each time.
+    """The greatest weights of partial runs over T steps, and of whole runs up to each time.
 
     Args:
         memory: of P = Q * S pairs of a state and a symbol.
-        push: log weights [T, P, P], float64; minus infinity where there is no such move.
+        push: log weights [T, P, P], float64; minus infinity for impossible moves.
         replace: likewise.
         pop: likewise [T, P, Q].
 
@@ -81,7 +81,7 @@ def tables(memory: NondeterministicStack, push: Tensor, replace: Tensor, pop: Te
         before = inner[first:j, j - 1]  # [i, qx, sz]; none where i = j - 1
         column.copy_((before.unsqueeze(-1) + replace[j - 1]).amax(2))
         if first < j - 1:
-            # What popping the top reveals, u and y at time k, in a state r: [k, u, y, r], k from `first`.
+            # The top revealed by a pop, u and y at time k, in a state r: [k, u, y, r], k from `first`.
             popped = (inner[first + 1 : j, j - 1].unsqueeze(-1) + pop[j - 1]).amax(2).unflatten(1, split)
             below = inner[first : j - 1, first : j - 1].unflatten(3, split)  # [i, k, qx, u, y]
             rows = max(1, _AT_ONCE // (below[0].numel() * memory.states))
@@ -104,18 +104,18 @@ def best_runs(
     names: Sequence[str] | None = None,
     fill: Tables = tables,
 ) -> list[Run]:
-    """The run of the greatest weight of each sequence, wherever it ends; of several, one.
+    """The run of greatest weight of each sequence, whatever its end; one of them if several are equal.
 
     Args:
-        memory: whose sizes, normalisation, bottom and window hold.
+        memory: sets the sizes, normalisation, bottom and window.
         actions: the log weights of its moves, by name or as its actions: `push_weight` and `replace_weight`
-            [B, T, Q, S, Q, S] and `pop_weight` [B, T, Q, S, Q]. Vectors play no part.
+            [B, T, Q, S, Q, S] and `pop_weight` [B, T, Q, S, Q]. Vectors are ignored.
         lengths: of the sequences, at most T; None takes T for all.
         names: of the sequences, for messages; None counts them from 1.
-        fill: `tables`, or what `kernels.runs.tables_for` chooses for many or long sequences.
+        fill: `tables`, or the choice of `kernels.runs.tables_for` for many or long sequences.
 
     Raises:
-        InputError: for a sequence without any run, or one whose table does not fit in memory.
+        InputError: for a sequence without any run, or with a table that does not fit in memory.
     """
     named = actions if isinstance(actions, dict) else actions._asdict()
     parts = [torch.as_tensor(named[f"{name}_weight"]).detach().cpu().double() for name in MOVES]
@@ -125,7 +125,7 @@ def best_runs(
     for row, (length, name) in enumerate(zip(lengths, names, strict=True)):
         size = 8 * (length + 1) ** 2 * memory.pairs**2
         check_room(size, None, f"the most probable run over {length:,} steps", "shorter sequences need less")
-        # The memory's own view of the weights, each step a sequence to it.
+        # The memory's own view of the weights, with each step as a sequence.
         weights = [
             part.masked_fill(part <= ZERO / 2, -math.inf)
             for part in memory.weights([part[row, :length] for part in parts], torch.float64)
@@ -155,7 +155,7 @@ class _Backwards:
             )
         moves, tops = np.zeros(length, dtype=np.int8), np.zeros(length + 1, dtype=np.int64)
         time = length
-        while time > 0:  # the element that is the top at this time, then the one that it was put over
+        while time > 0:  # the element that is the top at this time, then the element below it
             values = self.best[: time + 1] + self.inner[: time + 1, time, :, top]
             i, under = np.unravel_index(values.argmax(), values.shape)
             self._partial(int(i), time, int(under), top, moves, tops)
@@ -183,7 +183,7 @@ class _Backwards:
                 pending.append((i, j - 1, under, int(replaced.argmax())))
 
     def _popped(self, i: int, j: int, under: int, top: int) -> tuple[int, int, int, float]:
-        """The best way to pop at time j: time k and top that is revealed, what is popped, the weight."""
+        """The best pop at time j: the time k and the top that it reveals, the popped element, the weight."""
         if i > j - 2:
             return 0, 0, 0, -math.inf
         state, symbol = divmod(top, self.memory.symbols)
@@ -197,7 +197,7 @@ class _Backwards:
 
 
 def _run(moves: np.ndarray, states: np.ndarray, symbols: np.ndarray, weight: float) -> Run:
-    """With the stack that the moves leave after each step."""
+    """The run, with the stack after each move."""
     pushed_at, stack = [0], [0]
     elements, stacks = [], []
     for step, (move, symbol) in enumerate(zip(moves.tolist(), symbols.tolist(), strict=True), start=1):
