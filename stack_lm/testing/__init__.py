@@ -1,4 +1,4 @@
-"""Checks of a memory or a language model of your own: the rules that the rest of the package relies on."""
+"""Checks for your own memory or language model: the rules on which the rest of the package relies."""
 
 from .memories import MEMORY_CHECKS, check_memory
 from .models import MODEL_CHECKS, check_model

@@ -21,14 +21,14 @@ MEMORY_CHECKS: list[Check] = []
 
 
 def check_memory(memory: str, **settings: Any) -> None:
-    """Check that a registered memory keeps the rules that models rely on, alone and in a language model.
+    """Check that a registered memory follows the rules on which models rely, alone and in a language model.
 
-    It takes a few seconds. For one test of each rule, go through `MEMORY_CHECKS`. There is no check of wrong actions
-    or settings: `Memory.step` and the configuration refuse those.
+    This takes a few seconds. For a test of each rule, iterate over `MEMORY_CHECKS`. Invalid actions and settings are
+    not checked here: `Memory.step` and the configuration reject them.
 
     Args:
         memory: the name under which it is registered.
-        **settings: of `StackRNNConfig`: the memory's own, the controller, sizes; the smaller, the faster.
+        **settings: of `StackRNNConfig`: the memory's own, the controller, sizes; smaller is faster.
 
     Raises:
         AssertionError: naming the first rule that is broken, and how.
@@ -43,7 +43,7 @@ def check_memory(memory: str, **settings: Any) -> None:
 
 
 def _small_config(memory: str, settings: dict[str, Any]) -> StackRNNConfig:
-    """A model of a few hundred weights, with every size different."""
+    """The configuration of a model of a few hundred weights, with every size different."""
     sizes: dict[str, Any] = {"vocab_size": 23, "embedding_size": 5, "hidden_size": 7, "pad_token_id": 0}
     if settings.get("controller") == "direct":
         sizes["hidden_size"] = None  # it decides its own
@@ -53,7 +53,7 @@ def _small_config(memory: str, settings: dict[str, Any]) -> StackRNNConfig:
 
 
 def _rule(said: str) -> Callable[[Callable[[AnyMemory, StackRNNConfig], None]], Check]:
-    """`rule`, for a check that is given the memory and its configuration."""
+    """`rule` for a check that takes the memory and its configuration."""
 
     def decorate(body: Callable[[AnyMemory, StackRNNConfig], None]) -> Check:
         def check(memory: str, **settings: Any) -> None:
@@ -88,7 +88,7 @@ def _random_action(field: ActionField, config: Any, batch_size: int, scale: floa
 
 
 def run(memory: AnyMemory, steps: Sequence[Any], state: Any) -> tuple[Tensor, Any]:
-    """Return the readings [B, T, R] of steps, and the state after them."""
+    """Return the readings [B, T, R] of the steps, and the state after them."""
     readings = []
     for step in steps:
         state, reading = memory.step(state, step)
@@ -114,7 +114,7 @@ def state_and_reading(memory: AnyMemory, config: StackRNNConfig) -> None:
 @_rule("the batch is the first dimension of all tensors of a state")
 def batch_first(memory: AnyMemory, config: StackRNNConfig) -> None:
     """Check the shapes of states, at the beginning and after a step."""
-    rows = 13  # which no other size here is
+    rows = 13  # no other size here is equal to it
     state = _empty(memory, rows)
     after, _ = memory.update(state, random_actions(memory, config, rows))
     shapes = [tuple(tensor.shape) for each in (state, after) for tensor in leaves(each)]
@@ -140,7 +140,7 @@ def independent_sequences(memory: AnyMemory, config: StackRNNConfig) -> None:
 
 @_rule("a step changes no tensor of the state or the actions in place")
 def nothing_in_place(memory: AnyMemory, config: StackRNNConfig) -> None:
-    """Compare state and actions before and after a step; beams, chunks and earlier gradients still need them."""
+    """Compare the arguments before and after a step; beams, chunks and earlier gradients still need them."""
     _, state = run(memory, [random_actions(memory, config, 2)], _empty(memory, 2))
     given = (state, random_actions(memory, config, 2))
     before = map_tensors(torch.clone, given)
@@ -173,7 +173,7 @@ def held_sequences(memory: AnyMemory, config: StackRNNConfig) -> None:
 
 @_rule("a sequence that is reset goes on as an empty one, and the others as before")
 def reset_sequences(memory: AnyMemory, config: StackRNNConfig) -> None:
-    """Compare readings after `reset` with those from an empty memory, and of the others with those without it."""
+    """Compare readings after `reset` with those from an empty memory, and of other sequences with those without it."""
     before, after = ([random_actions(memory, config, 3) for _ in range(4)] for _ in range(2))
     empty = _empty(memory, 3)
     _, state = run(memory, before, empty)
@@ -200,7 +200,7 @@ def gradients(memory: AnyMemory, config: StackRNNConfig) -> None:
 
 
 def _in_a_model(check: Check) -> None:
-    """Have a check of models run on a language model with the memory."""
+    """Run a check of models on a language model with the memory."""
 
     def of_memory(memory: str, **settings: Any) -> None:
         with reproducible():

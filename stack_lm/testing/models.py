@@ -18,9 +18,9 @@ MODEL_CHECKS: list[Check] = []
 
 
 def check_model(model: PreTrainedModel) -> None:
-    """Check that a language model keeps the rules that training, generation and evaluation rely on.
+    """Check that a language model follows the rules on which training, generation and evaluation rely.
 
-    The model itself is left as it is. For one test of each rule, go through `MODEL_CHECKS`.
+    The model itself is not changed. For a test of each rule, iterate over `MODEL_CHECKS`.
 
     Args:
         model: a small one with random weights, of a vocabulary of 10 tokens or more, on the CPU in float32.
@@ -47,12 +47,12 @@ def _varied(model: Any) -> Any:
 def _tokens(model: Any, *shape: int) -> Tensor:
     pad = model.config.pad_token_id or 0
     ids = torch.randint(model.config.vocab_size - 1, shape)
-    return ids + (ids >= pad).long()  # any but that which pads
+    return ids + (ids >= pad).long()  # any but the padding token
 
 
 @rule("a model that was saved and loaded computes the same", MODEL_CHECKS)
 def saving(model: Any) -> None:
-    """Save a model, open it with `AutoModelForCausalLM`, and compare names of weights and logits."""
+    """Save a model, load it with `AutoModelForCausalLM`, and compare names of weights and logits."""
     model = _varied(model)
     with tempfile.TemporaryDirectory() as directory:
         model.save_pretrained(directory)
@@ -83,7 +83,7 @@ def generation(model: Any) -> None:
 
 @rule("a model computes and learns in bfloat16 and under autocast", MODEL_CHECKS)
 def half_precision(model: Any) -> None:
-    """Compare losses with that of float32, within 3%, and compute their gradients."""
+    """Compare losses with the loss in float32, within 3%, and compute their gradients."""
     model, batch = copy.deepcopy(model), _tokens(model, 2, 6)
     exact = model(batch, labels=batch).loss
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -1,4 +1,4 @@
-"""A check: a function that fails with the rule that is broken."""
+"""Checks: functions that fail with the name of the broken rule."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Check = Callable[..., None]
 
 @contextmanager
 def reproducible() -> Iterator[None]:
-    """Draw the same numbers each time, and leave those of the program alone."""
+    """Draw the same numbers each time, without changing those of the program."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
 
 
 def rule(said: str, checks: list[Check]) -> Callable[[Check], Check]:
-    """Decorator: add a check to a list, have it draw the same numbers each time, and name its rule where it fails.
+    """Decorator: add a check to a list, make it draw the same numbers each time, and name its rule when it fails.
 
     Args:
         said: the rule, as a sentence without its end.
@@ -32,7 +32,7 @@ def rule(said: str, checks: list[Check]) -> Callable[[Check], Check]:
             try:
                 with reproducible():
                     body(*args, **kwargs)
-            except Exception as error:  # whatever someone else's code raises
+            except Exception as error:  # any exception of third-party code
                 raise AssertionError(f"broken rule: {said}.\n{type(error).__name__}: {error}") from error
 
         check.__name__ = check.__qualname__ = body.__name__
