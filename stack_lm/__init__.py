@@ -1,8 +1,8 @@
 """stack-lm: recurrent networks with a differentiable stack, their parses and their scores.
 
-Importing this package loads nothing heavy, so that `stack-lm --help` is quick; its names load when they are first used.
-When transformers' Auto classes are there, or as soon as they are, the configurations are registered with them, and the
-models with the first configuration made.
+Importing this package loads nothing heavy, so that `stack-lm --help` is fast; its names load on first use. The
+configurations are registered as soon as transformers' Auto classes are loaded, and the models when the first
+configuration is made.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __version__ = "1.0.0rc1"
 
 
 def register_configurations() -> None:
-    """Register the configurations with transformers, so that `from_pretrained` of its Auto classes knows them."""
+    """Register the configurations with transformers, so that `from_pretrained` of its Auto classes finds them."""
     from transformers import AutoConfig
 
     from .configuration_buffered import BufferedStackRNNConfig
@@ -71,7 +71,7 @@ def register_configurations() -> None:
 
 
 def register_models() -> None:
-    """Load all model classes, which registers their kinds, with transformers' Auto classes too."""
+    """Load all model classes, which registers their kinds, also with transformers' Auto classes."""
     from . import models  # noqa: F401
 
 
@@ -87,7 +87,7 @@ def _hand_over_hub() -> None:
     MemoryPreTrainedModel.load_hub = staticmethod(lambda: import_module(f"{__name__}.hub.code"))
 
 
-# From tqdm.auto, which transformers imports, in notebooks without ipywidgets: its bars then are plain text.
+# From tqdm.auto, which transformers imports, in notebooks without ipywidgets: its bars are then plain text.
 warnings.filterwarnings("ignore", message="IProgress not found")
 after_import(f"{__name__}.configuration_stack_rnn", _hand_over_models)
 after_import(f"{__name__}.modeling_base", _hand_over_hub)

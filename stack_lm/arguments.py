@@ -1,4 +1,4 @@
-"""The arguments of a model's call that its signature does not name."""
+"""Arguments of a model's call that are not in its signature."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from transformers.utils import TransformersKwargs
 
-# transformers' own programs pass these to every model; a recurrent network has no use for them.
+# transformers' own programs pass these to every model; a recurrent network does not use them.
 _WITHOUT_EFFECT = {*TransformersKwargs.__annotations__, "cache_position", "position_ids", "token_type_ids", "use_cache"}
 
 
 def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> None:
-    """Find arguments that a call would ignore, such as the `label_smoothing` of another library's loss.
+    """Reject arguments that a call would ignore, such as the `label_smoothing` of another library's loss.
 
     Args:
-        arguments: by name. None is no argument.
-        known: names of those that are used.
+        arguments: by name. None counts as absent.
+        known: names of the supported arguments.
 
     Raises:
-        TypeError: naming the first that is not, and those that are.
+        TypeError: naming the first unknown argument, and the known ones.
     """
     known = list(known)
     for name, value in arguments.items():

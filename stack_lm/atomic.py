@@ -1,4 +1,4 @@
-"""Files and directories that appear whole or not at all."""
+"""Files and directories that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .errors import InputError
 
 
 def find_target(path: str | os.PathLike[str]) -> Path:
-    """The file that is written under a name: where symbolic links lead. Nothing is made.
+    """The file that is written under a name, after following symbolic links. Nothing is created.
 
     Raises:
-        InputError: if no file can be there.
+        InputError: if no file can exist there.
     """
     if "\0" in str(path):
         raise InputError(f"{path} is no name of a file: it has a NUL character")
@@ -25,7 +25,7 @@ def find_target(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"{target} is a symbolic link to itself")
     if target.is_dir():
         raise InputError(f"{target} is a directory; a file name is needed")
-    if target.exists() and not target.is_file():  # such as /dev/stdout, which would be replaced
+    if target.exists() and not target.is_file():  # such as /dev/stdout, which a rename would replace
         raise InputError(f"{target} is no regular file, so it cannot be replaced")
     above = next(parent for parent in target.parents if parent.exists())
     if not above.is_dir():
@@ -44,14 +44,14 @@ def _make_directory(path: Path) -> None:
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the directory of `path`; on success it replaces `path`, on an error it is removed.
 
-    Where `path` is a symbolic link, the file that it leads to is replaced.
+    If `path` is a symbolic link, its target is replaced.
 
     Raises:
         InputError: if the file cannot be written there.
     """
     path = find_target(path)
     _make_directory(path.parent)
-    # The suffix stays: some writers go by it.
+    # The suffix stays: some writers depend on it.
     temporary = path.with_name(f".{path.stem}-{os.getpid()}.partial{path.suffix}")
     try:
         yield temporary

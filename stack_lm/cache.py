@@ -17,7 +17,7 @@ from .memory import leaves, map_tensors
 
 
 class _Past(NamedTuple):
-    """A layer's state before a call of the model, and how to compute those after the first tokens of that call."""
+    """A layer's state before a call of the model, and a function for the states after the first tokens of that call."""
 
     seen: int
     state: Any
@@ -25,27 +25,27 @@ class _Past(NamedTuple):
 
 
 class MemoryCache(Cache):
-    """The states that `past_key_values` carries from call to call: of a memory layer, and of any other that has one.
+    """The states that `past_key_values` carries from call to call: of memory layers, and of other layers with a state.
 
-    A state is a tensor, or tuples of tensors nested in any way; the first dimension of each is the batch. It has the
-    number of its layer: the layers of `stack_lm.layers.recurrent_layers` come first, in that order, others after them.
-    Attention keeps its keys and values with `update`.
+    A state is a tensor, or nested tuples of tensors; the first dimension of each is the batch. It has the number of its
+    layer: the layers of `stack_lm.layers.recurrent_layers` come first, in that order, then the others. Attention stores
+    its keys and values with `update`.
 
-    A model updates the cache it is given, as transformers' own caches are. To continue one prefix in two ways,
-    `clone()` the cache first; to take tokens back, `crop()` it. To cut backpropagation through time, `detach()` it.
+    A model updates its cache in place, as with transformers' own caches. To continue one prefix in two ways, `clone()`
+    the cache first; to remove tokens, `crop()` it. To truncate backpropagation through time, `detach()` it.
 
     Attributes:
-        states: the layers' states after the last token, by number. Read it; `update_state` changes it.
+        states: the layers' states after the last token, by number. Only read it; `update_state` changes it.
     """
 
     is_compileable = False
 
     def __init__(self) -> None:
-        # Not super().__init__(), which makes layers of keys and values. `generate` looks at these attributes.
+        # Not super().__init__(), which makes layers of keys and values. `generate` reads these attributes.
         self.layers: list[Any] = []
         self.layer_class_to_replicate = None
         self.offloading = False
-        # All are replaced and never changed, as the states are, so that a clone may share them.
+        # All are replaced and never changed, like the states, so that a clone can share them.
         self.states: dict[int | str, Any] = {}
         self._seen: dict[int | str, int] = {}
         self._time_dims: dict[int | str, int] = {}
@@ -59,10 +59,10 @@ class MemoryCache(Cache):
 
         Args:
             layer: its number, or a name for what no layer has.
-            batch_size: of the input that is to follow.
+            batch_size: of the next input.
 
         Raises:
-            ValueError: if the state is of another number of sequences.
+            ValueError: if the state has another number of sequences.
         """
         state = self.states.get(layer)
         rows = next((tensor.shape[0] for tensor in leaves(state)), batch_size)
@@ -78,14 +78,14 @@ class MemoryCache(Cache):
         replay: Callable[[int], Any] | None = None,
         time_dim: int | None = None,
     ) -> None:
-        """Take over a layer's state after more tokens.
+        """Store a layer's state after more tokens.
 
         Args:
             layer: its number, or a name for what no layer has.
             state: after them.
-            new_tokens: how many there were, padding included.
-            replay: computes the state after the first n of them, from n; without it `crop` cannot go back there.
-            time_dim: of a state that has all tokens so far in this dimension of its tensors: `crop` cuts it there.
+            new_tokens: the number of new tokens, padding included.
+            replay: computes from n the state after the first n of them; without it `crop` cannot return there.
+            time_dim: the dimension of the state's tensors that holds all tokens so far: `crop` truncates it.
         """
         if time_dim is not None:
             self._time_dims = self._time_dims | {layer: time_dim}
@@ -98,10 +98,10 @@ class MemoryCache(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Keep keys and values [B, heads, T, d] of an attention layer, as transformers' attention layers ask for it.
+        """Store keys and values [B, heads, T, d] of an attention layer, with transformers' signature.
 
         Returns:
-            Those of all tokens so far.
+            The keys and values of all tokens so far.
         """
         new = (key_states, value_states)
         earlier = self.state(layer_idx, len(key_states))
@@ -111,7 +111,7 @@ class MemoryCache(Cache):
         return new
 
     def get_seq_length(self, layer_idx: int | str = 0) -> int:
-        """Tokens that a layer has seen so far, padding included."""
+        """The number of tokens that a layer has seen so far, padding included."""
         return self._seen.get(layer_idx, 0)
 
     def get_max_length(self, layer_idx: int | None = None) -> int:
@@ -135,12 +135,12 @@ class MemoryCache(Cache):
         self._map(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
 
     def reset(self) -> None:
-        """Back to before the first token."""
+        """Return to the state before the first token."""
         self.states, self._seen, self._time_dims = {}, {}, {}
         self._past = None if self._past is None else {}
 
     def activate_past_recording(self) -> None:
-        """Start to keep what `crop` needs; transformers' assisted generation asks for it."""
+        """Start to record the states that `crop` needs; transformers' assisted generation calls this."""
         self._past = self._past or {}
 
     @property
@@ -149,16 +149,16 @@ class MemoryCache(Cache):
         return bool(self.states) and self.states.keys() <= self._time_dims.keys()
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Take tokens back, as assisted generation does with those that are not accepted.
+        """Remove the last tokens, such as those that assisted generation rejects.
 
-        Keys and values are cut. A recurrent state is computed again, from the one before the call of the model in which
-        the place is. Such states are kept since `activate_past_recording`, or since the last crop.
+        Keys and values are truncated. A recurrent state is recomputed from the state before the call of the model that
+        contains the position. Such states are kept since `activate_past_recording`, or since the last crop.
 
         Args:
-            tokens_to_remove: minus their number, as for transformers' caches. 0 only forgets what was kept.
+            tokens_to_remove: minus their number, as for transformers' caches. 0 only drops the recorded states.
 
         Raises:
-            ValueError: if there are not as many tokens, or no way back is kept.
+            ValueError: if there are fewer tokens, or the states to return to are not recorded.
         """
         if tokens_to_remove > 0:
             raise ValueError(f"crop takes minus the number of tokens to remove; got {tokens_to_remove}")
@@ -169,7 +169,7 @@ class MemoryCache(Cache):
         self._past = None if self._past is None else {}
 
     def _state_at(self, layer: int | str, length: int) -> Any:
-        """A layer's state after its first tokens, fewer than there were."""
+        """A layer's state after some of its first tokens."""
         if length < 0:
             raise ValueError(f"past_key_values has seen {self.get_seq_length(layer)} tokens; more cannot be removed")
         if layer in self._time_dims:
@@ -186,11 +186,11 @@ class MemoryCache(Cache):
         return kept[-1].replay(length - kept[-1].seen)
 
     def clone(self) -> MemoryCache:
-        """A cache of the same states that no later call through this one changes."""
+        """A cache with the same states, which later calls through this one do not change."""
         return copy.copy(self)
 
     def detach(self) -> MemoryCache:
-        """The same cache, cut off from the graph: truncates backpropagation through time."""
+        """The same cache, detached from the graph: truncates backpropagation through time."""
         self._map(Tensor.detach)
         return self
 
@@ -201,9 +201,9 @@ class MemoryCache(Cache):
 
 @dataclass(frozen=True)
 class _Layers:
-    """The numbers of a cache's layers, and how many tokens each has seen, by which no two caches differ in form.
+    """The numbers of a cache's layers, and the token count of each, in a form that is equal for all caches.
 
-    A length that is a tracer's symbol has no place in a form, and is left out.
+    A length that is a tracer's symbol cannot be part of a form, and is left out.
     """
 
     numbers: tuple[int | str, ...]
@@ -226,7 +226,7 @@ def _flatten_with_keys(cache: MemoryCache) -> tuple[list[tuple[Any, Any]], _Laye
     return [(pytree.MappingKey(layer), state) for layer, state in zip(layers.numbers, states, strict=True)], layers
 
 
-# `torch.utils._pytree` maps, and torch.compile and torch.export take, the states that are in a cache.
+# `torch.utils._pytree` maps the states in a cache, and torch.compile and torch.export take them.
 pytree.register_pytree_node(
     MemoryCache,
     _flatten,

@@ -1,7 +1,7 @@
-"""The values that configurations allow: one vocabulary for dataclasses, models and memories, and for YAML files.
+"""The allowed values of configurations: one vocabulary for dataclasses, models, memories and YAML files.
 
-A field's type says what it allows: `int`, `str | None`, `Literal["a", "b"]`, another dataclass, or a type with a check,
-such as `Annotated[int, Integer(1, 100)]`.
+A field's type defines its allowed values: `int`, `str | None`, `Literal["a", "b"]`, another dataclass, or a type with a
+check, such as `Annotated[int, Integer(1, 100)]`.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ Config = TypeVar("Config")
 
 
 class Check:
-    """A check is called with a key and a value. It returns the value, converted where nothing is lost by that."""
+    """A check, called with a key and a value. It returns the value, converted if no information is lost."""
 
     def accepts(self, value: Any) -> bool:
-        """True if a value is of this kind; the entries of a list or a dataclass are left to the call."""
+        """True if a value is of this kind; the call checks the entries of a list or a dataclass."""
         raise NotImplementedError
 
     def allowed(self, value: Any) -> str:
-        """Describe the allowed values, to follow "must be"; the value received may add detail."""
+        """Describe the allowed values, to follow "must be"; the received value may add detail."""
         raise NotImplementedError
 
     def hint(self, value: Any) -> str:
-        """Suggest a value that may have been meant, to end a message."""
+        """Suggest the intended value, at the end of a message."""
         return ""
 
     def __call__(self, key: str, value: Any) -> Any:
         """Check a value.
 
         Raises:
-            InputError: in one line, with the key, what is allowed and the value.
+            InputError: in one line, with the key, the allowed values and the value.
         """
         if not self.accepts(value):
             raise InputError(f"{key} must be {self.allowed(value)}; got {shown(value)}{self.hint(value)}")
@@ -64,7 +64,7 @@ class Instance(Check):
 
 @dataclass(frozen=True)
 class Integer(Check):
-    """Integers in a range; JSON and arrays take no more than 2^53."""
+    """Integers in a range; the largest that JSON and arrays hold is 2^53."""
 
     minimum: int | None = None
     maximum: int = 2**53
@@ -106,7 +106,7 @@ class Number(Check):
 
 @dataclass(frozen=True)
 class OneOf(Check):
-    """One of some values, or of those that a function returns at the time."""
+    """One of some values, or of those that a function returns when called."""
 
     options: Collection[Any] | Callable[[], Collection[Any]]
 
@@ -125,7 +125,7 @@ class OneOf(Check):
 
 @dataclass(frozen=True)
 class ListOf(Check):
-    """Lists, each entry of which has the same check."""
+    """Lists whose entries all have the same check."""
 
     entry: Check
 
@@ -162,7 +162,7 @@ class AnyOf(Check):
 
 @dataclass(frozen=True)
 class Nested(Check):
-    """A dataclass, or the mapping of keys to values that makes one."""
+    """A dataclass, or a mapping of keys to values from which one is built."""
 
     kind: type
 
@@ -200,7 +200,7 @@ _of_classes: dict[type, dict[str, Check]] = {}
 
 @cache
 def check_of(kind: Any) -> Check:
-    """The check of a type, which a check may take the place of."""
+    """The check of a type, or of a check that replaces it."""
     if isinstance(kind, Check):
         return kind
     origin, arguments = get_origin(kind), get_args(kind)
@@ -220,14 +220,14 @@ def check_of(kind: Any) -> Check:
 
 
 def undecided(check: Check) -> Check:
-    """A check that lets None pass too, without a mention: another part of the configuration decides then."""
+    """A check that also accepts None, without mentioning it: another part of the configuration then decides."""
     return check if check.accepts(None) else AnyOf((check, Instance(types.NoneType, "")))
 
 
 def checks_of(cls: type) -> dict[str, Check]:
-    """The checks of a dataclass's fields; one whose default is None may be left open, whatever its type.
+    """The checks of a dataclass's fields; a field whose default is None may stay None, whatever its type.
 
-    Fields that a class has from transformers are not among them: transformers checks those.
+    Fields inherited from transformers are not included: transformers checks those.
     """
     if cls not in _of_classes:
         kinds: dict[str, Any] = {}
@@ -239,7 +239,7 @@ def checks_of(cls: type) -> dict[str, Check]:
 
 
 def check_fields(config: Any, where: str = "") -> None:
-    """Check the fields of a dataclass that was made in Python, and those of dataclasses in it.
+    """Check the fields of a dataclass that was built in Python, and those of dataclasses inside it.
 
     Args:
         config: the dataclass.
@@ -253,10 +253,10 @@ def check_fields(config: Any, where: str = "") -> None:
 
 
 def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
-    """Make a dataclass, or a configuration of transformers, of nested mappings.
+    """Build a dataclass, or a configuration of transformers, from nested mappings.
 
     Args:
-        cls: the class. If its `__post_init__` takes further keyword arguments, it has to refuse unknown ones itself.
+        cls: the class. If its `__post_init__` takes further keyword arguments, it must reject unknown ones itself.
         values: by field name; fields with defaults may be left out.
         where: the key above `values`, for messages.
 
@@ -287,7 +287,7 @@ def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
 
 
 def _below(checks: dict[str, Check], key: Any, where: str) -> list[str]:
-    """The keys of that name in the mappings that a mapping has as values."""
+    """The keys of that name in the mappings among a mapping's values."""
     return [
         f"{where}{name}.{key}"
         for name, check in checks.items()
@@ -303,7 +303,7 @@ def shown(value: Any) -> str:
 
 
 def _own_classes(cls: type) -> Iterator[type]:
-    """A class and its bases, without those of transformers, which imports its types for type checkers alone."""
+    """A class and its bases, without those of transformers, which imports its types only for type checkers."""
     return (base for base in cls.__mro__ if base.__module__.partition(".")[0] != "transformers")
 
 

@@ -16,7 +16,7 @@ from . import __version__
 if TYPE_CHECKING:
     from .console import Parser
 
-# The summaries of all commands, whose modules in `commands` have their names. A module is only loaded if its command is
+# The summaries of all commands, whose modules in `commands` have their names. A module is loaded only if its command is
 # run, since what it needs can take seconds to load.
 COMMANDS = {
     "demo": "train a stack model and an LSTM on generated English, and show perplexity, parses and agreement",
@@ -46,7 +46,7 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
     """The parser of the command and of its subcommands.
 
     Args:
-        arguments: what it will parse, so that the options of the subcommand named there are enough; None for those of
+        arguments: the arguments to parse, so that only the options of their subcommand are needed; None for those of
             all subcommands.
     """
     from .completion import SHELLS, PrintCompletion
@@ -80,12 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: of the command; None takes those of the process, which ends with it.
+        arguments: of the command; None takes those of the process, which then ends with the command.
 
     Returns:
         The exit status: see `run_command`.
     """
-    # Loading makes a million objects and no garbage: the collector need not look at them time and again, nor at exit.
+    # Loading makes a million objects and no garbage: the collector need not scan them again and again, nor at exit.
     gc.set_threshold(100_000, 20, 100)
     atexit.register(gc.freeze)
     own_process = arguments is None
@@ -103,11 +103,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from .console import run_command
 
         return run_command("stack-lm", run, arguments)
-    except KeyboardInterrupt:  # while the console loads; `run_command` sees to all else
+    except KeyboardInterrupt:  # while the console loads; `run_command` handles the rest
         print("stack-lm: interrupted", file=sys.stderr)
         return 130
     finally:
-        if own_process:  # what is left is the end of the libraries
+        if own_process:  # only the libraries' shutdown is left
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

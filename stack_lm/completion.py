@@ -1,6 +1,6 @@
 """Tab completion for `stack-lm`: argcomplete handles shells and parsers, this module the names of ours.
 
-The program itself answers each Tab, as what is possible depends on what is installed and on the words before.
+The program itself answers each Tab, because the completions depend on the installation and on the words before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Completer = Callable[..., Iterable[str]]
 
 
 class PrintCompletion(argparse.Action):
-    """The option that prints what a shell is to evaluate."""
+    """The option that prints code for a shell to evaluate."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, value: Any, option: str | None = None) -> None:
         import argcomplete
@@ -49,7 +49,7 @@ def _add_completers(parser: argparse.ArgumentParser) -> None:
 
 
 def models(prefix: str, **_: Any) -> Iterator[str]:
-    """Directories with a model, and those that one may be below."""
+    """Directories that contain a model, and those that may contain one further down."""
     folder, name = os.path.split(prefix)
     for path in sorted(Path(folder or ".").expanduser().glob("*/")):
         if path.name.startswith(name) and (name or not path.name.startswith(".")):
@@ -114,7 +114,7 @@ def _yaml_files() -> Iterator[str]:
 
 
 def _overrides(config_class: type, prefix: str, where: str = "") -> Iterator[str]:
-    """Overrides `key.key=value` of a configuration: its keys, those below a key once that is there, and values."""
+    """Overrides `key.key=value` of a configuration: its keys, those below a typed key, and values."""
     from .checks import Nested, checks_of
 
     for name, check in checks_of(config_class).items():
@@ -156,7 +156,7 @@ def _values(check: Any) -> Iterator[str]:
         yield "null"
 
 
-# By the name of the argument, wherever it is, and by the command as well where the name alone does not decide.
+# By the name of the argument in any command, and also by the command if the name alone does not decide.
 _BY_NAME: dict[str, Completer] = {
     "model": models,
     "models": models,

@@ -26,13 +26,13 @@ _TEXT = "; a text to train on is named by data.source=FILE (of train lm) or data
 
 @dataclass(frozen=True)
 class PresetNote:
-    """The key `preset` of a configuration: what it is a configuration of.
+    """The key `preset` of a configuration, which names its paper and tasks.
 
     Attributes:
         paper: authors and year.
         table: the tables and figures with the model's results.
-        task: the tasks of those tables that it is for.
-        sizes: fields of the model's configuration that come from the data, as its parameters are counted.
+        task: its tasks in those tables.
+        sizes: fields of the model's configuration that come from the data, as assumed in its parameter count.
     """
 
     paper: str
@@ -56,10 +56,10 @@ def preset_path(name: str, *, tables: bool = False) -> Path:
 
     Args:
         name: of the preset.
-        tables: whether it may be a table as well.
+        tables: whether it may also be a table.
 
     Raises:
-        InputError: if there is no preset of that name; the message has similar names.
+        InputError: if there is no preset of that name; the message suggests similar names.
     """
     names = preset_names() + (table_names() if tables else [])
     if name in names:
@@ -88,10 +88,10 @@ def read_config(source: str | Path) -> dict[str, Any]:
     """Read a training configuration, without its `preset` key.
 
     Args:
-        source: a YAML file, or the name of a preset where there is no such file.
+        source: a YAML file, or the name of a preset if there is no such file.
 
     Raises:
-        InputError: if there is neither, or for a file that `read_yaml` refuses.
+        InputError: if there is neither, or for a file that `read_yaml` rejects.
     """
     path = Path(source)
     if not path.exists():
@@ -109,8 +109,8 @@ def read_config(source: str | Path) -> dict[str, Any]:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file, and before it the files under its key `extends` (a path or a list, relative to the file).
 
-    Later files and the file itself override single keys of earlier ones. A key `plugins`, which a run has written, is
-    left out: see `stack_lm.plugins.remember`.
+    Later files and the file itself override single keys of earlier ones. The key `plugins`, which runs write, is left
+    out: see `stack_lm.plugins.remember`.
 
     Raises:
         InputError: if a file is missing, is not YAML, or is not a mapping.
@@ -122,7 +122,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def read_run_config(directory: Path) -> dict[str, Any]:
-    """Read the configuration that a run has written to its directory; empty where there is none.
+    """Read the configuration that a run has written to its directory; empty if there is none.
 
     Raises:
         InputError: as `read_yaml`.
@@ -136,7 +136,7 @@ def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Pa
 
     Args:
         path: of the file.
-        extended_by: the files that lead to it, whose parent it may not be.
+        extended_by: the files that extend it, directly or not, which it must not extend.
 
     Raises:
         InputError: see `read_yaml`.
@@ -163,13 +163,13 @@ def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Pa
     layers = []
     for parent in parents:
         layers += read_layers(path.parent / parent, chain)
-        if len(layers) > _MOST_FILES:  # files that extend files, each time several, are soon millions
+        if len(layers) > _MOST_FILES:  # files that each extend several others soon number millions
             raise InputError(f"{path} extends over {_MOST_FILES} files, those that they extend included")
     return [*layers, (path, content)]
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML in which each key occurs once, and no value is an alias: a few aliases of aliases are billions of values."""
+    """YAML without repeated keys and aliases: a few nested aliases can expand to billions of values."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -189,7 +189,7 @@ def load_yaml(text: str) -> Any:
     """The value of a YAML text without aliases and repeated keys.
 
     Raises:
-        ValueError: in one line, for what is no YAML, too long, too deep or too large.
+        ValueError: in one line, for text that is not YAML, too long, too deep or too large.
     """
     if len(text) > _LONGEST:
         raise ValueError(f"it has more than {_LONGEST:,} characters")

@@ -18,9 +18,10 @@ class BufferedStackRNNConfig(StackRNNConfig):
 
     Args:
         target_vocab_size: number of output symbols; None: `vocab_size`.
-        input_pop_control: how much of the input is popped at each step: "sigmoid", as in the paper, "expected_value",
-            or a number: fixed to that strength. With 1 for both the network reads and writes one symbol a step.
-        output_push_control: how much of each step's output is pushed; see `input_pop_control`.
+        input_pop_control: control of the strength popped from the input at each step: "sigmoid", as in the paper,
+            "expected_value", or a number: fixed to that strength. With 1 for both, the network reads and writes one
+            symbol per step.
+        output_push_control: control of the push strength of each step's output; see `input_pop_control`.
         max_input_pop: largest value of the expected-value support of input_pop_control.
         max_output_push: largest value of that support of output_push_control.
         input_pop_strength_init: strength of input_pop_control at the start, as `pop_strength_init`. The released code
@@ -29,8 +30,8 @@ class BufferedStackRNNConfig(StackRNNConfig):
         steps_per_token: steps the network takes for each symbol of its input, if a call gives no number.
             NOTE: the paper does not say; the authors' released code has 2 for XOR.
         extra_steps: steps beyond that.
-        output_delay: how many elements' worth at the front of the output buffer are lost. In the paper it is 1, because
-            the buffer is popped before each reading, also the first.
+        output_delay: strength lost at the front of the output buffer, in elements. In the paper it is 1, because the
+            buffer is popped before every reading, even the first.
 
     Raises:
         ValueError: as `StackRNNConfig`.

@@ -20,8 +20,8 @@ class Source(NamedTuple):
     """A source that a layer reads.
 
     Attributes:
-        layer: number of the layer whose output it is; None: the embedding.
-        reading: whether it is the reading of that layer's memory instead of the output.
+        layer: number of the layer whose output is read; None: the embedding.
+        reading: whether the reading of that layer's memory is read instead of the output.
     """
 
     layer: int | None
@@ -29,7 +29,7 @@ class Source(NamedTuple):
 
 
 class SourceName(Check):
-    """The names of sources: "embedding", "below", a layer's number, or such as "0.reading"."""
+    """The names of sources: "embedding", "below", a layer's number, or a reading such as "0.reading"."""
 
     def accepts(self, value: Any) -> bool:
         if isinstance(value, int):
@@ -43,12 +43,12 @@ class SourceName(Check):
 
 @dataclass(frozen=True)
 class LayerConfig(RecurrentLayer):
-    """One layer: a controller of one layer with a memory; the settings of the memory come beside these fields.
+    """One layer: a controller of one layer with a memory, whose settings stand beside these fields.
 
     Attributes:
         bias: whether controller and controls have biases.
         inputs: sources that the layer reads, side by side; see `DeepStackRNNConfig`.
-        detach: pass no gradient on to the layers that it reads; the embedding gets one even so.
+        detach: pass no gradient to the layers that it reads; the embedding still gets one.
     """
 
     bias: bool = True
@@ -57,12 +57,12 @@ class LayerConfig(RecurrentLayer):
 
 
 class PlannedLayer(NamedTuple):
-    """A layer as a model makes it.
+    """A layer as a model builds it.
 
     Attributes:
         fields: its own.
         sources: what it reads, side by side.
-        cell: of which its `StackRNNCell` is made.
+        cell: the settings of its `StackRNNCell`.
         reading_size: of its memory; 0 without one.
     """
 
@@ -73,7 +73,7 @@ class PlannedLayer(NamedTuple):
 
     @property
     def own_settings(self) -> dict[str, Any]:
-        """The settings of its memory, decided."""
+        """The complete settings of its memory."""
         return {name: getattr(self.cell, name) for name in memory_class(self.fields.memory).settings}
 
     def size(self, reading: bool) -> int:
@@ -93,8 +93,8 @@ _UNDECIDED: Any = None
 class DeepStackRNNConfig(ModelConfig):
     """Configuration of recurrent layers that read each other, each with a memory or none.
 
-    By default it is a stack RNN of 100 units, and on its output and the embedding an LSTM of 400; the stack learns from
-    a loss of its own, since the LSTM passes no gradient on to it.
+    By default a stack RNN of 100 units lies under an LSTM of 400 units, which reads its output and the embedding. The
+    stack learns from its own loss, because the LSTM passes no gradient to it.
 
     Args:
         vocab_size: number of token ids.
@@ -103,16 +103,15 @@ class DeepStackRNNConfig(ModelConfig):
             `StackRNNConfig`). `inputs` is a list of sources: "embedding"; "below", the output of the layer before, of
             the first layer the embedding (the default); the number of a layer before, from 0; or the reading of its
             memory after the same token, such as "0.reading".
-        auxiliary_losses: a mapping for each, of the fields of `AuxiliaryLoss`. In training the loss is that of the
-            model's head and the sum of weight times loss of these; in evaluation it is that of the head alone.
-            `weight` may be {start: 1.0, end: 0.0, steps: N}, a line over the first N updates.
-        output_size: size of a layer `tanh(W_o o_t + b_o)` between the last layer's output and the head; None for no
-            such layer.
+        auxiliary_losses: a mapping for each, of the fields of `AuxiliaryLoss`. The training loss is that of the model's
+            head plus the weighted sum of these losses; in evaluation it is that of the head alone. `weight` may be
+            {start: 1.0, end: 0.0, steps: N}, a linear schedule over the first N updates.
+        output_size: size of a layer `tanh(W_o o_t + b_o)` between the last layer's output and the head; None omits it.
         bias: whether heads have biases.
         initialization: initial weights: "torch" or "xavier"; see `StackRNNConfig`.
         embedding_dropout: dropout on token embeddings.
-        hidden_dropout: dropout on what a layer reads of other layers.
-        output_dropout: dropout on the hidden states that heads are given.
+        hidden_dropout: dropout on the inputs that a layer reads from other layers.
+        output_dropout: dropout on the inputs of heads.
         tie_word_embeddings: share input and output embeddings; they must be of one size.
         use_cache: return the recurrent states in `past_key_values`.
         pad_token_id: the token that pads sequences.
@@ -120,8 +119,7 @@ class DeepStackRNNConfig(ModelConfig):
         eos_token_id: the token, or tokens, that end sequences.
 
     Raises:
-        ValueError: for a value outside what its field allows, values that do not go together, or an unknown keyword
-            argument.
+        ValueError: for a value that its field does not allow, incompatible values, or an unknown keyword argument.
 
     Example:
         >>> config = DeepStackRNNConfig(
@@ -131,7 +129,7 @@ class DeepStackRNNConfig(ModelConfig):
     """
 
     model_type = "deep_stack_rnn"
-    # What stack RNN models ask for; there is no other here.
+    # Read by stack RNN models; there is no other value here.
     input_encoding = "embedding"
     forget_bias = 0.0
 
@@ -173,11 +171,11 @@ class DeepStackRNNConfig(ModelConfig):
 
     @property
     def head_input_size(self) -> int:
-        """Size of the vectors that the model's head is given."""
+        """Size of the head's input vectors."""
         return self.hidden_size if self.output_size is None else self.output_size
 
     def plan(self) -> list[PlannedLayer]:
-        """The layers, with all that a model needs to make them.
+        """The layers, with all that a model needs to build them.
 
         Raises:
             InputError: for a field or a source that is not allowed, with its key.
@@ -225,7 +223,7 @@ class DeepStackRNNConfig(ModelConfig):
 
 
 def _plan(entry: dict[str, Any], before: list[PlannedLayer], embedding_size: int) -> PlannedLayer:
-    """A layer, after those before it."""
+    """A layer, given the layers before it."""
     where = f"layers[{len(before)}]"
     fields, settings = split_layer(entry, LayerConfig, where)
     if not fields.inputs:
@@ -242,7 +240,7 @@ def _source(name: str | int, where: str, before: list[PlannedLayer]) -> Source:
     """A source by its name.
 
     Raises:
-        InputError: for a layer that is not before the one that reads it, or has no reading.
+        InputError: for a layer that does not precede the one that reads it, or has no reading.
     """
     number = len(before)
     if name == EMBEDDING or (name == BELOW and not number):
@@ -258,7 +256,7 @@ def _source(name: str | int, where: str, before: list[PlannedLayer]) -> Source:
 
 
 def _check_training(planned: list[PlannedLayer], losses: list[AuxiliaryLoss]) -> None:
-    """Refuse a layer that no loss trains."""
+    """Reject a layer that no loss trains."""
     trained = {loss.layer for loss in losses} | {len(planned) - 1}
     for number in reversed(range(len(planned))):
         if number not in trained:

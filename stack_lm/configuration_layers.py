@@ -1,4 +1,4 @@
-"""Parts that the configurations of models of several layers share: recurrent layers, and losses on layers."""
+"""Common parts of the configurations of models of several layers: recurrent layers, and losses on layers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class RecurrentLayer:
 
 @dataclass(frozen=True)
 class Decay:
-    """A weight that falls, or rises, along a line.
+    """A linear schedule of a weight.
 
     Attributes:
         start: weight at the first update.
-        end: weight after `steps` updates, and from then on.
+        end: weight after `steps` updates and later.
         steps: number of updates between the two.
     """
 
@@ -73,21 +73,21 @@ Layer = TypeVar("Layer", bound=RecurrentLayer)
 
 
 def split_layer(entry: dict[str, Any], kind: type[Layer], where: str) -> tuple[Layer, dict[str, Any]]:
-    """An entry of `layers` as its own fields, and the settings of its memory.
+    """Split an entry of `layers` into its own fields and the settings of its memory.
 
     Args:
-        entry: fields and settings, side by side.
+        entry: fields and settings together.
         kind: of the fields.
         where: the entry's key.
 
     Raises:
-        InputError: for a key that is neither, or a field that is not allowed.
+        InputError: for a key that is neither, or a field with an invalid value.
     """
     names = [each.name for each in fields(kind)]
     settings = {name: value for name, value in entry.items() if name not in names}
     made: Layer = build(kind, {name: value for name, value in entry.items() if name in names}, f"{where}.")
     known = memory_class(made.memory).settings
-    # A baseline may keep the settings of a memory that it has not.
+    # A baseline may keep the settings of a memory that it lacks.
     spare = setting_names() if made.memory == "none" else {}
     unknown = next((name for name in settings if name not in known and name not in spare), None)
     if unknown is not None:
@@ -98,7 +98,7 @@ def split_layer(entry: dict[str, Any], kind: type[Layer], where: str) -> tuple[L
 def plan_cell(
     layer: RecurrentLayer, settings: dict[str, Any], input_size: int, bias: bool, where: str
 ) -> tuple[SimpleNamespace, int]:
-    """The settings of a layer's `StackRNNCell`, and the size of its memory's reading, 0 without one.
+    """The settings of a layer's `StackRNNCell`, and the size of its memory's reading, 0 without a memory.
 
     Args:
         layer: its fields.
@@ -108,7 +108,7 @@ def plan_cell(
         where: the key of the entry.
 
     Raises:
-        InputError: for settings that are not allowed, or do not go together.
+        InputError: for settings that are not allowed, or are incompatible.
     """
     try:
         cell = layer_settings(
@@ -129,11 +129,11 @@ def auxiliary_losses(entries: Sequence[dict[str, Any]], layers: int) -> list[Aux
 
     Args:
         entries: a mapping for each.
-        layers: how many there are.
+        layers: the number of layers.
 
     Raises:
-        InputError: for a field that is not allowed, with its key, a layer that there is not or that has another loss,
-            and settings that do not go together.
+        InputError: for a field that is not allowed, with its key, a layer that does not exist or has another loss, and
+            incompatible settings.
     """
     losses = [build(AuxiliaryLoss, entry, f"auxiliary_losses[{i}].") for i, entry in enumerate(entries)]
     for i, loss in enumerate(losses):

@@ -23,7 +23,7 @@ class SpanParserConfig(ModelConfig):
         eos_token_id: the token that ends sentences.
 
     Raises:
-        ValueError: for a value outside what its field allows, or an unknown keyword argument.
+        ValueError: for a value that its field does not allow, or an unknown keyword argument.
     """
 
     model_type = "span_parser"

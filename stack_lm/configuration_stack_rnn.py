@@ -1,4 +1,4 @@
-"""StackRNNConfig: every field of the model, flat and validated."""
+"""StackRNNConfig: all fields of the model, flat and validated."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .memory.settings import MemoryName, complete_settings, setting_check
 from .messages import did_you_mean
 from .plugins import remember, used
 
-Tokens = Annotated[int, Integer(1, 2**27)]  # more cannot be made, only waited for
+Tokens = Annotated[int, Integer(1, 2**27)]  # larger sizes could only be waited for, never made
 
-# Keyword arguments that transformers itself passes to a configuration, besides its fields.
+# Keyword arguments that transformers itself passes to a configuration, in addition to its fields.
 _TRANSFORMERS_KEYS = frozenset(
     {
         "model_type",
@@ -38,7 +38,7 @@ _UNDECIDED: Any = None
 
 
 class ModelConfig(PreTrainedConfig):
-    """The base of this package's configurations: values are checked, unknown keys refused, plug-ins named."""
+    """The base of this package's configurations: it checks values, rejects unknown keys and names plug-ins."""
 
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
     # Called with each configuration made: `stack_lm` puts here what registers the models with the Auto classes. These
@@ -64,21 +64,21 @@ class ModelConfig(PreTrainedConfig):
         return []
 
     def further_keys(self) -> Iterable[str]:
-        """Keys besides the fields, such as the settings of a memory from outside the package."""
+        """Keys other than the fields, such as the settings of a memory from outside the package."""
         return ()
 
     def complete(self) -> None:
-        """Decide the fields that were left open, and refuse values that do not go together.
+        """Fill in the fields that are None, and reject incompatible values.
 
         Models call it again, because fields may have been set after the configuration was made.
 
         Raises:
-            ValueError: with the pair that does not go together, and why.
+            ValueError: with the incompatible pair, and the reason.
         """
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """transformers' `from_dict`; where the memory is a plug-in's that is missing, its error says which one.
+        """transformers' `from_dict`; if the plug-in of a memory is missing, the error names it.
 
         Raises:
             ValueError: as for the arguments of a configuration.
@@ -86,7 +86,7 @@ class ModelConfig(PreTrainedConfig):
         return super().from_dict(remember(config_dict), **kwargs)
 
     def to_dict(self) -> dict[str, Any]:
-        """transformers' `to_dict`, with the plug-ins that the memories are from."""
+        """transformers' `to_dict`, with the plug-ins that provide the memories."""
         return super().to_dict() | used(memory=self.memory_names)
 
     def check_of(self, key: str) -> Check | None:
@@ -102,9 +102,9 @@ class ModelConfig(PreTrainedConfig):
 class StackRNNConfig(ModelConfig):
     """Configuration of a recurrent network with a differentiable memory.
 
-    The defaults are the language model of Merrill et al. (2019) with the pop strength fixed to 1 ("u = 1").
-    A setting that the chosen memory does not use is refused, except with `memory="none"`, so that a baseline can differ
-    from a model in its memory alone.
+    The defaults are the language model of Merrill et al. (2019) with the pop strength fixed to 1 ("u = 1"). A setting
+    that the chosen memory does not use is rejected, except with `memory="none"`, so that a baseline can differ from a
+    model in its memory alone.
 
     Args:
         vocab_size: number of token ids.
@@ -113,68 +113,69 @@ class StackRNNConfig(ModelConfig):
         embedding_size: size of a token embedding, E: 50 unless given.
         hidden_size: size of the controller's output, H: 100 unless given, or that of `[x_t; r_{t-1}]` for "direct".
         output_size: size of a layer `tanh(W_o o_t + b_o)` between the controller's output and the head (Grefenstette et
-            al. 2015, section 3.4); None for no such layer.
-        num_layers: layers of the controller. The reading enters the first, the actions leave the last.
+            al. 2015, section 3.4); None omits it.
+        num_layers: layers of the controller. The reading enters the first; the last emits the actions.
         controller: "linear" (a layer of H outputs), "sigmoid" (one with a sigmoid), "direct" (nothing: the controls and
             the head are the linear layers, as in Hao et al. 2018), "rnn" (Elman, tanh), "rnn_relu",
             "rnn_sigmoid", "gru" or "lstm".
         bias: whether controller, controls and heads have biases.
-        input_skip_connections: give x_t to every layer of the controller, as in the deep LSTMs of Grefenstette et al.
-            (2015), not to the first alone.
+        input_skip_connections: give x_t to every layer of the controller, not only to the first, as in the deep LSTMs
+            of Grefenstette et al. (2015).
         reading_entry: where the reading enters: beside x_t ("input"), or added to the first layer's previous state
             through a learned map ("hidden_state", Suzgun et al. 2019).
-        reading_exit: where the reading of a step leaves besides, within that step: nowhere ("none", as in the papers),
-            or "output", of a stack: the head, or the output layer, is given `o_t + W [v_t; b_t]`, the element pushed
-            and what is read beneath it (`NeuralStack.exits`). Without it, nothing sees r_t before token
-            t + 1 is predicted. W starts at zero, so that a trained model can be given an exit.
+        reading_exit: whether the output also sees the reading within the same step: "none", as in the papers, or
+            "output", for a stack: the head, or the output layer, then gets `o_t + W [v_t; b_t]`, with the pushed
+            element and the reading below it (`NeuralStack.exits`). Without an exit, r_t does not affect the prediction
+            of token t + 1. W starts at zero, so an exit can be added to a trained model.
         initialization: initial weights: "torch" (the defaults of torch's own modules), "normal_rows" (the released code
             of Hao et al. 2018), "xavier" (that of DuSell and Chiang 2020) or "truncated_normal" (that of Delétang et
             al. 2023); see `stack_lm.initialization`.
         memory: "none" (a plain recurrent network) or the name of a registered memory, such as "stack".
         memory_size: size of one memory element, D.
-        memory_depth: most elements a superposition stack holds (None: no limit), or the cells of a tape.
+        memory_depth: maximum number of elements on a superposition stack (None: no limit), or the number of cells of a
+            tape.
         memory_overflow: response of a full superposition stack to losing its bottom element: "raise" or "truncate".
-        num_stacks: superposition stacks side by side, each with its own operations and values.
-        read_depth: how many elements of a superposition stack are read from the top.
-        empty_value: what an empty cell of a superposition stack reads as.
+        num_stacks: number of parallel superposition stacks, each with its own operations and values.
+        read_depth: number of elements read from the top of a superposition stack.
+        empty_value: the reading of an empty cell of a superposition stack.
         no_op: whether doing nothing is among a superposition stack's operations.
         memory_states: states of a nondeterministic stack, Q.
         memory_symbols: symbols of a nondeterministic stack, S; without vectors its `memory_size` is 0.
-        memory_window: how many steps back a nondeterministic stack remembers, D (None: all).
+        memory_window: number of steps that a nondeterministic stack remembers, D (None: all).
         normalize_actions: make the weights of the moves from each state and symbol sum to 1, as in DuSell and Chiang
             (2020).
-        read_states: read states and symbols of a nondeterministic stack, not symbols alone.
+        read_states: read states and symbols of a nondeterministic stack, not only symbols.
         bottom: whether the bottom of a nondeterministic stack can be replaced and uncovered ("open", 2023) or not
             ("fixed", 2020 and 2022).
-        bottom_vector: vector that this bottom carries: "ones", "zeros", or "learned", as pushed vectors are.
+        bottom_vector: vector of this bottom: "ones", "zeros", or "learned", with the activation of pushed vectors.
         push_control: how the push strength is emitted: "sigmoid" (in (0, 1)), "expected_value" (the mean of a softmax
             over {0, ..., max}), or a number: fixed to that strength.
         pop_control: how the pop strength is emitted; see `push_control`.
         read_control: how the read strength is emitted; see `push_control`.
         max_push: largest value of the expected-value support of the push strength.
-        max_pop: largest value of that support of the pop strength; also the most elements that a multipop superposition
-            stack pops.
+        max_pop: largest value of that support of the pop strength; also the maximum number of elements that a multipop
+            superposition stack pops.
         max_read: largest value of that support of the read strength.
             NOTE: Merrill et al. print k = 4; their released code has 4 logits, the support {0, 1, 2, 3}, as here.
         operation_control: how operations are chosen: "softmax", "softmax_temperature" or "gumbel_softmax".
         temperature: temperature of "softmax_temperature" and "gumbel_softmax"; training may lower it.
-        evaluation_noise: keep the Gumbel noise on in evaluation, as Suzgun et al. (2019) do.
-        evaluation_argmax: in evaluation, take the most probable operation alone.
+        evaluation_noise: keep the Gumbel noise in evaluation, as Suzgun et al. (2019) do.
+        evaluation_argmax: in evaluation, use only the most probable operation.
         push_value_activation: activation of the pushed element: "tanh", "sigmoid", "exp" or "identity" (none); or
             "hidden": the controller's output itself is pushed, so memory_size must be hidden_size.
-        push_strength_init: the push strength that the initial biases of its control give, in elements, above 0 and
-            below 1 ("sigmoid") or max_push; logit i of an expected value starts at i times one number. None leaves the
+        push_strength_init: the push strength under the initial biases of its control, in elements, above 0 and below 1
+            ("sigmoid") or max_push; logit i of an expected value starts at i times one number. None keeps the
             projection's default, about half of the range. A fixed strength has none.
         pop_strength_init: the pop strength at the start; see `push_strength_init`. Grefenstette et al. (2015,
             supplement) and Hao et al. (2018) have a bias of -1, which is 0.26894.
         read_strength_init: the read strength at the start; see `push_strength_init`.
         learn_initial_state: learn the controller's first state; otherwise it is zero.
-        forget_bias: number added to the initial biases of an LSTM's forget gates, so that it begins by remembering; 1
-            in Jozefowicz et al. (2015).
+        forget_bias: number added to the initial biases of an LSTM's forget gates, so that it remembers at first; 1 in
+            Jozefowicz et al. (2015).
         embedding_dropout: dropout on token embeddings.
         hidden_dropout: dropout between the controller's layers.
         output_dropout: dropout on the last hidden state, before the head.
-        prediction_threshold: from which probability on `StackRNNForKHotPrediction` predicts a label.
+        prediction_threshold: the lowest probability at which `StackRNNForKHotPrediction` predicts a label.
         tie_word_embeddings: share input and output embeddings; they must be of one size.
         use_cache: return the recurrent state in `past_key_values`.
         pad_token_id: the token that pads sequences.
@@ -182,8 +183,7 @@ class StackRNNConfig(ModelConfig):
         eos_token_id: the token, or tokens, that end sequences.
 
     Raises:
-        ValueError: for a value outside what its field allows, values that do not go together, or an unknown keyword
-            argument.
+        ValueError: for a value that its field does not allow, incompatible values, or an unknown keyword argument.
 
     Example:
         >>> config = StackRNNConfig(vocab_size=1000, push_control=1.0, pop_control="expected_value")  # "d = 1"
@@ -298,11 +298,11 @@ class StackRNNConfig(ModelConfig):
 
     @property
     def head_input_size(self) -> int:
-        """Size of the vectors that a model's head is given: output_size, or hidden_size where there is none."""
+        """Size of the head's input vectors: output_size, or hidden_size if that is None."""
         return self.hidden_size if self.output_size is None else self.output_size
 
     def _decide(self, name: str, only: int, reason: str) -> None:
-        """Give an open field the one value that another field allows."""
+        """Set a field that is None to the one value that another field allows."""
         value = getattr(self, name)
         if value is None:
             setattr(self, name, only)

@@ -1,4 +1,4 @@
-"""StackTransformerConfig: a transformer some of whose layers have a memory or a recurrent cell for self-attention."""
+"""StackTransformerConfig: a transformer with a memory or a recurrent cell for self-attention in some layers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _UNDECIDED: Any = None
 
 @dataclass(frozen=True)
 class RecurrentSublayer(RecurrentLayer):
-    """A recurrent cell in place of self-attention; the settings of its memory come beside these fields.
+    """A recurrent cell in place of self-attention; the settings of its memory stand beside these fields.
 
     Attributes:
         memory: "none" (a plain recurrent cell) or the name of a registered memory.
         controller: kind of controller; see `StackRNNConfig`.
         hidden_size: size of the cell's output: d unless given.
-        detach: pass no gradient back from the layers above: the cell learns from its auxiliary loss alone.
+        detach: pass no gradient back from the layers above: the cell learns only from its auxiliary loss.
     """
 
     detach: bool = False
@@ -37,9 +37,9 @@ class RecurrentSublayer(RecurrentLayer):
 class StackTransformerConfig(ModelConfig):
     """Configuration of a causal transformer with layers of self-attention, of stack attention, and recurrent ones.
 
-    By default the third of five layers has a stack of strengths. Without a memory among the layers it is a plain
-    transformer: with `position_encoding="learned"`, `hidden_act="gelu_new"`, `tie_word_embeddings=True` and
-    `head_bias=False` that of GPT-2.
+    By default the third of five layers has a stack of strengths. Without a memory it is a plain transformer: with
+    `position_encoding="learned"`, `hidden_act="gelu_new"`, `tie_word_embeddings=True` and `head_bias=False` it is that
+    of GPT-2.
 
     Args:
         vocab_size: number of token ids.
@@ -47,21 +47,21 @@ class StackTransformerConfig(ModelConfig):
         layers: layers from the first to the last: "attention"; stack attention, by the name of a memory or as a mapping
             of `memory`, its name, and its settings (see `StackRNNConfig`; the defaults are those of `StackAttention`);
             or a recurrent cell, as a mapping with `controller` (see `RecurrentSublayer`).
-        auxiliary_losses: of a language model, a mapping for each, of the fields of `AuxiliaryLoss`, on what a layer has
-            in place of self-attention. In training the loss is that of the model's head and the sum of weight times
-            loss of these; in evaluation it is that of the head alone.
+        auxiliary_losses: of a language model, a mapping for each, of the fields of `AuxiliaryLoss`, on the output of a
+            layer's self-attention or of its replacement. The training loss is that of the model's head plus the
+            weighted sum of these losses; in evaluation it is that of the head alone.
         num_attention_heads: heads of each layer of self-attention; they divide hidden_size.
         intermediate_size: size of the feed-forward networks: 4 d unless given.
-        hidden_act: activation of the feed-forward networks, "relu", "gelu" or "gelu_new" (with tanh, as GPT-2 has it).
+        hidden_act: activation of the feed-forward networks, "relu", "gelu" or "gelu_new" (with tanh, as in GPT-2).
         position_encoding: encoding of positions: "sinusoidal", "learned", "rotary" (in self-attention) or "none".
         max_position_embeddings: longest sequence with learned positions.
         scale_embeddings: multiply embeddings by the root of d, as with sinusoids.
         layer_norm_epsilon: epsilon of layer norms.
         bias: whether self-attention, feed-forward networks and layer norms have biases. Stack attention has none.
         head_bias: whether heads have biases.
-        dropout: dropout on embeddings, in feed-forward networks, and on what layers add.
+        dropout: dropout on embeddings, in feed-forward networks, and on the outputs of sublayers.
         attention_dropout: dropout on the weights of self-attention.
-        output_dropout: dropout on what heads are given.
+        output_dropout: dropout on the inputs of heads.
         initialization: initial weights: "normal" (with a standard deviation of `initializer_range`, as GPT-2), "torch"
             (the defaults of torch's own modules) or "xavier" (see `stack_lm.initialization`).
         initializer_range: standard deviation of the "normal" initialization.
@@ -72,8 +72,7 @@ class StackTransformerConfig(ModelConfig):
         eos_token_id: the token, or tokens, that end sequences.
 
     Raises:
-        ValueError: for a value outside what its field allows, values that do not go together, or an unknown keyword
-            argument.
+        ValueError: for a value that its field does not allow, incompatible values, or an unknown keyword argument.
 
     Example:
         >>> stack = {"memory": "superposition", "memory_size": 32}
@@ -83,7 +82,7 @@ class StackTransformerConfig(ModelConfig):
     """
 
     model_type = "stack_transformer"
-    # What stack RNN models ask for; there is no other here.
+    # Read by stack RNN models; there is no other value here.
     input_encoding = "embedding"
     forget_bias = 0.0
 
@@ -122,12 +121,12 @@ class StackTransformerConfig(ModelConfig):
 
     @property
     def head_input_size(self) -> int:
-        """Size of the vectors that the model's head is given."""
+        """Size of the head's input vectors."""
         return self.hidden_size
 
     @property
     def layer_sizes(self) -> list[int]:
-        """Sizes of what auxiliary losses are on: the outputs of recurrent cells, and of the sublayers otherwise."""
+        """Sizes of the inputs of auxiliary losses: the outputs of recurrent cells, and of the sublayers otherwise."""
         return [layer["hidden_size"] if is_recurrent(layer) else self.hidden_size for layer in self.layers]
 
     def losses(self) -> list[AuxiliaryLoss]:
@@ -172,7 +171,7 @@ class StackTransformerConfig(ModelConfig):
             )
 
     def _complete_layer(self, number: int, layer: Any) -> str | dict[str, Any]:
-        """A layer: "attention", or a memory or recurrent cell with all of its settings."""
+        """A layer: "attention", or a memory or recurrent cell with all its settings."""
         where = f"layers[{number}]"
         if layer == ATTENTION:
             return ATTENTION

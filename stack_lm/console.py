@@ -27,20 +27,21 @@ from .messages import did_you_mean
 from .plugins import import_plugin
 
 Subparsers = Any  # argparse's own class for them is private
-# Characters of a message, and of what has no spaces in it: a file may be the value that a message shows.
+# Characters of a message, and of a text without spaces in it: a message may show a whole file as a value.
 _LONGEST_MESSAGE, _LONGEST_WORD = 900, 200
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, as those of the commands are; it keeps line breaks in its texts."""
+    """An argument parser whose errors are one line, like those of the commands; it keeps line breaks in its texts."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter} | settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse. Arguments of a list, such as sentences, may follow options, which argparse has no form for.
+        """Parse. Arguments of a list, such as sentences, may follow options, which argparse does not support.
 
-        A command with overrides, such as model.hidden_size=8, takes what is no option of its own as one.
+        A command with overrides, such as model.hidden_size=8, takes an argument that is not one of its options as an
+        override.
         """
         options, others = super().parse_known_args(args, namespace)
         lists = [action.dest for action in self._actions if not action.option_strings and action.nargs in ("*", "+")]
@@ -69,7 +70,7 @@ def script_parser(documentation: str | None, name: str | None = None) -> argpars
     """The parser of a script, whose help is the script's docstring with its example last.
 
     Args:
-        documentation: the docstring; the example is what follows "Example:".
+        documentation: the docstring; the example follows "Example:".
         name: of the script; None takes the process's own.
     """
     text, marker, example = (documentation or "").partition("Example:")
@@ -91,13 +92,13 @@ def add_command(
     """A subcommand with its help, its example and the option `--json`.
 
     Args:
-        subparsers: where it is added.
+        subparsers: to which it is added.
         name: of the command.
         run: its body, which may return an exit status.
         summary: its line in the list of commands, and the first of its help.
         example: the last lines of its help.
         description: of its help, below the summary.
-        nested: whether it is below a command with `--json` too.
+        nested: whether it is below a command that also has `--json`.
     """
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name,
@@ -117,7 +118,7 @@ def add_command(
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
-    """The option `--import`. What it names is imported as soon as it is read, before anything is looked up."""
+    """Add the option `--import`. It imports as soon as it is parsed, before any name is looked up."""
     parser.add_argument(
         "--import",
         action=_Import,
@@ -137,12 +138,12 @@ class _Import(argparse.Action):
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the model that a command runs."""
+    """Add the argument for the model that a command runs."""
     parser.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a model's device and batches."""
+    """Add the options for a model's device and batches."""
     parser.add_argument("--device", help="such as cpu or cuda:1; a GPU if there is one, by default")
     parser.add_argument(
         "--batch-tokens", type=positive_int, default=2048, help="tokens in a batch, padding included (default: 2048)"
@@ -159,11 +160,11 @@ def positive_int(text: str) -> int:
 def print_json(result: dict[str, Any]) -> None:
     """Print one JSON object, with the command that made it.
 
-    What JSON has no number for becomes null; numbers have the digits that `rounded` leaves.
+    Numbers that JSON lacks become null; the others have the digits that `rounded` leaves.
     """
     if _running:
         result = {"command": _running[-1]} | result
-    # Where the terminal lacks characters, each has its JSON escape.
+    # Characters that the terminal lacks get their JSON escapes.
     print(json.dumps(_finite(result), ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf")))
 
 
@@ -178,9 +179,10 @@ def _finite(value: Any) -> Any:
 
 
 def rounded(number: float) -> float:
-    """A number as results have it: nine significant digits, which tell all float32 numbers apart.
+    """A number as in results: nine significant digits, which distinguish all float32 numbers.
 
-    More would be noise, as models compute in float32. What a run goes on from, such as a checkpoint, is not rounded.
+    More would be noise, because models compute in float32. Data from which a run resumes, such as a checkpoint, is not
+    rounded.
     """
     return float(f"{number:.9g}")
 
@@ -188,15 +190,15 @@ def rounded(number: float) -> float:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "", text_columns: int = 1
 ) -> None:
-    """Print a table for people: the first columns, of text, to the left; numbers to the right with two decimals."""
-    # Through a pipe there is no width to fit to.
+    """Print a table for people: text, in the first columns, on the left; numbers on the right with two decimals."""
+    # A pipe has no width to fit.
     console = _console(width=None if sys.stdout.isatty() else 200)
     table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i < text_columns else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(format_cell, row))
-    # Not the table's own title and caption: they would be folded to its width.
+    # Not the table's own title and caption, which would be wrapped to its width.
     if title:
         console.print(title, style="bold")
     console.print(table)
@@ -205,12 +207,12 @@ def print_table(
 
 
 def _console(**settings: Any) -> Console:
-    """A console that prints texts as they are: "[sic]" is no markup and ":3" no emoji."""
+    """A console that prints texts unchanged: "[sic]" is not markup and ":3" is not an emoji."""
     return Console(markup=False, emoji=False, highlight=False, **settings)
 
 
 def format_cell(value: Any) -> str:
-    """A value as tables for people show it: two decimals, thousands separated, "" for None and NaN."""
+    """A value in tables for people: two decimals, thousands separated, "" for None and NaN."""
     if value is None or value != value:
         return ""
     if isinstance(value, float):
@@ -237,14 +239,14 @@ def _in_file(value: Any) -> Any:
 
 
 class Problems:
-    """Unreadable input: the first problem stops the command, or, with `--keep-going`, the command goes on without it.
+    """Unreadable input: the first problem stops the command; with `--keep-going` the command continues without it.
 
     Args:
         keep_going: collect problems, and fail at the end.
     """
 
     def __init__(self, keep_going: bool) -> None:
-        self._found: dict[str, None] = {}  # each once, though what has it be read twice
+        self._found: dict[str, None] = {}  # each once, even if its source is read twice
         self._keep_going = keep_going
 
     @property
@@ -263,7 +265,7 @@ class Problems:
 
     @contextmanager
     def of(self, part: str) -> Iterator[None]:
-        """Run a part of the work, skipped if its input is wrong."""
+        """Run a part of the work, which is skipped if its input is invalid."""
         try:
             yield
         except InputError as error:
@@ -314,7 +316,7 @@ def quiet_libraries() -> None:
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Keep transformers' progress bars away while small things are read or written, as in notebooks."""
+    """Hide transformers' progress bars while small things are read or written, as in notebooks."""
     from transformers.utils import logging as transformers_logging
 
     shown = transformers_logging.is_progress_bar_enabled()
@@ -346,8 +348,8 @@ def run_command(name: str, run: Callable[[], int | None], arguments: Sequence[st
         arguments: its arguments, for `print_json`.
 
     Returns:
-        What the body returns, or 0; 2 for wrong input; 130 when interrupted; 1 for a closed pipe, and where the machine
-        refuses: a full disk, a file that may not be read, no memory left.
+        The body's result, or 0; 2 for invalid input; 130 when interrupted; 1 for a closed pipe, and for errors of the
+        machine: a full disk, an unreadable file, no memory left.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names of files and terminals need not be UTF-8
@@ -395,12 +397,12 @@ def _as_typed(name: str, arguments: Sequence[str] | None) -> Iterator[None]:
         _running.pop()
 
 
-# As PyTorch says it, for CPUs and for GPUs.
+# PyTorch's words, for CPUs and for GPUs.
 _OUT_OF_MEMORY = re.compile("(can't|cannot|not enough) (allocate )?memory|out of memory", re.IGNORECASE)
 
 
 def _drop_output() -> None:
-    """Nobody can have the rest of standard output: keep Python from complaining when it flushes it at its end."""
+    """Discard the rest of standard output, which nobody reads: Python would complain when it flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -411,7 +413,8 @@ def _print_error(name: str, message: str, kind: str = "error: ") -> None:
 def _one_line(message: str) -> str:
     """A message without line breaks and control characters.
 
-    Values that are too long are shortened. Of a message that still is, the beginning and the end are left, whole words.
+    Values that are too long are shortened. A message that is still too long keeps its beginning and end, in whole
+    words.
     """
     if len(message) > 100 * _LONGEST_MESSAGE:  # such as a file's content
         message = message[: 50 * _LONGEST_MESSAGE] + message[-50 * _LONGEST_MESSAGE :]

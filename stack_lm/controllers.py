@@ -1,4 +1,4 @@
-"""Controllers: the recurrent networks that read an input and the memory's last reading, and drive the memory.
+"""Controllers: recurrent networks that read an input and the memory's last reading, and drive the memory.
 
 All are one class with one step interface. They differ in the number of gates, in their state, and in a
 pointwise function. The first layer computes `W_x x_t + W_r r_{t-1} + W_h h_{t-1}`, which is a layer on `[x_t; r_{t-1}]`
@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from torch.nn import init
 
 Result = TypeVar("Result")
-DROPOUT = "dropout"  # its name in what is drawn for the steps of a scan
+DROPOUT = "dropout"  # its name in the noise of the steps of a scan
 
 # One tensor [B, L, H] for each kind of state a controller has: none, (h,) or (h, c).
 ControllerState = tuple[Tensor, ...]
 
 
 class OneHot(nn.Module):
-    """Token ids [...] as one-hot vectors [..., V], of floats: what is to require gradients cannot be integers."""
+    """Token ids [...] to one-hot vectors [..., V] of floats, because integers cannot require gradients."""
 
     def __init__(self, vocab_size: int) -> None:
         super().__init__()
@@ -38,18 +38,18 @@ class OneHot(nn.Module):
 class Controller(nn.Module, ABC):
     """A recurrent network of L layers with a second input, the reading.
 
-    Parameters are those of torch's own recurrent modules, two biases included, so that sizes compare like for like.
+    Parameters are those of torch's own recurrent modules, including both biases, so that sizes are comparable.
 
     Args:
         input_size: size of x_t, E.
-        reading_size: size of the memory's reading, R; 0 where there is no memory.
+        reading_size: size of the memory's reading, R; 0 without a memory.
         hidden_size: size of a layer's output, H.
         num_layers: L.
         dropout: probability, on each layer's output but the last.
         bias: whether to have biases.
         learn_initial_state: learn the first state; otherwise it is zero.
-        reading_entry: "input": beside x_t, at the first layer. "hidden_state": h_{t-1} + W r_{t-1} + b takes the place
-            of the first layer's h_{t-1} (Suzgun et al. 2019, section 3.1; the bias is the released code's).
+        reading_entry: "input": beside x_t, at the first layer. "hidden_state": h_{t-1} + W r_{t-1} + b replaces the
+            first layer's h_{t-1} (Suzgun et al. 2019, section 3.1; the bias is from the released code).
         input_skip_connections: give x_t to every layer, as in the deep LSTMs of Grefenstette et al. (2015).
         first_layer: number of the first layer in the names of parameters.
     """
@@ -97,17 +97,17 @@ class Controller(nn.Module, ABC):
         self.reset_parameters()
 
     def _add(self, name: str, *shape: int) -> None:
-        """A parameter, or None where there is nothing in it."""
+        """A parameter, or None if it is empty."""
         self.register_parameter(name, nn.Parameter(torch.empty(*shape)) if all(shape) else None)
 
     def parameter_of(self, name: str, layer: int) -> Any:
-        """A parameter of one of the layers, such as "weight_ih"; None where there is nothing in it."""
+        """A parameter of one of the layers, such as "weight_ih"; None if it is empty."""
         return getattr(self, f"{name}_l{self.first_layer + layer}", None)
 
     def reset_parameters(self) -> None:
-        """U(-1/sqrt(H), 1/sqrt(H)), as torch's recurrent modules; the map of readings into the state as torch's linear.
+        """Draw from U(-1/sqrt(H), 1/sqrt(H)), as torch's recurrent modules; the map of readings as torch's linear.
 
-        NOTE: Grefenstette et al. (2015) say that the learned first state is initialised randomly, and not how.
+        NOTE: Grefenstette et al. (2015) say that the learned first state is initialised randomly, but not how.
         """
         bound = 1 / math.sqrt(self.hidden_size)
         for name, parameter in self.named_parameters():
@@ -116,9 +116,9 @@ class Controller(nn.Module, ABC):
             init.uniform_(parameter, -limit, limit)
 
     def forward(self, inputs: Tensor, run: Callable[[Tensor], Result]) -> Result:
-        """Run this controller over inputs; `run` does it. Inside it, adapters that wrap the controller are in effect.
+        """Run this controller over inputs, through `run`. Adapters that wrap the controller are then active.
 
-        Hooks on a controller see the inputs, and what `run` returns: the `Scan` of a sequence.
+        Hooks on a controller see the inputs and the result of `run`: the `Scan` of a sequence.
         """
         return run(inputs)
 
@@ -130,7 +130,7 @@ class Controller(nn.Module, ABC):
         return tuple(self.parameter_of("weight_ih", 0).new_zeros(shape) for _ in range(self.states))
 
     def project(self, inputs: Tensor) -> Tensor:
-        """The part of the layers' input that depends on x_t alone, `W_x x_t + b`, for any number of steps at once.
+        """The part of the layers' input that depends only on x_t, `W_x x_t + b`, for any number of steps at once.
 
         Args:
             inputs: [..., E].
@@ -149,10 +149,10 @@ class Controller(nn.Module, ABC):
 
         Args:
             shape: of the steps.
-            generator: to draw from; None is torch's own.
+            generator: of random numbers; None is torch's own.
 
         Returns:
-            Nothing where nothing is dropped, as in evaluation mode.
+            An empty mapping if nothing is dropped, as in evaluation mode.
         """
         if not (self.dropout and self.training and self.num_layers > 1):
             return {}
@@ -215,7 +215,7 @@ class Controller(nn.Module, ABC):
         output and next state."""
 
     def run(self, inputs: Tensor, state: ControllerState) -> tuple[Tensor, ControllerState] | None:
-        """A whole sequence through torch's fused kernels, where there is no reading; None where they have no such.
+        """Run a whole sequence through torch's fused kernels, without a reading; None if torch has no such kernel.
 
         Args:
             inputs: [B, T, E].
@@ -254,10 +254,10 @@ class Controller(nn.Module, ABC):
 
 
 class LinearController(Controller):
-    """o_t = W [x_t; r_{t-1}] + b, with no state of its own.
+    """o_t = W [x_t; r_{t-1}] + b, without a state.
 
-    Controls and head are linear layers on o_t, so its size H bounds what passes. In the linear controller of Hao et al.
-    (2018), section 2.2, they are parts of the one layer: that is `DirectController`.
+    Controls and head are linear layers on o_t, so its size H limits the information that passes. In the linear
+    controller of Hao et al. (2018), section 2.2, they are parts of a single layer: that is `DirectController`.
     """
 
     gates, states, recurrent = 1, 0, False
@@ -269,9 +269,9 @@ class LinearController(Controller):
 
 
 class SigmoidController(LinearController):
-    """o_t = sigmoid(W [x_t; r_{t-1}] + b), with no state of its own: what the stacks hold is all that is remembered.
+    """o_t = sigmoid(W [x_t; r_{t-1}] + b), without a state: only the stacks remember.
 
-    That of the released code of Joulin & Mikolov (2015), whose experiments leave out the recurrent matrix of eq. 5.
+    As in the released code of Joulin & Mikolov (2015), whose experiments omit the recurrent matrix of eq. 5.
     """
 
     def pointwise(
@@ -292,7 +292,7 @@ class DirectController(LinearController):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Of no numbers: it goes where a model without parameters is moved to, and has the type it is cast to.
+        # Empty: it follows a model without parameters to its device and type.
         self.register_buffer("like", torch.empty(0), persistent=False)
 
     def project(self, inputs: Tensor) -> Tensor:
@@ -302,7 +302,7 @@ class DirectController(LinearController):
     def step(
         self, projected: Tensor, reading: Tensor, state: ControllerState, dropped: Tensor | None = None
     ) -> tuple[list[Tensor], ControllerState]:
-        """The input and the reading, side by side; see `Controller.step`."""
+        """Concatenate the input and the reading; see `Controller.step`."""
         return [torch.cat((projected, reading), dim=-1)], ()
 
 
@@ -314,7 +314,7 @@ class ElmanController(Controller):
 
     @staticmethod
     def squash(total: Tensor) -> Tensor:
-        """The hidden state, of the weighted sum [B, H]."""
+        """The hidden state, from the weighted sum [B, H]."""
         return torch.tanh(total)
 
     def pointwise(

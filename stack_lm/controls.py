@@ -27,7 +27,7 @@ class ActionProjection(nn.Linear):
     Args:
         hidden_size: size of the controller's output, H.
         widths: number of logits of each action.
-        initial_biases: for each action the biases that its logits start with; none leaves them to torch.
+        initial_biases: for each action the initial biases of its logits; an empty one leaves them to torch.
         bias: whether to have biases.
     """
 
@@ -46,18 +46,18 @@ class ActionProjection(nn.Linear):
 
     @torch.no_grad()
     def set_initial_biases(self) -> None:
-        """Give the logits that have initial biases these, and leave the other biases as they are."""
+        """Set the initial biases of the logits that have them, and keep the other biases."""
         if self.bias is None:
             return
         bias = self.bias.detach().clone()
         for part, values in zip(bias.split(self.widths), self.initial_biases, strict=True):
             if values:
                 part.copy_(part.new_tensor(values))
-        copy_(self.bias, bias)  # transformers' own, which leaves weights that were just loaded alone
+        copy_(self.bias, bias)  # transformers' own, which does not change weights that were just loaded
 
 
 class LearnedStart(nn.ParameterDict):
-    """The logits of those parts of a memory's initial state that are learned; zeros at first.
+    """The logits of the learned parts of a memory's initial state; zeros at first.
 
     Args:
         widths: number of logits of each part, by name.
@@ -68,22 +68,22 @@ class LearnedStart(nn.ParameterDict):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Zeros: the middle of what an activation gives."""
+        """Set zeros: the middle of an activation's range."""
         for parameter in self.values():
             init.zeros_(parameter)
 
 
 class Controls(nn.Module):
-    """Emits all actions of a memory from the controller's output, and what is learned of its initial state.
+    """The emission of all actions of a memory from the controller's output, and of its learned initial state.
 
     Args:
         hidden_size: size of the controller's output, H.
-        memory: whose action fields to fill.
-        emissions: how, by the name of the field, those of `Memory.learned` included.
+        memory: has the action fields to fill.
+        emissions: by the name of the field, including those of `Memory.learned`.
         bias: whether the linear layer has biases.
 
     Attributes:
-        given_noise: what `draw_noise` returns instead, inside `with_noise`.
+        given_noise: the result of `draw_noise` inside `with_noise`.
     """
 
     given_noise: Noise | None = None
@@ -93,7 +93,7 @@ class Controls(nn.Module):
     ) -> None:
         super().__init__()
         self.memory = memory
-        # Emissions with a state of their own are modules, which checkpoints have under this name.
+        # Emissions with a state are modules, which checkpoints have under this name.
         self.choices = nn.ModuleDict({name: part for name, part in emissions.items() if isinstance(part, nn.Module)})
         self.stateless = {name: part for name, part in emissions.items() if name not in self.choices}
         self.widths = [emissions[field.name].width for field in memory.actions]
@@ -103,13 +103,13 @@ class Controls(nn.Module):
 
     @classmethod
     def from_config(cls, config: Any, memory: Memory[Any, Any]) -> Controls:
-        """The controls of a memory that a configuration asks for, or anything with its attributes."""
+        """The controls of a memory that a configuration, or any object with its attributes, specifies."""
         emissions = {field.name: field.emission(config) for field in (*memory.actions, *memory.learned)}
         return cls(config.hidden_size, memory, emissions, bias=config.bias)
 
     def emission(self, name: str) -> Emission:
         """Return the emission of the action of that name."""
-        found: Any = self.stateless.get(name)  # looked for first, because looking among modules takes longer
+        found: Any = self.stateless.get(name)  # first, because a look-up among modules is slower
         if found is None:
             found = self.choices[name]
         emission: Emission = found
@@ -121,7 +121,7 @@ class Controls(nn.Module):
 
     @contextmanager
     def with_noise(self, noise: Noise | None) -> Iterator[None]:
-        """Inside it this is the noise, such as each model's own where several are trained at once; None: as outside."""
+        """Context manager: use this noise, such as each model's own if several train at once; None changes nothing."""
         self.given_noise = noise
         try:
             yield
@@ -129,12 +129,12 @@ class Controls(nn.Module):
             self.given_noise = None
 
     def draw_noise(self, shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None = None) -> Noise:
-        """The noise of each action that has one now, by name: [*shape, ...], at least float32.
+        """The noise of each action that currently has one, by name: [*shape, ...], at least float32.
 
         Args:
             shape: of hidden states, without H.
             like: of the device and type of hidden states.
-            generator: to draw from; None is torch's own.
+            generator: of random numbers; None is torch's own.
         """
         if self.given_noise is not None:
             return self.given_noise
@@ -148,11 +148,11 @@ class Controls(nn.Module):
 
         Args:
             hidden: the controller's output [B, H].
-            noise: as `draw_noise` drew it, [B, ...]; None to draw it here.
+            noise: from `draw_noise`, [B, ...]; None to draw it here.
 
         Returns:
-            The memory's actions (see `ActionField`; at least float32 but for values), and those that are reported,
-            with the distributions of strengths, by name.
+            The memory's actions (see `ActionField`; at least float32 except for values), and the reported actions with
+            the distributions of strengths, by name.
         """
         actions: dict[str, Tensor] = {}
         reported: dict[str, Tensor] = {}

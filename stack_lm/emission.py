@@ -1,7 +1,7 @@
 """Emissions: from logits to one action of a memory.
 
 A strength is a fixed number, a sigmoid, or the expected value of a softmax over {0, ..., max} (Merrill et al. 2019,
-section 2.2). Operations are chosen by a softmax, with a temperature or Gumbel noise if wanted (Suzgun et al. 2019,
+section 2.2). Operations are chosen by a softmax, optionally with a temperature or Gumbel noise (Suzgun et al. 2019,
 section 3.4). Weights are given by their logarithms.
 """
 
@@ -20,7 +20,7 @@ class Emission:
 
     Attributes:
         width: number of logits it takes.
-        nonlinearity: of its function, as `torch.nn.init.calculate_gain` names it.
+        nonlinearity: its function, by its name in `torch.nn.init.calculate_gain`.
     """
 
     width: int
@@ -31,14 +31,14 @@ class Emission:
 
         Args:
             logits: any floating type; all actions but values are at least float32.
-            noise: as `draw_noise` returned it, [B, ...]; None to draw it here.
+            noise: from `draw_noise`, [B, ...]; None to draw it here.
         """
         raise NotImplementedError
 
     def draw_noise(
         self, shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None = None
     ) -> Tensor | None:
-        """The noise [*shape, ...] of steps, at least float32 on the device of `like`; None where there is none now."""
+        """The noise [*shape, ...] of steps, at least float32 on the device of `like`; None if there is none now."""
         return None
 
     def initial_bias(self) -> list[float]:
@@ -51,7 +51,7 @@ def _wide(logits: Tensor) -> Tensor:
 
 
 class Fixed(Emission):
-    """A strength that is always the same number. It has no parameters."""
+    """A constant strength. It has no parameters."""
 
     width = 0
 
@@ -67,8 +67,8 @@ class Sigmoid(Emission):
     """A strength in (0, 1), as in Grefenstette et al. (2015) and Hao et al. (2018).
 
     Args:
-        strength_init: the strength where the projection of the controller's output is zero; None leaves the bias to
-            the linear layer.
+        strength_init: the strength for a zero projection of the controller's output; None leaves the bias to the linear
+            layer.
     """
 
     width = 1
@@ -89,7 +89,7 @@ class ExpectedValue(Emission):
 
     Args:
         maximum: K.
-        strength_init: the strength where the projection of the controller's output is zero; logit i starts at i times
+        strength_init: the strength for a zero projection of the controller's output; logit i starts at i times
             `bias_of_strength`. None leaves all biases to the linear layer.
     """
 
@@ -112,7 +112,7 @@ class ExpectedValue(Emission):
 
 
 def bias_of_strength(strength: float, maximum: int) -> float:
-    """The b for which softmax(0, b, 2b, ..., K b) over {0, ..., K} has a mean, which rises with b.
+    """The b for which softmax(0, b, 2b, ..., K b) over {0, ..., K} has a given mean, which rises with b.
 
     This is the distribution of maximum entropy with that mean. With K = 1 its mean is sigmoid(b).
 
@@ -121,7 +121,7 @@ def bias_of_strength(strength: float, maximum: int) -> float:
         maximum: K.
     """
     low, high = -700.0, 700.0
-    for _ in range(200):  # until the two are neighbours, or both nearly 0
+    for _ in range(200):  # until the two are adjacent, or both nearly 0
         b = (low + high) / 2
         weights = [math.exp(b * i - max(0.0, b * maximum)) for i in range(maximum + 1)]
         if sum(i * weight for i, weight in enumerate(weights)) < strength * sum(weights):
@@ -132,7 +132,7 @@ def bias_of_strength(strength: float, maximum: int) -> float:
 
 
 def make_control(setting: str | float, maximum: int, strength_init: float | None = None) -> Emission:
-    """The emission of a strength that a configuration names: "sigmoid", "expected_value" or a fixed number."""
+    """The emission of a strength, as named in a configuration: "sigmoid", "expected_value" or a fixed number."""
     if setting == "sigmoid":
         return Sigmoid(strength_init)
     if setting == "expected_value":
@@ -141,17 +141,17 @@ def make_control(setting: str | float, maximum: int, strength_init: float | None
 
 
 class OperationChoice(nn.Module, Emission):
-    """Distributions over a memory's operations, several of them side by side.
+    """Parallel distributions over a memory's operations.
 
     softmax(z), softmax(z / T), or softmax((z + g) / T) with g ~ Gumbel(0, 1) (Jang et al. 2017).
 
     Args:
         kind: "softmax", "softmax_temperature" or "gumbel_softmax".
-        temperature: T at first. It is a buffer, so that a schedule may change it and a checkpoint keeps it.
-            `first_temperature` stays what it was.
+        temperature: initial T. It is a buffer, so a schedule can change it and a checkpoint keeps it.
+            `first_temperature` stays unchanged.
         shape: choices side by side and operations of each, (S, O).
-        evaluation_noise: keep the noise on in evaluation.
-        evaluation_argmax: in evaluation, give the most probable operation all of the weight.
+        evaluation_noise: keep the noise in evaluation.
+        evaluation_argmax: in evaluation, give the most probable operation all the weight.
     """
 
     temperature: Tensor | None
@@ -201,7 +201,7 @@ class OperationChoice(nn.Module, Emission):
 
 
 class Activation(Emission):
-    """A vector [B, D]: tanh, sigmoid or exp of its logits, or these as they are.
+    """A vector [B, D]: tanh, sigmoid or exp of its logits, or the logits themselves.
 
     Args:
         size: D.
@@ -220,12 +220,12 @@ class Activation(Emission):
 
 
 class HiddenState(Emission):
-    """The hidden state itself, as a vector to push; it has no parameters. In place of logits it is given that state."""
+    """The hidden state itself, as a vector to push; it has no parameters. It takes that state in place of logits."""
 
     width = 0
 
     def emit(self, logits: Tensor, noise: Tensor | None = None) -> tuple[Tensor, None]:
-        """The vector [B, H], as it is given."""
+        """The given vector [B, H]."""
         return logits, None
 
 

@@ -1,4 +1,4 @@
-"""The one error that means "what you gave is wrong", as opposed to a defect of this package."""
+"""The one error that means "your input is wrong", as opposed to a bug in this package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 class InputError(ValueError):
     """The user's file, option or data is wrong.
 
-    The message is one sentence that names the thing, the value received and what is allowed. Commands print it as
+    The message is one sentence that names the thing, the received value and the allowed values. Commands print it as
     one line and exit with status 2; in Python it is a `ValueError`.
     """
 
@@ -17,7 +17,7 @@ OnError = Callable[[InputError], None]
 
 
 def fail(error: InputError) -> None:
-    """Raise the error: the handler of readers that leave nothing out.
+    """Raise the error: the handler of readers that skip nothing.
 
     Raises:
         InputError: always.

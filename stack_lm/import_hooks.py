@@ -1,8 +1,8 @@
-"""Do something once a module of another package has been imported, without importing it.
+"""Run an action once a module of another package has been imported, without importing it.
 
-transformers has no entry points: who imports its Auto classes must find this package's models in them, whether
-`import stack_lm` came before or after. Importing transformers only to register them would make every start seconds
-longer, also of a command that prints its help.
+transformers has no entry points, but its Auto classes must contain this package's models, whether `import stack_lm`
+came before or after. Importing transformers only to register them would make every start seconds slower, even that of a
+command that prints its help.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def after_import(module: str, action: Callable[[], None]) -> None:
-    """Call `action` now if a module is loaded, or right after it will have been.
+    """Call `action` now if a module is loaded, or else right after it is.
 
     Args:
         module: its full name. If it is never imported, the action is never called.
@@ -32,7 +32,7 @@ def after_import(module: str, action: Callable[[], None]) -> None:
 
 
 class _Watch:
-    """A finder that finds nothing itself: it sees a module being looked for, and has the action follow its loading."""
+    """A finder that finds nothing itself: it sees the search for a module, and runs the action after its loading."""
 
     def __init__(self, module: str, action: Callable[[], None]) -> None:
         self.module, self.action = module, action
@@ -42,7 +42,7 @@ class _Watch:
     ) -> ModuleSpec | None:
         if fullname != self.module:
             return None
-        sys.meta_path.remove(self)  # so that the others are asked
+        sys.meta_path.remove(self)  # so that the other finders are asked
         spec = None
         try:
             spec = find_spec(fullname)
@@ -55,7 +55,7 @@ class _Watch:
 
 
 class _Loader:
-    """Stands in for a loader until it runs the module, and then calls the action."""
+    """A stand-in for a loader that runs the module, and then calls the action."""
 
     def __init__(self, loader: Loader, watch: _Watch) -> None:
         self.loader, self.watch = loader, watch

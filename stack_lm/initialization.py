@@ -1,27 +1,27 @@
 """Initial weights other than torch's own.
 
-"normal_rows", of the released code of Hao et al. (2018): weights are drawn from N(0, 1/n), where n is the number of
-rows of their matrix. The linear layers on the controller's output (the head, the actions and the strengths of buffers)
-are one layer there, so n is the number of rows of all of them together.
+"normal_rows", from the released code of Hao et al. (2018): weights are drawn from N(0, 1/n), where n is the number of
+rows of their matrix. In that code, the linear layers on the controller's output (the head, the actions and the
+strengths of buffers) are one layer, so n is their total number of rows.
 
-"xavier", of the released code of DuSell and Chiang (2020): the controller's weights and biases are drawn from
-U(-0.1, 0.1), those of linear layers from Glorot and Bengio's uniform distribution, with the gain of the function that
-follows. All strengths are one layer there, and each other action is one. The actions of a memory with weights, such as
-the nondeterministic stack, are drawn as the controller's weights, biases too, and so are logits of what is learned of
-its initial state.
+"xavier", from the released code of DuSell and Chiang (2020): the controller's weights and biases are drawn from U(-0.1,
+0.1), those of linear layers from Glorot and Bengio's uniform distribution, with the gain of the function that follows.
+All strengths are one layer, and each other action is one. The actions of a memory with weights, such as the
+nondeterministic stack, are drawn like the controller's weights, including biases; so are the logits of its learned
+initial state.
 
-"normal", of GPT-2: weights of linear layers and embeddings are drawn from a normal distribution whose standard
-deviation is `initializer_range`.
+"normal", from GPT-2: weights of linear layers and embeddings are drawn from a normal distribution with standard
+deviation `initializer_range`.
 
-"truncated_normal", of the released code of Delétang et al. (2023): weights are drawn from N(0, 1/n), and again where
-they are beyond two standard deviations; n is the number of a layer's inputs. An RNN or GRU has one layer on
-`[x_t; r_{t-1}]` and one on `h_{t-1}`, an LSTM one on all three.
+"truncated_normal", from the released code of Delétang et al. (2023): weights are drawn from N(0, 1/n), and redrawn if
+beyond two standard deviations; n is the number of a layer's inputs. An RNN or GRU has one layer on `[x_t; r_{t-1}]` and
+one on `h_{t-1}`, an LSTM one on all three.
 
 With all four, biases of linear layers are zero, except those that the configuration sets, as by `pop_strength_init`.
 
-NOTE: the paper of Hao et al. does not say how weights are drawn, that of DuSell and Chiang not with which gains.
-The embeddings of transformers are drawn from U(-0.1, 0.1) with "xavier". Other embeddings and learned first states,
-which their code does not have, keep their own initialisation.
+NOTE: the paper of Hao et al. does not say how weights are drawn, and that of DuSell and Chiang does not give the gains.
+    The embeddings of transformers are drawn from U(-0.1, 0.1) with "xavier". Other embeddings and learned first states,
+    which their code does not have, keep their own initialisation.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ CONTROLLER_BOUND = 0.1
 
 
 def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> None:
-    """Initialise a module of a model as a configuration's `initialization` says; "torch" leaves it as it is.
+    """Initialise a module of a model according to a configuration's `initialization`; "torch" changes nothing.
 
-    Within transformers' `init_weights` weights that were just loaded are left alone.
+    Within transformers' `init_weights`, weights that were just loaded do not change.
 
     Args:
         model: with a head or without.
-        module: any of its modules; those of other kinds than the initialisation is for are left alone.
+        module: any of its modules; those of kinds that the initialisation does not cover are left alone.
         initialization: "torch", "normal_rows", "xavier", "truncated_normal" or "normal".
     """
     if initialization == "normal_rows":
@@ -72,7 +72,7 @@ def draw_xavier(model: nn.Module, module: nn.Module) -> None:
     elif isinstance(module, ActionProjection):
         of_memory = (each for each in model.modules() if isinstance(each, Controls) and each.projection is module)
         controls = next(of_memory, None)
-        if controls is None:  # of the buffers of a buffered network: strengths alone, which are one layer
+        if controls is None:  # of the buffers of a buffered network: only strengths, which are one layer
             init.xavier_uniform_(module.weight)
         elif any(isinstance(field, Weights) for field in controls.memory.actions):
             for parameter in module.parameters(recurse=False):
@@ -101,7 +101,7 @@ def _xavier_actions(controls: Controls, like: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def raise_forget_bias(controller: LSTMController, bias: float) -> None:
-    """Add a number to the biases of an LSTM's forget gates, in all of its layers."""
+    """Add a number to the biases of an LSTM's forget gates, in all its layers."""
     size = controller.hidden_size
     for layer in range(controller.num_layers):
         parameter = controller.parameter_of("bias_ih", layer)
@@ -147,7 +147,7 @@ def _draw_truncated(weights: Iterable[torch.Tensor], inputs: int) -> None:
 
 @torch.no_grad()
 def draw_normal_rows(model: nn.Module, module: nn.Module) -> None:
-    """Initialise a controller or a linear layer; with a layer on the controller's output the others: they are one."""
+    """Initialise a controller or a linear layer; a layer on the controller's output counts as one with the others."""
     as_one = _output_layers(model)
     if module in as_one:
         for layer in as_one:

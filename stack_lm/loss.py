@@ -2,7 +2,7 @@
 
 A language model's softmax over 10,000 words costs more than its recurrent network. Written plainly, the logits, their
 log-probabilities and the gradients of both are all held at once, [N, V] each. Here a chunk's logits become their own
-gradient in place and are at once multiplied into the gradients of the inputs, so that one chunk is all there ever is.
+gradient in place, which is multiplied into the gradients of the inputs at once, so only one chunk exists at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Each chunk reads the weights and adds to their gradient, [V, H] both: fewer rows than H, and that costs more than the
 # products; many more, and a chunk leaves the cache. `python benchmarks/loss.py` measures it.
 MIN_CHUNK_ROWS = 256
-# The most that a chunk's logits may take, in bytes of float32. A GPU needs much work at a time (chosen, not measured).
+# The maximum size of a chunk's logits, in bytes of float32. A GPU needs much work at a time (chosen, not measured).
 CPU_CHUNK_BYTES = 64 * 2**20
 GPU_CHUNK_BYTES = 256 * 2**20
 # oneDNN, which multiplies bfloat16 on a CPU, keeps memory for each shape it has met, and the batches of a corpus have
@@ -35,9 +35,9 @@ LOSS_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def multiplies_bfloat16() -> bool:
-    """True if the processor has instructions for products of bfloat16, and torch was built with what uses them.
+    """True if the processor has instructions for products of bfloat16, and this build of torch uses them.
 
-    Those of x86 (AVX512-BF16, AMX). Elsewhere bfloat16 runs too, but slower than float32.
+    This means those of x86 (AVX512-BF16, AMX). Elsewhere bfloat16 also runs, but slower than float32.
     """
     if not torch.backends.mkldnn.is_available():
         return False
@@ -77,7 +77,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         needs_hidden, needs_weight, needs_bias = (with_gradients and needs for needs in ctx.needs_input_grad[:3])
         needs_any = needs_hidden or needs_weight or needs_bias
         product = torch.float32 if dtype == torch.float16 else dtype
-        # One piece of memory for all chunks: fresh pages for each would cost as much as the softmax.
+        # One buffer for all chunks: fresh pages for each would cost as much as the softmax.
         buffer = hidden.new_empty(min(chunk_rows, len(hidden)), len(weight), dtype=dtype)
         softmax = _make_softmax(buffer, bias, needs_any)
         matrix = weight.to(dtype)
@@ -87,13 +87,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_weight: Tensor | None = None
         for start in range(0, len(hidden), chunk_rows):
             part = slice(start, start + chunk_rows)
-            # What does not count is zero from the start, so that even NaN there reaches nothing.
+            # Rows that do not count are zero from the start, so that even NaN there has no effect.
             chunk = hidden[part].to(dtype).masked_fill(~counted[part].unsqueeze(1), 0)
             logits = torch.mm(chunk, matrix.t(), out=buffer[: len(chunk)])
             label = labels[part].masked_fill(~counted[part], 0)
             losses, gradient = softmax(logits, label, counted[part])
             total += losses.sum()
-            # bfloat16 has no numbers between -1 and -0.996, so that p - 1 of an improbable label would always be -1.
+            # bfloat16 has no numbers between -1 and -0.996, so p - 1 of an improbable label would always be -1.
             lost = _lost_at_labels(losses, gradient, label) if gradient.dtype == torch.bfloat16 and needs_any else None
             if grad_hidden is not None:
                 of_labels = None if lost is None else matrix[label].mul_(lost)
@@ -103,7 +103,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 grad_weight = _add_product(grad_weight, gradient.t(), chunk.to(product), _precise(weight.dtype))
                 if lost is not None:
                     grad_weight.index_add_(0, label, (chunk * lost).to(grad_weight.dtype))
-        if needs_weight and grad_weight is None:  # not one row counts
+        if needs_weight and grad_weight is None:  # no row counts
             grad_weight = torch.zeros_like(weight)
         ctx.save_for_backward(
             grad_hidden,
@@ -119,7 +119,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     )
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         *saved, any_counts = ctx.saved_tensors
-        # The mean over no row divides by zero, and 0 * inf is NaN: a batch without labels would ruin every weight.
+        # A mean over no rows divides by zero, and 0 * inf is NaN: a batch without labels would ruin every weight.
         grad_output = grad_output.masked_fill(~any_counts, 0)
         gradients = (None if grad is None else (grad * grad_output).to(grad.dtype) for grad in saved)
         return (*gradients, None, None, None, None, None)
@@ -130,19 +130,19 @@ def _precise(dtype: torch.dtype) -> torch.dtype:
 
 
 def _lost_at_labels(losses: Tensor, gradient: Tensor, labels: Tensor) -> Tensor:
-    """The error [N, 1] that rounding has left in the gradient of the logits [N, V] at the labels [N]."""
+    """The rounding error [N, 1] in the gradient of the logits [N, V] at the labels [N]."""
     return torch.expm1(-losses).unsqueeze(1) - gradient.gather(1, labels.unsqueeze(1))
 
 
 def _add_product(total: Tensor | None, left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    """A sum over chunks, in `dtype`: in half precision each chunk would round what the ones before it added."""
+    """A sum over chunks, in `dtype`: in half precision each chunk would round the sum of those before it."""
     if total is None:
         return torch.mm(left, right).to(dtype)
     return total.addmm_(left, right) if left.dtype == dtype else total.add_(torch.mm(left, right))
 
 
 class _Softmax:
-    """Cross-entropy of logits and a bias, a chunk of rows at a time, whose gradient takes the logits' place.
+    """Cross-entropy of logits and a bias, a chunk of rows at a time; the gradient overwrites the logits.
 
     Args:
         buffer: [N, V], the largest of the chunks to come.
@@ -166,10 +166,10 @@ class _Softmax:
         losses = -rows.gather(1, label).masked_fill(~counts, 0).squeeze(1)
         if not self.with_gradient:
             return losses, rows
-        # softmax less the one-hot labels: the gradient of each row's loss, were it to count.
+        # softmax minus the one-hot labels: the gradient of each row's loss, as if it counted.
         gradient = rows.exp_().scatter_add_(1, label, rows.new_full((1, 1), -1.0).expand_as(label))
         self.sums += torch.mv(gradient.t(), counted.to(gradient.dtype))
-        # Loss scaling is what keeps small gradients in the range of float16, and it comes after the gradients here.
+        # Loss scaling keeps small gradients in the range of float16, but here it comes after the gradients.
         return losses, gradient if logits.dtype in (gradient.dtype, torch.float16) else logits.copy_(gradient)
 
     def grad_bias(self) -> Tensor:
@@ -197,22 +197,22 @@ def linear_cross_entropy(
     dtype: torch.dtype | None = None,
     chunk_rows: int | None = None,
 ) -> Tensor:
-    """`cross_entropy(linear(hidden, weight, bias), labels)`, without ever holding all logits.
+    """`cross_entropy(linear(hidden, weight, bias), labels)`, without holding all logits at once.
 
-    The gradients are exact, and are computed in the forward pass. They cannot be differentiated again. Under autocast
-    the products are in its precision, and with a `dtype` in that. The softmax and all sums are in float32 even so: what
-    is rounded are the logits, their gradients, and the products of one chunk.
+    The gradients are exact, and are computed in the forward pass. They cannot be differentiated again. The products are
+    in the precision of autocast, or of `dtype` if given. The softmax and all sums are in float32 even then: only the
+    logits, their gradients, and the products of one chunk are rounded.
 
-    Under torch.compile all logits are held after all.
+    Under torch.compile all logits are held at once.
 
-    torch 2.13 has a `linear_cross_entropy` of its own, which was slower at every size (docs/appendix/performance.md).
+    torch 2.13 has its own `linear_cross_entropy`, which was slower at every size (docs/appendix/performance.md).
 
     Args:
         hidden: [N, H].
         weight: [V, H].
         bias: [V], or None.
         labels: [N], class ids in [0, V), or `ignore_index`.
-        ignore_index: rows with this label do not count; whatever is in them.
+        ignore_index: rows with this label do not count, whatever they contain.
         reduction: "mean" (over the rows that count; NaN with gradients of zero if there are none) or "sum",
             in nats.
         dtype: of the matrix products; by default autocast's, or else that of the inputs.
@@ -222,8 +222,9 @@ def linear_cross_entropy(
         The loss [], in float32, or in float64 for products in float64.
 
     Raises:
-        ValueError: for another reduction, fewer than one row, and inputs and weights of two types without autocast.
-        IndexError: for labels that are no class, on the CPU. (On a GPU looking would mean to wait for it.)
+        ValueError: for another reduction, fewer than one row, or inputs and weights of different types without
+            autocast.
+        IndexError: for labels that are not classes, on the CPU. (On a GPU the check would have to wait for it.)
     """
     if reduction not in ("mean", "sum"):
         raise ValueError(f"reduction must be 'mean' or 'sum'; got {reduction!r}")
@@ -259,13 +260,13 @@ def linear_cross_entropy(
 
 
 def _check_classes(labels: Tensor, classes: int, ignore_index: int) -> None:
-    """Refuse labels that count and are no class; it looks at them, for which a GPU waits."""
+    """Reject labels that count but are not classes; the check reads them, for which a GPU waits."""
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         wrong = labels[(labels < 0) | (labels >= classes)][0]
         raise IndexError(f"labels must be in [0, {classes}) or {ignore_index}; got {int(wrong)}")
 
 
-@torch.compiler.disable  # which words a batch has is only known when it runs
+@torch.compiler.disable  # the words of a batch are known only when it runs
 def sampled_cross_entropy(
     hidden: Tensor,
     weight: Tensor,
@@ -278,21 +279,21 @@ def sampled_cross_entropy(
 ) -> Tensor:
     """`linear_cross_entropy` with a softmax over the classes of the batch's labels and a sample of the others.
 
-    The exponentials of the others are drawn uniformly without replacement, and count V' / samples times, where V' is
-    the number of others: so the softmax's denominator is estimated without bias, its logarithm, the loss, slightly too
-    low. With as many samples as there are others the loss is exact. Labels are drawn from the classes' own
-    distribution, so those that fill most of the denominator are among them nearly always.
+    The other classes are sampled uniformly without replacement, and their exponentials are weighted by V' / samples,
+    where V' is the number of others. The estimate of the softmax's denominator is therefore unbiased; that of its
+    logarithm, and so of the loss, is slightly too low. With V' samples the loss is exact. Labels follow the classes'
+    own distribution, so they nearly always include the classes with the largest terms of the denominator.
 
-    NOTE: Jean et al. (2015) draw from a distribution that is fixed beforehand; the batch's labels take its place here.
+    NOTE: Jean et al. (2015) draw from a distribution that is fixed beforehand; here the batch's labels replace it.
 
     Args:
         hidden, weight, bias, labels, ignore_index: as in `linear_cross_entropy`.
-        samples: classes to draw from those that are no label here.
+        samples: number of classes to draw from those that are not labels of the batch.
         **options: of `linear_cross_entropy`.
 
     Raises:
         ValueError: for fewer than one sample, and as in `linear_cross_entropy`.
-        IndexError: for labels that are no class.
+        IndexError: for labels that are not classes.
     """
     if samples < 1:
         raise ValueError(f"samples must be at least 1; got {samples}")
@@ -327,7 +328,7 @@ def _traced_cross_entropy(
     reduction: str,
     dtype: torch.dtype,
 ) -> Tensor:
-    """`linear_cross_entropy` with all logits at once, for torch.compile, which makes its own of the softmax."""
+    """`linear_cross_entropy` with all logits at once, for torch.compile, which compiles the softmax itself."""
     counted = labels != ignore_index
     rows = hidden.masked_fill(~counted.unsqueeze(1), 0).to(dtype)
     logits = F.linear(rows, weight.to(dtype), None if bias is None else bias.to(dtype)).to(_precise(dtype))
@@ -351,19 +352,19 @@ def causal_lm_loss(
 
     Args:
         hidden: [B, T, H].
-        head: makes logits of hidden states.
+        head: from hidden states to logits.
         labels: [B, T]; the state at step t predicts label t + 1.
-        num_items_in_batch: what to divide the sum by; by default the number of predicted tokens.
+        num_items_in_batch: divisor of the sum; by default the number of predicted tokens.
         ignore_index: labels that do not count.
         shift_labels: [B, T], in place of labels: the state at step t predicts label t.
         loss_dtype: of the matrix products, "float32" or "bfloat16"; by default autocast's, or else the model's.
-        softmax_samples: words that `sampled_cross_entropy` draws; None computes the whole softmax.
+        softmax_samples: number of words that `sampled_cross_entropy` draws; None computes the whole softmax.
 
     Returns:
         The loss [], in nats; in float32, or in float64 for float64 models.
 
     Raises:
-        ValueError: for another loss_dtype, and fewer than one sample.
+        ValueError: for another loss_dtype, or fewer than one sample.
     """
     if loss_dtype is not None and str(loss_dtype).removeprefix("torch.") not in LOSS_DTYPES:
         raise ValueError(f"loss_dtype must be one of {', '.join(LOSS_DTYPES)}; got {loss_dtype!r}")
@@ -392,14 +393,14 @@ def causal_lm_loss(
 
 
 def ignore_after_padding(labels: Tensor, attention_mask: Tensor, shift: int = 1, ignore_index: int = IGNORED) -> Tensor:
-    """Labels without those that a padded step predicts, as the first token's after padding on the left.
+    """Labels without those that a padded step would predict, such as the first token's after left padding.
 
-    The output of a padded step is zeros, which says nothing of what comes next.
+    The output of a padded step is zeros, which does not predict the next token.
 
     Args:
         labels: [B, T].
         attention_mask: [B, T] or longer, of which the last T columns count; zero at padding.
-        shift: 1 where the state at step t predicts label t + 1, 0 where it predicts label t.
+        shift: 1 if the state at step t predicts label t + 1, 0 if it predicts label t.
         ignore_index: in place of those labels.
     """
     padded = F.pad(attention_mask[:, -labels.shape[1] :] == 0, (shift, 0), value=False)[:, : labels.shape[1]]
@@ -407,10 +408,10 @@ def ignore_after_padding(labels: Tensor, attention_mask: Tensor, shift: int = 1,
 
 
 def is_plain_linear(module: nn.Module) -> bool:
-    """True if calling a module does nothing but `linear(input, weight, bias)`.
+    """True if calling a module only computes `linear(input, weight, bias)`.
 
-    Not so for what adapters and quantisation put in its place, for hooks (which also move offloaded weights), and for
-    a forward method put on the instance.
+    False for the replacements of adapters and quantisation, for modules with hooks (which also move offloaded weights),
+    and for a forward method set on the instance.
     """
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return (
@@ -422,12 +423,12 @@ def is_plain_linear(module: nn.Module) -> bool:
 
 
 def why_logits(has_labels: bool, logits_to_keep: int | Tensor, own_loss: bool, head: nn.Module) -> str | None:
-    """The reason for which a call of a language model must compute its logits; None if the loss can do without them.
+    """The reason why a call of a language model must compute its logits; None if the loss does not need them.
 
     Args:
         has_labels: whether there is a loss to compute.
         logits_to_keep: as of the model.
-        own_loss: whether the model has a loss function of its own.
+        own_loss: whether the model has its own loss function.
         head: the output layer.
     """
     if not has_labels:

@@ -1,4 +1,4 @@
-"""Parts of messages: what a mistyped name or path may have meant, and texts that are too long."""
+"""Parts of messages: suggestions for mistyped names and paths, and shortened texts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .errors import InputError
 
 
 def did_you_mean(name: Any, names: Iterable[Any]) -> str:
-    """The end of a message about a name that is not allowed: "; did you mean 'stack'?", or "" where none is similar."""
+    """The end of a message about an invalid name: "; did you mean 'stack'?", or "" if none is similar."""
     near = nearest(str(name), (str(known) for known in names))
     return f"; did you mean {near!r}?" if near else ""
 
 
 def unknown_name(what: str, name: Any, names: Iterable[Any]) -> InputError:
-    """The error for a name that is none of those allowed, all of which it lists.
+    """The error for an invalid name, which lists all allowed names.
 
     Args:
         what: that has the name, such as an option.
@@ -28,7 +28,7 @@ def unknown_name(what: str, name: Any, names: Iterable[Any]) -> InputError:
 
 
 def check_name(what: str, name: Any, names: Iterable[Any]) -> None:
-    """Refuse a name that is none of those allowed.
+    """Reject a name that is not allowed.
 
     Raises:
         InputError: see `unknown_name`, whose arguments these are.
@@ -39,13 +39,13 @@ def check_name(what: str, name: Any, names: Iterable[Any]) -> None:
 
 
 def unknown_key(where: str, key: Any, keys: Iterable[Any], below: Iterable[str] = ()) -> InputError:
-    """The error for a key that a configuration has not.
+    """The error for a key that a configuration does not have.
 
     Args:
         where: the keys above it, such as "training.".
         key: that was given.
         keys: that are allowed there.
-        below: where else there is a key of that name, such as "training.epochs".
+        below: other places of a key of that name, such as "training.epochs".
     """
     allowed = list(map(str, keys))
     meant = next((f"; did you mean {name!r}?" for name in below), "") or did_you_mean(key, allowed)
@@ -53,7 +53,7 @@ def unknown_key(where: str, key: Any, keys: Iterable[Any], below: Iterable[str] 
 
 
 def similar_path(path: str | Path) -> str:
-    """The end of a message about a missing path: the nearest name in the place of its first part that is missing."""
+    """The end of a message about a missing path: the nearest name for the first part that is missing."""
     try:
         whole = Path(path).expanduser()
         missing = whole
@@ -73,7 +73,7 @@ def similar_path(path: str | Path) -> str:
 
 
 def shortened(text: Any, length: int) -> str:
-    """A text on one line, and of a long one the beginning, up to the end of a word, with "..."."""
+    """A text on one line; a long one is cut at the end of a word, with "..."."""
     line = " ".join(str(text)[: 10 * length].split())
     if len(line) <= length:
         return line
@@ -88,9 +88,9 @@ def first_line(error: Exception) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of some names, upper case or not; None if none is similar.
+    """The most similar of some names, whatever their case; None if none is similar.
 
-    Of names such as "suzgun2019/dyck2" the last part is enough: "dyck2", and "dyck".
+    For names such as "suzgun2019/dyck2" the last part is enough: "dyck2", or "dyck".
     """
     from difflib import get_close_matches  # where a message needs it
 

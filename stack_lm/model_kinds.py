@@ -1,4 +1,4 @@
-"""Kinds of models: one entry has all that training, scoring and the hub need to know of one."""
+"""Kinds of models: one entry has all that training, scoring and the hub need to know about a kind."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ModelClass(NamedTuple):
 
     Attributes:
         model: the class.
-        auto: the name of transformers' Auto class that makes it of a configuration; "" for none.
-        trains_on: what the trainers train it on: "text" (a language model, by `stack-lm train lm`), "trees" (a parser,
-            by `stack-lm train parser`), or kinds of formal tasks (by `stack-lm train task`; see
+        auto: the name of transformers' Auto class that builds it from a configuration; "" for none.
+        trains_on: its training data: "text" (a language model, by `stack-lm train lm`), "trees" (a parser, by
+            `stack-lm train parser`), or kinds of formal tasks (by `stack-lm train task`; see
             `stack_lm.tasks.Task.kind`).
     """
 
@@ -39,12 +39,12 @@ class ModelKind:
 
     Attributes:
         config: the class of its configurations.
-        classes: those of its models, the network alone first.
-        head_apart: whether a language model's logits are `get_output_embeddings()`, a linear layer, of the
-            `last_hidden_state` of its `base_model`, with nothing between. Scoring and validation then make logits a
-            part at a time, and none where they need none.
-        continuous: whether its language model trains on continuous text (`data.mode`): all of its state is in its
-            memory layers, whose `reset` begins a row anew, and its loss takes `shift_labels`.
+        classes: those of its models, first the bare network.
+        head_apart: whether a language model's logits are its `get_output_embeddings()`, a linear layer, applied
+            directly to the `last_hidden_state` of its `base_model`. Scoring and validation then compute logits in
+            parts, and only where they need them.
+        continuous: whether its language model trains on continuous text (`data.mode`): all its state is in its memory
+            layers, whose `reset` restarts a row, and its loss takes `shift_labels`.
     """
 
     config: type[PreTrainedConfig]
@@ -59,7 +59,7 @@ class ModelKind:
 
     @property
     def models(self) -> tuple[type[PreTrainedModel], ...]:
-        """The classes alone."""
+        """The model classes."""
         return tuple(entry.model for entry in self.classes)
 
 
@@ -67,9 +67,9 @@ _KINDS: Registry[ModelKind] = Registry("model_type", "stack_lm.models")
 
 
 def register_model(kind: ModelKind) -> ModelKind:
-    """Make a kind of models known to the recipes, to scoring, to the hub's code and to transformers' Auto classes.
+    """Register a kind of models for the recipes, scoring, the hub code and transformers' Auto classes.
 
-    A module that is run again registers its classes anew.
+    A module that runs again registers its classes again.
 
     Raises:
         ValueError: if another kind has its name.
@@ -86,12 +86,12 @@ def register_model(kind: ModelKind) -> ModelKind:
 
 
 def kind_of(config: PreTrainedConfig | str) -> ModelKind | None:
-    """The kind of a configuration, or of a `model_type`; None if it is not registered, as GPT-2's."""
+    """The kind of a configuration, or of a `model_type`; None if it is not registered, such as GPT-2's."""
     return _KINDS.get(config if isinstance(config, str) else config.model_type)
 
 
 def classes_for(*purposes: str) -> dict[str, type[PreTrainedModel]]:
-    """The classes that are trained on any of some things (see `ModelClass.trains_on`), by name."""
+    """The classes that train on any of the given kinds of data (see `ModelClass.trains_on`), by name."""
     entries = [entry for kind in _KINDS.values() for entry in kind.classes]
     return {entry.model.__name__: entry.model for entry in entries if set(purposes) & set(entry.trains_on)}
 
@@ -101,7 +101,7 @@ def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedMo
 
     Args:
         fields: of the section: `model_type`, a kind ("stack_rnn" by default), or `architectures`, a list of one class.
-        purposes: what it is to be trained on.
+        purposes: its training data; see `ModelClass.trains_on`.
 
     Raises:
         InputError: if there is no such kind, or it has no such class.
@@ -124,9 +124,9 @@ def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedMo
 
 
 def body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]:
-    """A language model as its network and its head, a linear layer of `last_hidden_state`.
+    """Split a language model into its network and its head, a linear layer on `last_hidden_state`.
 
-    Without an entry that says so (`ModelKind.head_apart`): the whole model, and None.
+    If its entry does not allow this (`ModelKind.head_apart`): the whole model, and None.
     """
     kind = kind_of(model.config)
     if kind is None or not kind.head_apart:

@@ -1,4 +1,4 @@
-"""The base of models with memory layers: this package's own, and yours."""
+"""The base class of models with memory layers: this package's and yours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MemoryPreTrainedModel(PreTrainedModel):
     """Loading, saving and initialising of models that have memory layers."""
 
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
-    # `stack_lm` puts here what loads `stack_lm.hub.code`, which knows the models and is therefore not imported by them.
+    # `stack_lm` sets this to load `stack_lm.hub.code`, which imports the models and is therefore not imported by them.
     load_hub: ClassVar[Any] = None
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
@@ -31,10 +31,10 @@ class MemoryPreTrainedModel(PreTrainedModel):
         return memories(self)
 
     def begin_update(self, step: int) -> None:
-        """Called in training before each update of the weights, for models in which something goes by their number.
+        """Hook that training calls before each update of the weights, for models that depend on the number of updates.
 
         Args:
-            step: how many updates have been made.
+            step: number of updates so far.
         """
 
     @classmethod
@@ -42,23 +42,23 @@ class MemoryPreTrainedModel(PreTrainedModel):
         """transformers' `from_pretrained`, which also takes the backend of the scan (see `set_scan_backend`)."""
         result = super().from_pretrained(*args, **kwargs)
         if scan_backend is not None:
-            model = result[0] if isinstance(result, tuple) else result  # with the loading info, if that was asked for
+            model = result[0] if isinstance(result, tuple) else result  # with the loading info, if requested
             model.set_scan_backend(scan_backend)
         return result
 
     def set_scan_backend(self, name: str) -> None:
         """Run the scan on "auto" (the fastest that can), "reference", "numba" (CPU) or "triton" (GPU).
 
-        It is a matter of the process, not of the model: it is not saved.
+        The setting belongs to the process, not the model: it is not saved.
 
         Raises:
-            ValueError: for another name. Whether the backend can run is found out by the scan.
+            ValueError: for another name. Only the scan checks that the backend can run.
         """
         set_scan_backend(self, name)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        # torch's own initialisation, as most of the papers' code has. transformers guards torch's functions here, so
+        # torch's own initialisation, as in most of the papers' code. transformers guards torch's functions here, so
         # that weights just loaded are left alone. Modules without parameters of their own are not visited.
         reset = getattr(module, "reset_parameters", None)
         if callable(reset):
@@ -77,8 +77,8 @@ class MemoryPreTrainedModel(PreTrainedModel):
         Raises:
             ValueError: if the code of the model, or of its memory, cannot be saved.
         """
-        if not self.is_remote_code():  # of such transformers copies the files that it was loaded from
-            vars(self.config).pop("auto_map", None)  # of files that may not be there
+        if not self.is_remote_code():  # transformers copies the files from which such a model was loaded
+            vars(self.config).pop("auto_map", None)  # of files that may be missing
             if code and self.load_hub is not None:
                 self.load_hub().add_code(self.config, Path(save_directory))
         return super().save_pretrained(save_directory, *args, **kwargs)

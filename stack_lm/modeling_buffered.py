@@ -28,11 +28,11 @@ class BufferedStackRNNOutput(ModelOutput):
     Attributes:
         loss: mean cross-entropy over the labelled positions, in nats.
         logits: the output sequence [B, M, V], read off the output buffer.
-        output_strength: how much was pushed to the output buffer in all, [B], in elements: the output's length, and
+        output_strength: total strength pushed to the output buffer, [B], in elements: the output's length plus
             `config.output_delay`.
-        actions: see `stack_lm.layers.controlled.Actions`, over the steps [B, K]; besides those of the memory
-            `input_pop_strength`, `output_push_strength` and `input_strength`, what is left in the input buffer, all in
-            elements.
+        actions: see `stack_lm.layers.controlled.Actions`, over the steps [B, K]; in addition to those of the memory
+            `input_pop_strength`, `output_push_strength` and `input_strength`, the strength left in the input buffer,
+            all in elements.
     """
 
     loss: Tensor | None = None
@@ -46,12 +46,12 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
 
     A step pops i_{t-1} from the input buffer and reads x_t from it; runs the controller and its memory on x_t; and
     pushes y_t = W_y o_t + b_y to the output buffer with strength o_t. After the last step the output is read off the
-    output buffer, one element's worth at a time. i_t and o_t are emitted from the controller's output, as the
-    memory's actions are, so that the network decides at each step how much it reads and writes. When the input has
-    been popped, x_t is zero.
+    output buffer, one element's worth at a time. i_t and o_t are emitted from the controller's output, like the
+    memory's actions, so the network decides at each step how much it reads and writes. Once the input has been popped,
+    x_t is zero.
 
-    NOTE: the vectors in the output buffer are logits, as in the paper; so a position that mixes elements mixes
-    logits, and one that nothing was written to predicts all symbols alike.
+    NOTE: the vectors in the output buffer are logits, as in the paper. A position that mixes elements therefore mixes
+        logits, and a position without any output predicts all symbols equally.
 
     Args:
         config: sizes, controller, memory, controls and number of steps.
@@ -99,15 +99,15 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
             attention_mask: [B, N], zero at padding, left or right, which is then not in the input buffer.
             inputs_embeds: [B, N, E], in place of input_ids.
             labels: output symbols [B, M], not shifted: label j belongs to position j. -100 is ignored.
-            num_steps: how many steps to take: a number, or one for each sequence [B]. None:
-                `steps_per_token` for each token that is not padding, and `extra_steps`.
-            target_length: positions to read, M; by default the labels' number, or that of the steps.
+            num_steps: number of steps, one for all or one for each sequence [B]. None: `steps_per_token` for each token
+                that is not padding, plus `extra_steps`.
+            target_length: positions to read, M; by default the number of labels, or else of steps.
             output_actions: return the actions on memory and buffers.
             num_items_in_batch: divisor of the summed loss; by default the loss is a mean.
 
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
-            TypeError: for an argument that there is not.
+            TypeError: for an unknown argument.
         """
         refuse_unknown(kwargs)
         buffer, actions = self._run(input_ids, attention_mask, inputs_embeds, num_steps, output_actions)
@@ -144,7 +144,7 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
             attention_mask: as of `forward`.
             inputs_embeds: as of `forward`.
             num_steps: as of `forward`.
-            max_length: most symbols to read; None: all.
+            max_length: maximum number of symbols to read; None: all.
         """
         buffer, _ = self._run(input_ids, attention_mask, inputs_embeds, num_steps, False)
         delay = self.config.output_delay
@@ -176,7 +176,7 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
 
         values = self.model.embedding_dropout(inputs_embeds)
         scan = run_buffered(self.model.cell, self.buffering, values, mask, steps, active, output_actions)
-        # Nothing reads the output buffer while the network runs, so all of it is written at once.
+        # Nothing reads the output buffer while the network runs, so it is written all at once.
         hidden = self.model.transform(scan.outputs)
         buffer = StackState(self.lm_head(self.dropout(hidden)), scan.pushed)
         return buffer, scan.actions if output_actions else None

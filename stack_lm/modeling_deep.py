@@ -1,4 +1,4 @@
-"""Recurrent layers that read each other, each with a memory or none, and losses on the outputs of some."""
+"""Recurrent layers that read each other, with or without a memory, and losses on the outputs of some."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
 
 
 class DeepStackRNNForCausalLM(LayeredForCausalLM):
-    """A language model of recurrent layers that read each other, some of which learn from a loss of their own.
+    """A language model of recurrent layers that read each other, some with their own loss.
 
     Args:
         config: sizes, layers and losses.

@@ -1,4 +1,4 @@
-"""Heads over one forward: a class of the sequence, a class of each step, or the set of labels that hold there."""
+"""Heads with a common forward: a class of the sequence, a class of each step, or the set of labels of each step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .modeling_stack_rnn import (
     StackRNNPreTrainedModel,
 )
 
-# Under this name a cache keeps what a sequence classifier was given at each sequence's last token.
+# Under this name a cache keeps a sequence classifier's input at each sequence's last token.
 _LAST = "last_hidden"
 
 
@@ -70,11 +70,11 @@ class _Head(StackRNNPreTrainedModel, ABC):
         """Classify; see `StackRNNModel.forward` for the arguments that are not listed here.
 
         Args:
-            labels: what the class says of them.
+            labels: see the class.
             **kwargs: see `HeadArguments`.
 
         Returns:
-            The logits, and the loss where there are labels: see the class.
+            The logits, and the loss if there are labels: see the class.
 
         Raises:
             ValueError: if labels are not what the class says.
@@ -91,11 +91,11 @@ class _Head(StackRNNPreTrainedModel, ABC):
         return outputs.answered(self.output_type, loss, logits)
 
     def _mask(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:
-        """Where there is no padding, if anything says so."""
+        """The mask of the steps without padding; None if nothing defines it."""
         return attention_mask
 
     def _earlier(self, cache: MemoryCache | None) -> Tensor | None:
-        """The input of the linear layer that a cache has kept, if one matters."""
+        """The input of the linear layer from the cache, if the class needs one."""
         return None
 
     def _select(
@@ -113,8 +113,8 @@ class StackRNNForSequenceClassification(_Head):
     """A stack RNN that classifies a sequence by the controller's output at its last token: logits [B, K].
 
     Labels are class ids [B], or real targets for regression. Without an attention mask, tokens equal to
-    `config.pad_token_id` are padding. A sequence may come in chunks, also where one of them is all padding; as long as
-    it has had no token at all its logits are NaN, and labels are refused (on a CPU: on a GPU looking would wait).
+    `config.pad_token_id` are padding. A sequence may come in chunks, even chunks of padding only. Before its first
+    token its logits are NaN, and labels are rejected (on a CPU: on a GPU the check would wait).
 
     NOTE: the released classifiers of Merrill et al. (2019) read the last step of the padded batch; this one reads the
     last token that is not padding.
@@ -173,9 +173,8 @@ def _check_labels(labels: Tensor, shape: tuple[int, ...]) -> None:
 class StackRNNForTokenClassification(_Head):
     """A stack RNN that gives every step a class: labels [B, T] are class ids, the loss is the cross-entropy in nats.
 
-    Labels are not shifted: those of step t belong to the answer after x_t. Where they are -100, as they must be at
-    padding, they are ignored. The loss is the mean over the rest, or their sum divided by `num_items_in_batch` where a
-    trainer gives that.
+    Labels are not shifted: those of step t belong to the answer after x_t. Labels of -100, required at padding, are
+    ignored. The loss is the mean over the rest, or their sum divided by `num_items_in_batch` if a trainer gives that.
 
     Args:
         config: sizes, controller, memory and controls; `num_labels`.
@@ -188,12 +187,12 @@ class StackRNNForTokenClassification(_Head):
 
 
 class StackRNNForKHotPrediction(_Head):
-    """A stack RNN that predicts at every step which of K labels hold, any number of them (Suzgun et al. 2019).
+    """A stack RNN that predicts at every step the subset of K labels that hold (Suzgun et al. 2019).
 
     Labels [B, T, K] are 0 or 1. The loss is the mean-squared error of `sigmoid(W_y h_t + b_y)` over steps and labels
-    (section 4.1); a label is predicted where that is at least `config.prediction_threshold`. For the symbols that may
-    come next in a formal language, K is the vocabulary's size. As for `StackRNNForTokenClassification`, labels are
-    not shifted and -100 is ignored.
+    (section 4.1); a label is predicted if its sigmoid is at least `config.prediction_threshold`. For the possible next
+    symbols of a formal language, K is the vocabulary's size. As for `StackRNNForTokenClassification`, labels are not
+    shifted and -100 is ignored.
 
     Args:
         config: sizes, controller, memory and controls; `num_labels`, K; `prediction_threshold`.
@@ -216,6 +215,6 @@ class StackRNNForKHotPrediction(_Head):
         return errors / torch.as_tensor(num_items_in_batch, device=errors.device)
 
     def predict(self, logits: Tensor) -> Tensor:
-        """Logits [..., K] to the labels that are predicted, bool [..., K]."""
+        """The predicted labels, bool [..., K], from logits [..., K]."""
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return torch.sigmoid(wide) >= self.config.prediction_threshold

@@ -1,4 +1,4 @@
-"""Language models of several layers, some of which learn from a loss of their own."""
+"""Language models of several layers, some with their own loss."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .modeling_stack_rnn import StackRNNCausalLMOutput, StackRNNForCausalLM, Sta
 
 @dataclass
 class LayeredModelOutput(StackRNNModelOutput):
-    """Outputs of a network of layers, on which losses may be.
+    """Outputs of a network of layers, which may have losses.
 
     Attributes:
-        last_hidden_state: what heads are given [B, T, H]; zeros at padding.
+        last_hidden_state: the input of heads [B, T, H]; zeros at padding.
         past_key_values: the states of all layers after the last token.
-        hidden_states: the vectors before the first layer and after each, if asked for.
-        actions: of the one layer with a memory; of several a tuple, in their order. If asked for.
-        layer_outputs: the outputs of each layer [B, T, H] that auxiliary losses are on; of a transformer those of the
-            sublayers in place of self-attention, in training mode, if it has such losses.
+        hidden_states: the vectors before the first layer and after each, if requested.
+        actions: of the layer with a memory, or a tuple if there are several, in their order; if requested.
+        layer_outputs: the outputs of each layer [B, T, H] to which auxiliary losses apply; in a transformer those of
+            self-attention or its replacement, in training mode, if it has such losses.
     """
 
     layer_outputs: tuple[Tensor, ...] | None = None
@@ -38,29 +38,29 @@ class LayeredCausalLMOutput(StackRNNCausalLMOutput):
 
     Attributes:
         loss: in training mode that of the head and the weighted auxiliary losses; otherwise that of the head.
-        loss_parts: in training mode, without weights and gradients and in nats: "main", of the head, and such as
-            "auxiliary_0", by the number of the layer.
+        loss_parts: in training mode, without weights and gradients and in nats: "main" for the head, and "auxiliary_0"
+            and so on, by the number of the layer.
     """
 
     loss_parts: dict[str, Tensor] | None = None
 
 
 def of_memories(actions: Sequence[Actions]) -> Actions | tuple[Actions, ...]:
-    """The actions of the layers with a memory, which are not empty: of one alone, or of several."""
+    """The actions of the layers with a memory, which are not empty: of a single one, or a tuple of several."""
     there = tuple(each for each in actions if each)
     return there[0] if len(there) == 1 else there or Actions()
 
 
 class AuxiliaryHead(nn.Module):
-    """Makes of one layer's outputs the hidden states that an output layer predicts tokens from.
+    """The map from one layer's outputs to the hidden states from which an output layer predicts tokens.
 
     Args:
-        loss: whose head it is.
+        loss: the loss that it serves.
         size: of the layer's outputs.
         config: of the model.
 
     Attributes:
-        lm_head: the output layer; None where it is the model's.
+        lm_head: the output layer; None if it is the model's.
     """
 
     def __init__(self, loss: AuxiliaryLoss, size: int, config: Any) -> None:
@@ -84,17 +84,17 @@ class AuxiliaryHead(nn.Module):
 
 
 class LayeredForCausalLM(StackRNNForCausalLM):
-    """A language model of several layers, some of which may learn from a loss of their own.
+    """A language model of several layers, some of which may have their own loss.
 
-    Called as `StackRNNForCausalLM`. In training mode its loss is the sum of the head's and of the auxiliary losses,
-    which are parts of the output too (`LayeredCausalLMOutput`). In evaluation mode it is the head's alone, and nothing
-    is computed of the others.
+    Called like `StackRNNForCausalLM`. In training mode its loss is the sum of the head's and of the auxiliary losses,
+    which are also in the output (`LayeredCausalLMOutput`). In evaluation mode it is the head's alone, and the others
+    are not computed.
 
     Args:
         config: of the layers, `layer_sizes`, and of the losses, `losses()`.
 
     Attributes:
-        updates: of the weights so far, which the weights of auxiliary losses go by: see `begin_update`.
+        updates: number of updates so far, on which the weights of auxiliary losses depend: see `begin_update`.
     """
 
     def __init__(self, config: Any) -> None:
@@ -110,11 +110,11 @@ class LayeredForCausalLM(StackRNNForCausalLM):
         return list(self.auxiliary_heads)  # type: ignore[arg-type]
 
     def begin_update(self, step: int) -> None:
-        """Say which update of the weights comes next: `step` of them have been made."""
+        """Record that `step` updates of the weights have been made."""
         self.updates = step
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Change the size of the vocabulary, also of auxiliary heads of their own; see transformers."""
+        """Change the size of the vocabulary, also in the heads of auxiliary losses; see transformers."""
         before = self.config.vocab_size
         embeddings = super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
         if self.config.vocab_size != before:
@@ -144,7 +144,7 @@ class LayeredForCausalLM(StackRNNForCausalLM):
         lm_head = self.lm_head if head.lm_head is None else head.lm_head
         if is_plain_linear(lm_head):
             return causal_lm_loss(hidden, lm_head, **of_loss)
-        logits = lm_head(hidden)  # through what an adapter or a hook has put there
+        logits = lm_head(hidden)  # through any adapter or hook on it
         for name in ("loss_dtype", "softmax_samples"):
             of_loss.pop(name, None)
         loss: Tensor = ForCausalLMLoss(logits, vocab_size=self.config.vocab_size, **of_loss)

@@ -14,7 +14,7 @@ from .arguments import refuse_unknown
 from .configuration_span_parser import SpanParserConfig
 from .modeling_base import MemoryPreTrainedModel
 
-_MOST_UNITS = 2**24  # of spans, that are computed at once: the spans of a text of 2,000 words would take gigabytes
+_MOST_UNITS = 2**24  # of spans, computed at once: the spans of a text of 2,000 words would take gigabytes
 
 
 @dataclass
@@ -23,7 +23,7 @@ class SpanParserOutput(ModelOutput):
 
     Attributes:
         loss: the cross-entropy of votes and spans in nats, over the spans that can differ.
-        logits: of each span [start, stop) that it is in the tree [B, n + 1, n + 1]; 0 where stop is not above start.
+        logits: for each span [start, stop), that it is in the tree [B, n + 1, n + 1]; 0 unless stop is above start.
     """
 
     loss: Tensor | None = None
@@ -31,14 +31,15 @@ class SpanParserOutput(ModelOutput):
 
 
 class SpanParserModel(MemoryPreTrainedModel):
-    """The probability of each span of a sentence's words that it is in its tree.
+    """A model of the probability that each span of a sentence is in its tree.
 
-    Between two words the forward LSTM has read what is before, and the backward LSTM what is behind. A span is scored
-    from the differences of both between its ends (Cross & Huang 2016, section 3.1; Stern et al. 2017, section 3).
+    Between two words the forward LSTM has read the words before, and the backward LSTM the words after. A span is
+    scored from the differences of both between its ends (Cross & Huang 2016, section 3.1; Stern et al. 2017, section
+    3).
 
     NOTE: those parsers are trained on one tree with a margin. This one takes each span's share of votes as its target,
-    so that what voters disagree about stays open; the tree is decoded as the votes themselves are
-    (`stack_lm.parsing.ensemble.vote_tree`).
+        so disagreement among voters is kept; the tree is decoded like the votes themselves
+        (`stack_lm.parsing.ensemble.vote_tree`).
 
     Args:
         config: sizes.
@@ -79,15 +80,15 @@ class SpanParserModel(MemoryPreTrainedModel):
 
         Args:
             input_ids: token ids with a token that begins each sentence and one that ends it [B, T].
-            fences: for each place between words, those at both ends included, the position of the last token before it
-                [B, n + 1]; -1 behind a shorter sentence.
-            attention_mask: 1 for tokens, 0 for padding behind them [B, T].
+            fences: for each place between words, including both ends, the position of the last token before it
+                [B, n + 1]; -1 after the end of a shorter sentence.
+            attention_mask: 1 for tokens, 0 for padding after them [B, T].
             votes: share of the votes that each span has [B, n + 1, n + 1], from 0 to 1. Spans of fewer than two words
                 and whole sentences are in all trees and do not count.
-            num_items_in_batch: what to divide the loss by; None is the number of spans that count.
+            num_items_in_batch: divisor of the loss; None is the number of spans that count.
 
         Raises:
-            TypeError: for an argument that there is not.
+            TypeError: for an unknown argument.
         """
         refuse_unknown({key: value for key, value in kwargs.items() if key != "use_cache"})
         real = fences >= 0
@@ -104,9 +105,9 @@ class SpanParserModel(MemoryPreTrainedModel):
         return SpanParserOutput(loss=losses / number, logits=logits)
 
     def _score(self, between: Tensor) -> Tensor:
-        """The scores by start and stop [B, n + 1, n + 1], of what is between the words [B, n + 1, S].
+        """The scores by start and stop [B, n + 1, n + 1], from the states between the words [B, n + 1, S].
 
-        A span has what is read up to its stop and not up to its start, and the reverse from behind.
+        A span's features are the state at its stop minus that at its start, and the reverse for the backward LSTM.
         """
         starts = max(1, _MOST_UNITS // max(1, between.numel()))
         parts = [
@@ -116,7 +117,7 @@ class SpanParserModel(MemoryPreTrainedModel):
         return torch.cat(parts, dim=1)
 
     def _read(self, input_ids: Tensor, fences: Tensor, mask: Tensor | None) -> Tensor:
-        """What the LSTM has read on both sides of each fence, [B, n + 1, 2 H]; the part from behind is negative."""
+        """The LSTM's states on both sides of each fence, [B, n + 1, 2 H]; the backward part is negated."""
         embedded = self.embedding_dropout(self.embed_tokens(input_ids))
         if mask is None:
             outputs, _ = self.lstm(embedded)
@@ -131,10 +132,10 @@ class SpanParserModel(MemoryPreTrainedModel):
 
 
 def spans_that_count(real: Tensor) -> Tensor:
-    """The spans that trees of a sentence can differ in: of two words or more, and not the whole sentence.
+    """The spans in which trees of a sentence can differ: of two words or more, and not the whole sentence.
 
     Args:
-        real: whether a fence is one of the sentence's [B, n + 1].
+        real: whether a fence belongs to the sentence [B, n + 1].
 
     Returns:
         [B, n + 1, n + 1], bool.

@@ -34,11 +34,11 @@ class StackRNNModelOutput(ModelOutput):
     """Outputs of `StackRNNModel`.
 
     Attributes:
-        last_hidden_state: what heads are given: the controller's outputs o_t [B, T, H], or with an output layer
+        last_hidden_state: the input of heads: the controller's outputs o_t [B, T, H], or with an output layer
             `tanh(W_o o_t + b_o)`, [B, T, output_size]; zeros at padding.
         past_key_values: the state after the last token.
-        hidden_states: the embeddings [B, T, E], then each controller layer's outputs [B, T, H], if asked for.
-        actions: see `stack_lm.layers.controlled.Actions`, if asked for.
+        hidden_states: the embeddings [B, T, E], then each controller layer's outputs [B, T, H], if requested.
+        actions: see `stack_lm.layers.controlled.Actions`, if requested.
     """
 
     last_hidden_state: Tensor | None = None
@@ -47,7 +47,7 @@ class StackRNNModelOutput(ModelOutput):
     actions: Actions | tuple[Actions, ...] | None = None
 
     def answered(self, kind: type[Output], loss: Tensor | None, logits: Tensor | None) -> Output:
-        """The outputs of a model with a head, which has made logits and perhaps a loss of these."""
+        """The outputs of a model with a head, from the network's outputs, the logits and perhaps a loss."""
         rest = {name: getattr(self, name) for name in ("past_key_values", "hidden_states", "actions")}
         return kind(loss=loss, logits=logits, **rest)
 
@@ -110,7 +110,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
 
     @staticmethod
     def _cache(given: MemoryCache | None, use_cache: bool | None) -> MemoryCache | None:
-        """The cache that a call updates and returns: the one that it is given, or a new one if it is to have one.
+        """The cache that a call updates and returns: the given one, or a new one if the call needs one.
 
         Raises:
             ValueError: for a cache of another kind.
@@ -121,7 +121,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
 
     @staticmethod
     def _step_mask(attention_mask: Tensor | None, batch_size: int, length: int) -> Tensor | None:
-        """[B, T] bool, or None where every step counts."""
+        """[B, T] bool, or None if every step counts."""
         if attention_mask is None:
             return None
         shape = tuple(attention_mask.shape)
@@ -130,7 +130,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
                 f"attention_mask must be [{batch_size}, {length}] or longer in the second dimension; got {list(shape)}"
             )
         mask = attention_mask[:, -length:].bool()
-        # A mask of ones costs time for nothing. On a GPU, looking would cost a synchronisation.
+        # A mask of ones costs time for nothing. On a GPU, the check would cost a synchronisation.
         look = mask.device.type == "cpu" and not numbers_hidden()
         return None if look and bool(mask.all()) else mask
 
@@ -143,7 +143,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         number: int = 0,
         **outputs: Any,
     ) -> Scan:
-        """The scan of a cell, from its state in a cache, under its number, which is updated."""
+        """The scan of a cell from its state in a cache, under its number, which is then updated."""
         state = None if cache is None else cache.state(number, inputs.shape[0])
         scan = self._scan_from(cell, inputs, state, mask, **outputs)
         if cache is not None:
@@ -190,15 +190,15 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         if isinstance(module, LSTMController) and self.config.forget_bias:
             raise_forget_bias(module, self.config.forget_bias)
         if module is getattr(self.base_model, "reading_exit", None):
-            nn.init.zeros_(module.weight)  # a trained model that gets an exit begins as it was
+            nn.init.zeros_(module.weight)  # a trained model that gets an exit starts unchanged
 
     def run_model(
         self, arguments: HeadArguments, **inputs: Tensor | None
     ) -> tuple[StackRNNModelOutput, dict[str, Any]]:
-        """Run the model under a head: its outputs, and those of the arguments that are not for it.
+        """Run the model under a head: return its outputs, and the arguments that are not for it.
 
         Raises:
-            TypeError: for arguments that nothing would use. A `loss_function` of one's own is given all.
+            TypeError: for arguments that nothing would use. A custom `loss_function` gets all of them.
         """
         rest: dict[str, Any] = dict(arguments)
         own = {name: rest.pop(name) for name in ModelArguments.__annotations__ if name in rest}
@@ -210,7 +210,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         """Change the size of the vocabulary; see transformers.
 
         Raises:
-            ValueError: for one-hot inputs, whose size the controller's weights have.
+            ValueError: for one-hot inputs, whose size is fixed by the controller's weights.
         """
         if self.config.input_encoding == "one_hot" and new_num_tokens not in (None, self.config.vocab_size):
             raise ValueError(
@@ -221,7 +221,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
 
 
 class StackRNNModel(StackRNNPreTrainedModel):
-    """Token embeddings (or one-hot inputs), a recurrent cell with a memory, and an output layer if wanted.
+    """Token embeddings (or one-hot inputs), a recurrent cell with a memory, and an optional output layer.
 
     Args:
         config: sizes, controller, memory and controls.
@@ -265,17 +265,17 @@ class StackRNNModel(StackRNNPreTrainedModel):
 
         Args:
             input_ids: [B, T].
-            attention_mask: [B, T] or longer, zero at padding; of a longer one the last T columns count. Padding, left
+            attention_mask: [B, T] or longer, zero at padding; the last T columns of a longer one count. Padding, left
                 or right, changes nothing: the state is carried through it.
             past_key_values: the state to continue from; it is updated.
             inputs_embeds: [B, T, E], in place of input_ids.
-            use_cache: return the state. A state that is given is always updated and returned.
+            use_cache: return the state. A given state is always updated and returned.
             output_hidden_states: return the embeddings and every layer's outputs.
             output_actions: return the actions on the memory.
 
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
-            TypeError: for an argument that there is not.
+            TypeError: for an unknown argument.
         """
         refuse_unknown(kwargs)
         if output_hidden_states is None:
@@ -308,7 +308,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         )
 
     def _takes_ids(self, input_ids: Tensor, inputs_embeds: Tensor | None) -> bool:
-        """True if the cell can be given token ids for one-hot vectors, because nothing comes between the two."""
+        """True if the cell can take token ids for one-hot vectors, because nothing lies between the two."""
         return (
             inputs_embeds is None
             and input_ids.shape[1] > 0
@@ -328,10 +328,10 @@ class StackRNNModel(StackRNNPreTrainedModel):
 
         Args:
             outputs: of the controller, o_t [..., H].
-            readings: of the same steps, r_t [..., D], if they leave to the output: `o_t + W [v_t; b_t]`.
+            readings: of the same steps, r_t [..., D], if the output sees them: `o_t + W [v_t; b_t]`.
         """
         if self.reading_exit is not None:
-            assert readings is not None  # it asks the scan for them
+            assert readings is not None  # it requests them from the scan
             outputs = outputs + self.reading_exit(self.cell.exits(outputs, readings))
         return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
@@ -378,23 +378,23 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         """Predict the next tokens; see `StackRNNModel.forward` for the arguments that are not listed here.
 
         Args:
-            labels: [B, T], shifted inside, so `labels=input_ids` trains a language model; -100 is ignored, and so is a
-                label that a padded step would predict, as the first token's after padding on the left. The loss is the
+            labels: [B, T], shifted inside, so `labels=input_ids` trains a language model. -100 is ignored, and so is a
+                label that a padded step would predict, such as the first token's after left padding. The loss is the
                 mean over predicted tokens, in nats.
             logits_to_keep: compute the logits [B, T', V] of the last T' steps only, or of the steps given; 0 is all.
             skip_logits: compute the loss without holding all logits, which is faster, and return None for them (see
-                `stack_lm.loss`). By default in training mode where labels are given and nothing else needs logits:
-                logits_to_keep, a `loss_function` of one's own, an lm_head that an adapter or a hook has changed.
+                `stack_lm.loss`). This is the default in training mode with labels, unless something else needs logits:
+                logits_to_keep, a custom `loss_function`, or an lm_head that an adapter or a hook has changed.
             loss_dtype: of the matrix products of the loss without logits and of its gradients, "float32" or "bfloat16";
-                by default autocast's, or else the model's. The softmax and sums are in float32 even so.
-            softmax_samples: estimate the loss without logits from the words of the batch and so many others (see
+                by default autocast's, or else the model's. The softmax and sums are still in float32.
+            softmax_samples: estimate the loss without logits from the words of the batch and this number of others (see
                 `stack_lm.loss.sampled_cross_entropy`); by default it is exact.
             **kwargs: see `HeadArguments`.
 
         Raises:
-            ValueError: if skip_logits is True where logits are needed, and for a loss_dtype or softmax_samples where
-                they are computed.
-            TypeError: for an argument that there is not, such as label_smoothing, which transformers' losses ignore.
+            ValueError: if skip_logits is True but logits are needed, or if loss_dtype or softmax_samples is given but
+                logits are computed.
+            TypeError: for an unknown argument, such as label_smoothing, which transformers' losses ignore.
         """
         outputs, of_loss = self.run_model(
             kwargs, input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds
@@ -434,5 +434,5 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
     def _answer(
         self, outputs: StackRNNModelOutput, loss: Tensor | None, logits: Tensor | None, **of_loss: Any
     ) -> StackRNNCausalLMOutput:
-        """The output, from that of the network; `of_loss` are the arguments of `causal_lm_loss`."""
+        """The output, from that of the network; `of_loss` has the arguments of `causal_lm_loss`."""
         return outputs.answered(StackRNNCausalLMOutput, loss, logits)

@@ -26,26 +26,26 @@ from .modeling_heads import StackRNNForSequenceClassification, StackRNNForTokenC
 from .modeling_layers import LayeredForCausalLM, LayeredModelOutput, of_memories
 from .modeling_stack_rnn import StackRNNPreTrainedModel
 
-# Under this name a cache keeps which of the tokens so far are no padding.
+# Under this name a cache keeps the mask of all tokens so far, False at padding.
 _REAL_TOKENS = "attention_mask"
 # The longest wave of sinusoidal and rotary positions, over 2 pi.
 _LONGEST_WAVE = 10_000.0
 
 
 def _angles(positions: Tensor, size: int) -> Tensor:
-    """The angles of positions [...] in waves of size / 2 lengths: [..., size / 2], in float32."""
+    """The angles of positions [...] in waves of size / 2 different lengths: [..., size / 2], in float32."""
     waves = torch.arange(0, size, 2, device=positions.device, dtype=torch.float32)
     return positions.unsqueeze(-1).float() * torch.exp(waves * (-math.log(_LONGEST_WAVE) / size))
 
 
 def sinusoids(positions: Tensor, size: int) -> Tensor:
-    """The sines, and between them the cosines, of positions [...]: [..., size] (Vaswani et al. 2017, section 3.5)."""
+    """The alternating sines and cosines of positions [...]: [..., size] (Vaswani et al. 2017, section 3.5)."""
     angles = _angles(positions, size + size % 2)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :size]
 
 
 def rotate(vectors: Tensor, angles: Tensor) -> Tensor:
-    """Vectors [B, heads, T, d] turned by angles [B, T, d / 2] (Su et al. 2021); the halves of a vector are pairs."""
+    """Rotate vectors [B, heads, T, d] by angles [B, T, d / 2] (Su et al. 2021); the halves of a vector form pairs."""
     first, second = vectors.chunk(2, dim=-1)
     cosines, sines = (part.unsqueeze(1).to(vectors.dtype) for part in (angles.cos(), angles.sin()))
     return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)
@@ -54,7 +54,7 @@ def rotate(vectors: Tensor, angles: Tensor) -> Tensor:
 def _eager(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **settings: Any
 ) -> tuple[Tensor, Tensor]:
-    """Attention as transformers' `attn_implementation="eager"`: its outputs [B, T, heads, d], and the weights."""
+    """Attention as in transformers' `attn_implementation="eager"`: its outputs [B, T, heads, d], and the weights."""
     weights = query @ key.transpose(2, 3) * settings["scaling"]
     weights = weights if mask is None else weights + mask
     weights = weights.softmax(-1, dtype=torch.promote_types(query.dtype, torch.float32)).to(query.dtype)
@@ -87,7 +87,7 @@ class SelfAttention(nn.Module):
 
         Args:
             hidden: of T tokens.
-            visible: what each sees, as `create_causal_mask` makes it.
+            visible: the mask from `create_causal_mask`.
             angles: of rotary positions [B, T, d / heads / 2].
             cache: of the tokens before; it is updated.
         """
@@ -173,7 +173,7 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         cache: MemoryCache | None = None,
         output_actions: bool = False,
     ) -> tuple[Tensor, Tensor, Actions]:
-        """From [B, T, d] to [B, T, d], what losses on this layer are on, and the actions on its memory, if asked for.
+        """From [B, T, d] to [B, T, d], the input of losses on this layer, and the actions on its memory, if requested.
 
         Args:
             hidden: of T tokens.
@@ -203,7 +203,7 @@ class StackTransformerLayer(GradientCheckpointingLayer):
     def _run(
         self, normed: Tensor, first: Any, mask: Tensor | None, output_actions: bool = False
     ) -> tuple[Tensor, Tensor, Any, Actions]:
-        """What a memory or a cell makes of vectors; see `Recurrence.forward`."""
+        """Run a memory or a cell over vectors; see `Recurrence.forward`."""
         found = self.attention(normed, first, mask, output_actions=output_actions)
         if isinstance(self.attention, StackAttention):
             mixed, state, actions = found
@@ -297,7 +297,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
     def _masks(
         self, attention_mask: Tensor | None, cache: MemoryCache | None, embedded: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Where tokens are no padding: those of this call [B, T], and all of them so far; None where all are."""
+        """The masks without padding: of this call's tokens [B, T], and of all so far; None if there is no padding."""
         batch_size, length = embedded.shape[:2]
         mask = self._step_mask(attention_mask, batch_size, length)
         if cache is None:
@@ -338,7 +338,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
 class StackTransformerForCausalLM(LayeredForCausalLM, StackTransformerPreTrainedModel):
     """A language model of self-attention, stack attention (DuSell & Chiang 2024) and recurrent cells.
 
-    Called as `LayeredForCausalLM`. Without a memory among its layers it is a plain transformer.
+    Called like `LayeredForCausalLM`. Without a memory among its layers it is a plain transformer.
 
     Args:
         config: sizes and layers.
@@ -349,7 +349,7 @@ class StackTransformerForCausalLM(LayeredForCausalLM, StackTransformerPreTrained
 
 
 class StackTransformerForSequenceClassification(StackRNNForSequenceClassification, StackTransformerPreTrainedModel):
-    """A stack transformer that classifies a sequence by its last token; called as `StackRNNForSequenceClassification`.
+    """A stack transformer that classifies a sequence by its last token, like `StackRNNForSequenceClassification`.
 
     Args:
         config: sizes and layers; `num_labels`.
@@ -360,7 +360,7 @@ class StackTransformerForSequenceClassification(StackRNNForSequenceClassificatio
 
 
 class StackTransformerForTokenClassification(StackRNNForTokenClassification, StackTransformerPreTrainedModel):
-    """A stack transformer that gives every step a class; called as `StackRNNForTokenClassification`.
+    """A stack transformer that gives every step a class, like `StackRNNForTokenClassification`.
 
     Args:
         config: sizes and layers; `num_labels`.

@@ -1,4 +1,4 @@
-"""The kinds of models of this package, registered."""
+"""The registered kinds of models of this package."""
 
 from .configuration_buffered import BufferedStackRNNConfig
 from .configuration_deep import DeepStackRNNConfig

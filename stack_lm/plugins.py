@@ -1,8 +1,8 @@
 """Registries, and the plug-ins that add to them: memories, tasks, corpora, conventions and kinds of models.
 
-A plug-in is a module whose import registers something. It is imported where the user names it (`--import`). That of an
-installed distribution's entry point is imported once a registry is asked for a name that it lacks, or for all names.
-Nothing else imports one: a saved model or run names its plug-ins for messages alone.
+A plug-in is a module whose import registers something. It is imported when the user names it (`--import`). A plug-in
+from an installed distribution's entry point is imported when a registry lacks a requested name, or lists all names.
+Nothing else imports one: a saved model or run names its plug-ins only for messages.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .messages import did_you_mean
 
 Item = TypeVar("Item")
 _registries: dict[str, Registry[Any]] = {}
-# What `--import` was given, with whole paths, each once and in this order; and the plug-ins whose import is under way.
+# The arguments of `--import`, with full paths, each once and in order; and the plug-ins whose import is under way.
 _imported: dict[str, None] = {}
 _importing: list[str] = []
-# Objects that the process that started this one has registered, by kind, until there is a registry of that kind.
+# Objects registered by the process that started this one, by kind, until there is a registry of that kind.
 _handed: dict[str, dict[str, Any]] = {}
-# What saved models and runs say of their plug-ins, by kind and name: a file's name, or a module.
+# The plug-ins that saved models and runs name, by kind and name: a file's name, or a module.
 _noted: dict[tuple[str, str], str] = {}
 
 
@@ -37,17 +37,17 @@ class Registry(Mapping[str, Item]):
     Args:
         kind: of the objects, in messages: "memory".
         group: of the entry points of plug-ins that register more.
-        listed_by: the command that lists them all, where a message cannot.
+        listed_by: the command that lists them all, if a message cannot.
 
     Attributes:
-        registered: those registered so far; looking here imports no plug-in.
+        registered: those registered so far; reading it imports no plug-in.
     """
 
     def __init__(self, kind: str, group: str, listed_by: str = "") -> None:
         self.kind, self._group, self._listed_by = kind, group, listed_by
         self.registered: dict[str, Item] = _handed.pop(kind, {})
         self._origins: dict[str, str] = {}
-        self._local: dict[str, None] = {}  # registered by neither the package nor a plug-in: by the program that runs
+        self._local: dict[str, None] = {}  # registered by neither the package nor a plug-in, but by the running program
         self._has_all = False
         _registries[kind] = self
 
@@ -57,7 +57,7 @@ class Registry(Mapping[str, Item]):
         Args:
             name: under which it is found.
             item: the object.
-            made_of: the plug-in's own function or class, where the object itself is not.
+            made_of: the plug-in's own function or class, if the object itself is not one.
 
         Raises:
             ValueError: if another object has the name.
@@ -77,7 +77,7 @@ class Registry(Mapping[str, Item]):
         """The object of that name.
 
         Raises:
-            InputError: if there is none, with the names that there are, or with the plug-in that it came from.
+            InputError: if there is none, with the registered names, or with the plug-in that provided it.
         """
         if not isinstance(name, str):
             raise InputError(self._allowed(name))
@@ -86,7 +86,7 @@ class Registry(Mapping[str, Item]):
         return self.registered[name]
 
     def origin(self, name: str) -> str | None:
-        """The plug-in that registered a name, as `--import` takes it; None for the package's own objects."""
+        """The plug-in that registered a name, in the form of `--import`; None for the package's own objects."""
         return self._origins.get(name)
 
     def origin_note(self, name: str) -> str:
@@ -144,7 +144,7 @@ def import_plugin(source: str) -> None:
         source: a Python file (.py), imported under its name without ending, or a module such as "package.module".
 
     Raises:
-        InputError: if there is none, its name is another module's, or its import fails.
+        InputError: if there is none, if another module has its name, or if its import fails.
     """
     path = Path(source)
     if path.suffix != ".py":
@@ -160,8 +160,8 @@ def import_plugin(source: str) -> None:
 class Imports(tuple[str, ...]):
     """The plug-ins that this process has imported; a process that unpickles it imports the same.
 
-    It is also given what this program has registered itself, where pickle can name it there (see `check_for_workers`).
-    Hand it to a worker before all that may need a plug-in, to be unpickled too.
+    It also carries the objects that this program has registered itself, if pickle can name them (see
+    `check_for_workers`). Pass it to a worker before anything that may need a plug-in.
     """
 
     def __new__(cls) -> Imports:
@@ -183,7 +183,7 @@ class Imports(tuple[str, ...]):
 
 
 def check_for_workers(**names: Iterable[str]) -> None:
-    """Find an object that this program has registered and that no other process can be given.
+    """Reject an object that this program has registered but cannot pass to another process.
 
     Args:
         names: by kind of object.
@@ -202,7 +202,7 @@ def check_for_workers(**names: Iterable[str]) -> None:
 
 
 def _can_travel(item: Any) -> bool:
-    """True if another process finds an object by its name. What comes from a prompt or a pipe is in no file."""
+    """True if another process finds an object by its name. Code from a prompt or a pipe is in no file."""
     try:
         content = pickle.dumps(item)
     except Exception:  # many kinds; of the object's own methods too
@@ -223,7 +223,7 @@ def used(**names: Iterable[str]) -> dict[str, Any]:
         names: by kind of object.
 
     Returns:
-        {"plugins": {kind: {name: file or module}}}, or an empty mapping where the package has all of them itself.
+        {"plugins": {kind: {name: file or module}}}, or an empty mapping if the package itself has all of them.
     """
     found: dict[str, dict[str, str]] = {}
     for kind, of_kind in names.items():
@@ -234,10 +234,10 @@ def used(**names: Iterable[str]) -> dict[str, Any]:
 
 
 def remember(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Take what `used` has added out of the content of a file; it is for messages, and imports nothing.
+    """Remove the key that `used` has added to the content of a file; it serves messages, and imports nothing.
 
     Raises:
-        InputError: if it is not of the form that `used` gives it.
+        InputError: if it does not have the form of `used`.
     """
     rest = dict(content)
     plugins = rest.pop("plugins", {})
@@ -253,7 +253,7 @@ def remember(content: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _import_of(plugin: str, shown: str = "") -> Iterator[None]:
-    """Have what is registered meanwhile come from a plug-in, and say in one line why it cannot be imported."""
+    """Attribute registrations inside to a plug-in, and explain a failed import in one line."""
     _importing.append(plugin)
     try:
         yield

@@ -23,7 +23,7 @@ class StackRun:
         symbols: the top symbol, from 0 [n].
         elements: the word that pushed the top, from 0; -1 for the bottom, or a token before the words [n].
         depths: elements on the stack, without the bottom [n].
-        stacks: the symbols on the stack, from the bottom, which is there, to the top [n].
+        stacks: the symbols on the stack, from the bottom, which is included, to the top [n].
         weight: the logarithm of the run's weight, up to the last word.
     """
 
@@ -42,13 +42,13 @@ class Trace:
 
     Attributes:
         words: the sentence, n words.
-        logprobs: log-probability of each word given those before it [n], in nats; NaN where the model gives none (the
-            first word, unless the tokenizer begins sentences with a token of its own).
-        n_tokens: scored tokens of each word [n]; 0 where logprobs is NaN.
+        logprobs: log-probability of each word given those before it [n], in nats; NaN if the model gives none (the
+            first word, unless the tokenizer adds a token that begins sentences).
+        n_tokens: number of scored tokens of each word [n]; 0 where logprobs is NaN.
         unknown: whether a word is outside the model's vocabulary [n].
-        end_logprob: log-probability that the sentence ends there, in nats; NaN where the tokenizer has no end token.
-        actions: of each memory layer of the model, in order, all that it reports after each word, by name [n, ...].
-        layer: which of these `signals`, `distributions` and `operations` are of; None for none of them.
+        end_logprob: log-probability that the sentence ends there, in nats; NaN if the tokenizer has no end token.
+        actions: for each memory layer of the model, in order, all reported values after each word, by name [n, ...].
+        layer: the number of the layer of `signals`, `distributions` and `operations`; None for no layer.
         find_run: finds the most probable run of that layer, if it is a nondeterministic stack; see `run`.
     """
 
@@ -63,7 +63,7 @@ class Trace:
 
     @cached_property
     def run(self) -> StackRun | None:
-        """The most probable run of a nondeterministic stack, found when it is first asked for; None of other memories.
+        """The most probable run of a nondeterministic stack, found on first use; None for other memories.
 
         Raises:
             InputError: if no run is possible.
@@ -94,7 +94,7 @@ class Trace:
 
 
 class SentenceModel(Protocol):
-    """A language model as evaluation uses it."""
+    """The interface of a language model for evaluation."""
 
     def trace(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None = None) -> list[Trace]:
         """A trace of each sentence, given as words and, optionally, their part-of-speech tags."""
@@ -104,7 +104,7 @@ class SentenceModel(Protocol):
     ) -> list[np.ndarray]:
         """Log-probabilities of the candidate continuations of each prefix, [number of candidates], in nats.
 
-        A prefix is words, a candidate one or more words. NaN: the model gives none, as after an empty prefix.
+        A prefix is a list of words, a candidate one or more words. NaN: the model gives none, as after an empty prefix.
         """
 
     def sentence_logprobs(self, groups: Sequence[Sequence[Sequence[str]]]) -> list[np.ndarray]:
