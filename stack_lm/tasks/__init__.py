@@ -1,7 +1,7 @@
-"""Formal tasks: strings with targets, their batches, and their scores. Nothing here knows a model.
+"""Formal tasks: strings with targets, their batches, and their scores, independent of models.
 
 Each paper has a folder, whose modules are all imported and register their tasks with `register_task`, so a new task is
-a new file. Files elsewhere register theirs when they are imported.
+a new file. Files elsewhere register their tasks when they are imported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interface of a formal task: a vocabulary, and examples drawn at random. A task knows no model."""
+"""The interface of a formal task: a vocabulary, and randomly drawn examples, independent of models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Target = int | frozenset[int]
 SplitChanges = Mapping[str, Mapping[str, Any]]
 Kind = Literal["per_step", "next_symbols", "language", "transduction", "delayed", "classification"]
-# Draws in a row that may repeat earlier examples before a request for distinct ones is given up.
+# The maximum number of consecutive draws that repeat earlier examples, if distinct ones are requested.
 _MAX_REPEATS = 10_000
 
 
@@ -27,10 +27,10 @@ class Example(NamedTuple):
 
     Attributes:
         source: the T symbols that a network reads.
-        target: the targets: a symbol each, or the set of symbols that may come next. A transduction and a delayed
-            task have any number of them, a classification one, every other task T.
-        mask: one entry for each target: whether it is scored. It is trained on too then; a language and a
-            delayed task are trained on all.
+        target: the targets: symbols, or sets of possible next symbols. A transduction and a delayed task have any
+            number of them, a classification one, every other task T.
+        mask: one entry for each target: whether it is scored. Scored targets are also trained on; a language and a
+            delayed task train on all targets.
     """
 
     source: tuple[int, ...]
@@ -39,22 +39,23 @@ class Example(NamedTuple):
 
     @property
     def edits(self) -> int | None:
-        """Edits of a member of a language that made a string which is none; None where nobody knows."""
+        """The number of edits that turned a member of a language into this non-member; None if unknown."""
         return None
 
 
 class EditedExample(Example):
-    """A string whose number of edits is known.
+    """A string with its number of edits.
 
     Args:
         example: the string with its targets.
-        edits: those of a member that made it, or the fewest that make a member of it; None where nobody knows.
+        edits: the number of edits that turned a member into it, or the fewest that turn it into a member; None if
+            unknown.
     """
 
     _edits: int | None
 
     def __new__(cls, example: Example, edits: int | None) -> EditedExample:
-        """An equal example that knows its edits."""
+        """Make an equal example that has its edits."""
         made = super().__new__(cls, *example)
         made._edits = edits
         return made
@@ -67,7 +68,7 @@ class EditedExample(Example):
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a task's data: how many examples, and of which sizes.
+    """A part of a task's data: the number and sizes of its examples.
 
     Attributes:
         number: of examples; if `balanced`, of each possible size.
@@ -85,27 +86,25 @@ class Task(ABC):
     """A distribution over examples.
 
     Attributes:
-        name: under which `make_task` made it; "" for a task made otherwise.
-        paper: that it is from, such as "Hao et al. 2018".
-        kind: how sources and targets belong together:
-            "per_step": a target symbol at each step, where the mask says so;
-            "next_symbols": the set of symbols that may come next, at each step; a string is right when every set is;
-            "language": the source is `<s>` and a string, the target the string and `</s>`: a symbol at each step again,
-                whose distribution is to be learned;
-            "transduction": from a source to a target of any length, through one of the formats;
-            "delayed": from a source to a target of any length, a symbol of it at each blank after the source; the
-                network does not read its own outputs;
-            "classification": one target, a label of the whole source.
-        vocabulary: the symbols of sources; the place of a symbol is its id.
+        name: by which `make_task` made it; "" for a task made otherwise.
+        paper: its source, such as "Hao et al. 2018".
+        kind: the relation of sources and targets: "per_step": a target symbol at each step that the mask selects;
+            "next_symbols": the set of possible next symbols at each step; a string is right if every set is;
+            "language": the source is `<s>` and a string, the target the string and `</s>`: again a symbol at each step,
+            whose distribution is to be learned; "transduction": from a source to a target of any length, through one of
+            the formats; "delayed": from a source to a target of any length, a symbol of it at each blank after the
+            source; the network does not read its own outputs; "classification": one target, a label of the whole
+            source.
+        vocabulary: the symbols of sources; the position of a symbol is its id.
         aliases: other spellings of symbols, as in the released files of a paper.
-        default_plan: the paper's splits, by name: "train", "test" and, where the paper has one, "validation".
-        plan: the splits of this task: the paper's, with the changes it was made with.
+        default_plan: the paper's splits, by name: "train", "test" and, if the paper has one, "validation".
+        plan: the splits of this task: the paper's, with any changes from its constructor.
         unit: of sizes: "length" in symbols, "depth" of a derivation, or a letter that a paper gives a number.
         distinct: whether all sources of a split differ.
-        online: whether the paper trains on ever new examples, as `stream` gives them, not on a set drawn once. The
+        online: whether the paper trains on a stream of new examples, as from `stream`, and not on a fixed set. The
             number of training examples is then that between two evaluations.
-        digest: of the content of the files that the task is read from, if any.
-        further_scores: of the task, besides those of its kind.
+        digest: of the content of the task's files, if any.
+        further_scores: of the task, in addition to those of its kind.
         step_reduction: of a "per_step" task whose loss is a sum over steps: over the scored positions of a batch at one
             step, the "mean" or the "sum". None where the loss is the mean over all scored positions.
     """
@@ -127,7 +126,7 @@ class Task(ABC):
         """Make the task.
 
         Args:
-            splits: changes of the plan: fields of `Split` by the name of the split. Another name adds a split.
+            splits: changes to the plan: fields of `Split` by the name of the split. A new name adds a split.
 
         Raises:
             InputError: for a field that a split does not have, or a value that it cannot have.
@@ -136,7 +135,7 @@ class Task(ABC):
         self.change(splits or {})
 
     def change(self, splits: SplitChanges) -> None:
-        """Change the plan, as the argument of the constructor does.
+        """Change the plan, like the argument of the constructor.
 
         Raises:
             InputError: for a field that a split does not have, or a value that it cannot have.
@@ -148,12 +147,12 @@ class Task(ABC):
 
     @property
     def target_vocabulary(self) -> tuple[str, ...]:
-        """The symbols of targets, those of sources unless a task says otherwise; the place of a symbol is its id."""
+        """The symbols of targets, by default those of sources; the position of a symbol is its id."""
         return self.vocabulary
 
     @abstractmethod
     def sample(self, rng: random.Random, length: int) -> Example:
-        """Draw an example from those of a size.
+        """Draw an example of a size.
 
         Args:
             rng: the only source of randomness, so that a seed gives the same examples everywhere.
@@ -161,7 +160,7 @@ class Task(ABC):
         """
 
     def example(self, string: Sequence[int]) -> Example:
-        """The example that a string is the input of; blanks and `<s>`, which sources have besides, are added.
+        """The example of an input string; the blanks and `<s>` of sources are added.
 
         Raises:
             InputError: if the string is not of the task's language, or the task cannot compute targets.
@@ -171,10 +170,10 @@ class Task(ABC):
     def continuations(self, example: Example) -> Sequence[frozenset[int]]:
         """Return the symbols that may follow each prefix of a member of a language to recognise; else nothing.
 
-        The end has the id of `<s>`, which the source begins with, and which follows nothing.
+        The end has the id of `<s>`, which begins the source and follows no symbol.
 
         Raises:
-            InputError: if the task is no such language.
+            InputError: if the task is not such a language.
         """
         raise InputError(f"{self} does not say which symbols may follow a prefix, as languages to recognise do")
 
@@ -248,7 +247,7 @@ class Task(ABC):
         """The data of the plan, the same for a seed on every machine and in every process.
 
         Args:
-            seed: of all splits; each has a generator of its own, so that changing one leaves the others as they are.
+            seed: of all splits; each has its own generator, so that changing one split does not affect the others.
 
         Raises:
             InputError: if a split's window has no strings, or too few.
@@ -262,12 +261,12 @@ class Task(ABC):
             InputError: if the plan has no such split, and as `splits` does.
         """
         plan = self.planned(name)
-        # A generator seeded with a string depends on its characters alone, in every process.
+        # A generator seeded with a string depends only on its characters, in every process.
         rng = random.Random(f"{seed}/{name}")
         return self.draw(rng, plan.number, plan.shortest, plan.longest, distinct=self.distinct, balanced=plan.balanced)
 
     def check_plan(self, seed: int) -> None:
-        """Find out whether there are such strings, without drawing more of them than that takes.
+        """Check that such strings exist, drawing no more of them than necessary.
 
         Raises:
             InputError: if a split's window has no strings, or too few.
@@ -278,7 +277,7 @@ class Task(ABC):
                 self.split(name, seed)
 
     def stream(self, name: str, seed: int) -> Stream[Example]:
-        """Examples of the sizes of a split without end, for training on ever new ones; they may repeat.
+        """An endless stream of examples with the sizes of a split, for training; they may repeat.
 
         Raises:
             InputError: if the plan has no such split, or its window no strings.
@@ -287,15 +286,15 @@ class Task(ABC):
         return Stream(self.sample, *self._sizes(plan.shortest, plan.longest), f"{seed}/{name}/stream")
 
     def window(self, size: int) -> int:
-        """The longest size of the smallest split that holds a size; the size itself where none does."""
+        """The longest size of the smallest split that contains a size; the size itself if there is none."""
         return min((split.longest for split in self.plan.values() if split.longest >= size), default=size)
 
     def fill(self, example: Example, longest: int) -> Example:
-        """An example as it is in a split of this longest size: the same, but where padding is part of the task."""
+        """The form of an example in a split of this longest size: unchanged unless padding is part of the task."""
         return example
 
     def add_scores(self, scores: dict[str, Any], examples: Sequence[Example], split: str) -> dict[str, Any]:
-        """A model's scores on examples of a split with those of `further_scores`, by length too."""
+        """Add `further_scores` to a model's scores on examples of a split, also by length."""
         return scores
 
     def planned(self, name: str) -> Split:
@@ -325,7 +324,7 @@ class Task(ABC):
         return DatasetDict({name: Dataset.from_dict(columns(part)) for name, part in self.splits(seed).items()})
 
     def read(self, text: str) -> tuple[int, ...]:
-        """The ids of symbols that are separated by spaces.
+        """The ids of symbols separated by spaces.
 
         Raises:
             InputError: for a symbol that is not in the vocabulary.
@@ -344,7 +343,7 @@ class Task(ABC):
         return " ".join(self.vocabulary[number] for number in string)
 
     def write_targets(self, targets: Sequence[Target]) -> list[str]:
-        """The symbols of targets; those of a set are joined as in `a/b`, in the order of the vocabulary."""
+        """The symbols of targets; those of a set are joined like `a/b`, in the order of the vocabulary."""
         sets = [sorted(target) if isinstance(target, frozenset) else [target] for target in targets]
         return ["/".join(self.target_vocabulary[number] for number in numbers) for numbers in sets]
 
@@ -375,7 +374,7 @@ class Language(Task):
 
     Args:
         symbols: of the strings.
-        splits: changes of the plan (see `Task`).
+        splits: changes to the plan (see `Task`).
     """
 
     kind = "language"

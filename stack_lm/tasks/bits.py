@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def bits(number: int, width: int = 1) -> tuple[int, ...]:
-    """The bits of a number, with zeros after them up to a width."""
+    """The bits of a number, followed by zeros up to a width."""
     return tuple(int(bit) for bit in reversed(f"{number:0{width}b}"))
 
 
 def number(digits: Sequence[int | str]) -> int:
-    """The number of such bits, which may be integers or symbols."""
+    """The number with these bits, which may be integers or symbols."""
     return int("".join(map(str, reversed(digits))), 2)

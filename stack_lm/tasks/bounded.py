@@ -1,8 +1,8 @@
-"""Languages with an exact lower bound of the cross-entropy (DuSell and Chiang 2020, section 5; 2022, section 4).
+"""Languages with an exact lower bound on the cross-entropy (DuSell and Chiang 2020, section 5; 2022, section 4).
 
-A length is drawn from the possible ones in a window, all equally likely, then a string of that length:
-p(w) = p(length) p(w | length), which for a probabilistic grammar is p(length) p_G(w) / p_G(length). No model has a
-lower cross-entropy, in the mean over strings, than this distribution itself.
+A length is drawn uniformly from the possible ones in a window, then a string of that length: p(w) = p(length) p(w |
+length), which for a probabilistic grammar is p(length) p_G(w) / p_G(length). No model has a lower expected
+cross-entropy than this distribution itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from .grammars import ByLength, Grammar
 
 
 class BoundedLanguage(Language):
-    """Strings by length, whose probabilities are known.
+    """Strings by length, with known probabilities.
 
-    A subclass says which lengths are possible, draws strings of a length, knows its strings, and log p(w | length).
+    A subclass defines the possible lengths, draws strings of a length, recognises its strings, and gives log p(w |
+    length).
 
-    NOTE: the released networks predict the first symbol from their initial state and never read a `<s>`; their batches
-    are of one length each.
+    NOTE: the released networks predict the first symbol from their initial state and never read a `<s>`; each of their
+        batches has a single length.
 
     Args:
         symbols: of the strings.
@@ -55,11 +56,11 @@ class BoundedLanguage(Language):
     def log_given_length(self, strings: Sequence[Sequence[str]]) -> list[float]:
         """Log p(w | length) of each string, in nats.
 
-        It is -inf for one that is not of the language, or less likely than float64 can say.
+        It is -inf for a string that is not in the language, or less likely than float64 can represent.
         """
 
     def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
-        """The possible lengths, equally often."""
+        """The possible lengths, with equal weights."""
         return {length: 1.0 for length in range(shortest, longest + 1) if self.possible(length)}
 
     def sample(self, rng: random.Random, length: int) -> Example:
@@ -73,15 +74,15 @@ class BoundedLanguage(Language):
         return super().example(string)
 
     def log_probabilities(self, examples: Sequence[Example], split: str) -> list[float]:
-        """The logarithm of p(w) of each string, in nats, where lengths are those of a split.
+        """The logarithm of p(w) of each string, in nats, with the lengths of a split.
 
         Args:
             examples: their strings must lie in the split's window.
             split: of the plan.
 
         Raises:
-            InputError: for a string of another length, or one that is not of the language or less likely than float64
-                can say.
+            InputError: for a string of another length, or one that is not in the language or less likely than float64
+                can represent.
         """
         plan = self.planned(split)
         possible = self.length_weights(plan.shortest, plan.longest)
@@ -96,7 +97,7 @@ class BoundedLanguage(Language):
         return [value - log(len(possible)) for value in logs]
 
     def lower_bound(self, examples: Sequence[Example], split: str) -> float:
-        """The cross-entropy of the true distribution on given strings, in nats per symbol, their ends counted.
+        """The cross-entropy of the true distribution on given strings, in nats per symbol, counting their ends.
 
         Args:
             examples: at least one; their strings must lie in the split's window.
@@ -110,12 +111,12 @@ class BoundedLanguage(Language):
         return -sum(self.log_probabilities(examples, split)) / sum(len(example.target) for example in examples)
 
     def add_scores(self, scores: dict[str, Any], examples: Sequence[Example], split: str) -> dict[str, Any]:
-        """Scores with `difference`: how far `nats` is above the lower bound.
+        """Add the score `difference`: `nats` minus the lower bound.
 
-        NOTE: the released code takes all of a test set's lengths as possible for the difference on the whole, but for
-        its figures by length only the strings' own: p(length) is 1 there. That is `difference_given_length`, which is
-        larger than `difference` of the same length by -log p(length) for each string; the mean of the latter over
-        symbols is the difference on the whole.
+        NOTE: for the overall difference, the released code counts all of a test set's lengths as possible, but for its
+            figures by length only the strings' own, where p(length) is 1. That is `difference_given_length`. It exceeds
+            `difference` of the same length by -log p(length) for each string; the mean of `difference` over symbols is
+            the overall difference.
         """
         plan = self.planned(split)
         choice = log(len(self.length_weights(plan.shortest, plan.longest)))
@@ -138,7 +139,7 @@ class GrammarLanguage(BoundedLanguage):
 
     Attributes:
         symbols: the terminals, separated by spaces.
-        grammar: whose weights are probabilities.
+        grammar: with probabilities as weights.
     """
 
     symbols: ClassVar[str]
@@ -149,7 +150,7 @@ class GrammarLanguage(BoundedLanguage):
 
     @cached_property
     def lengths(self) -> ByLength:
-        """Weights and draws by length."""
+        """The grammar's weights and draws by length."""
         return ByLength(self.grammar)
 
     def possible(self, length: int) -> bool:

@@ -1,4 +1,4 @@
-"""Checks of a task from outside the package, so that a mistake is found before a model trains on it."""
+"""Checks of a task from outside the package, to find mistakes before a model trains on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .kinds import check_declared
 
 
 def check_examples(task: Task, seed: int = 0) -> None:
-    """Draw an example of the smallest and of the largest size of each split, and find what is wrong with it.
+    """Draw an example of the smallest and the largest size of each split, and report its first error.
 
     Args:
         task: any.
@@ -30,7 +30,7 @@ def check_examples(task: Task, seed: int = 0) -> None:
                 example = task.sample(random.Random(f"{seed}/{name}"), size)
             except InputError:
                 raise
-            except Exception as error:  # of someone else's code
+            except Exception as error:  # of third-party code
                 reason = f"{type(error).__name__}: {error}".splitlines()[0]
                 raise InputError(f"{task} cannot draw a string of {task.unit} {size} for {name}: {reason}") from error
             problem = _problem(task, example)

@@ -1,4 +1,4 @@
-"""Tasks of one's own: the strings and targets of a file, or of a folder with a file for each split."""
+"""Your own tasks: the strings and targets of a file, or of a folder with a file for each split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS: dict[OwnKind, Kind] = {
     "classification": "classification",
     "language": "language",
 }
-# Symbols that networks get besides those of the strings.
+# Symbols that networks get in addition to those of the strings.
 _RESERVED: dict[OwnKind, tuple[str, ...]] = {
     "tagging": (),
     "next_symbols": (),
@@ -34,37 +34,37 @@ UNKNOWN = "<unk>"
 
 
 def split_set(symbols: str) -> list[str]:
-    """The symbols of a set that is written `a/b`; `</s>` is one."""
+    """The symbols of a set written as `a/b`; `</s>` is one symbol."""
     return re.split(r"(?<!<)/", symbols)
 
 
 class FileTask(Task):
-    """A task whose strings are in files, with columns that say its kind.
+    """A task whose strings are in files; their columns define its kind.
 
-    `input,output` makes a tagging task, if each output has its input's length, or else a transduction;
-    `string,label` a classification; `text` a language. A folder has the files train, validation (or valid, dev) and
-    test; a split without a file is held out of the training strings, as far as training then has all symbols.
-    Vocabulary and labels are those of the training strings. The plan has the rows there are: of them, `splits` takes
-    the first `number` whose length is in a window.
+    `input,output` makes a tagging task, if each output has its input's length, or else a transduction; `string,label` a
+    classification; `text` a language. A folder has the files train, validation (or valid, dev) and test; a split
+    without a file is held out of the training strings, provided that all symbols remain in training. Vocabulary and
+    labels are those of the training strings. The plan has all rows; `splits` can select the first `number` of them with
+    a length in a window.
 
     Args:
-        path: of a file (.csv, .tsv, .jsonl, .json, .parquet; packed too) or a folder.
+        path: of a file (.csv, .tsv, .jsonl, .json, .parquet; also compressed) or a folder.
         kind: "tagging", "transduction", "next_symbols" (each output symbol a set, as `a/b`), "classification" or
-            "language", in place of the one that is found.
-        symbols: "words", which white space separates, or "characters", each on its own.
+            "language", in place of the detected one.
+        symbols: "words", separated by white space, or "characters", each on its own.
         validation: the share of the strings to hold out for validation, if no file has them; 0 for none.
         test: likewise for the test.
-        seed: of the choice of those, whatever the seed of a trial.
-        unknown: what to do with a symbol of a validation or test string that no training string has: "refuse" it, or
-            "replace" it by `<unk>` where it is only read. What is to be answered must occur in training.
+        seed: of this choice, independent of the seed of a trial.
+        unknown: treatment of a symbol of a validation or test string that no training string has: "refuse" it, or
+            "replace" it by `<unk>` where it is only read. Symbols of answers must occur in training.
         splits: see `Task`.
 
     Attributes:
-        own_kind: the kind in the words of the option.
+        own_kind: the kind, as the option names it.
         digest: of the content of the files.
 
     Raises:
-        InputError: in one line, that names the file and the row.
+        InputError: in one line that names the file and the row.
     """
 
     step_reduction = "mean"
@@ -105,7 +105,7 @@ class FileTask(Task):
         self.change(splits or {})
 
     def _make_vocabularies(self, train: Sequence[Row], unknown: str) -> None:
-        """The symbols of the training strings, and what is answered; where they are one vocabulary, together."""
+        """Collect the symbols of the training strings and of the answers, together if they share one vocabulary."""
         read = {symbol for row in train for symbol in row.source}
         answered = {part for row in train for symbol in row.target for part in self._answers(symbol)}
         for symbol in (*_RESERVED[self.own_kind], *([UNKNOWN] if unknown == "replace" else [])):
@@ -136,7 +136,7 @@ class FileTask(Task):
         """A row in symbol ids.
 
         Raises:
-            InputError: for a symbol or label that no training string has, and lengths that the kind does not allow.
+            InputError: for a symbol or label that no training string has, or lengths that the kind does not allow.
         """
         if self.own_kind in ("tagging", "next_symbols") and len(row.source) != len(row.target):
             raise InputError(
@@ -173,7 +173,7 @@ class FileTask(Task):
         return self._answer_ids[symbol]
 
     def read_file(self, path: str | Path) -> list[Example]:
-        """The examples of another file of the same columns.
+        """The examples of another file with the same columns.
 
         Raises:
             InputError: for a file that cannot be read, or a symbol that the task does not have.
@@ -182,7 +182,7 @@ class FileTask(Task):
         return [self._encode(row) for row in rows]
 
     def split(self, name: str, seed: int) -> list[Example]:
-        """The first rows of a split with a length in its window, in the order of the file; a seed changes nothing.
+        """The first rows of a split with a length in its window, in the order of the file; the seed has no effect.
 
         Raises:
             InputError: if the plan has no such split, or there are fewer.
@@ -192,7 +192,7 @@ class FileTask(Task):
             raise InputError(f"{self} has the splits {', '.join(self._examples)} of its files, and none balanced")
         fitting = [e for e in self._examples[name] if plan.shortest <= self._length(e) <= plan.longest]
         wanted = plan.number
-        if wanted == self._available[name].number:  # nobody has asked for a number
+        if wanted == self._available[name].number:  # no number was requested
             wanted = len(fitting)
         if not fitting or wanted > len(fitting):
             raise InputError(
@@ -210,7 +210,7 @@ class FileTask(Task):
         return len(example.source) - (self.own_kind == "language")
 
     def length_weights(self, shortest: int, longest: int) -> Mapping[int, float]:
-        """The lengths that strings have, weighted by their number."""
+        """The lengths of strings, weighted by their number."""
         counts = Counter(self._length(example) for example in self._known.values())
         return {size: float(n) for size, n in sorted(counts.items()) if shortest <= size <= longest}
 
@@ -219,7 +219,7 @@ class FileTask(Task):
         return rng.choice([example for example in self._known.values() if self._length(example) == length])
 
     def example(self, string: Sequence[int]) -> Example:
-        """The string's row, or the string without a target that is scored, where no file has it.
+        """The string's row, or, if no file has it, the string without scored targets.
 
         Raises:
             InputError: in a transduction, whose targets have any length.
@@ -248,7 +248,7 @@ class FileTask(Task):
         return "; ".join([said, *self._repetitions()])
 
     def _repetitions(self) -> Iterator[str]:
-        """Describe strings that a split shares with the training strings, and those with several answers."""
+        """Describe the strings that a split shares with training, and those with several answers."""
         trained = {example.source for example in self._examples["train"]}
         for name, examples in self._examples.items():
             repeated = sum(example.source in trained for example in examples)

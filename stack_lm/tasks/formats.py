@@ -1,4 +1,4 @@
-"""Transduction: how pairs of sequences become batches, and how a model's own outputs are read.
+"""Transduction: batches of pairs of sequences, and a model's own outputs.
 
 A format places the source in a model's input and the target in its labels:
 
@@ -6,8 +6,8 @@ A format places the source in a model's input and the target in its labels:
     PerStepFormat    an answer at each step, or blanks to answer on, for per-step classification (Hao et al. 2018)
     BufferedFormat   the source in an input buffer, the target in an output buffer (Hao et al. 2018, section 2.3)
 
-A format is a data collator, for transformers' Trainer and any other loop: its loss is on the target alone. And it asks
-a trained model for its own outputs, greedily and without ever showing it the target.
+A format is a data collator, for transformers' Trainer and any other loop: the loss is only on the target. It also gets
+a trained model's own outputs, greedily and without showing it the target.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Transduction(NamedTuple):
-    """A source and the target it is to become, as symbol ids."""
+    """A source and its target, as symbol ids."""
 
     source: Sequence[int]
     target: Sequence[int]
@@ -39,10 +39,10 @@ class TransductionFormat(ABC):
         """Collate a training batch.
 
         Args:
-            pairs: B transductions; plain pairs will do.
+            pairs: B transductions, or plain pairs.
 
         Returns:
-            `input_ids` and `attention_mask` [B, N], and `labels`, which are -100 where there is no target.
+            `input_ids` and `attention_mask` [B, N], and `labels`, which are -100 without a target.
 
         Raises:
             InputError: for a source or target that the format cannot hold.
@@ -60,7 +60,7 @@ class TransductionFormat(ABC):
 
     @abstractmethod
     def outputs(self, model: Any, pairs: Sequence[Transduction]) -> list[list[int]]:
-        """The model's own output for each source, greedily. Of the targets only the lengths are looked at.
+        """The model's own output for each source, greedily. Only the lengths of the targets are used.
 
         Args:
             model: of the kind the format is for, in evaluation mode.
@@ -69,12 +69,12 @@ class TransductionFormat(ABC):
 
 
 def padded(rows: Iterable[Sequence[Any]], value: int, side: str = "right") -> Tensor:
-    """Rows of numbers as a tensor [N, T, ...], bool if the value is, filled with it at the "right" or the "left"."""
+    """Rows of numbers as a tensor [N, T, ...], padded with a value at the "right" or the "left"; bool if it is bool."""
     import torch
 
     rows = list(rows)
     lengths = torch.tensor([len(row) for row in rows]).unsqueeze(1)
-    # All numbers at once: a tensor for each row takes ten times as long.
+    # All numbers at once: a tensor for each row would take ten times as long.
     numbers = torch.tensor(list(chain.from_iterable(rows)), dtype=torch.bool if isinstance(value, bool) else torch.long)
     longest = int(lengths.max())
     tensor = numbers.new_full((len(rows), longest, *numbers.shape[1:]), value)
@@ -84,7 +84,7 @@ def padded(rows: Iterable[Sequence[Any]], value: int, side: str = "right") -> Te
 
 
 def _inputs(rows: Sequence[Sequence[int]], side: str = "right", device: Any = "cpu") -> dict[str, Tensor]:
-    """`input_ids` and `attention_mask`. The mask marks padding, so any id will do there."""
+    """`input_ids` and `attention_mask`. The mask marks padding, so its id is arbitrary."""
     parts = {"input_ids": rows, "attention_mask": [[1] * len(row) for row in rows]}
     return {name: padded(part, 0, side).to(device) for name, part in parts.items()}
 
@@ -109,8 +109,8 @@ def _ended(output: list[int], end: int | None) -> list[int]:
 class DelimitedFormat(TransductionFormat):
     """`begin source separator target end` in one sequence, for `StackRNNForCausalLM` and any causal language model.
 
-    The labels are those of transformers' language models, which shift them: each is the token itself in the target
-    and at its end, and -100 up to the separator (Grefenstette et al. 2015, section 4).
+    The labels are those of transformers' language models, which shift them: the tokens themselves in the target and at
+    its end, and -100 up to the separator (Grefenstette et al. 2015, section 4).
 
     Args:
         separator: the id between source and target.
@@ -149,14 +149,14 @@ class DelimitedFormat(TransductionFormat):
 class PerStepFormat(TransductionFormat):
     """An answer at each step, for `StackRNNForTokenClassification`, whose labels are not shifted.
 
-    With a `blank` the answers come late: the input is the source and then a blank for each target symbol, on which the
-    answers are due (string reversal in Hao et al. 2018, section 4.1). Without one, target and source are of one
-    length and target symbol t is due at step t (XOR evaluation, section 4.2).
+    With a `blank` the answers are delayed: the input is the source and then a blank for each target symbol, where the
+    answers are due (string reversal in Hao et al. 2018, section 4.1). Without one, target and source have the same
+    length, and target symbol t is due at step t (XOR evaluation, section 4.2).
 
     A target symbol of -100 is neither trained on nor scored.
 
     Args:
-        blank: the id that is read once the source is over, or None.
+        blank: the id that is read after the source, or None.
     """
 
     blank: int | None = None
@@ -185,8 +185,8 @@ class BufferedFormat(TransductionFormat):
     """The source for the input buffer, the target for the output buffer of `BufferedStackRNNForTransduction`.
 
     Args:
-        end: an id put after each target, at which an output ends. Without one, an output is as long as what is in the
-            output buffer, and nothing in the loss says that it must not be longer than the target.
+        end: an id added after each target, at which an output ends. Without one, an output is as long as the content of
+            the output buffer, and the loss does not prevent outputs longer than the target.
     """
 
     end: int | None = None

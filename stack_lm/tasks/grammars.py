@@ -1,8 +1,8 @@
-"""Context-free grammars: derivations counted, weighed and drawn by dynamic programming, never by rejection.
+"""Context-free grammars: derivations counted, weighted and drawn by dynamic programming, never by rejection.
 
-`ByDepth` counts and draws derivations of a depth, all equally likely; `ByLength` weighs and draws derivations that make
-a string of a length, in proportion to their weights. Counts are exact integers; weights are added in a fixed order, or
-exactly, so that a seed draws the same strings on every machine.
+`ByDepth` counts and draws derivations of a depth, all equally likely; `ByLength` weights and draws derivations of
+strings of a length, in proportion to their weights. Counts are exact integers; weights are added in a fixed order, or
+exactly, so a seed draws the same strings on every machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rule(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """A rule that was begun at a place of a string, and what of it is still to come."""
+    """A rule that was begun at a position of a string, with its remaining symbols."""
 
     left: str
     rest: tuple[str, ...]
@@ -42,11 +42,11 @@ class Grammar:
     """A weighted context-free grammar. Symbols without rules are terminals.
 
     Args:
-        rules: the right-hand sides of each nonterminal, symbols separated by spaces: with their weights, or listed,
-            where each weighs 1. The first nonterminal is the start.
+        rules: the right-hand sides of each nonterminal, symbols separated by spaces: with their weights, or as a list,
+            in which each has weight 1. The first nonterminal is the start.
 
     Raises:
-        InputError: for no rules, a nonterminal without any, and a weight that is not a positive number.
+        InputError: for no rules, a nonterminal without any, or a weight that is not a positive number.
     """
 
     def __init__(self, rules: Mapping[str, Mapping[str, float] | Iterable[str]]) -> None:
@@ -70,7 +70,7 @@ class Grammar:
         self.nullable = self._nullable()
 
     def _nullable(self) -> frozenset[str]:
-        """The nonterminals that make the empty string."""
+        """The nonterminals that derive the empty string."""
         found: set[str] = set()
         while True:
             more = {left for left, rules in self.rules.items() if any(found.issuperset(rule.right) for rule in rules)}
@@ -101,7 +101,7 @@ class Grammar:
         return _Item(self.start, (), 0) in charts[-1]
 
     def strings(self, depth: int) -> frozenset[tuple[str, ...]]:
-        """All strings that have a derivation of at most a depth. Their number soon becomes too large to list."""
+        """All strings with a derivation of at most a depth. Their number soon becomes too large to list."""
 
         @cache
         def made(symbol: str, depth: int) -> frozenset[tuple[str, ...]]:
@@ -126,10 +126,10 @@ def _weight(weight: Any, rule: str) -> float:
 
 
 class ByDepth:
-    """The derivations of a grammar by depth: the rules on the longest way down from the start, and one.
+    """The derivations of a grammar by depth: the number of rules on the longest path from the start, plus one.
 
-    So a rule that makes terminals alone has depth 2. Weights are ignored: all derivations of a depth are equally
-    likely. For an unambiguous grammar, then, all strings are.
+    A rule with only terminals therefore has depth 2. Weights are ignored: all derivations of a depth are equally
+    likely, and so are all strings of an unambiguous grammar.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -141,7 +141,7 @@ class ByDepth:
         """The number of derivations of exactly a depth.
 
         Raises:
-            InputError: if it has too many digits to count with.
+            InputError: if it has too many digits.
         """
         for shallower in range(1, depth):  # so that no recursion goes through many depths
             if self._at_most(self.grammar.start, shallower).bit_length() > _MOST_BITS:
@@ -157,7 +157,7 @@ class ByDepth:
         if not self.count(depth):
             raise InputError(f"the grammar has no derivation of depth {depth}")
         string: list[str] = []
-        # What is still to be derived, last first: a symbol, its depth, and whether that must be reached.
+        # The symbols still to be derived, last first: a symbol, its depth, and whether that must be reached.
         agenda = [(self.grammar.start, depth, True)]
         while agenda:
             symbol, depth, exact = agenda.pop()
@@ -180,7 +180,7 @@ class ByDepth:
         return tuple(string)
 
     def _count_at_most(self, symbol: str, depth: int) -> int:
-        """The derivations from a symbol of at most a depth."""
+        """The number of derivations from a symbol of at most a depth."""
         if symbol not in self.grammar.rules:
             return int(depth >= 1)
         return sum(self._make(rule.right, depth - 1, False) for rule in self.grammar.rules[symbol])
@@ -189,7 +189,7 @@ class ByDepth:
         return self._at_most(symbol, depth) - self._at_most(symbol, depth - 1)
 
     def _count_ways(self, right: tuple[str, ...], depth: int, exact: bool) -> int:
-        """The ways to derive all symbols within a depth; with `exact`, such that one of them reaches it."""
+        """The number of ways to derive all symbols within a depth; with `exact`, one of them must reach it."""
         if depth < 1:
             return 0
         ways = prod(self._at_most(symbol, depth) for symbol in right)
@@ -197,7 +197,7 @@ class ByDepth:
 
 
 def _choose(rng: random.Random, weights: Sequence[int]) -> int:
-    """A place, as often as its weight says: of integers of any size, exactly."""
+    """Draw an index with probability proportional to its weight: exact for integers of any size."""
     drawn = rng.randrange(sum(weights))
     return next(place for place, total in enumerate(accumulate(weights)) if drawn < total)
 
@@ -205,7 +205,7 @@ def _choose(rng: random.Random, weights: Sequence[int]) -> int:
 class ByLength:
     """The derivations of a grammar by the length of their string.
 
-    No nonterminal may derive itself and nothing else, since such derivations have no end.
+    No nonterminal may derive exactly itself, because such derivations have no end.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -216,7 +216,7 @@ class ByLength:
         self._parts = cache(self._weigh_parts)
 
     def weight(self, length: int) -> float:
-        """The total weight of the derivations of all strings of a length, in symbols: for a PCFG their probability."""
+        """The total weight of the derivations of all strings of a length, in symbols: for a PCFG, their probability."""
         for shorter in range(length):  # so that no recursion goes through many lengths
             self.symbol_weight(self.grammar.start, shorter)
         return self.symbol_weight(self.grammar.start, length)
@@ -230,7 +230,7 @@ class ByLength:
         if length < 0 or not self.weight(length):
             raise InputError(f"the grammar has no string of length {length}")
         string: list[str] = []
-        # What is still to be derived, last first: a nonterminal and its length, or a terminal.
+        # The symbols still to be derived, last first: a nonterminal and its length, or a terminal.
         agenda: list[tuple[str, int]] = [(self.grammar.start, length)]
         while agenda:
             symbol, length = agenda.pop()
@@ -263,11 +263,11 @@ class ByLength:
         return weight
 
     def parts(self, right: tuple[str, ...], length: int) -> Sequence[int]:
-        """The possible lengths of the first symbol's part of a string that several symbols derive together."""
+        """The possible lengths of the first symbol's part in a string derived from several symbols."""
         return self._parts(right, length).values
 
     def _weigh_rest(self, right: tuple[str, ...], length: int) -> float:
-        """Of the derivations from several symbols."""
+        """The total weight of the derivations from several symbols."""
         if not right:
             return float(length == 0)
         return self._parts(right, length).total
@@ -285,7 +285,7 @@ class ByLength:
         )
 
     def _weigh_rules(self, symbol: str, length: int) -> _Choice[list[tuple[str, tuple[str, ...]]]]:
-        """The rules of a symbol; of each its symbols with those that follow."""
+        """The weights of a symbol's rules, each followed by the remaining symbols."""
         rules = self.grammar.rules[symbol]
         return _Choice(
             [[(child, rule.right[i + 1 :]) for i, child in enumerate(rule.right)] for rule in rules],
@@ -297,7 +297,7 @@ _Value = TypeVar("_Value")
 
 
 class _Choice(Generic[_Value]):
-    """Values of which one is drawn, as often as its weight says; those of weight 0 are left out."""
+    """A weighted choice among values; those of weight 0 are left out."""
 
     __slots__ = ("total", "totals", "values")
 
@@ -307,7 +307,7 @@ class _Choice(Generic[_Value]):
         self.total = self.totals[-1] if self.totals else 0.0
 
     def draw(self, rng: random.Random) -> _Value:
-        """One of the values; nothing is drawn where there is only one."""
+        """Draw one of the values; a single value needs no random number."""
         if len(self.values) == 1:
             return self.values[0]
         return self.values[bisect(self.totals, rng.random() * self.total, hi=len(self.values) - 1)]

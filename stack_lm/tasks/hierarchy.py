@@ -1,14 +1,14 @@
-"""The classes of languages in the Chomsky hierarchy that the papers' tasks are in.
+"""The classes of the papers' tasks in the Chomsky hierarchy.
 
-A task with answers is in the class of the language of its inputs with their answers, as Delétang et al. (2023) and
-Butoi et al. (2025) order them.
+A task with answers has the class of the language of its inputs with their answers, as in Delétang et al. (2023) and
+Butoi et al. (2025).
 """
 
 from __future__ import annotations
 
 REGULAR, DETERMINISTIC = "regular", "deterministic context-free"
 CONTEXT_FREE, CONTEXT_SENSITIVE = "context-free", "context-sensitive"
-# From the smallest to the largest; "context-free" is of languages that no deterministic automaton accepts.
+# From the smallest to the largest; "context-free" is for languages that no deterministic automaton accepts.
 LEVELS = (REGULAR, DETERMINISTIC, CONTEXT_FREE, CONTEXT_SENSITIVE)
 _TASKS = {
     REGULAR: {
@@ -46,7 +46,7 @@ _LEVEL_OF = {
 
 
 def level_of(task: str) -> str:
-    """The class of a task, one of `LEVELS`; "" where none is known.
+    """The class of a task, one of `LEVELS`; "" if unknown.
 
     Args:
         task: as `make_task` names it.

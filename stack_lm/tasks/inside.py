@@ -1,4 +1,4 @@
-"""The inside algorithm: the total weight of all derivations of given strings, many strings at a time."""
+"""The inside algorithm: the total weight of all derivations of given strings, for many strings at a time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 
 from .grammars import ByLength, Grammar
 
-# Strings at a time, so that the tables of long ones fit into memory.
+# Strings at a time, limited so that the tables of long ones fit into memory.
 _BATCH = 256
 
 
 def string_weights(grammar: Grammar, strings: Sequence[Sequence[str]]) -> list[float]:
     """The weight of each string: for a probabilistic grammar its probability, summed over its derivations.
 
-    In float64: strings of several hundred symbols may be too unlikely, and have 0 then.
+    The weights are float64: strings of several hundred symbols may underflow to 0.
 
     Args:
         grammar: any that `ByLength` takes.
-        strings: terminals each; those of one length are worked on together.
+        strings: each a sequence of terminals; those of one length are processed together.
     """
     lengths = ByLength(grammar)
     places: dict[int, list[int]] = {}
@@ -38,8 +38,8 @@ def string_weights(grammar: Grammar, strings: Sequence[Sequence[str]]) -> list[f
 class _Inside:
     """The weights of all substrings of B strings of n symbols.
 
-    Those of w symbols that a nonterminal derives are an array [n - w + 1, B], by the place of their first symbol; None
-    where there are none. So are those that the rest of a rule derives.
+    Those of w symbols derived from a nonterminal are an array [n - w + 1, B], by the position of their first symbol;
+    None if there are none. The same holds for those derived from the rest of a rule.
     """
 
     def __init__(self, lengths: ByLength, strings: Sequence[Sequence[str]]) -> None:
@@ -54,7 +54,7 @@ class _Inside:
         self._rests: dict[tuple[tuple[str, ...], int], np.ndarray | None] = {}
 
     def weights(self) -> np.ndarray:
-        """Those of the whole strings, [B]."""
+        """The weights of the whole strings, [B]."""
         for width in range(self.n):  # so that no recursion goes through many widths
             self._symbol(self.grammar.start, width)
         whole = self._symbol(self.grammar.start, self.n)

@@ -1,4 +1,4 @@
-"""The kinds of tasks: how a network meets an example, and which scores its answers have. Nothing here has tensors."""
+"""The kinds of tasks: a network's inputs and outputs for an example, and the scores, without tensors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class PerStep:
         task: of the kind.
 
     Attributes:
-        symbols: of the inputs; the place of a symbol is its token id.
+        symbols: of the inputs; the position of a symbol is its token id.
         answers: of the outputs, likewise.
         scores: by name.
-        shown: those of a table that names none; the first decides when training stops.
-        distribution: whether a network learns the probabilities of all symbols, not only the symbols that are scored;
-            the first score is one of which less is better then.
+        shown: the scores of a table that names none; early stopping uses the first.
+        distribution: whether a network learns the probabilities of all symbols, not only of the scored ones; lower
+            values of the first score are then better.
         no_label: the label after a string's end.
     """
 
@@ -38,18 +38,18 @@ class PerStep:
         self.symbols, self.answers = tuple(task.vocabulary), tuple(task.target_vocabulary)
 
     def row(self, example: Example) -> Example:
-        """An example as a network meets it: its inputs, a label for each of its outputs, and which of these count."""
+        """An example for a network: its inputs, a label for each of its outputs, and whether each counts."""
         return example
 
     def trained(self, example: Example, row: Example) -> Sequence[bool]:
-        """Select the outputs of an example's row that are trained on: those that count."""
+        """Select the outputs of an example's row for training: those that count."""
         return row.mask
 
 
 class NextSymbols(PerStep):
-    """Tasks with the set of symbols that may come next at each step; labels say of each symbol whether it may.
+    """Tasks with the set of possible next symbols at each step; labels have 0 or 1 for each symbol.
 
-    A string is right where every set is (Suzgun et al. 2019, section 4.1).
+    A string is right if every set is (Suzgun et al. 2019, section 4.1).
     """
 
     scores: ClassVar[Mapping[str, Score]] = {"accuracy": of_strings}
@@ -62,14 +62,14 @@ class NextSymbols(PerStep):
 
 
 class NextSymbol(PerStep):
-    """Languages, whose next symbol is predicted at each step, the end too.
+    """Languages: at each step the next symbol, or the end, is predicted.
 
-    `nats` are the cross-entropy of a symbol; `accuracy` is the share of strings of which all symbols that are
-    determined are the most probable ones (Joulin and Mikolov 2015, section 5.1).
+    `nats` is the cross-entropy of a symbol; `accuracy` is the share of strings whose determined symbols are all the
+    most probable ones (Joulin and Mikolov 2015, section 5.1).
 
     Args:
         task: of the kind.
-        one_boundary: whether `<s>` is what ends strings too, so that there is one symbol fewer.
+        one_boundary: whether `<s>` also ends strings, so that there is one symbol fewer.
     """
 
     scores: ClassVar[Mapping[str, Score]] = {"nats": cross_entropy, "accuracy": of_strings}
@@ -88,15 +88,15 @@ class NextSymbol(PerStep):
         return example._replace(target=(*example.target[:-1], len(self.symbols) - 1))
 
     def trained(self, example: Example, row: Example) -> Sequence[bool]:
-        """All of them."""
+        """Select all outputs."""
         return (True,) * len(row.mask)
 
 
 class Joined(PerStep):
     """Transductions: `<s> source ||| target </s>`, each symbol of which is the answer to those before it.
 
-    Of the target and its end, `coarse` is the share that is right as a whole, and `fine` the share before the first
-    error, a mean (Grefenstette et al. 2015, section 4.3).
+    `coarse` is the share of targets, with their ends, that are right as a whole. `fine` is the mean share of a target,
+    with its end, before the first error (Grefenstette et al. 2015, section 4.3).
     NOTE: Grefenstette et al. (2015) have an input and an output vocabulary; a language model has one.
     """
 
@@ -118,7 +118,7 @@ class Joined(PerStep):
 class Delayed(PerStep):
     """Tasks that read the source, then a blank for each symbol of the target, and answer there.
 
-    They are trained on all of the target, and scored where the mask says so (Delétang et al. 2023).
+    Training uses the whole target; scores use the positions in the mask (Delétang et al. 2023).
     """
 
     def __init__(self, task: Task) -> None:
@@ -137,9 +137,9 @@ class Delayed(PerStep):
 
 
 class Classified(PerStep):
-    """Tasks with one label for the whole string, answered after its last symbol; `nats` are the label's cross-entropy.
+    """Tasks with one label for the whole string, answered after its last symbol; `nats` is the label's cross-entropy.
 
-    What pads strings of a batch is a symbol of its own, by which the model finds the last one.
+    A separate symbol pads the strings of a batch, so that the model finds the last symbol.
     """
 
     scores: ClassVar[Mapping[str, Score]] = {"accuracy": of_symbols, "nats": cross_entropy}
@@ -160,10 +160,10 @@ KINDS: dict[str, type[PerStep]] = {
 
 
 def check_declared(task: Task) -> None:
-    """Refuse a task of a kind that does not exist, or whose vocabulary is empty or has a symbol twice.
+    """Reject a task of an unknown kind, or whose vocabulary is empty or has a symbol twice.
 
     Raises:
-        InputError: naming the kinds that there are, or the vocabulary.
+        InputError: naming the existing kinds, or the vocabulary.
     """
     kind = getattr(task, "kind", None)
     if kind not in KINDS:

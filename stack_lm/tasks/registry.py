@@ -1,4 +1,4 @@
-"""Tasks by name: the papers', those of plug-ins, and files."""
+"""Tasks by name: those of the papers, of plug-ins, and of files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TASKS: Registry[Callable[..., Task]] = Registry("task", "stack_lm.tasks", listed
 def register_task(name: str) -> Callable[[_Factory], _Factory]:
     """Decorator: make a task available as `make_task(name)`.
 
-    It takes a `Task` class whose arguments all have defaults, or any function that returns a task and needs no
+    It takes a `Task` class whose arguments all have defaults, or any function that returns a task and requires no
     arguments.
 
     Raises:
@@ -42,11 +42,11 @@ def task_names() -> tuple[str, ...]:
 
 
 def make_task(name: str, **options: Any) -> Task:
-    """The task of that name, or of that file.
+    """The task of a name or a file.
 
     Args:
         name: one of `task_names()`; or a file or folder, for a `FileTask`.
-        options: arguments of the task, such as `splits` (see `Task`), as a YAML file gives them.
+        options: arguments of the task, such as `splits` (see `Task`), as in a YAML file.
 
     Raises:
         InputError: if there is no such task, it has no such option, or the option cannot have that value.

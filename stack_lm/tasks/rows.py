@@ -26,12 +26,12 @@ _COLUMNS: dict[OwnKind, tuple[str, ...]] = {
 }
 _SPLITS = {"train": ("train",), "validation": ("validation", "valid", "dev"), "test": ("test",)}
 _SPACE = "\u2423"  # the blank among single characters
-_LONGEST = 100_000  # symbols of a string: all strings of a split are padded to the longest
+_LONGEST = 100_000  # maximum number of symbols of a string: all strings of a split are padded to the longest
 _TABLES = tuple(ending for known in FORMATS.values() if known.has_columns for ending in known.endings)
 
 
 class Row(NamedTuple):
-    """A row of a file: where it is, for messages; its symbols; the symbols of its target, if it has one."""
+    """A row of a file: its place, for messages; its symbols; the symbols of its target, if it has one."""
 
     where: str
     source: tuple[str, ...]
@@ -46,10 +46,10 @@ class Reading:
     symbols: Literal["words", "characters"]
 
     def rows(self, file: Path) -> tuple[tuple[str, ...], list[Row]]:
-        """The columns that are read, and the rows with something in them.
+        """The columns to read, and the non-empty rows.
 
         Raises:
-            InputError: for a file that cannot be read, a column that is missing, or a value that is not of its kind.
+            InputError: for a file that cannot be read, a missing column, or a value of the wrong kind.
         """
         columns: tuple[str, ...] = ()
         types: dict[str, type] = {}
@@ -69,7 +69,7 @@ class Reading:
         return columns, found
 
     def _columns(self, fields: Mapping[str, Any], file: Path) -> tuple[str, ...]:
-        """Those that a task of the kind has; of any kind, where none is named."""
+        """The columns of a task of the kind, or of any kind if none is named."""
         allowed = list(dict.fromkeys(_COLUMNS.values() if self.kind is None else [_COLUMNS[self.kind]]))
         fitting = [columns for columns in allowed if all(column in fields for column in columns)]
         if len(fitting) > 1:
@@ -86,7 +86,7 @@ class Reading:
         raise InputError(f"{file} has the columns {shortened(', '.join(fields), 200)}; {kind} needs {needed}{hint}")
 
     def _value(self, fields: Mapping[str, Any], column: str, types: dict[str, type], where: str) -> tuple[str, ...]:
-        """The symbols in a column of a row; the label is one."""
+        """The symbols in a column of a row; a label is one symbol."""
         value = fields.get(column)
         if value is None:
             raise InputError(f"{where} has no {column}")
@@ -134,7 +134,7 @@ class Content(NamedTuple):
 
 
 def find_files(path: Path) -> dict[str, Path]:
-    """The files of a task by split; a single file is that of training."""
+    """The files of a task by split; a single file is for training."""
     if not path.is_dir():
         return {"train": Path(check_file(path))}
     found: dict[str, Path] = {}
@@ -159,7 +159,7 @@ def stamps(files: Iterable[Path]) -> tuple[tuple[int, int], ...]:
 
 @lru_cache(maxsize=4)
 def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...], reading: Reading) -> Content:
-    """Read the files of a task: once for the trials of a process, as long as they stay as they are."""
+    """Read the files of a task: once for the trials of a process, unless they change."""
     columns: tuple[str, ...] = ()
     parts, digest = {}, hashlib.sha256()
     for name, file in files:
@@ -179,10 +179,10 @@ def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...
 
 
 def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replace: bool) -> dict[str, list[Row]]:
-    """The rows of all splits: those without a file are held out of the training rows.
+    """The rows of all splits: splits without a file are held out of the training rows.
 
-    Labels keep their shares in each part. A row with a label or a symbol that no row before it has, in the order of the
-    draw, stays in training.
+    Labels keep their shares in each part. A row with a label or a symbol that no earlier row in the order of the draw
+    has stays in training.
 
     Args:
         content: of the files.
@@ -191,7 +191,7 @@ def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replac
         replace: whether symbols that are only read may be missing in training.
 
     Raises:
-        InputError: for shares that cannot be, or too few rows.
+        InputError: for impossible shares, or too few rows.
     """
     wanted = {name: share for name, share in shares.items() if name not in content.parts}
     for name, share in wanted.items():
@@ -238,6 +238,6 @@ def _without_the_first_of_each_symbol(rows: Sequence[Row], order: Sequence[int],
 
 
 def _spread(items: Sequence[int], number: int) -> list[int]:
-    """So many of the items, evenly from the first to the last."""
+    """That many of the items, evenly spaced from the first to the last."""
     number = min(number, len(items))
     return [items[k * len(items) // number] for k in range(number)]

@@ -1,7 +1,7 @@
-"""Scores of answers: each is defined once, for the outputs of any program and for models that are trained here.
+"""Scores of answers: each is defined once, for the outputs of any program and for models trained here.
 
-A score says what the answers to one example get, and what that is out of. Over several examples it is the sum of the
-one divided by the sum of the other; where nothing is asked nothing is wrong, and it is 1.
+A score gives the points of the answers to one example, and the possible points. Over several examples it is the ratio
+of the two sums; if nothing is asked, it is 1.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Answers(NamedTuple):
     """The answers to one example.
 
     Attributes:
-        right: of each label that is scored, whether it is the answer.
-        surprisals: where the cross-entropy is a score, -log of each label's probability, in nats.
+        right: for each scored label, whether it is the answer.
+        surprisals: if the cross-entropy is a score, -log of each label's probability, in nats.
     """
 
     right: Sequence[bool]
@@ -37,18 +37,18 @@ def of_symbols(answers: Answers) -> tuple[float, int]:
 
 
 def of_strings(answers: Answers) -> tuple[float, int]:
-    """Strings of which every symbol is right."""
+    """Strings whose symbols are all right."""
     return all(answers.right), 1
 
 
 def before_the_first_error(answers: Answers) -> tuple[float, int]:
-    """The share of a string's symbols before the first one that is wrong, for a mean over strings."""
+    """The share of a string's symbols before the first wrong one, for a mean over strings."""
     right = list(answers.right)
     return (right.index(False) / len(right) if False in right else 1.0), 1
 
 
 def cross_entropy(answers: Answers) -> tuple[float, int]:
-    """Nats of symbols. What is no number is no order either: it is infinite, so that a table's statistics have one."""
+    """Nats of symbols. NaN becomes infinity, so that a table's statistics can order it."""
     nats = fsum(value if isfinite(value) else inf for value in answers.surprisals)
     return nats, len(answers.surprisals)
 
@@ -67,8 +67,8 @@ def summarize(
     Args:
         scores: by name.
         answers: to each example.
-        sizes: of the examples, by which scores are under "by_length".
-        edits: see `Example`: by these scores are under "by_edits", if any are known.
+        sizes: of the examples; scores by size are under "by_length".
+        edits: see `Example`; scores by edits are under "by_edits", if any are known.
     """
     summary: dict[str, Any] = {name: over(score, answers) for name, score in scores.items()}
     summary["by_length"] = _by(scores, answers, sizes)
@@ -98,10 +98,10 @@ class TransductionScores:
     """Scores of a model's own outputs, each a fraction.
 
     Attributes:
-        exact_match: of the outputs, those that are the target from its beginning to its end: the coarse accuracy of
-            Grefenstette et al. (2015), section 4.3.
-        prefix_accuracy: how much of a target comes before the first error, a mean over targets: the fine accuracy of
-            Grefenstette et al. (2015). NOTE: ends are not counted as symbols.
+        exact_match: share of outputs that equal their target: the coarse accuracy of Grefenstette et al. (2015),
+            section 4.3.
+        prefix_accuracy: share of a target before the first error, mean over targets: the fine accuracy of Grefenstette
+            et al. (2015). NOTE: ends are not counted as symbols.
         symbol_accuracy: share of target symbols at their position in the output (Hao et al. 2018).
         number: of transductions.
     """
@@ -113,7 +113,7 @@ class TransductionScores:
 
 
 def score_outputs(outputs: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TransductionScores:
-    """Compare outputs with targets; target symbols of -100 count nowhere.
+    """Compare outputs with targets; target symbols of -100 are ignored.
 
     Raises:
         InputError: if there are none, or the numbers of outputs and targets differ.
@@ -138,19 +138,19 @@ def evaluate_transduction(
     """Score a model's own greedy outputs.
 
     Args:
-        model: of the kind that the format is for; it runs in evaluation mode.
-        format: how it meets source and target.
+        model: of the format's kind; it runs in evaluation mode.
+        format: of the model's inputs and labels.
         pairs: any number of transductions.
         batch_size: transductions at a time.
 
     Raises:
-        InputError: for no pairs at all, or one that the format cannot hold.
+        InputError: for no pairs, or one that the format cannot represent.
     """
     import torch
 
     pairs = [Transduction(*pair) for pair in pairs]
     for pair in pairs:
-        format.row(pair)  # a pair that it cannot hold is found before the model runs
+        format.row(pair)  # finds an invalid pair before the model runs
     training = model.training
     model.eval()
     try:

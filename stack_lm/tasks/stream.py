@@ -1,4 +1,4 @@
-"""Ever new examples of a task, which can be left and taken up again."""
+"""A stream of new examples of a task, which can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Example = TypeVar("Example")
 
 
 class Stream(Generic[Example]):
-    """Examples without end; they may repeat.
+    """An endless stream of examples, which may repeat.
 
     Args:
         sample: draws an example of a size.
-        sizes, weights: the sizes, and how often each comes.
+        sizes, weights: the sizes, and the relative frequency of each.
         seed: of the draws.
     """
 
@@ -35,15 +35,15 @@ class Stream(Generic[Example]):
         return self._sample(self._rng, self._rng.choices(self._sizes, self._weights)[0])
 
     def state(self) -> list[Any]:
-        """Its place, for JSON."""
+        """The position in the stream, for JSON."""
         version, numbers, gauss = self._rng.getstate()
         return [version, list(numbers), gauss]
 
     def load(self, state: Sequence[Any]) -> None:
-        """Go on from a place.
+        """Continue from a position.
 
         Raises:
-            ValueError, TypeError: if it is none.
+            ValueError, TypeError: if it is not a position.
         """
         version, numbers, gauss = state
         self._rng.setstate((version, tuple(numbers), gauss))

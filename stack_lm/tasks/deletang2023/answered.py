@@ -1,8 +1,8 @@
-"""The base of the tasks of Delétang et al. (2023): an input, and an answer that is written after it.
+"""The base of the tasks of Delétang et al. (2023): an input, and an answer after it.
 
 Definitions and distributions are those of the released code where it differs from the paper.
-NOTE: our choices: each string has a length of its own, the validation strings have the lengths of training, and a test
-length has eight strings.
+NOTE: our choices: each string has its own length, the validation strings have the lengths of training, and each test
+    length has eight strings.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..base import Example, Split, Task
 
 String = tuple[int, ...]
 BITS = ("0", "1")
-# After a number or a stack of any length; zeros follow.
+# After a number or a stack of variable length; zeros follow.
 TERMINATOR = 2
 
 
 class AnsweredTask(Task):
     """An input and its answer, one function of the other. All lengths of a window are equally likely.
 
-    All of an answer is trained on; what follows its terminator, where it has one, is not scored.
+    Training uses the whole answer; symbols after a terminator are not scored.
     """
 
     paper = "Delétang et al. 2023"
@@ -59,7 +59,7 @@ class AnsweredTask(Task):
         return Example(string, answer, tuple(place < scored for place in range(len(answer))))
 
     def add_scores(self, scores: dict[str, Any], examples: Sequence[Example], split: str) -> dict[str, Any]:
-        """Scores with `length_accuracy`, the paper's: the accuracy of each length, averaged over lengths."""
+        """Add the paper's `length_accuracy`: the accuracy of each length, averaged over lengths."""
         by_length = scores["by_length"]["accuracy"]
         mean = sum(accuracy for accuracy, _ in by_length.values()) / len(by_length)
         return scores | {
@@ -68,9 +68,9 @@ class AnsweredTask(Task):
         }
 
     def draw_input(self, rng: random.Random, length: int) -> String:
-        """Draw an input of a length: symbols of the vocabulary, all equally likely, unless a task says otherwise."""
+        """Draw an input of a length: by default symbols of the vocabulary, all equally likely."""
         return tuple(rng.choices(range(len(self.vocabulary)), k=length))
 
     @abstractmethod
     def answer(self, string: String) -> String | None:
-        """The answer to an input of one symbol or more; None for a string that is none."""
+        """The answer to an input of one symbol or more; None for a string that is not an input."""

@@ -19,8 +19,8 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": ope
 class SimpleArithmetic(AnsweredTask):
     """The value of digits with operators between them, products before sums.
 
-    NOTE: the released code counts a ninth symbol, which never occurs. It takes a symbol from even lengths, so that all
-    lengths are odd.
+    NOTE: the released code counts a ninth symbol, which never occurs. It removes a symbol from even lengths, so all
+        lengths are odd.
     """
 
     vocabulary = (*_DIGITS, "+", "-", "*")
@@ -55,7 +55,7 @@ def draw_expression(rng: random.Random, length: int, operators: str) -> list[str
     Args:
         rng: source of randomness.
         length: in symbols, one or more.
-        operators: those that stand between expressions, equally often.
+        operators: those between expressions, equally likely.
     """
     literals = {1: "d", 2: "-d", 3: "(d)", 4: "(-d)"}
     written: list[str] = []
@@ -73,7 +73,7 @@ def draw_expression(rng: random.Random, length: int, operators: str) -> list[str
 
 
 def value(expression: Sequence[str], operators: str) -> int | None:
-    """The value of such an expression modulo 5; None for a string that is none."""
+    """The value of such an expression modulo 5; None for a string that is not one."""
     pending: list[tuple[str, int]] = []  # brackets and operators; "literal" and "value" with what they are
     for symbol in expression:
         if symbol in _DIGITS:
@@ -94,7 +94,7 @@ def value(expression: Sequence[str], operators: str) -> int | None:
             pending.append((symbol, 0))
         else:
             return None
-        # Two values side by side, however they came there.
+        # Two adjacent values, whatever their origin.
         if len(pending) > 1 and _is_value(pending[-1]) and _is_value(pending[-2]):
             return None
     return pending[0][1] % MODULUS if len(pending) == 1 and _is_value(pending[0]) else None
@@ -114,7 +114,7 @@ def _combine(inside: list[tuple[str, int]]) -> int | None:
 
 
 class _Bracketed(AnsweredTask):
-    """Expressions whose brackets say what belongs together."""
+    """Fully bracketed expressions."""
 
     answers = _DIGITS
     operators: ClassVar[str]
@@ -152,9 +152,9 @@ class BracketedArithmetic(_Bracketed):
 
 @register_task("deletang2023/solve_equation")
 class SolveEquation(_Bracketed):
-    """The digit that x stands for in `expression = value`; there are sums and differences, so it is the only one.
+    """The value of x in `expression = value`; it is unique, because there are only sums and differences.
 
-    NOTE: shorter than three symbols there is no equation, but zeros, whose answer is 0, as in the released code.
+    NOTE: inputs below three symbols are not equations but zeros, whose answer is 0, as in the released code.
     """
 
     vocabulary = (*_DIGITS, "+", "-", "(", ")", "x", "=")
@@ -162,7 +162,7 @@ class SolveEquation(_Bracketed):
     operators = "+-"
 
     def draw_input(self, rng: random.Random, length: int) -> String:
-        """An expression in which x takes the place of a digit: the first at or after a place, which is uniform."""
+        """An expression in which x replaces a digit: the first at or after a uniformly drawn position."""
         if length < 3:
             return (0,) * length
         expression = draw_expression(rng, length - 2, self.operators)

@@ -22,7 +22,7 @@ class _Operation(AnsweredTask):
     terminated = True
 
     def draw_input(self, rng: random.Random, length: int) -> String:
-        """Numbers of one or more, of widths that are uniform. NOTE: below three symbols there is one number alone."""
+        """Numbers of one or more, with uniform widths. NOTE: below three symbols there is only one number."""
         if length < 3:
             return bits(rng.randrange(2**length - 1), length)
         first = rng.randint(1, length - 2)
@@ -45,7 +45,7 @@ class _Operation(AnsweredTask):
         written = (*bits(result), TERMINATOR)
         return written + (0,) * (length + self.longer - len(written))
 
-    # Symbols that the answer has more than the input.
+    # Symbols by which the answer is longer than the input.
     longer: ClassVar[int]
 
     @abstractmethod
@@ -54,12 +54,12 @@ class _Operation(AnsweredTask):
 
     @abstractmethod
     def of_one(self, string: String) -> String:
-        """The answer to one number alone, of one or two bits."""
+        """The answer to a single number of one or two bits."""
 
 
 @register_task("deletang2023/binary_addition")
 class BinaryAddition(_Operation):
-    """The sum of two numbers; of one alone, itself."""
+    """The sum of two numbers; a single number is its own sum."""
 
     vocabulary = ("0", "1", "+")
     longer = 1
@@ -75,7 +75,7 @@ class BinaryAddition(_Operation):
 
 @register_task("deletang2023/binary_multiplication")
 class BinaryMultiplication(_Operation):
-    """The product of two numbers; of one alone, zero, whose last bit is left out where there is no room."""
+    """The product of two numbers; for a single number zero, whose last bit is omitted if there is no room."""
 
     vocabulary = ("0", "1", "*")
     aliases: ClassVar = {"2": "*"}
@@ -92,12 +92,12 @@ class BinaryMultiplication(_Operation):
 
 @register_task("deletang2023/compute_sqrt")
 class ComputeSqrt(AnsweredTask):
-    """The whole part of the square root, in half as many bits as the number; the most significant bit comes first."""
+    """The integer part of the square root, in half as many bits as the number; the most significant bit comes first."""
 
     def draw_input(self, rng: random.Random, length: int) -> String:
         """Numbers of one or more."""
         return bits(rng.randint(1, 2**length - 1), length)[::-1]
 
     def answer(self, string: String) -> String:
-        """The root, with zeros before it."""
+        """The root, preceded by zeros."""
         return bits(isqrt(number(string[::-1])), (len(string) + 1) // 2)[::-1]

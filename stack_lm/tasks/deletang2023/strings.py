@@ -1,4 +1,4 @@
-"""Strings that are moved, copied, sorted or asked about (Delétang et al. 2023)."""
+"""Strings to move, copy, sort or answer a question about (Delétang et al. 2023)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ParityCheck(AnsweredTask):
 
 @register_task("deletang2023/cycle_navigation")
 class CycleNavigation(AnsweredTask):
-    """The place on a circle of five after steps of -1, 0 and 1 from place 0, which are written 0, 1 and 2."""
+    """The position on a circle of five after steps of -1, 0 and 1, written 0, 1 and 2, from position 0."""
 
     vocabulary = ("0", "1", "2")
     answers = ("0", "1", "2", "3", "4")
@@ -45,7 +45,7 @@ class CycleNavigation(AnsweredTask):
 
 @register_task("deletang2023/stack_manipulation")
 class StackManipulation(AnsweredTask):
-    """A stack, from its bottom, and operations on it; the answer is the stack after these, from its top.
+    """A stack, from its bottom, and operations on it; the answer is the resulting stack, from its top.
 
     Popping an empty stack does nothing. The answer has one symbol more than the input.
     """
@@ -56,7 +56,7 @@ class StackManipulation(AnsweredTask):
     terminated = True
 
     def draw_input(self, rng: random.Random, length: int) -> String:
-        """The height is uniform, and one symbol at least is an operation if there are two or more."""
+        """The height is uniform; at least one symbol is an operation if there are two or more."""
         height = rng.randint(1, max(1, length - 1))
         bits = rng.choices(range(2), k=height)
         return (*bits, *rng.choices(range(_POP, _PUSH_0 + 2), k=length - height))
@@ -102,7 +102,7 @@ class MissingDuplicate(AnsweredTask):
     aliases: ClassVar = {"2": "_", "3": "."}
 
     def draw_input(self, rng: random.Random, length: int) -> String:
-        """All strings and places are equally likely; of length 1 there is only `1`."""
+        """All strings and positions are equally likely; the only string of length 1 is `1`."""
         if length == 1:
             return (1,)
         string = rng.choices(range(2), k=length // 2) * 2
@@ -130,7 +130,7 @@ class OddsFirst(AnsweredTask):
     """
 
     def answer(self, string: String) -> String:
-        """The symbols at even places, counted from 1, then those at odd ones."""
+        """The symbols at even positions, counted from 1, then those at odd ones."""
         return string[1::2] + string[::2]
 
 

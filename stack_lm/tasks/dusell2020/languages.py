@@ -1,9 +1,9 @@
 """The five languages of DuSell and Chiang (2020), with the grammars and probabilities of the released code.
 
-A nonterminal that goes on with probability m / (m + 1) does so m times in the mean.
+A nonterminal that continues with probability m / (m + 1) does so m times on average.
 
-NOTE: when the released code removes rules that rewrite a nonterminal as one other, it loses those of the start symbol.
-The strings here are those of the grammars; see `PaddedReversal` and `Dyck`.
+NOTE: when the released code removes rules that rewrite one nonterminal as another, it loses those of the start symbol.
+    The strings here are those of the grammars; see `PaddedReversal` and `Dyck`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..registry import register_task
 
 
 def _again(mean: float) -> float:
-    """The probability of going on, for a mean number of times."""
+    """The probability of continuing, from the mean number of times."""
     return mean / (mean + 1)
 
 
@@ -28,7 +28,7 @@ class _Language(GrammarLanguage):
 
 @register_task("dusell2020/marked_reversal")
 class MarkedReversal(_Language):
-    """`w # w reversed`, with 60 symbols in `w` in the mean."""
+    """`w # w reversed`, with 60 symbols in `w` on average."""
 
     symbols = "0 1 #"
     grammar = _reversal("#")
@@ -44,9 +44,9 @@ class UnmarkedReversal(_Language):
 
 @register_task("dusell2020/padded_reversal")
 class PaddedReversal(_Language):
-    """`w`, any number of one symbol, 30 in the mean, and `w` reversed.
+    """`w`, any number of one symbol, 30 on average, and `w` reversed.
 
-    NOTE: `w` may be empty. In the released code it is not: there, no string is padding alone.
+    NOTE: `w` may be empty. In the released code it is not: there, no string is only padding.
     """
 
     symbols = "0 1"
@@ -61,10 +61,10 @@ class PaddedReversal(_Language):
 
 @register_task("dusell2020/dyck")
 class Dyck(_Language):
-    """Well-nested strings of two pairs: one split at each level in the mean, and 40 levels.
+    """Well-nested strings of two pairs: on average one split at each level, and 40 levels.
 
-    NOTE: a string may be one group, within one outermost pair: 78% of those of 60 symbols are. In the released code
-    none is: there, the top level has two groups or more.
+    NOTE: a string may be a single group, within one outermost pair, as are 78% of those of 60 symbols. In the released
+        code none is: there, the top level has two groups or more.
     """
 
     symbols = "( ) [ ]"

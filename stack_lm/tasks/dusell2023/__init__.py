@@ -1,1 +1,1 @@
-"""The languages of DuSell and Chiang (2023): some that are not context-free, and some with many kinds of symbols."""
+"""The languages of DuSell and Chiang (2023): languages that are not context-free, or have many symbol types."""

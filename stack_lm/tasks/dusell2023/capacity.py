@@ -1,6 +1,6 @@
-"""Context-free languages with many types of symbols, for the information that a stack holds (DuSell and Chiang 2023).
+"""Context-free languages with many symbol types, to test the capacity of a stack (DuSell and Chiang 2023).
 
-Types are equally likely, so the lower bounds are those of one type, and log k for each symbol whose type is free.
+Types are equally likely, so a lower bound is that of one type, plus log k for each symbol whose type is free.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _types(symbol_types: Any) -> range:
     """The numbers of the types, from 0.
 
     Raises:
-        InputError: for another number than an integer of 1 or more.
+        InputError: unless the number is an integer of 1 or more.
     """
     if type(symbol_types) is not int or not 1 <= symbol_types <= _MOST_TYPES:
         raise InputError(f"symbol_types must be an integer from 1 to {_MOST_TYPES}; got {symbol_types!r}")
@@ -68,9 +68,9 @@ class UnmarkedReversal(_Reversal):
 
 @register_task("dusell2023/dyck")
 class Dyck(BoundedLanguage):
-    """Well-nested strings of any number of types of pairs: one split at each level in the mean, and 40 levels.
+    """Well-nested strings with any number of types of pairs: on average one split at each level, and 40 levels.
 
-    The grammar is that of `dusell2020/dyck`, with one type of pairs; each pair of its strings is then given a type.
+    The grammar is that of `dusell2020/dyck`, with one type of pairs; each pair of a string then gets a type.
 
     Args:
         symbol_types: the number of types of pairs.

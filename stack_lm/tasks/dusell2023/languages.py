@@ -49,7 +49,7 @@ class MarkedCopy(WordLanguage):
 
 @register_task("dusell2023/unmarked_copy_different_alphabets")
 class UnmarkedCopyDifferentAlphabets(WordLanguage):
-    """`w`, and `w` again in an alphabet of its own: 2 for 0, and 3 for 1."""
+    """`w`, and `w` again in another alphabet: 2 for 0, and 3 for 1."""
 
     others = ("2", "3")
 

@@ -1,4 +1,4 @@
-"""Languages whose strings are each made of one word w, by copies, reversals and marks."""
+"""Languages whose strings are built from one word w, by copies, reversals and marks."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class WordLanguage(BoundedLanguage):
 
     @abstractmethod
     def made_of(self, word: list[str]) -> list[str]:
-        """The string made of a word; its length is a linear function of the word's."""
+        """The string built from a word; its length is a linear function of the word's."""
 
     def word_length(self, length: int) -> int | None:
-        """The length of the word that a string of a length is made of; None if there is no such string."""
+        """The length of the word in a string of a given length; None if there is no such string."""
         empty = len(self.made_of([]))
         letters, rest = divmod(length - empty, len(self.made_of([self.letters[0]])) - empty)
         return letters if letters >= 0 and not rest else None

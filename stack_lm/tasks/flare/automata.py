@@ -22,12 +22,12 @@ _DISTANCES = {EDIT_DISTANCE: Split(50, 0, 500)}
 
 
 class _Level(NamedTuple):
-    """The ways to the end that have a given number of symbols.
+    """The paths to the end with a given number of symbols.
 
     Attributes:
-        ways: the weights of those from each state added up, over the largest sum.
-        scale: the logarithm of that sum.
-        arcs_to: from each state to the states of this level: the symbols, and the weights of `ways` added up.
+        ways: the total weight of those from each state, divided by the largest total.
+        scale: the logarithm of that total.
+        arcs_to: from each state to the states of this level: the symbols, and the cumulative weights of `ways`.
     """
 
     ways: dict[State, float]
@@ -38,8 +38,8 @@ class _Level(NamedTuple):
 class AutomatonTask(MeasuredLanguage):
     """A deterministic automaton without dead states.
 
-    Every arc of a state, and stopping where the state accepts, has the same weight. A length is uniform over those that
-    have members, and a string of a length is as likely as the product of its weights.
+    Every arc of a state has the same weight, as does stopping in an accepting state. A length is uniform over those
+    with members, and the probability of a string of a length is proportional to the product of its weights.
     """
 
     start: ClassVar[State]
@@ -47,7 +47,7 @@ class AutomatonTask(MeasuredLanguage):
     accepting: ClassVar[frozenset[State]]
 
     def following(self, string: Sequence[str]) -> Iterator[Symbols]:
-        """The arcs of the states that the string passes."""
+        """The arcs of the states on the string's path."""
         state = self.start
         yield self._symbols[state]
         for symbol in string:
@@ -74,7 +74,7 @@ class AutomatonTask(MeasuredLanguage):
         return self._levels[left]
 
     def _scaled(self, ways: dict[State, float], scale: float) -> _Level:
-        """Divide by the largest: long strings have weights that no float has."""
+        """Divide by the largest weight: those of long strings would overflow a float."""
         largest = max(ways.values())
         if not largest:
             raise InputError("an automaton must have a way to the end")
@@ -84,7 +84,7 @@ class AutomatonTask(MeasuredLanguage):
 
     @cached_property
     def _lengths(self) -> dict[int, list[int]]:
-        """Those with members, by the longest."""
+        """The lengths with members, by the longest length."""
         return {}
 
     def lengths(self, longest: int) -> list[int]:
@@ -104,12 +104,12 @@ class AutomatonTask(MeasuredLanguage):
         return tuple(string)
 
     def edit_distance(self, string: Sequence[str]) -> int:
-        """The fewest symbols to insert, to replace and to delete that make a member of a string.
+        """The smallest number of symbols to insert, replace and delete that turns a string into a member.
 
         Args:
             string: of the language's symbols.
         """
-        # For each state the fewest edits after which the symbols read so far have led there.
+        # For each state the fewest edits with which the symbols read so far lead to it.
         edits = self._with_insertions({state: 0 if state == self.start else inf for state in self.arcs})
         for symbol in string:
             after = {state: number + 1 for state, number in edits.items()}
@@ -120,7 +120,7 @@ class AutomatonTask(MeasuredLanguage):
         return int(min(edits[state] for state in self.accepting))
 
     def _with_insertions(self, edits: dict[State, float]) -> dict[State, float]:
-        """The fewest edits of each state, where each arc may be taken without a symbol."""
+        """The fewest edits for each state, if each arc may also be taken without a symbol."""
         waiting = list(edits)
         while waiting:
             state = waiting.pop()
@@ -131,7 +131,7 @@ class AutomatonTask(MeasuredLanguage):
         return edits
 
     def split(self, name: str, seed: int) -> list[Example]:
-        """See `RecognitionTask.split`; all strings of `test_edit_distance` are no members, with their distance."""
+        """See `RecognitionTask.split`; all strings of `test_edit_distance` are non-members, with their distance."""
         if name != EDIT_DISTANCE:
             return super().split(name, seed)
         plan, rng = self.planned(name), random.Random(f"{seed}/{name}")
@@ -163,7 +163,7 @@ class EvenPairs(AutomatonTask):
 
 @register_task("flare/repeat_01")
 class Repeat01(AutomatonTask):
-    """01, any number of times. There is one member of each length, so that none can be held out."""
+    """01, any number of times. There is one member of each length, so none can be held out."""
 
     default_plan: ClassVar = {
         name: split for name, split in AutomatonTask.default_plan.items() if name != HELD_OUT
@@ -184,7 +184,7 @@ class Parity(AutomatonTask):
 
 @register_task("flare/cycle_navigation")
 class CycleNavigation(AutomatonTask):
-    """Moves on a circle of five, and the place where they end."""
+    """Moves on a circle of five, and their final position."""
 
     symbols = ("<", ">", "=", *_DIGITS)
     start, smallest = 0, 1

@@ -1,4 +1,4 @@
-"""Arithmetic of FLaRe: numbers of one bit or more, the least significant first, with any zeros after them."""
+"""Arithmetic of FLaRe: numbers of one bit or more, least significant first, followed by any number of zeros."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _EQUALS = "="
 
 
 def written(number: int, width: int = 1) -> String:
-    """The bits of a number as symbols, with zeros after them up to a width."""
+    """The bits of a number as symbols, followed by zeros up to a width."""
     return tuple(map(str, bits(number, width)))
 
 
 def shares(rng: random.Random, total: int, parameters: Sequence[float]) -> list[int]:
-    """Split a number by the shares of a Dirichlet distribution, down to whole numbers; the last part takes the rest.
+    """Split a number by the shares of a Dirichlet distribution, rounded down; the last part takes the rest.
 
     Args:
         rng: source of randomness.
@@ -44,7 +44,7 @@ class _Equation(RecognitionTask):
         """The result."""
 
     def following(self, string: Sequence[str]) -> Iterator[Symbols]:
-        """Bits, after the first of an operand its separator too; then the result's bits, zeros and the end."""
+        """Bits, and after the first bit of an operand also its separator; then the result's bits, zeros and the end."""
         operands: list[list[str]] = [[]]
         separators = [*self.separators, _EQUALS]
         yield frozenset(BITS)
@@ -68,7 +68,7 @@ class _Operation(_Equation):
     weights: ClassVar[tuple[float, float, float]]
 
     def positive(self, rng: random.Random, longest: int) -> String:
-        """Widths, then operands whose result fits into its own."""
+        """Widths, then operands whose result fits into its width."""
         length = rng.randint(5, longest)
         *widths, width = (share + 1 for share in shares(rng, length - 5, self.weights))
         first, second = sorted(widths)
@@ -80,7 +80,7 @@ class _Operation(_Equation):
 
     @abstractmethod
     def draw_operands(self, rng: random.Random, first: int, second: int, result: int) -> tuple[int, int]:
-        """Draw both operands, from the largest numbers that there is room for."""
+        """Draw both operands, given the largest numbers that fit."""
 
 
 @register_task("flare/binary_addition")
@@ -124,8 +124,8 @@ class BinaryMultiplication(_Operation):
 class ComputeSqrt(_Equation):
     """`x = z`, where z is the whole part of the square root of x.
 
-    NOTE: the released strings from length 169 on have roots computed in floating point, of which many are wrong; these
-    are exact.
+    NOTE: the released strings from length 169 on have roots computed in floating point, many of which are wrong; these
+        are exact.
     """
 
     symbols = (*BITS, _EQUALS)
@@ -136,7 +136,7 @@ class ComputeSqrt(_Equation):
         return isqrt(operands[0])
 
     def positive(self, rng: random.Random, longest: int) -> String:
-        """Widths, then a number whose root fits into its own."""
+        """Widths, then a number whose root fits into its width."""
         first, width = (share + 1 for share in shares(rng, rng.randint(3, longest) - 3, (2, 1)))
         x = rng.randint(0, min(2**first - 1, 4**width - 1))
         return (*written(x, first), _EQUALS, *written(isqrt(x), width))

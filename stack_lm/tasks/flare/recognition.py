@@ -1,6 +1,6 @@
 """The base of FLaRe's languages: members, non-members, and the distributions of both (Butoi et al. 2025).
 
-One definition, the symbols that may come next, decides membership too: a string is a member if each of its symbols may
+One definition, the possible next symbols, also decides membership: a string is a member if each of its symbols may
 follow those before it, and the end may follow all of them.
 """
 
@@ -22,17 +22,17 @@ END = "</s>"
 BITS = ("0", "1")
 REJECT, ACCEPT = 0, 1
 HELD_OUT = "test_short_held_out"
-# Proposals of a string that is no member, and of one that is not held back, before the draw is given up.
+# The maximum number of proposals of a non-member, and of a string that is not held out.
 _MOST_PROPOSALS = 100
 
 
 class RecognitionTask(Task):
     """A language, with a label for each string: 1 for members, 0 for others, equally likely.
 
-    The size of an example is the longest length that it may have, that of its split: how likely a length is below that
-    depends on the language. The source is `<s>` and the string, so that the empty string has a symbol too.
+    The size of an example is the longest length of its split; the distribution of lengths below it depends on the
+    language. The source is `<s>` and the string, so that even the empty string has a symbol.
 
-    NOTE: the `<s>` is our choice; the paper has one for transformers.
+    NOTE: the `<s>` is our choice; the paper has one only for transformers.
 
     Args:
         splits: changes of the plan (see `Task`).
@@ -64,7 +64,7 @@ class RecognitionTask(Task):
     def following(self, string: Sequence[str]) -> Iterator[Symbols]:
         """The symbols, `</s>` among them, that may follow each prefix of a string, the shortest first.
 
-        A prefix is only asked about if each of its symbols may follow those before it.
+        Called only for prefixes whose symbols may each follow those before them.
         """
 
     @abstractmethod
@@ -77,7 +77,7 @@ class RecognitionTask(Task):
         """
 
     def next_symbols(self, string: Sequence[str]) -> list[Symbols]:
-        """The symbols that may follow each of the n + 1 prefixes of a string: none where no member begins so.
+        """The symbols that may follow each of the n + 1 prefixes of a string: none if no member has the prefix.
 
         Args:
             string: n symbols.
@@ -95,19 +95,19 @@ class RecognitionTask(Task):
         return END in self.next_symbols(string)[-1]
 
     def negative(self, rng: random.Random, longest: int) -> String:
-        """Draw a string that is no member: a member with edits, or any string, equally often proposed.
+        """Draw a non-member: an edited member or an arbitrary string, each proposed equally often.
 
         Args:
             rng: source of randomness.
             longest: its largest length, `smallest` or more.
 
         Raises:
-            InputError: if none of a hundred proposals is one.
+            InputError: if none of a hundred proposals is a non-member.
         """
         return self._negative(rng, longest)[0]
 
     def _negative(self, rng: random.Random, longest: int) -> tuple[String, int | None]:
-        """A string that is no member, and the number of edits that made it; None for any string."""
+        """A non-member, and the number of edits that made it; None for an arbitrary string."""
         for _ in range(_MOST_PROPOSALS):
             edits: int | None = None
             if rng.random() < 0.5:
@@ -119,7 +119,7 @@ class RecognitionTask(Task):
         raise InputError(f"{_MOST_PROPOSALS} strings of {self} up to length {longest} were all members")
 
     def _edited(self, rng: random.Random, string: String, longest: int) -> tuple[String, int]:
-        """A string after K edits, and K, which is geometric: each more is half as likely."""
+        """A string after K edits, and K, which is geometric: each further edit is half as likely."""
         edited = list(string)
         edits = 0
         while True:
@@ -136,7 +136,7 @@ class RecognitionTask(Task):
                 return tuple(edited), edits
 
     def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
-        """The longest length of a window alone, where there are members and windows begin with the empty string."""
+        """Only the longest length of a window, if there are members and the window starts at the empty string."""
         if shortest not in (0, longest):
             raise InputError(f"the strings of {self} have all lengths from 0 on; got a shortest length of {shortest}")
         return {longest: 1.0} if longest >= self.smallest else {}
@@ -172,7 +172,7 @@ class RecognitionTask(Task):
         return EditedExample(Example(source, (label,), (True,)), edits)
 
     def split(self, name: str, seed: int) -> list[Example]:
-        """See `Task.split`; no string of `test_short_held_out` is one of training or validation.
+        """See `Task.split`; no string of `test_short_held_out` is in training or validation.
 
         Raises:
             InputError: as `Task.split` does, and if there are too few strings to hold out.

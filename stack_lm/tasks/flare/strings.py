@@ -51,7 +51,7 @@ class Majority(MeasuredLanguage):
 
 
 class _Unfolded(MeasuredLanguage):
-    """Strings that a word of k symbols determines: k is uniform over all that fit, then the word over those of k."""
+    """Strings determined by a word of k symbols: k is uniform over all that fit, and the word over those of k."""
 
     letters: ClassVar[String] = BITS
 
@@ -74,7 +74,7 @@ class _Unfolded(MeasuredLanguage):
 
 @register_task("flare/unmarked_reversal")
 class UnmarkedReversal(_Unfolded):
-    """A word and the same from its end to its beginning."""
+    """A word and its reversal."""
 
     def most(self, longest: int) -> int:
         """Half of the length."""
@@ -92,7 +92,7 @@ class UnmarkedReversal(_Unfolded):
 
 
 class _Marked(_Unfolded):
-    """A word, #, and what the word determines: as many symbols again."""
+    """A word, #, and as many symbols again, determined by the word."""
 
     symbols: ClassVar[String] = (*BITS, MARK)
     smallest = 1
@@ -136,7 +136,7 @@ class MarkedCopy(_Marked):
 
 @register_task("flare/odds_first")
 class OddsFirst(_Marked):
-    """A word, #, its symbols at odd places, counted from 1, and those at even ones."""
+    """A word, #, its symbols at odd positions, counted from 1, and those at even ones."""
 
     def image(self, word: String) -> String:
         """Every other symbol from the first on, then the others."""
@@ -163,7 +163,7 @@ class MissingDuplicateString(MeasuredLanguage):
     smallest = 2
 
     def following(self, string: Sequence[str]) -> Iterator[Symbols]:
-        """Any symbol, `_` once; the end where putting 1 in its place gives a word twice."""
+        """Any symbol, `_` once; the end if replacing `_` by 1 gives a word twice."""
         string = tuple(string)
         for end in range(len(string) + 1):
             prefix = string[:end]
@@ -224,7 +224,7 @@ class StackManipulation(MeasuredLanguage):
         yield from determined(stack[::-1])
 
     def positive(self, rng: random.Random, longest: int) -> String:
-        """Some bits, and operations until there would be one push too many."""
+        """Some bits, and operations until the next push would be one too many."""
         bits = rng.randint(0, (longest - 1) // 2)
         pushes = rng.randint(0, (longest - 2 * bits - 1) // 3)
         stack = rng.choices(BITS, k=bits)
@@ -245,7 +245,7 @@ class StackManipulation(MeasuredLanguage):
         operations = string[: string.index(MARK)]
         bits = next((i for i, symbol in enumerate(operations) if symbol not in BITS), len(operations))
         pushes = operations.count(_PUSH)
-        # A coin decides between push and pop where the stack is not empty, also before the push too many.
+        # A coin decides between push and pop if the stack is not empty, even before the push too many.
         height, coins = bits, 0
         for symbol in operations[bits:]:
             if symbol not in BITS:

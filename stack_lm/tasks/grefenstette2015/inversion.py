@@ -1,11 +1,11 @@
-"""Two inversion transduction grammars: a verb that moves, and articles that get a gender.
+"""Two inversion transduction grammars: one moves a verb, the other gives articles a gender.
 
 Grefenstette et al. (2015), section 4.2 and appendix C. A grammar derives source and target together; the target follows
 from the source alone, so sources are drawn from the grammar's source side and then transduced.
 
-NOTE: the paper says that its probabilities are tuned so that lengths are relatively uniform, but those that it prints
-make most sources short: in the window of 8 to 64 half have 15 symbols or fewer (gender: 13). By default all lengths are
-equally likely here, and the printed probabilities decide among the sources of a length.
+NOTE: the paper says that its probabilities are tuned for relatively uniform lengths, but with the printed ones most
+    sources are short: in the window of 8 to 64, half have 15 symbols or fewer (gender: 13). By default all lengths are
+    equally likely here, and the printed probabilities apply among the sources of a length.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class _Inversion(Transducer):
 
     Args:
         words: the number of words of each class.
-        lengths: "uniform": those in a window are equally likely. "grammar": as likely as the printed probabilities make
-            them, the distribution of rejecting what is outside of the window, without rejecting anything.
+        lengths: "uniform": those in a window are equally likely. "grammar": the distribution of the printed
+            probabilities, conditioned on the window, without rejection sampling.
         splits: changes of the plan (see `Task`).
 
     Raises:
@@ -40,7 +40,7 @@ class _Inversion(Transducer):
     """
 
     grammar: ClassVar[Grammar]
-    # The words that are the same for all classes; the classes of the source with those that they become in the target.
+    # The words common to all classes; the classes of the source with their classes in the target.
     source_words: ClassVar[tuple[str, ...]]
     target_words: ClassVar[tuple[str, ...]]
     classes: ClassVar[dict[str, str]]
@@ -78,11 +78,11 @@ class _Inversion(Transducer):
         return self.pair([self._ids[symbol] for symbol in symbols])
 
     def kind_of(self, symbol: int) -> str:
-        """A word as the grammar has it: the class of a word with a number, or itself."""
+        """A word's terminal in the grammar: the class of a word with a number, or the word itself."""
         return self.vocabulary[symbol].rstrip("0123456789")
 
     def translate(self, symbol: int, plain: str | None) -> int:
-        """The word of the target's class with the same number, or for a word without a class a plain one."""
+        """The word of the target's class with the same number, or a plain word for a word without a class."""
         name = self.kind_of(symbol)
         if name not in self.classes:
             return self._ids[plain or name]
@@ -115,7 +115,7 @@ class SVOToSOV(_Inversion):
         waiting, previous, objects = 0, "", False
         for kind in map(self.kind_of, source):
             if kind == "vi" and previous in ("si", "vi") and not waiting and not objects:
-                objects, kind = True, ""  # the main verb, after which all begins anew
+                objects, kind = True, ""  # the main verb, after which the state is reset
             elif kind == "vi" and previous in ("si", "vi") and waiting:
                 waiting -= 1
             elif kind == "rpi" and previous in ("si", "vi"):
@@ -126,7 +126,7 @@ class SVOToSOV(_Inversion):
         return objects and not waiting and previous in ("oi", "vi")
 
     def transduce(self, source: tuple[int, ...]) -> list[int]:
-        """Move the main verb to the end: the first verb that no relative pronoun before it is waiting for."""
+        """Move the main verb to the end: the first verb that no earlier relative pronoun requires."""
         waiting = place = 0
         while self.kind_of(source[place]) != "vi" or waiting:
             waiting += {"rpi": 1, "vi": -1}.get(self.kind_of(source[place]), 0)
@@ -139,8 +139,8 @@ class SVOToSOV(_Inversion):
 class Gender(_Inversion):
     """Articles get the gender of their noun.
 
-    NOTE: both languages share one vocabulary here, so a model may predict a word of the source. The sample that the
-    paper prints begins with a verb; the grammar of its appendix derives no such sentence.
+    NOTE: both languages share one vocabulary here, so a model may predict a word of the source. The sample printed in
+        the paper begins with a verb; the grammar of its appendix derives no such sentence.
     """
 
     source_words = ("the", "a", "and", "or")

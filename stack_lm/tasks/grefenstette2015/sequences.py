@@ -13,10 +13,10 @@ from ..registry import register_task
 
 
 class Transducer(Task):
-    """A source becomes a target; both lie in one vocabulary, to which a format adds `<s>`, `|||` and `</s>`.
+    """A source and its target in one vocabulary, to which a format adds `<s>`, `|||` and `</s>`.
 
-    Training is on ever new examples and was scored every 1,000 batches of 10. "validation" are other strings of the
-    trained lengths, which the paper tests on too.
+    Training uses a stream of new examples and was scored every 1,000 batches of 10. "validation" has other strings of
+    the trained lengths, on which the paper also tests.
     """
 
     paper = "Grefenstette et al. 2015"
@@ -39,7 +39,7 @@ class Transducer(Task):
         return True
 
     def pair(self, source: Sequence[int]) -> Example:
-        """The example of a source that is accepted; all of its target is scored."""
+        """The example of an accepted source; its whole target is scored."""
         target = tuple(self.transduce(tuple(source)))
         return Example(tuple(source), target, (True,) * len(target))
 
@@ -81,7 +81,7 @@ class Copy(_Sequences):
 
 @register_task("grefenstette2015/reversal")
 class Reversal(_Sequences):
-    """The source from its end."""
+    """The source, reversed."""
 
     def transduce(self, source: tuple[int, ...]) -> Sequence[int]:
         """The reversed sequence."""
@@ -90,7 +90,7 @@ class Reversal(_Sequences):
 
 @register_task("grefenstette2015/bigram_flipping")
 class BigramFlipping(_Sequences):
-    """The symbols at odd places change places with those after them. Lengths are even."""
+    """The symbols at odd positions swap with those after them. Lengths are even."""
 
     def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
         """The even lengths, equally often."""

@@ -1,7 +1,7 @@
 """Tasks on strings of a grammar: parentheses, boolean formulas, agreement (Hao et al. 2018, sections 4.3 to 4.5).
 
-A depth is that of a derivation, its levels and one more. All derivations of at most the window's largest depth are
-equally likely; the grammars of formulas and agreement are unambiguous, so all strings are, too.
+A depth is that of a derivation, its number of levels plus one. All derivations of at most the window's largest depth
+are equally likely; the grammars of formulas and agreement are unambiguous, so all their strings are too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LISTED_DEPTH = 6
 class _GrammarTask(Task):
     """Strings of a grammar by depth.
 
-    NOTE: as in the released code, the blank is one of the symbols that can be predicted, though no target is one.
+    NOTE: as in the released code, the blank is one of the predictable symbols, though it is never a target.
     """
 
     paper = "Hao et al. 2018"
@@ -33,7 +33,7 @@ class _GrammarTask(Task):
 
     @cached_property
     def derivations(self) -> ByDepth:
-        """Counts and draws."""
+        """The counts and draws of derivations."""
         return ByDepth(self.grammar)
 
     def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
@@ -48,7 +48,7 @@ class _GrammarTask(Task):
 
 
 class _NextSymbol(_GrammarTask):
-    """The next symbol is predicted where it is one of some; the last step has no target."""
+    """Tasks that predict the next symbol where it is one of some symbols; the last step has no target."""
 
     predicted: ClassVar[tuple[str, ...]]
 
@@ -63,7 +63,7 @@ class _NextSymbol(_GrammarTask):
         return self.grammar.derives([self.vocabulary[symbol] for symbol in string])
 
     def predict(self, string: tuple[int, ...]) -> Example:
-        """Its symbols, and those that come next."""
+        """The example of a string: its symbols, those that come next, and a mask of the predicted ones."""
         following = (*string[1:], len(self.vocabulary) - 1)
         scored = {self.vocabulary.index(symbol) for symbol in self.predicted}
         return Example(string, following, tuple(symbol in scored for symbol in following))
@@ -81,9 +81,9 @@ class _NextSymbol(_GrammarTask):
 class Parentheses(_NextSymbol):
     """Sequences of nests of parentheses of two kinds; the closing ones are predicted.
 
-    NOTE: of depths up to 6, which are trained on, all distinct strings are equally likely, as the paper says; of larger
-    ones all derivations are, as in the released test strings. (A sequence is derived from its left and right ends, in
-    several orders.)
+    NOTE: for depths up to 6, which are used in training, all distinct strings are equally likely, as the paper says;
+        for larger ones all derivations are, as in the released test strings. (A sequence is derived from its left and
+        right ends, in several orders.)
     """
 
     vocabulary = ("(", ")", "[", "]", "#")
@@ -92,7 +92,7 @@ class Parentheses(_NextSymbol):
     grammar = Grammar({"S": ["S T", "T S", "T"], "T": ["( T )", "( )", "[ T ]", "[ ]"]})
 
     def count(self, depth: int) -> int:
-        """The number of strings of exactly a depth, or of derivations where strings are not listed."""
+        """The number of strings of exactly a depth, or of derivations if strings are not listed."""
         return len(_listed(depth)) if depth <= _LISTED_DEPTH else super().count(depth)
 
     def draw_string(self, rng: random.Random, depth: int) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ class Agreement(_NextSymbol):
     """Parts of speech of English noun phrases; auxiliaries are predicted, each in the number of its subject.
 
     NOTE: a noun may have neither a prepositional phrase nor a relative clause, as in the released code and test
-    strings; the paper's grammar can be read so that it has one of them.
+        strings; one reading of the paper's grammar requires one of them.
     """
 
     vocabulary = tuple("Det Nsing Nplur Prep Rel Auxsing Auxplur Vtrans Vintrans #".split())
@@ -152,9 +152,8 @@ class Agreement(_NextSymbol):
 class Formula(_GrammarTask):
     """Boolean formulas in reverse Polish notation; at each step the value of the longest formula that ends there.
 
-    NOTE: the released grammar derives a formula's value before the formula, so its depths are one more than those of
-    the grammar in the paper; with it depth 6 has formulas of up to 15 symbols and depth 7 of up to 31, as the paper
-    says.
+    NOTE: the released grammar derives a formula's value before the formula, so its depths exceed those of the paper's
+        grammar by one. Depth 6 then has formulas of up to 15 symbols and depth 7 of up to 31, as the paper says.
     """
 
     vocabulary = ("T", "F", "and", "or", "0", "1", "#")

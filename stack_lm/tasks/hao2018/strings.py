@@ -14,14 +14,14 @@ from ...errors import InputError
 from ..base import Example, Split, Task
 from ..registry import register_task
 
-# Its place in the vocabulary. The released code writes it 2.
+# Its position in the vocabulary. The released code writes it 2.
 BLANK = 2
 
 
 class _Strings(Task):
-    """Strings of a length are all equally likely.
+    """Tasks in which all strings of a length are equally likely.
 
-    NOTE: as in the released code, the blank is one of the symbols that can be predicted, also where no target is one.
+    NOTE: as in the released code, the blank is one of the predictable symbols, even if it is never a target.
     """
 
     paper = "Hao et al. 2018"
@@ -41,23 +41,23 @@ class _Strings(Task):
 
     @abstractmethod
     def transduce(self, string: tuple[int, ...]) -> Example:
-        """Return the example of a string: the input, and the output that is due at each step."""
+        """Return the example of a string: the input, and the output due at each step."""
 
 
 @register_task("hao2018/reversal")
 class Reversal(_Strings):
-    """From `w` and as many blanks to as many blanks and `w` reversed; scored on the reversed string.
+    """From `w` and as many blanks to as many blanks and `w` reversed; only the reversed string is scored.
 
-    Lengths are drawn from a normal distribution, N(10, 2) for training and N(20, 4) for testing, and moved into the
+    Lengths are drawn from a normal distribution, N(10, 2) for training and N(20, 4) for testing, and clipped to the
     window. In both the mean is 5/6 of the longest length and the deviation 1/6: the rule here for any window.
-    NOTE: a length is the whole part of what is drawn, as in the released code, and the lengths of the released test
-    strings fit that better than the nearest whole number (their log-likelihoods differ by 7.6).
+    NOTE: a length is the integer part of the drawn number, as in the released code. The lengths of the released test
+    strings fit that better than the nearest integer (their log-likelihoods differ by 7.6).
     """
 
     default_plan: ClassVar = {"train": Split(800, 1, 12), "validation": Split(100, 1, 12), "test": Split(1000, 1, 24)}
 
     def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
-        """The shares of a normal distribution, those beyond the window at its ends."""
+        """The shares of a normal distribution, clipped to the window."""
         drawn = NormalDist(longest * 5 / 6, longest / 6)
         below = [drawn.cdf(length) for length in range(shortest + 1, longest + 1)]
         shares = (high - low for low, high in pairwise([0.0, *below, 1.0]))
@@ -74,8 +74,8 @@ class Reversal(_Strings):
 class BufferedReversal(Reversal):
     """Reversal between two buffers: all sources have blanks up to twice the window's longest length.
 
-    A network between buffers writes when it is ready, so it is given the steps of the longest string for each, as in
-    the released code.
+    A network between buffers writes when it is ready, so every string gets the steps of the longest, as in the released
+    code.
     """
 
     def draw(self, rng: random.Random, number: int, shortest: int, longest: int, **options: Any) -> list[Example]:

@@ -1,10 +1,10 @@
-"""Counting and memorising: languages of which a part is determined by what came before (Joulin and Mikolov 2015).
+"""Counting and memorising: languages with a part that the earlier symbols determine (Joulin and Mikolov 2015).
 
-All symbols are predicted, and those that are determined are scored; a string is right when all of them are.
+All symbols are predicted, and the determined ones are scored; a string is right if all of them are.
 
 NOTE: the released code trains on a stream of strings without marks between them, and scores the first symbol of the
-next string. Here each string is alone, between `<s>` and `</s>`, and its end is scored. The code lets the largest n
-grow from 2 while it trains; the plan has the last of these windows.
+    next string. Here each string is separate, between `<s>` and `</s>`, and its end is scored. The code increases the
+    largest n from 2 during training; the plan has the last of these windows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Counting(Language):
         super().__init__(self.symbols, splits=splits)
 
     def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
-        """Every n, equally often."""
+        """All n, with equal weights."""
         return dict.fromkeys(range(max(shortest, self.smallest), longest + 1), 1.0)
 
     def sample(self, rng: random.Random, length: int) -> Example:
@@ -58,7 +58,7 @@ class _Counting(Language):
 
     @abstractmethod
     def determined(self, string: str) -> int | None:
-        """The place from which on all symbols are determined; None for a string that is not of the language."""
+        """The position from which all symbols are determined; None for a string that is not in the language."""
 
 
 class _Powers(_Counting):
@@ -106,7 +106,7 @@ class AnB2n(_Powers):
 
 
 class _Split(_Counting):
-    """n is split into a number of a and a number of b, which determine the rest."""
+    """Strings in which n is split into a number of a and a number of b, which determine the rest."""
 
     smallest = 2
 

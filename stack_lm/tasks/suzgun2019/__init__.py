@@ -1,1 +1,1 @@
-"""The tasks of Suzgun et al. (2019): the symbols that may come next, at every step."""
+"""The tasks of Suzgun et al. (2019): the possible next symbols at every step."""

@@ -1,4 +1,4 @@
-"""Dyck languages: after each symbol of a well-nested string, which symbols may come next (Suzgun et al. 2019)."""
+"""Dyck languages: the possible next symbols after each symbol of a well-nested string (Suzgun et al. 2019)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ PAIRS = ("()", "[]", "{}", "<>", "+-", "ab", "xo")
 
 
 class Dyck(Task):
-    """Strings of the grammar S -> open S close (1/2) | S S (1/4) | nothing (1/4), with the symbols that may come next.
+    """Strings of the grammar S -> open S close (1/2) | S S (1/4) | nothing (1/4), with the possible next symbols.
 
-    The grammar and its probabilities are those of section 5; all pairs are equally likely. Lengths are as frequent as
-    the grammar makes them, and so are the strings of a length. Opening symbols are even numbers, closing ones the next
-    odd ones.
-    NOTE: the released code puts nothing in place of a part that makes a string too long, where here such strings do not
-    count. Its test strings have about 74 symbols in the mean, these 71.8.
+    The grammar and its probabilities are those of section 5; all pairs are equally likely. Lengths, and strings of a
+    length, have the grammar's probabilities. Opening symbols are even numbers, closing ones the next odd numbers.
+    NOTE: the released code omits a part that would make a string too long; here such strings do not count. Its test
+        strings have about 74 symbols on average, these 71.8.
 
     Args:
         pairs: kinds of parentheses.
         splits: changes of the plan (see `Task`).
 
     Raises:
-        InputError: for a number of pairs that has no symbols.
+        InputError: for an unsupported number of pairs.
     """
 
     paper = "Suzgun et al. 2019"
@@ -47,7 +46,7 @@ class Dyck(Task):
         self.lengths = ByLength(_grammar(pairs))
 
     def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
-        """The even lengths, each with the probability that the grammar makes a string of it."""
+        """The even lengths, each with its probability under the grammar."""
         return {length: self.lengths.weight(length) for length in range(shortest, longest + 1) if length % 2 == 0}
 
     def sample(self, rng: random.Random, length: int) -> Example:
@@ -68,7 +67,7 @@ class Dyck(Task):
 
 @cache
 def _grammar(pairs: int) -> Grammar:
-    """The grammar without rules that make nothing of nothing: E is S, N is S if it makes anything.
+    """The grammar without empty parts: E is S, N is a non-empty S.
 
     Of S, the empty string has the probability e = 1/4 + e^2 / 4. In S -> S S one of the two may be empty, so that N is
     open E close with 1/2 and N N with 1/4, both divided by 1 - e / 2.
@@ -80,10 +79,10 @@ def _grammar(pairs: int) -> Grammar:
 
 
 def next_symbols(string: Sequence[int], n_symbols: int) -> tuple[frozenset[int], ...]:
-    """The symbols that may come after each symbol: all opening ones, and the one that closes the innermost pair.
+    """The possible symbols after each symbol: all opening ones, and the one that closes the innermost pair.
 
     Args:
-        string: a beginning of a Dyck string.
+        string: a prefix of a Dyck string.
         n_symbols: size of the vocabulary.
 
     Raises:

@@ -16,9 +16,9 @@ MARK = 3
 
 
 class _Mirrored(Task):
-    """Strings of a first half `w` over a, b and c and what follows from it.
+    """Strings determined by their first half `w` over a, b and c.
 
-    All possible lengths are equally likely, and so are the halves of a length; lengths count the whole string.
+    All possible lengths are equally likely, as are the halves of a length; lengths count the whole string.
     """
 
     paper = "Suzgun et al. 2019"
@@ -26,11 +26,11 @@ class _Mirrored(Task):
     distinct = True
     vocabulary: tuple[str, ...] = ("a", "b", "c", "#")
     default_plan: ClassVar = {"train": Split(5_000, 2, 50), "test": Split(5_000, 52, 100)}
-    # The string has twice the length of its half, and this many symbols more.
+    # The string has twice the length of its half, plus this many symbols.
     centre: ClassVar[int]
 
     def length_weights(self, shortest: int, longest: int) -> dict[int, float]:
-        """Those with a half of at least one symbol, equally often."""
+        """The lengths with a half of at least one symbol, with equal weights."""
         first = max(shortest, 2 + self.centre)
         return {length: 1.0 for length in range(first, longest + 1) if length % 2 == self.centre}
 
@@ -62,13 +62,13 @@ class _Mirrored(Task):
 class _Palindrome(_Mirrored):
     """`w # phi(w reversed)`: after each letter of `w` any letter or #, then one symbol at a time, then the end.
 
-    NOTE: the end is a symbol of its own, which is never read.
+    NOTE: the end is a separate symbol, which is never read.
     """
 
     centre = 1
 
     def unfold(self, half: tuple[int, ...]) -> Example:
-        """The string and the symbols that may come next."""
+        """The string and the possible next symbols."""
         mirrored = tuple(self.image(letter) for letter in reversed(half))
         end = len(self.vocabulary) - 1
         targets = [frozenset({*LETTERS, MARK})] * len(half) + [frozenset({symbol}) for symbol in (*mirrored, end)]
