@@ -14,14 +14,14 @@ from ..tokenization import RareWordTags, added_tokens, sentence_frame, word_spli
 from ..trace import MOVES, StackRun
 from .punctuation import Punctuation, split_points
 
-# Texts in one call of a tokenizer: a balance of call overhead and memory.
+# Texts in one call of a tokenizer: a compromise between call overhead and memory.
 _BLOCK = 1000
 LONGEST = 2**18
 """Words, and tokens, of the longest sentence that is scored. A longer one is a text without line breaks."""
 
 
 class Encoding(NamedTuple):
-    """A text's token ids; which word each belongs to (-1: none); how many special tokens are at the end; its words."""
+    """A text's token ids; the word of each (-1: none); the number of special tokens at the end; its words."""
 
     ids: list[int]
     word_of: np.ndarray
@@ -34,7 +34,7 @@ WordStrength = Literal["first", "last", "sum", "max"]
 
 
 class SentenceEncoder:
-    """Encodes sentences of words with a fast tokenizer, many in a call.
+    """An encoder of sentences of words with a fast tokenizer, many in a call.
 
     Args:
         tokenizer: any fast tokenizer.
@@ -45,7 +45,7 @@ class SentenceEncoder:
         tokenizer: the tokenizer.
         begin: ids of the special tokens before each text.
         end: ids of those after a whole sentence.
-        own_end: ids of those after a text that the tokenizer itself adds.
+        own_end: ids of those that the tokenizer itself adds after a text.
 
     Raises:
         InputError: if the tokenizer is not a fast one.
@@ -61,13 +61,13 @@ class SentenceEncoder:
 
     @property
     def is_word_level(self) -> bool:
-        """True if texts are split at white space alone, so that "dogs." is one word."""
+        """True if texts are split only at white space, so that "dogs." is one word."""
         splits = self.tokenizer.backend_tokenizer.pre_tokenizer
         return type(splits).__name__ == "WhitespaceSplit"
 
     def knows(self, text: str, *, begins: bool = False) -> bool:
         """True if no token of a text, inside a sentence or at its beginning, is the unknown token."""
-        # Case rules may treat the first word in another way. "a" may itself be unknown, or several tokens.
+        # Case rules may treat the first word differently. "a" may itself be unknown, or several tokens.
         unknown, before = self.tokenizer.unk_token_id, "" if begins else "a "
         if unknown is None:
             return True
@@ -78,7 +78,7 @@ class SentenceEncoder:
         )
 
     def encode_texts(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Token ids of sentences or their beginnings, without any special tokens around them."""
+        """Token ids of sentences or their prefixes, without any special tokens around them."""
         texts = [" ".join(words) for words in sentences]
         # Call the backend itself: the tokenizer's wrapper objects cost more than tokenizing.
         return [
@@ -87,7 +87,7 @@ class SentenceEncoder:
         ]
 
     def split(self, text: str) -> list[str]:
-        """The words of a text: what a tokenizer made here separates, or else white space."""
+        """The words of a text, as split by a tokenizer made here, or else at white space."""
         splitter = word_splitter_of(self.tokenizer)
         if splitter is None:
             return text.split()
@@ -106,12 +106,12 @@ class SentenceEncoder:
         Args:
             sentences: each a sequence of words.
             tags: their part-of-speech tags, for tokenizers that replace rare words by tags.
-            punctuation: "split" makes the punctuation at the ends of a word words of its own, where no token has both.
+            punctuation: "split" turns the punctuation at the ends of a word into separate words, unless a token has
+                both.
             numbers: of the sentences, for messages; None counts from 1.
 
         Raises:
-            InputError: for a sentence without words or with more than 262,144, or a word that the tokenizer makes no
-                token of.
+            InputError: for a sentence without words or with more than 262,144, or a word without tokens.
         """
         numbers = range(1, len(sentences) + 1) if numbers is None else numbers
         for number, words in zip(numbers, sentences, strict=True):
@@ -149,13 +149,13 @@ class SentenceEncoder:
 
 
 def words_of_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The word that each token comes from, by its place in the words joined by spaces."""
+    """The word of each token, by its position in the words joined by spaces."""
     starts = _starts(words)
     return np.searchsorted(starts, _places(starts, offsets), side="right") - 1
 
 
 def _split(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> tuple[list[str], np.ndarray]:
-    """The words and the punctuation split off them, and which of these each token comes from."""
+    """The words and the punctuation split off them, and the one of these to which each token belongs."""
     parts, points = [], []
     for word, of_word in zip(words, split_points(words, offsets), strict=True):
         stops = [point - of_word[0] for point in of_word[1:]]
@@ -165,16 +165,16 @@ def _split(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> tuple[li
 
 
 def _starts(words: Sequence[str]) -> np.ndarray:
-    """Where each word begins in the words joined by spaces."""
+    """The start of each word in the words joined by spaces."""
     lengths = np.array([len(word) + 1 for word in words])
     return np.concatenate(([0], np.cumsum(lengths)[:-1]))
 
 
 def _places(starts: np.ndarray, offsets: Sequence[tuple[int, int]]) -> list[int]:
-    """A character of each token that is of its word.
+    """A character of each token that belongs to its word.
 
-    The last one: in some tokenizers the space before a word is part of its first token. A token that is a space alone
-    belongs to the next word.
+    This is the last one: in some tokenizers the space before a word is part of its first token. A token that is only a
+    space belongs to the next word.
     """
     spaces = set((starts[1:] - 1).tolist())
     places = [max(stop - 1, start) for start, stop in offsets]
@@ -184,13 +184,13 @@ def _places(starts: np.ndarray, offsets: Sequence[tuple[int, int]]) -> list[int]
 def strengths_of_words(
     actions: Mapping[str, np.ndarray], word_of: np.ndarray, how: WordStrength
 ) -> dict[str, np.ndarray]:
-    """Actions of words, from those of their tokens.
+    """The actions of words, from those of their tokens.
 
     Args:
         actions: by name, [T, ...].
         word_of: the word of each token, from 0 in order; -1 for none, [T].
-        how: of strengths. A total strength is a state, always that after the last token, and so are distributions and
-            weights of operations, but for "first".
+        how: the rule for strengths. A total strength is a state, always that after the last token, and so are
+            distributions and weights of operations, except with "first".
 
     Returns:
         By name, [n, ...].
@@ -210,7 +210,7 @@ def strengths_of_words(
 
 
 def run_of_words(run: Run, word_of: np.ndarray) -> StackRun:
-    """A run over tokens (or symbols of a task) as it is after the last one of each word.
+    """The state of a run over tokens (or symbols of a task) after the last one of each word.
 
     Args:
         run: over at least the tokens up to that of the last word.

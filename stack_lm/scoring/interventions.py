@@ -1,7 +1,7 @@
-"""A language model under interventions on its memory: with mean actions, with shuffled ones, with less to read.
+"""A language model under interventions on its memory: mean or shuffled actions, restricted contents or readings.
 
 Means are those of the untouched model over a text. Shuffles give the untouched model's actions on a sentence to other
-tokens of the same sentence. The model reads whole sentences from an empty memory, never from a state.
+tokens of the same sentence. The model reads whole sentences from an empty memory, never from a saved state.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .sentences import ModelScorer, Progress
 
 
 class Plan(NamedTuple):
-    """An intervention by name, from which each batch's `Intervention` follows.
+    """A named intervention, from which each batch's `Intervention` is made.
 
     Attributes:
         name: such as "push-mean".
-        mean: actions that are fixed to their means.
-        shuffled: actions that are shuffled between the tokens of a sentence, all of them alike.
-        one_element: whether the memory holds nothing but the element just pushed.
-        reading: that is read in place of the memory's; None is the memory's.
+        mean: actions fixed to their means.
+        shuffled: actions shuffled among the tokens of a sentence, all with the same permutation.
+        one_element: whether the memory holds only the element just pushed.
+        reading: the replacement of the memory's reading; None keeps it.
     """
 
     name: str
@@ -85,7 +85,7 @@ class InterventionScorer(ModelScorer):
 
     @torch.inference_mode()
     def measure_means(self, sentences: Sequence[Sequence[str]], progress: Progress | None = None) -> dict[str, Tensor]:
-        """Find the means of the untouched memory over all tokens of a text, special ones too; `under` uses them.
+        """Measure the means of the untouched memory over all tokens of a text, including special ones, for `under`.
 
         Args:
             sentences: each a sequence of words.
@@ -110,7 +110,7 @@ class InterventionScorer(ModelScorer):
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Inside it no plan is at work."""
+        """Context manager: disable the plan."""
         plan, self._plan = self._plan, None
         try:
             yield
@@ -119,14 +119,14 @@ class InterventionScorer(ModelScorer):
 
     @contextmanager
     def under(self, name: str, seed: int = 0) -> Iterator[None]:
-        """Inside it the model is under an intervention, whichever method runs it.
+        """Context manager: put the model under an intervention, in all its methods.
 
         Args:
             name: of one of `plans`.
             seed: of the shuffles.
 
         Raises:
-            InputError: for another name, or if it needs means and `measure_means` has not been called.
+            InputError: for an unknown name, or if it needs means and `measure_means` has not been called.
         """
         check_name("the intervention", name, self.plans)
         plan = self.plans[name]
@@ -145,7 +145,7 @@ class InterventionScorer(ModelScorer):
         return False
 
     def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
-        """Batches, each of which the model reads under the intervention."""
+        """Batches, each read under the intervention."""
         plan = self._plan
         for batch, ids in super()._batches(sequences):
             if plan is None:
@@ -162,7 +162,7 @@ class InterventionScorer(ModelScorer):
                 yield batch, ids
 
     def _read(self, name: str) -> Tensor | None:
-        """The vector that is read under the plan, of that name."""
+        """The vector of that name that replaces the reading or the exit under the plan."""
         sizes = {"reading": self.intervened.memory.reading_size, "exit": self.intervened.memory.exit_size}
         if self._plan is None or self._plan.reading is None or not sizes[name]:
             return None
@@ -176,9 +176,9 @@ class InterventionScorer(ModelScorer):
         return {name: actions[name] for name in [*names, "reading", "exit"] if name in actions}
 
     def _shuffle(self, batch: Sequence[int], ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        """For each token the one that its actions come from [B, T]; special tokens keep theirs.
+        """For each token the source of its actions [B, T]; special tokens keep theirs.
 
-        It follows from the seed and a sentence's number, so it does not depend on batches.
+        It depends on the seed and a sentence's number, but not on batches.
         """
         places = np.tile(np.arange(ids.shape[1]), (len(ids), 1))
         special = np.isin(ids.cpu().numpy(), [*self._encoder.begin, *self._encoder.end])
@@ -189,5 +189,5 @@ class InterventionScorer(ModelScorer):
 
     @staticmethod
     def _there(ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Which tokens are no padding [B, T]."""
+        """The mask of tokens that are not padding [B, T]."""
         return torch.arange(ids.shape[1], device=ids.device) < torch.tensor(lengths, device=ids.device).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""The memory layers of a language model, and the one of them that is parsed with and shown."""
+"""The memory layers of a language model, and the one that is used for parsing and shown."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..layers import memories, strengths_of
 from ..layers.controlled import ControlledMemory
 from ..memory import NondeterministicStack
 
-# The strengths that distances come from, the first of them that is not fixed.
+# The strengths for distances; the first that is not fixed is used.
 _PARSED = ("push_strength", "pop_strength")
-# That of a nondeterministic stack, which has no strengths: the depth of its most probable run.
+# The signal of a nondeterministic stack, which has no strengths: the depth of its most probable run.
 RUN_DEPTH = "run_depth"
 
 
@@ -22,7 +22,7 @@ def has_runs(layer: ControlledMemory) -> bool:
 
 
 def _free_strengths(layer: ControlledMemory) -> list[str]:
-    """The signals of a memory to parse with: its strengths of push and pop, if it has both, but for fixed ones."""
+    """The signals of a memory for parsing: its push and pop strengths, if it has both, except fixed ones."""
     if has_runs(layer):
         return [RUN_DEPTH]
     strengths = strengths_of(layer)
@@ -36,7 +36,7 @@ class MemoryLayers:
 
     Args:
         model: any.
-        layer: the number of the memory layer, from 0; None takes the only one, or the only one that can be parsed with.
+        layer: the number of the memory layer, from 0; None takes the only one, or the only one usable for parsing.
 
     Attributes:
         memories: the model's memory layers.
@@ -54,7 +54,7 @@ class MemoryLayers:
 
     @property
     def layer(self) -> int:
-        """The memory layer to parse with and to show.
+        """The memory layer that is used for parsing and shown.
 
         Raises:
             InputError: if the model has no memory, or several of which none was named.
@@ -76,25 +76,25 @@ class MemoryLayers:
         return InputError(f"the model has no memory ({what}){reason}")
 
     def _find_layer(self) -> int | None:
-        """The only memory layer, or the only one that can be parsed with."""
+        """The only memory layer, or the only one usable for parsing."""
         numbers = range(len(self.memories))
         usable = numbers if len(numbers) == 1 else [i for i in numbers if _free_strengths(self.memories[i])]
         return usable[0] if len(usable) == 1 else None
 
     def choose_signal(self, name: str | None) -> str:
-        """The signal that syntactic distances come from: the one that is named, or else `parsing_signal`.
+        """The signal for syntactic distances: the named one, or else `parsing_signal`.
 
         Raises:
             InputError: as `layer`, and without a name as `parsing_signal`.
         """
         if name is None:
             return self.parsing_signal
-        _ = self.layer  # an error where there is none, or it is not known which
+        _ = self.layer  # an error if there is none, or if it is ambiguous
         return name
 
     @property
     def makes_trees(self) -> bool:
-        """True if syntactic distances can come from the memory: it has one push and one pop strength, or runs.
+        """True if the memory gives syntactic distances: it has one push and one pop strength, or runs.
 
         Raises:
             InputError: as `layer`.
@@ -104,7 +104,7 @@ class MemoryLayers:
 
     @property
     def shows_runs(self) -> bool:
-        """True if the memory is a nondeterministic stack, of which there is a run to show.
+        """True if the memory is a nondeterministic stack, which has a run to show.
 
         Raises:
             InputError: as `layer`.
@@ -113,7 +113,7 @@ class MemoryLayers:
 
     @property
     def keeps_strengths(self) -> bool:
-        """True if the memory's state has the strengths of its elements.
+        """True if the memory's state contains the strengths of its elements.
 
         Raises:
             InputError: as `layer`.

@@ -1,4 +1,4 @@
-"""Number classifiers as agreement asks a model: what may come next is one of their labels."""
+"""Number classifiers for agreement scores, with their labels as the possible continuations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LABELS = ("VBP", "VBZ")
 
 
 class NumberClassifier:
-    """A number classifier as evaluation sees a model: what may come next is one of its labels.
+    """A number classifier with the interface of evaluation: its labels are the possible continuations.
 
     Args:
         model: any sequence classifier whose labels are VBP and VBZ.
@@ -41,7 +41,7 @@ class NumberClassifier:
         """Load a number classifier and its tokenizer from a directory or the hub.
 
         Raises:
-            InputError: if it cannot be loaded, or is no number classifier.
+            InputError: if it cannot be loaded, or is not a number classifier.
         """
         model, tokenizer = load_pretrained(AutoModelForSequenceClassification, path, device, what="number classifier")
         return cls(model, tokenizer, batch_tokens=batch_tokens)

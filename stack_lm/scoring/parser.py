@@ -1,4 +1,4 @@
-"""A parser object: text or words in, trees out, with a language model's strengths or the scores of spans in between."""
+"""A parser object: from text or words to trees, by a language model's strengths or by scores of spans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .spans import SpanScorer
 if TYPE_CHECKING:  # slow to load
     from nltk.tree import Tree
 
-_BLOCK = 1000  # sentences of an iterable that are parsed at once
+_BLOCK = 1000  # sentences of an iterable parsed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +37,10 @@ class Parse:
 
     Attributes:
         tree: over the sentence's words.
-        distances: that the tree was made of [n]; None for a tree that several models voted for, or of scored spans.
+        distances: from which the tree was made [n]; None for a vote of several models, or a tree from scored spans.
         trace: of the model over the sentence; None likewise.
-        runs: the tree of each model, where several voted.
-        unknown: whether each word is unknown to the model [n], bool; None where several voted.
+        runs: the tree of each model, if several voted.
+        unknown: whether each word is unknown to the model [n], bool; None if several voted.
     """
 
     tree: ConstituencyTree
@@ -65,7 +65,7 @@ class Parse:
         return self.tree.nltk_tree()
 
     def record(self) -> dict[str, Any]:
-        """All of it for JSON."""
+        """The parse as a record for JSON."""
         record = {**tree_record(self.tree, self.distances), "tree": str(self.tree)}
         if self.unknown is not None:
             record["unknown"] = [w for w, new in zip(self.words, self.unknown, strict=True) if new]
@@ -90,20 +90,20 @@ class Parse:
 
 
 class Parser:
-    """Parses sentences with a language model's push or pop strengths (Merrill et al. 2019), or with a span parser.
+    """A parser that uses a language model's push or pop strengths (Merrill et al. 2019), or a span parser.
 
     Call it on a sentence for a `Parse`, or on several for a list of them. It has the methods of NLTK's `ParserI`, which
     give an `nltk.Tree`.
 
     Args:
-        model: a language model with a memory that has push and pop strengths, or a `SpanParserModel`, for which
-            there is nothing to choose.
+        model: a language model with a memory that has push and pop strengths, or a `SpanParserModel`, to which the
+            options below do not apply.
         tokenizer: its fast tokenizer.
-        signal: what distances come from, such as "pop_strength"; None takes the push strength, or the pop strength
-            where the push is fixed; of a nondeterministic stack "run_depth", the depth of its most probable run.
+        signal: the source of distances, such as "pop_strength"; None takes the push strength, or the pop strength if
+            the push is fixed; for a nondeterministic stack "run_depth", the depth of its most probable run.
         decoder: "algorithm1" or "gap"; see `stack_lm.parsing.tree_from_distances`. None takes "algorithm1", or "gap"
             for "run_depth".
-        layer: the memory layer to parse with, from 0, where the model has several.
+        layer: the memory layer for parsing, from 0, if the model has several.
         word_strength: of a word with several tokens: that of its "first" or "last" token, their "sum" or "max".
         batch_tokens: tokens in a batch, padding included.
         ensemble: more parsers; all vote for the spans of each tree (`stack_lm.parsing.combine_runs`).
@@ -112,8 +112,8 @@ class Parser:
         InputError: for a model without strengths to parse with, or a value that is not allowed.
 
     Attributes:
-        scorer: what reads sentences with the model.
-        signal, decoder: see the arguments; None of a span parser.
+        scorer: the object that runs the model over sentences.
+        signal, decoder: see the arguments; None for a span parser.
     """
 
     scorer: Any
@@ -165,7 +165,7 @@ class Parser:
         """Load a model and its tokenizer from a directory or the hub.
 
         Args:
-            path: what `from_pretrained` of transformers' Auto classes takes.
+            path: as for `from_pretrained` of transformers' Auto classes.
             signal: see the class.
             decoder: see the class.
             layer: see the class.
@@ -192,16 +192,16 @@ class Parser:
         Args:
             sentences: a text, or a list of words; or several: a list of texts, or a list of lists of words. Texts are
                 split as by the model's tokenizer.
-            is_split_into_words: what a list of strings is: True the words of one sentence, False several texts. None
-                takes it for texts if there is white space in one of them, and else for words.
+            is_split_into_words: the meaning of a list of strings: True for the words of one sentence, False for several
+                texts. None takes it for texts if one of them contains white space, and otherwise for words.
 
         Returns:
-            The parse of one sentence; of several a list with None for each that has no word, or none that the model
-            knows.
+            The parse of one sentence; for several a list, with None for each without words, or without words that the
+            model knows.
 
         Raises:
-            InputError: if the one sentence has no word that the model knows; for texts among lists of words; for what
-                is neither.
+            InputError: if a single sentence has no word that the model knows; for texts mixed with lists of words; for
+                other types.
         """
         if isinstance(sentences, str):
             if is_split_into_words:
@@ -233,10 +233,10 @@ class Parser:
             progress: called with the number of sentences done, batch by batch and model by model.
 
         Returns:
-            N parses; None for a sentence that has no word, or none that the model, or one of several, knows.
+            N parses; None for a sentence without words, or without words that the model, or one of several, knows.
 
         Raises:
-            InputError: for what is no sentence, or a word that the tokenizer makes no token of.
+            InputError: for anything that is not a sentence, or a word without tokens.
         """
         given = list(sentences)
         parses = self._parse_alone(given, logprobs, progress)
@@ -257,7 +257,7 @@ class Parser:
     def _parse_alone(
         self, sentences: Sequence[str | Sequence[str]], logprobs: bool, progress: Callable[[int], None] | None
     ) -> list[Parse | None]:
-        """The parses of this model, whatever others there are."""
+        """The parses of this model, ignoring the others."""
         words = [self.split(s) if isinstance(s, str) else _check_words(s, i + 1) for i, s in enumerate(sentences)]
         there = [i for i, of_sentence in enumerate(words) if of_sentence]
         parses: list[Parse | None] = [None] * len(words)
@@ -275,7 +275,7 @@ class Parser:
         logprobs: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> list[Parse]:
-        """Parse sentences with this model alone, those that it knows no word of too.
+        """Parse sentences with this model alone, even those without any word that it knows.
 
         Args:
             sentences: each a sequence of words, at least one.
@@ -284,7 +284,7 @@ class Parser:
             progress: called with the number of sentences done, batch by batch.
 
         Raises:
-            InputError: for a word that the tokenizer makes no token of.
+            InputError: for a word without tokens.
         """
         if self.signal is None or self.decoder is None:
             return [Parse(tree, unknown=new) for tree, new in self.scorer.parse(sentences, progress=progress)]
@@ -296,14 +296,14 @@ class Parser:
         return parses
 
     def split(self, text: str) -> list[str]:
-        """The words of a text, as the model's tokenizer splits it: punctuation too, where its words do without.
+        """The words of a text, as the model's tokenizer splits it, with punctuation separate if its words have none.
 
         Raises:
-            InputError: for a text that UTF-8 cannot have.
+            InputError: for a text that UTF-8 cannot encode.
         """
         try:
             text.encode("utf-8")
-        except UnicodeEncodeError as error:  # lone surrogates, such as bytes that were no text
+        except UnicodeEncodeError as error:  # lone surrogates, such as bytes that were not text
             raise InputError(f"a sentence is not UTF-8 text (character {error.start + 1})") from error
         words: list[str] = self.scorer.split(" ".join(text.split()))
         return words
@@ -324,12 +324,12 @@ class Parser:
         """NLTK asks parsers for their grammar; a language model has none.
 
         Raises:
-            NotImplementedError: always, as that of NLTK's parsers without a grammar.
+            NotImplementedError: always, as in NLTK's parsers without a grammar.
         """
         raise NotImplementedError("a language model has no grammar")
 
     def parse(self, sent: str | Sequence[str]) -> Iterator[Tree]:
-        """The tree of a sentence, as NLTK's parsers give it; none if it has no word that the model knows.
+        """The tree of a sentence, in the form of NLTK's parsers; none if it has no word that the model knows.
 
         Args:
             sent: its words, or a text.
@@ -337,7 +337,7 @@ class Parser:
         return next(self.parse_sents([sent]))
 
     def parse_sents(self, sents: Iterable[str | Sequence[str]]) -> Iterator[Iterator[Tree]]:
-        """Parse sentences in batches; yields what `parse` gives for each."""
+        """Parse sentences in batches; yields the result of `parse` for each."""
         rest = iter(sents)
         while block := list(islice(rest, _BLOCK)):
             for parse in self.parse_batch(block):

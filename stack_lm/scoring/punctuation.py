@@ -19,20 +19,20 @@ def _marks() -> str:
 
 
 def inner(word: str) -> slice:
-    """A word without the punctuation at its ends; all of a word that is punctuation alone."""
+    """A word without the punctuation at its ends; a word of punctuation only stays unchanged."""
     start, stop = len(word) - len(word.lstrip(_marks())), len(word.rstrip(_marks()))
     return slice(start, stop) if start < stop else slice(0, len(word))
 
 
 def is_punctuation(word: str) -> bool:
-    """True if a word has no other characters."""
+    """True if a word has only punctuation."""
     return not word.strip(_marks())
 
 
 def split_points(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
     """Find the beginning of each word, and of punctuation that is split off it, in the words joined by spaces.
 
-    A token is never cut: punctuation that shares one with its word stays there.
+    A token is never cut: punctuation that shares a token with its word stays there.
 
     Args:
         words: of a sentence.

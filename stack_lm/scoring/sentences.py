@@ -1,4 +1,4 @@
-"""A model and its tokenizer as a `SentenceModel`: batching, and computing what sentences share once.
+"""A model and its tokenizer as a `SentenceModel`: it batches sentences and computes shared prefixes once.
 
 Any `AutoModelForCausalLM` with a fast tokenizer works; one with memory layers also gives the actions on its memories.
 """
@@ -35,14 +35,14 @@ _LOGITS, _LOGITS_ON_GPU, _MOST_LOGITS = 2**21, 2**25, 2**30
 
 
 class _Scored(NamedTuple):
-    """Tokens whose log-probabilities are to be summed, from `start` on."""
+    """Tokens whose log-probabilities are summed, from `start` on."""
 
     ids: list[int]
     start: int
 
 
 class _Tail(NamedTuple):
-    """The rest of a sequence after a prefix: its group, its place there, its tokens, and `_Scored.start`."""
+    """The rest of a sequence after a prefix: its group, its index there, its tokens, and `_Scored.start`."""
 
     group: int
     place: int
@@ -51,25 +51,26 @@ class _Tail(NamedTuple):
 
 
 class ModelScorer(MemoryLayers):
-    """Scores sentences with a language model (a `SentenceModel`).
+    """A scorer of sentences with a language model (a `SentenceModel`).
 
-    A word's log-probability is the sum over its tokens; its strengths come from theirs by `word_strength`. Sentences
-    are padded on the right and no mask is needed, since a causal model does not look ahead.
+    A word's log-probability is the sum over its tokens; `word_strength` derives its strengths from theirs. Sentences
+    are padded on the right and need no mask, because a causal model does not look ahead.
 
     A sentence begins with the tokenizer's beginning token if tokenizer and model have one, whether or not the tokenizer
-    adds it by itself; nothing is reported for it. The end token is scored where the tokenizer adds it, and in traces of
-    a model of a registered kind that has one (`eos_token_id`), since its training sentences ended with it.
+    adds it by itself; nothing is reported for it. The end token is scored if the tokenizer adds it. It is also scored
+    in traces of a model of a registered kind that has one (`eos_token_id`), because its training sentences ended with
+    it.
 
     Args:
         model: any causal language model.
         tokenizer: its fast tokenizer.
         batch_tokens: tokens in a batch, padding included; bounds the memory for the logits.
-        layer: the memory layer to parse with and to show, from 0, where the model has several; None takes the only one,
-            or the only one that has strengths to parse with.
-        word_strength: how the strengths of a word's tokens become the word's; see `strengths_of_words`.
+        layer: the memory layer that is used for parsing and shown, from 0, if the model has several; None takes the
+            only one, or the only one with strengths for parsing.
+        word_strength: the rule from the strengths of a word's tokens to the word's; see `strengths_of_words`.
 
     Raises:
-        InputError: if there is no such layer, or `word_strength` is another word.
+        InputError: if there is no such layer, or for an unknown `word_strength`.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class ModelScorer(MemoryLayers):
         """Load a model and its tokenizer from a directory or the hub.
 
         Args:
-            path: what `AutoModelForCausalLM.from_pretrained` takes.
+            path: as for `AutoModelForCausalLM.from_pretrained`.
             device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
             batch_tokens: see the class.
             layer: see the class.
@@ -121,21 +122,21 @@ class ModelScorer(MemoryLayers):
 
     @property
     def predicts_first_word(self) -> bool:
-        """True if sentences begin with a token of their own."""
+        """True if sentences begin with a special token."""
         return bool(self._encoder.begin)
 
     @property
     def end_tokens(self) -> list[str]:
-        """The tokens after a whole sentence that traces score; none for a model that does not end sentences."""
+        """The scored tokens after a whole sentence in traces; none for a model that does not end sentences."""
         return list(self.tokenizer.convert_ids_to_tokens(self._encoder.end))
 
     @property
     def is_word_level(self) -> bool:
-        """True if words are what white space separates, so that text must come with its punctuation split off."""
+        """True if words are separated by white space, so that text must come with its punctuation split off."""
         return self._encoder.is_word_level
 
     def split(self, text: str) -> list[str]:
-        """The words of a text: what a tokenizer made here separates, or else white space."""
+        """The words of a text, as split by a tokenizer made here, or else at white space."""
         return self._encoder.split(text)
 
     def knows(self, text: str, *, begins: bool = False) -> bool:
@@ -158,14 +159,15 @@ class ModelScorer(MemoryLayers):
         Args:
             sentences: each a sequence of words.
             tags: their part-of-speech tags, for tokenizers that replace rare words by tags.
-            logprobs: compute the log-probabilities; False skips a head that is apart, and they are NaN.
+            logprobs: compute the log-probabilities; False skips a separate head, and they are NaN.
             progress: called with the number of sentences done, batch by batch.
-            punctuation: "split" makes the punctuation at the ends of a word words of its own, where no token has both.
+            punctuation: "split" turns the punctuation at the ends of a word into separate words, unless a token has
+                both.
             numbers: of the sentences, for messages; None counts from 1.
 
         Raises:
             InputError: for a sentence without words or with more tokens than the model has positions for, or a word
-                that the tokenizer makes no token of.
+                without tokens.
         """
         numbers = range(1, len(sentences) + 1) if numbers is None else numbers
         encodings = list(self._encoder.encode(sentences, tags, punctuation=punctuation, numbers=numbers))
@@ -193,7 +195,7 @@ class ModelScorer(MemoryLayers):
     def _run_finder(
         self, actions: Sequence[Mapping[str, np.ndarray]], encoding: Encoding, number: int, fill: Tables
     ) -> Callable[[], StackRun] | None:
-        """Finds a sentence's most probable run up to its last word: later actions predict nothing."""
+        """Find a sentence's most probable run up to its last word: later actions predict nothing."""
         if self._layer is None or not has_runs(self.memories[self._layer]):
             return None
         memory: Any = self.memories[self._layer].memory
@@ -216,9 +218,9 @@ class ModelScorer(MemoryLayers):
             tags: their part-of-speech tags; see `trace`.
 
         Returns:
-            [n, n + 1], in elements. Row t is after word t (after its last token): column i + 1 is the remaining
-            strength of the elements that word i pushed, over all its tokens, and column 0 that of tokens
-            outside all words, such as a beginning token. A row sums to the total strength.
+            [n, n + 1], in elements. Row t is after word t (after its last token). Column i + 1 is the remaining
+            strength of the elements that word i pushed, over all its tokens; column 0 is that of tokens outside all
+            words, such as a beginning token. A row sums to the total strength.
 
         Raises:
             InputError: for a memory that does not keep one strength for each step, and as `trace` and `layer`.
@@ -237,13 +239,13 @@ class ModelScorer(MemoryLayers):
                 of_words = np.bincount(
                     encoding.word_of[:step] + 1, weights=strengths[0].double().cpu(), minlength=len(words) + 1
                 )
-                contents[word] = of_words  # of several tokens, the last stays
+                contents[word] = of_words  # of several tokens, the last is kept
         return contents
 
     def _replay(self, ids: Sequence[int]) -> Iterator[Any]:
-        """The states of a memory after each token, without the elements' values: its steps with the model's actions.
+        """The states of a memory after each token, without the elements' values, from the model's actions.
 
-        A scan drops dead elements from time to time; here each stays in its place.
+        A scan drops dead elements now and then; here each keeps its position.
         """
         actions = self._actions(self._run(torch.tensor([ids], device=self.model.device)))[self.layer]
         layer = self.memories[self.layer]
@@ -278,7 +280,7 @@ class ModelScorer(MemoryLayers):
         return self._sums(groups)
 
     def sentence_logprobs(self, groups: Sequence[Sequence[Sequence[str]]]) -> list[np.ndarray]:
-        """Compare whole sentences; see `SentenceModel.sentence_logprobs`.
+        """Score whole sentences; see `SentenceModel.sentence_logprobs`.
 
         Without a token that begins sentences, the first token is given and not predicted. An end token counts only if
         the tokenizer adds it to every text, as in other programs.
@@ -292,15 +294,15 @@ class ModelScorer(MemoryLayers):
     def _sums(self, groups: Sequence[Sequence[_Scored]]) -> list[np.ndarray]:
         """For each group of sequences the sums of log-probabilities, in nats; NaN where nothing comes before.
 
-        Each distinct prefix that a group has in common runs through the model once, for all groups that have it; what
-        follows it continues from its state.
+        Each distinct common prefix of a group runs through the model once, for all groups that have it; the rest of
+        each sequence continues from its state.
         """
         self._check_length(max((len(scored.ids) - 1 for group in groups for scored in group), default=0), "a sentence")
         results = [np.full(len(group), np.nan) for group in groups]
         tails: dict[tuple[int, ...], list[_Tail]] = {}
         for g, group in enumerate(groups):
             wanted = [(place, scored) for place, scored in enumerate(group) if 0 < scored.start < len(scored.ids)]
-            # The last token is only predicted, never read.
+            # The last token is predicted but never read.
             shared = _common([scored.ids[:-1] for _, scored in wanted]) if self._continues else 0
             for place, (tokens, start) in wanted:
                 n = shared or len(tokens) - 1
@@ -333,7 +335,7 @@ class ModelScorer(MemoryLayers):
         sums = _first_logprobs(self._logits(outputs, slice(-1, None))[:, 0].float(), tails)
         n = prefixes.shape[1]
         for i, (row, tail) in enumerate(tails):
-            # Where a group's sequences part before `start`, the first tokens of a tail are given.
+            # If a group's sequences diverge before `start`, the first tokens of a tail are given.
             sums[i] = (sums[i] if tail.start <= n else 0.0) + inside[row, tail.start :].sum()
         longer = [i for i, (_, tail) in enumerate(tails) if len(tail.ids) > 1]
         for batch, ids in self._batches([tails[i][1].ids for i in longer]):
@@ -350,14 +352,14 @@ class ModelScorer(MemoryLayers):
 
     @cached_property
     def _continues(self) -> bool:
-        """True if the model can go on from a state with several tokens at once, for several sequences."""
+        """True if the model can continue from a state with several tokens at once, for several sequences."""
         probe = torch.zeros(1, 1, dtype=torch.int64, device=self.model.device)
         cache = getattr(self._body(probe, use_cache=True), "past_key_values", None)
         # Others with a state, such as Mamba, take a token at a time after the first call.
         return isinstance(cache, MemoryCache) or (not self.model._is_stateful and hasattr(cache, "reorder_cache"))
 
     def _check_length(self, length: int, name: str) -> None:
-        """Refuse a sequence of more tokens than the model has positions, or memory would have room for."""
+        """Reject a sequence with more tokens than the model has positions or would fit in memory."""
         most = getattr(self.model.config, "max_position_embeddings", None)
         if most is not None and length > most:
             raise InputError(f"{name} has {length} tokens to read, but the model has positions for {most} only")
@@ -371,7 +373,7 @@ class ModelScorer(MemoryLayers):
             )
 
     def _logits(self, outputs: Any, steps: slice) -> Tensor:
-        """Logits of some steps [B, T', V]: those that the model made, or a head apart makes now."""
+        """Logits of some steps [B, T', V]: those from the model's output, or computed now by a separate head."""
         if self._head is None:
             return outputs.logits[:, steps]
         logits: Tensor = self._head(outputs.last_hidden_state[:, steps])
@@ -394,7 +396,7 @@ class ModelScorer(MemoryLayers):
         return scores
 
     def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
-        """Batches of sequences of like length: their indices, and their ids padded on the right [B, T]."""
+        """Batches of sequences of similar length: their indices, and their ids padded on the right [B, T]."""
         for batch in length_batches([len(ids) for ids in sequences], self.batch_tokens):
             ids = np.zeros((len(batch), len(sequences[batch[-1]])), dtype=np.int64)
             for row, i in enumerate(batch):
@@ -430,7 +432,7 @@ class ModelScorer(MemoryLayers):
         logprobs, n_tokens, end = np.full(n, np.nan), np.zeros(n, dtype=np.int64), float("nan")
         if scores is not None:
             scores = scores[: len(ids)]
-            # Nothing predicts the first token; if it is a word's, that word has no score.
+            # Nothing predicts the first token; if it belongs to a word, that word has no score.
             scored = inside & (word_of != word_of[0])
             n_tokens = np.bincount(word_of[scored], minlength=n)
             sums = np.bincount(word_of[scored], weights=scores[scored], minlength=n)
@@ -445,11 +447,11 @@ class ModelScorer(MemoryLayers):
 
 
 def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Indices of sequences in batches of like length, the shortest first.
+    """Indices of sequences in batches of similar length, the shortest first.
 
     Args:
         lengths: of the sequences.
-        batch_tokens: most tokens in a batch, padding included; a longer sequence is a batch of its own.
+        batch_tokens: maximum number of tokens in a batch, padding included; a longer sequence is its own batch.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     start = 0
@@ -471,7 +473,7 @@ def _common(sequences: Sequence[list[int]]) -> int:
 
 
 def _finite(values: Tensor, what: str) -> np.ndarray:
-    """Numbers of a model as an array.
+    """A model's numbers as an array.
 
     Raises:
         InputError: if one is NaN or +inf; an impossible token's log-probability is -inf.

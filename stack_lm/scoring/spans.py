@@ -1,4 +1,4 @@
-"""Trees of a `SpanParserModel`: sentences in batches, the spans' probabilities, and the tree that they vote for."""
+"""Trees of a `SpanParserModel`: sentences in batches, probabilities of spans, and the tree that they vote for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .sentences import length_batches
 
 
 class SpanScorer:
-    """Finds the trees of sentences with a parser that scores spans.
+    """A finder of trees with a parser that scores spans.
 
     Args:
         model: a `SpanParserModel`.
@@ -43,8 +43,7 @@ class SpanScorer:
         """The token ids of each sentence, framed, and its fences (see `SpanParserModel.forward`).
 
         Raises:
-            InputError: for a sentence without words or with more than 2,000, or a word that the tokenizer makes no
-                token of.
+            InputError: for a sentence without words or with more than 2,000, or a word without tokens.
         """
         for number, words in enumerate(sentences, start=1):
             if len(words) > LONGEST:
@@ -57,7 +56,7 @@ class SpanScorer:
     def probabilities(
         self, sentences: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
     ) -> list[np.ndarray]:
-        """The probability of each span [start, stop) of each sentence that it is in its tree [n + 1, n + 1].
+        """The probability that each span [start, stop) of each sentence is in its tree [n + 1, n + 1].
 
         Args:
             sentences: each a sequence of words.
@@ -86,7 +85,7 @@ class SpanScorer:
     def parse(
         self, sentences: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
     ) -> list[tuple[ConstituencyTree, np.ndarray]]:
-        """The binary tree of each sentence with the most spans to be expected in the gold tree, and its unknown words.
+        """The binary tree of each sentence with the most expected spans of the gold tree, and its unknown words.
 
         Args, Raises: as `probabilities`.
 
@@ -110,7 +109,7 @@ def tree_of_spans(words: Sequence[str], spans: np.ndarray) -> ConstituencyTree:
 
     Args:
         words: n of them.
-        spans: the value of each span [start, stop), in [0, 1], at least [n + 1, n + 1]; what is behind does not count.
+        spans: the value of each span [start, stop), in [0, 1], at least [n + 1, n + 1]; further entries are ignored.
     """
     n = len(words)
     starts, stops = np.triu_indices(n + 1, k=2)
@@ -119,7 +118,7 @@ def tree_of_spans(words: Sequence[str], spans: np.ndarray) -> ConstituencyTree:
 
 
 def collate_spans(encoded: Sequence[tuple[Sequence[int], Sequence[int]]], device: torch.device) -> dict[str, Tensor]:
-    """Sentences, as `SpanScorer.encode` gives them, as arguments of the model, padded on the right."""
+    """Collate sentences from `SpanScorer.encode` into arguments of the model, padded on the right."""
     longest, most = (max(map(len, part)) for part in zip(*encoded, strict=True))
     ids = torch.zeros(len(encoded), longest, dtype=torch.long)
     mask, fences = torch.zeros_like(ids), torch.full((len(encoded), most), -1)

@@ -1,4 +1,4 @@
-"""Surprisal of words as reading-time studies use it: a table with a row for each word."""
+"""Surprisal of words for reading-time studies: a table with a row for each word."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A unit of surprisal in nats, by the base of its logarithm.
 NATS = {"2": math.log(2), "e": 1.0, "10": math.log(10)}
-# Sentences scored at a time: enough for batches of like length.
+# Sentences scored at a time: enough for batches of similar length.
 _BLOCK = 10_000
 _COLUMNS = {"model", "sentence", "position", "word", "n_tokens", "unknown", "punctuation", "surprisal", "log_frequency"}
 _STRENGTHS = re.compile(r"(push|pop|read|total)_strength(_(?!input$)\w+)?")
@@ -46,16 +46,16 @@ def surprisal(
     """The surprisal of each word given the words before it in its sentence.
 
     Words are what white space separates in the sentences; each white space counts as one space. A word's surprisal is
-    the sum over its tokens. A sentence of white space alone has no rows; the others keep their numbers.
+    the sum over its tokens. A sentence of only white space has no rows; the others keep their numbers.
 
     Args:
         model: a path or a name on the hub, any causal language model, or a scorer.
         sentences: texts; or a data frame, whose other columns are repeated in each row of a sentence.
         tokenizer: a model's fast tokenizer; that of a path by default.
-        column: of a data frame, the one with the texts. An empty cell is a text without words.
+        column: the column of a data frame with the texts. An empty cell is a text without words.
         base: of the logarithm: 2 (bits), "e" (nats) or 10.
         punctuation: "attach" counts punctuation with the word that it touches. "split" gives the punctuation at the
-            ends of a word rows of its own, where no token has both.
+            ends of a word its own rows, unless a token has both.
         end: add a row for the end of each sentence. The sum of a sentence's rows is then its surprisal.
         frequencies: counts of words, for a column `log_frequency`; case is ignored.
         device: of a model that is loaded, such as "cpu" or "cuda:1"; None takes a GPU if there is one.
@@ -76,7 +76,7 @@ def surprisal(
         A word's strengths are those of its last token, or as a scorer's `word_strength` says.
 
     Raises:
-        InputError: if the model cannot be loaded, or a text is no string or longer than the model can read, or an
+        InputError: if the model cannot be loaded, a text is not a string or is longer than the model can read, or an
             argument is not one of those above.
     """
     _check_arguments(base, punctuation)
@@ -106,11 +106,11 @@ def surprisal(
 
 
 def log_frequencies(words: Iterable[str], counts: Mapping[str, float], base: int | str = 2) -> np.ndarray:
-    """Logarithms of words' shares of all counts [n]; NaN for those without a count.
+    """Logarithms of words' shares of all counts [n]; NaN for words without a count.
 
     Args:
         words: n words. One that has no count is looked up without the punctuation at its ends.
-        counts: of words; those of words that differ in case only are added.
+        counts: of words; those of words that differ only in case are added.
         base: of the logarithm.
     """
     shares: Counter[str] = Counter()
@@ -128,7 +128,7 @@ def log_frequencies(words: Iterable[str], counts: Mapping[str, float], base: int
 
 
 def name_clashes(names: Iterable[Hashable]) -> dict[Hashable, str]:
-    """New names of the columns that have a name of ours.
+    """New names for the columns that have a name of ours.
 
     Raises:
         InputError: if another column already has the new name.
@@ -197,7 +197,7 @@ def _scored(
     end: bool,
     progress: Progress | None,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The columns of the rows, a block of sentences with words at a time; at least one block."""
+    """The columns of the rows, for one block of sentences with words at a time; at least one block."""
     numbers = [number for number, words in enumerate(sentences, start=1) if words]
     last = "".join(scorer.end_tokens)
     for start in range(0, max(1, len(numbers)), _BLOCK):
@@ -248,6 +248,6 @@ def _rows(traces: Sequence[Trace], sentences: Sequence[Sequence[str]], numbers: 
 
 
 def _positions(trace: Trace, words: Sequence[str]) -> np.ndarray:
-    """The numbers, from 1, of the words that those of a trace are, or are parts of."""
+    """The numbers, from 1, of the words to which those of a trace belong."""
     starts = np.cumsum([0, *map(len, trace.words[:-1])])
     return np.searchsorted(np.cumsum([len(word) for word in words]), starts, side="right") + 1
