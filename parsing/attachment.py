@@ -1,4 +1,4 @@
-"""Attachment errors of parses, as section 5.2 of Merrill et al. (2019) names them.
+"""Attachment errors of parses, as defined in section 5.2 of Merrill et al. (2019).
 
 A constituent attaches to its parent, the smallest phrase around it. A parse attaches it higher than the gold tree if
 the parent in the parse starts further left, and lower if it starts further right.
@@ -24,8 +24,8 @@ class Attachments:
 
     Attributes:
         gold: in the gold trees.
-        found: also in the parses, somewhere below the whole sentence.
-        higher, same, lower: where the parses attach those that are found.
+        found: of these, those also in the parses, anywhere below the whole sentence.
+        higher, same, lower: where the parses attach those found.
     """
 
     gold: int = 0
@@ -36,7 +36,7 @@ class Attachments:
 
 
 def _parents(tree: ConstituencyTree) -> dict[tuple[int, int], tuple[int, str]]:
-    """Of each word, and each phrase but the root, the start and the label of its parent."""
+    """The start and the label of the parent of each word, and of each phrase but the root."""
     return {
         (child.start, child.stop): (start, base_label(label))
         for (start, _, label), children in zip(tree.spans, tree.children(), strict=True)
@@ -52,7 +52,7 @@ def compare_attachments(gold: Sequence[ConstituencyTree], parses: Sequence[Const
         parses: of the same sentences.
 
     Returns:
-        The counts of each of `KINDS`: the last word, where its tag is "."; PPs whose parent is an NP; PPs in a VP.
+        The counts of each of `KINDS`: the last word, if its tag is "."; PPs whose parent is an NP; PPs in a VP.
 
     Raises:
         InputError: if the numbers of trees differ, or the words.

@@ -12,7 +12,7 @@ _TINY = 1e-8
 
 
 class Score(NamedTuple):
-    """Percentages; of no sentences at all NaN."""
+    """A score in percent; NaN without any sentence."""
 
     f1: float
     precision: float
@@ -21,7 +21,7 @@ class Score(NamedTuple):
 
 
 def sentence_scores(counts: np.ndarray) -> np.ndarray:
-    """Precision, recall and F1 of each sentence [n, 3], as fractions, as PRPN computes them, its empty cases included.
+    """Precision, recall and F1 of each sentence [n, 3], as fractions, as in PRPN, including its empty cases.
 
     Args:
         counts: spans in both trees, in the prediction and in the gold tree [n, 3].
@@ -35,7 +35,7 @@ def sentence_scores(counts: np.ndarray) -> np.ndarray:
 
 
 def corpus_scores(totals: np.ndarray) -> np.ndarray:
-    """Precision, recall and F1 of all spans together [..., 3], as fractions; 0 where nothing is right.
+    """Precision, recall and F1 of all spans together [..., 3], as fractions; 0 if nothing is right.
 
     Args:
         totals: sums of spans in both trees, in the predictions and in the gold trees [..., 3].
@@ -47,7 +47,7 @@ def corpus_scores(totals: np.ndarray) -> np.ndarray:
 
 
 def summarize(counts: np.ndarray, convention: Convention) -> Score:
-    """The score of some sentences, from their counts [n, 3], averaged as the convention says."""
+    """The score of some sentences, from their counts [n, 3], averaged by the convention."""
     if not len(counts):
         return Score(float("nan"), float("nan"), float("nan"), 0)
     if convention.average == "sentence":

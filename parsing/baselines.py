@@ -32,12 +32,12 @@ def right_branching(words: Sequence[str]) -> ConstituencyTree:
 
 
 def balanced(words: Sequence[str]) -> ConstituencyTree:
-    """Halves of halves; of an odd number of words the left half is the smaller."""
+    """Halves of halves; with an odd number of words, the left half is smaller."""
     return _split(words, lambda start, stop: (start + stop) // 2)
 
 
 def balanced_left(words: Sequence[str]) -> ConstituencyTree:
-    """Halves of halves; of an odd number of words the left half is the larger."""
+    """Halves of halves; with an odd number of words, the left half is larger."""
     return _split(words, lambda start, stop: (start + stop + 1) // 2)
 
 
@@ -46,17 +46,17 @@ def _power_of_two_below(n: int) -> int:
 
 
 def balanced_right_full(words: Sequence[str]) -> ConstituencyTree:
-    """The right part of a phrase of n words has the largest power of two of them below n (Htut et al. 2018)."""
+    """The right part of a phrase of n words has the largest power of two below n words (Htut et al. 2018)."""
     return _split(words, lambda start, stop: stop - _power_of_two_below(stop - start))
 
 
 def balanced_left_full(words: Sequence[str]) -> ConstituencyTree:
-    """The left part of a phrase of n words has the largest power of two of them below n."""
+    """The left part of a phrase of n words has the largest power of two below n words."""
     return _split(words, lambda start, stop: start + _power_of_two_below(stop - start))
 
 
 def random_distances(words: Sequence[str], rng: random.Random, decoder: str = DEFAULT_DECODER) -> ConstituencyTree:
-    """The tree that a decoder makes of random distances."""
+    """The tree that a decoder makes from random distances."""
     return tree_from_distances(words, [rng.random() for _ in words], decoder)
 
 
@@ -72,7 +72,7 @@ def random_merges(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
 
 
 def random_splits(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
-    """Split each phrase at a random place."""
+    """Split each phrase at a random position."""
     return _split(words, lambda start, stop: rng.randrange(start + 1, stop))
 
 
@@ -83,15 +83,15 @@ def count_binary_trees(n: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _trees_by_split(n: int) -> list[int]:
-    """Return the cumulative numbers of binary trees over n words by the place of their first split."""
+    """Return the cumulative numbers of binary trees over n words by the position of their first split."""
     return list(accumulate(count_binary_trees(k) * count_binary_trees(n - k) for k in range(1, n)))
 
 
 def random_uniform(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
-    """One of all binary trees, each as probable as any other.
+    """One of all binary trees, all equally likely.
 
     Raises:
-        InputError: for more than 1,000 words, whose trees are too many to count.
+        InputError: for more than 1,000 words, which have too many trees to count.
     """
     if len(words) > LONGEST_UNIFORM:
         raise InputError(
@@ -106,7 +106,7 @@ def random_uniform(words: Sequence[str], rng: random.Random) -> ConstituencyTree
 
 
 def random_transitions(words: Sequence[str], rng: random.Random) -> ConstituencyTree:
-    """A shift-reduce parser that tosses a fair coin where it has the choice (Kim et al. 2019)."""
+    """A shift-reduce parser that tosses a fair coin for each choice (Kim et al. 2019)."""
     starts: list[int] = []
     spans = []
     place = 0
@@ -121,7 +121,7 @@ def random_transitions(words: Sequence[str], rng: random.Random) -> Constituency
     return ConstituencyTree.unlabelled(words, spans)
 
 
-# Those that always make the same tree, and those that draw one.
+# Baselines that always make the same tree, and those that draw one.
 FIXED_BASELINES: dict[str, Callable[[Sequence[str]], ConstituencyTree]] = {
     "left": left_branching,
     "right": right_branching,
@@ -130,7 +130,7 @@ FIXED_BASELINES: dict[str, Callable[[Sequence[str]], ConstituencyTree]] = {
     "balanced, right full": balanced_right_full,
     "balanced, left full": balanced_left_full,
 }
-# Those that may vote, beside what parsers found.
+# Baselines that may vote, beside the trees of parsers.
 PRIORS: dict[str, Callable[[Sequence[str]], ConstituencyTree]] = {"right-branching": right_branching}
 RANDOM_BASELINES: dict[str, Callable[[Sequence[str], random.Random], ConstituencyTree]] = {
     "random distances": random_distances,

@@ -21,7 +21,7 @@ WholeSentence = Literal["counted", "excluded", "outermost excluded"]
 # treebanks; the universal one.
 _PUNCTUATION_TAGS = frozenset(""", . : `` '' -LRB- -RRB- $, $. $( $[ $LRB $*LRB* PONCT PU PUNC PUNCT""".split())
 _CURRENCY_TAGS = frozenset("$ #".split())
-# The same without tags. It differs from the tags by a few ambiguous tokens.
+# The same without tags. The two differ in a few ambiguous tokens.
 _PUNCTUATION_TOKENS = frozenset(
     """, . : ; ? ! ` `` ' '' " -- - ... -LRB- -RRB- -LCB- -RCB- ( ) [ ] { } « » „ “ ” ‘ ’ – — …""".split()  # noqa: RUF001
 )
@@ -55,13 +55,13 @@ class Convention:
         gold: gold trees "annotated", "collapsed" (without unary phrases and those of one word), or binarised: "left",
             "right", or by Collins' "head" rules (Htut et al. 2018).
         whole_sentence: whether the span of the whole sentence is "counted" or "excluded"; "outermost excluded" leaves
-            out the outermost phrase alone, so a gold tree with a unary phrase below it keeps the span.
+            out only the outermost phrase, so a gold tree with a unary phrase below it keeps the span.
         average: "sentence" (the mean of the sentences' F1) or "corpus" (one F1 of all spans).
-        brackets: "set" (distinct spans of two words or more) or "multiset" (every phrase counts, unary ones and those
-            of one word too), as in EVALB.
-        labels: "ignored", or "compared" where both sides have them.
-        min_words: shorter sentences, counted in the words left, are not scored.
-        without_spans: whether sentences whose gold trees have no span that counts are "scored" or "skipped".
+        brackets: "set" (distinct spans of two words or more) or "multiset" (every phrase counts, including unary ones
+            and those of one word), as in EVALB.
+        labels: "ignored", or "compared" if both sides have them.
+        min_words: sentences with fewer words left are not scored.
+        without_spans: whether sentences whose gold trees have no counted span are "scored" or "skipped".
         deleted_labels: with `brackets="multiset"`, labels of phrases that do not count, and tags of words that are
             removed in addition to `removed`.
         uncounted_tags: tags of words that do not count for a sentence's length.
@@ -101,7 +101,7 @@ class Convention:
 
         Args:
             words: the tokens.
-            tags: their parts of speech; None where the tree has none.
+            tags: their parts of speech; None if the tree has none.
         """
         tokens, names = _REMOVED_TOKENS[self.removed], _REMOVED_TAGS[self.removed]
         by_token = self.removed_by == "tokens" or self.removed == "period"

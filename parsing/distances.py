@@ -1,4 +1,4 @@
-"""Syntactic distances, and the trees that they make (Shen et al. 2018; Merrill et al. 2019, section 5)."""
+"""Syntactic distances, and the trees decoded from them (Shen et al. 2018; Merrill et al. 2019, section 5)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from stack_lm.trace import Trace
 
 from .trees import ConstituencyTree
 
-# A signal's value at word t, or at the word before, is the distance between words t - 1 and t.
+# The distance between words t - 1 and t is a signal's value at word t, or at the word before.
 SHIFTS = {"push_strength": 0, "pop_strength": 1, "read_strength": 0, "total_strength": 0, "run_depth": 1}
-# Signals that are nearness: their distance is their negative.
+# Signals of closeness: the distance is their negative.
 _NEAR = {"run_depth"}
 
 
@@ -23,12 +23,12 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
     """Syntactic distances [n]: element t is the distance between word t - 1 and word t.
 
     A push strength is that of word t itself: a word that opens a large phrase is far from the word before. A pop
-    strength is that of word t - 1: a word that closes much is far from the next word (Merrill et al. 2019, section
-    5). The first element belongs to the boundary before the sentence; for a pop strength it is 0.
+    strength is that of word t - 1: a word that closes large phrases is far from the next word (Merrill et al. 2019,
+    section 5). The first element belongs to the boundary before the sentence; for a pop strength it is 0.
 
-    The depth of a nondeterministic stack's run after word t - 1 is the number of its elements that the boundary before
-    word t lies inside, where an element spans the words from its push to its pop, both included. Its negative is the
-    distance, and the decoder "gap" makes a tree that has all of these spans.
+    An element of a nondeterministic stack's run spans the words from its push to its pop, inclusive. The run's depth
+    after word t - 1 is the number of elements that span the boundary before word t. Its negative is the distance, and
+    the decoder "gap" makes a tree that has all these spans.
 
     NOTE: the released code of Merrill et al. does not shift the pop strength; this follows the paper.
 
@@ -50,13 +50,13 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
 
 
 def _reaches(values: Sequence[float]) -> list[tuple[int, int]]:
-    """Of each value the widest range [start, stop) around it in which it is the leftmost greatest.
+    """For each value, the widest range [start, stop) around it in which it is the leftmost greatest.
 
-    These are the ranges that splitting at the leftmost greatest value comes to, found in one pass: splitting itself
-    would look at each value once a level, and a tree can be as deep as its sentence is long.
+    These are the ranges of splitting at the leftmost greatest value, found in one pass: splitting itself would read
+    each value once per level, and a tree can be as deep as its sentence is long.
     """
     starts, stops = [0] * len(values), [len(values)] * len(values)
-    falling: list[int] = []  # those whose range has not ended
+    falling: list[int] = []  # values whose range has not ended
     for i, value in enumerate(values):
         while falling and values[falling[-1]] < value:
             stops[falling.pop()] = i
@@ -86,16 +86,16 @@ DECODERS: dict[str, Callable[[Sequence[float]], list[tuple[int, int]]]] = {"algo
 
 
 def default_decoder(signal: str) -> str:
-    """The decoder for the distances of a signal: "gap" for `run_depth`, whose spans the other can lose."""
+    """The decoder for the distances of a signal: "gap" for `run_depth`, because "algorithm1" can lose its spans."""
     return "gap" if signal in _NEAR else DEFAULT_DECODER
 
 
 def spans_by_splitting(n: int, split: Callable[[int, int], int]) -> list[tuple[int, int]]:
-    """The spans of a binary tree over n words that is made from the top down.
+    """The spans of a binary tree over n words, built from the top down.
 
     Args:
         n: words.
-        split: where to split the words [start, stop), at least two, in two.
+        split: gives the position at which to split the words [start, stop), at least two.
 
     Returns:
         The n - 1 spans of two words or more.
@@ -119,13 +119,14 @@ def tree_from_distances(
     Args:
         words: n of them.
         distances: [n]; element t is the distance between word t - 1 and word t. Or [n - 1], without the first, which
-            belongs to the boundary before the sentence and then counts as the least.
+            belongs to the boundary before the sentence and then counts as the smallest.
         decoder: "algorithm1" (Merrill et al. 2019; PRPN, ON-LSTM) splits at the leftmost greatest distance i into
-            [left, [x_i, right]]. It cannot make every tree (Dyer et al. 2019). "gap" ignores the first distance and
+            [left, [x_i, right]]. It cannot produce every tree (Dyer et al. 2019). "gap" ignores the first distance and
             splits before the leftmost greatest one inside the phrase.
 
     Raises:
-        InputError: if the lengths do not fit, there are no words, a distance is not a number, or no such decoder.
+        InputError: if the lengths do not fit, there are no words, a distance is not a number, or the decoder is
+            unknown.
     """
     if decoder not in DECODERS:
         raise unknown_name("decoder", decoder, DECODERS)
@@ -137,7 +138,7 @@ def tree_from_distances(
         )
     try:
         values = [float(distance) for distance in distances]
-    except OverflowError as error:  # a whole number of hundreds of digits
+    except OverflowError as error:  # an integer of hundreds of digits
         raise InputError(f"a distance of {shortened(' '.join(words), 80)!r} is out of range") from error
     if any(map(math.isnan, values)):
         raise InputError(f"a distance of {shortened(' '.join(words), 80)!r} is not a number")

@@ -1,4 +1,4 @@
-"""Pictures of trees, beside their gold trees or alone: lines and texts in pixels, and the same as SVG."""
+"""Pictures of trees, with or without their gold trees: lines and texts in pixels, and the same as SVG."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import numpy as np
 from .layout import place_phrases
 from .trees import ConstituencyTree
 
-# Pixels, as all sizes here.
+# In pixels, like all sizes here.
 TEXT_SIZE, LABEL_SIZE = 13.0, 11.0
 MARGIN = 24.0
 _GAP, _LINE = 14.0, 18.0
-# A level is lower where there are many, down to the room that a label needs, or lines alone.
+# The more levels, the smaller their height, down to the room for a label, or only for lines.
 _LEVEL, _LABELLED, _BARE, _TALL = 26.0, 14.0, 8.0, 520.0
 _WIDEST = 1400.0
 _DASH = 28.0
 
-# Told apart by colour (Okabe and Ito) and by dashes, so in grey as well.
+# Distinguished by colour (Okabe and Ito) and by dashes, so also in grey.
 COLORS = {"right": "#0072B2", "wrong": "#D55E00", "plain": "#555555"}
 TEXT_COLORS = {"right": "#0072B2", "wrong": "#B34A00", "plain": "#1a1a1a"}
-# Every rule names the picture's class: in a page, the styles of an inline SVG count for the whole page.
+# Every rule names the picture's class: in a page, the styles of an inline SVG apply to the whole page.
 STYLE = (
     f'.trees text{{font:{TEXT_SIZE:g}px system-ui,-apple-system,"Segoe UI",sans-serif;fill:{TEXT_COLORS["plain"]};'
     "text-anchor:middle}.trees .title{font-weight:600;text-anchor:start}.trees .legend{text-anchor:start}"
@@ -37,21 +37,21 @@ STYLE = (
     + ".trees path.wrong{stroke-dasharray:5 3}"
 )
 
-# In the widths of DejaVu Sans, which are greater than those of most others: parts of the text's size.
+# Widths in DejaVu Sans, which is wider than most other fonts: fractions of the text's size.
 _NARROW, _BROAD = frozenset("iljtfrI.,;:'!|()[]/\\ `"), frozenset("mwMWOQ@%—…")
-# Characters that XML has no way to write.
+# Characters that XML cannot represent.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Line(NamedTuple):
-    """Strokes (x1, y1, x2, y2), each level or upright, of one kind: plain, right or wrong."""
+    """Strokes (x1, y1, x2, y2), each horizontal or vertical, of one kind: plain, right or wrong."""
 
     kind: str
     strokes: tuple[tuple[float, float, float, float], ...]
 
 
 class Text(NamedTuple):
-    """A text on the baseline y: a word, around x, or from x on a title, a legend, or the label of a kind of phrase."""
+    """A text on the baseline y: a word centred at x, or from x on a title, a legend, or the label of a phrase."""
 
     role: str
     kind: str
@@ -61,7 +61,7 @@ class Text(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """Lines, texts above them, and the room that they take."""
+    """Lines, texts above them, and the picture's size."""
 
     lines: tuple[Line, ...]
     texts: tuple[Text, ...]
@@ -69,7 +69,7 @@ class Picture(NamedTuple):
     height: float
 
     def moved(self, right: float, down: float) -> Picture:
-        """The same elsewhere: its room begins at the origin still."""
+        """The same picture, moved; its area still begins at the origin."""
         lines = tuple(
             Line(kind, tuple((a + right, b + down, c + right, d + down) for a, b, c, d in strokes))
             for kind, strokes in self.lines
@@ -94,7 +94,7 @@ def escape_markup(text: str) -> str:
 
 
 def text_width(text: str, size: float = TEXT_SIZE) -> float:
-    """About how wide a text is in a common font without serifs, in pixels."""
+    """The approximate width of a text in a common sans-serif font, in pixels."""
     return size * sum(map(_em, text))
 
 
@@ -107,7 +107,7 @@ def _em(character: str) -> float:
 
 
 def draw_tree(tree: ConstituencyTree, gold: ConstituencyTree | None = None, title: str = "") -> Picture:
-    """One tree, its words in a row at the bottom; with a gold tree, both, and the spans that they share.
+    """Draw one tree, its words in a row at the bottom; with a gold tree, both, and the spans that they share.
 
     Args:
         tree: to draw.
@@ -129,7 +129,7 @@ def draw_tree(tree: ConstituencyTree, gold: ConstituencyTree | None = None, titl
 def draw_each(
     trees: Sequence[ConstituencyTree | None], gold: Sequence[ConstituencyTree] | None = None
 ) -> Iterator[Picture]:
-    """A picture of each tree that is there; its title is the tree's origin, or its number among several."""
+    """A picture of each tree that is not None; its title is the tree's origin, or its number among several."""
     for i, tree in enumerate(trees):
         if tree is not None:
             other = gold[i] if gold is not None else None
@@ -140,13 +140,13 @@ def draw_each(
 def draw_trees(trees: Sequence[ConstituencyTree | None], gold: Sequence[ConstituencyTree] | None = None) -> str:
     """Trees as one SVG picture, one sentence under the other (Merrill et al. 2019, figure 5).
 
-    With gold trees, a predicted span that the gold tree has is a solid blue line and one that it has not a dashed
-    orange one; in the gold tree, beside it or below if that is too wide, the dashed ones are those not found. Labels
-    are not compared.
+    With gold trees, a predicted span that the gold tree has is a solid blue line, and any other a dashed orange one. In
+    the gold tree, beside it or below if that is too wide, the dashed spans are those not found. Labels are not
+    compared.
 
     Args:
         trees: None, for a sentence without a tree, is left out.
-        gold: of the same words, as many.
+        gold: of the same words, and the same number.
     """
     lines: list[Line] = []
     texts: list[Text] = []
@@ -176,7 +176,7 @@ def to_svg(picture: Picture, *, style: str = STYLE, label: str = "") -> str:
     Args:
         picture: to show.
         style: its own styles; "" for those of a page.
-        label: what it shows, for people who do not see it.
+        label: a description, for people who do not see the picture.
     """
     shown = picture.moved(MARGIN, MARGIN)
     width, height = shown.width + MARGIN, shown.height + MARGIN
@@ -204,7 +204,7 @@ def _phrases(tree: ConstituencyTree) -> set[tuple[int, int]]:
 
 
 def _draw(tree: ConstituencyTree, other: set[tuple[int, int]] | None, title: str) -> Picture:
-    """One tree; `other` has the spans that count as right."""
+    """Draw one tree; `other` has the spans that count as right."""
     edges = np.concatenate(([0.0], np.cumsum([text_width(word) + _GAP for word in tree.words])))
     centers = ((edges[:-1] + edges[1:]) / 2).tolist()
     phrases = place_phrases(tree, centers)
@@ -218,7 +218,7 @@ def _draw(tree: ConstituencyTree, other: set[tuple[int, int]] | None, title: str
     for (start, stop, label), phrase in zip(tree.spans, phrases, strict=True):
         kind = "plain" if other is None or stop - start < 2 else "right" if (start, stop) in other else "wrong"
         y = bottom - _LINE - phrase.level * pitch
-        # Elbows, as straight lines would cross other phrases.
+        # Elbows, because straight lines would cross other phrases.
         strokes = [(phrase.children[0][0], y, phrase.children[-1][0], y)]
         strokes += [(x, y, x, bottom - _LINE - level * pitch) for x, level in phrase.children]
         lines.append(Line(kind, tuple(strokes)))

@@ -1,7 +1,7 @@
 """One tree from the trees of several runs.
 
 F1 of a single unsupervised run depends on its seed. Several runs vote for spans, and the binary tree with the most
-votes is the tree of minimum risk under span recall. Nothing here sees a gold tree.
+votes is the minimum-risk tree under span recall. Nothing here sees a gold tree.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .distances import spans_by_splitting
 from .trees import ConstituencyTree
 
 OUTLIER_SHARE = 0.85
-LONGEST = 2000  # words: the votes of a sentence take memory by the square of its length, and time by its cube
+LONGEST = 2000  # words: the votes of a sentence take memory quadratic in its length, and cubic time
 
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """The trees that several runs vote for.
+    """The trees for which several runs vote.
 
     Attributes:
         trees: one for each sentence, binary, over the sentence's words.
-        mutual_f1: F1 of each run's trees against each other run's, in percent [R, R]; the diagonal is 100.
+        mutual_f1: F1 of each run's trees against those of each other run, in percent [R, R]; the diagonal is 100.
         agreement: mean F1 of each run with the others, in percent [R].
         voted: whether each run voted [R]; the others are outliers.
     """
@@ -47,8 +47,8 @@ def count_votes(trees: Sequence[ConstituencyTree]) -> Counter[tuple[int, int]]:
 def vote_tree(words: Sequence[str], votes: Mapping[tuple[int, int], float]) -> ConstituencyTree:
     """The binary tree whose spans have the most votes, by dynamic programming.
 
-    S(i, j) = votes(i, j) + max_k [S(i, k) + S(k, j)]. Of splits with equally many votes the one nearest to the middle
-    is taken, and of two such the left one: a tie must not favour left or right branching.
+    S(i, j) = votes(i, j) + max_k [S(i, k) + S(k, j)]. Among splits with equal votes the one nearest to the middle is
+    taken, and of two such the left one: a tie must not favour left or right branching.
 
     Args:
         words: n of them, at least one.
@@ -60,7 +60,7 @@ def vote_tree(words: Sequence[str], votes: Mapping[tuple[int, int], float]) -> C
     n = len(words)
     if n > LONGEST:
         raise InputError(f"a sentence must have at most {LONGEST:,} words to be voted on; got {n:,}")
-    # best[i, l] is S(i, i + l) and ending[j, l] is S(j - l, j), so that a width's sums are slices of both.
+    # best[i, l] is S(i, i + l) and ending[j, l] is S(j - l, j), so the sums for a width are slices of both.
     best, ending = np.zeros((n + 1, n + 1)), np.zeros((n + 1, n + 1))
     splits = np.zeros((n + 1, n + 1), dtype=np.int64)
     by_width: dict[int, list[tuple[int, float]]] = {}
@@ -91,10 +91,10 @@ def best_existing_tree(
 
 
 def mutual_f1(runs: Sequence[Sequence[ConstituencyTree]]) -> np.ndarray:
-    """F1 of each run's trees against each other run's, in percent [R, R].
+    """F1 of each run's trees against those of each other run, in percent [R, R].
 
-    The mean over sentences of three words or more of the F1 of their spans, the whole sentence excluded. Trees of fewer
-    words cannot differ: without longer ones all runs agree.
+    This is the mean F1 of spans, the whole sentence excluded, over sentences of three words or more. Trees of fewer
+    words cannot differ: without longer sentences all runs agree.
     """
     spans = [[_spans(tree) - {(0, len(tree))} for tree in run if len(tree) > 2] for run in runs]
     result = np.full((len(runs), len(runs)), 100.0)
@@ -114,7 +114,7 @@ def mean_agreement(mutual: np.ndarray) -> np.ndarray:
 
 
 def find_outliers(agreement: np.ndarray, share: float = OUTLIER_SHARE) -> np.ndarray:
-    """Runs whose trees are far from all others', which most often have failed [R], bool.
+    """Runs whose trees are far from those of all others, usually because they failed [R], bool.
 
     A run is an outlier if its agreement is below `share` of the median. At least half of the runs, and two, stay.
 
@@ -144,12 +144,12 @@ def combine_runs(
         runs: R of them, two or more, each with the trees of the same sentences in the same order.
         names: of the runs, for messages.
         outlier_share: see `find_outliers`.
-        prior: one more voter, such as `stack_lm.parsing.right_branching`. It is knowledge about a language: report its
-            scores apart.
-        existing: choose the best of the runs' own trees, and make no new one.
+        prior: one more voter, such as `stack_lm.parsing.right_branching`. It is knowledge about a language: report
+            scores with it separately.
+        existing: choose the best of the runs' own trees instead of a new one.
 
     Raises:
-        InputError: for fewer than two runs, runs of other sentences, or no sentences.
+        InputError: for fewer than two runs, runs over different sentences, or no sentences.
     """
     labels = list(names) if names is not None else [f"run {i + 1}" for i in range(len(runs))]
     _check_runs(runs, labels)

@@ -12,7 +12,7 @@ from stack_lm.messages import unknown_name
 
 from .conventions import Convention, get_convention
 
-# Keywords, and how many values each takes.
+# Keywords, and the number of values of each.
 _KEYWORDS = {
     "DEBUG": 1,
     "MAX_ERROR": 1,
@@ -31,15 +31,15 @@ _NUMBERS = ("DEBUG", "MAX_ERROR", "CUTOFF_LEN", "LABELED", "DISC_ONLY")
 def read_parameters(path: str) -> Convention:
     """The convention `evalb` with the settings of a parameter file, such as EVALB's COLLINS.prm.
 
-    DELETE_LABEL, EQ_LABEL, EQ_WORD, LABELED, CUTOFF_LEN and DELETE_LABEL_FOR_LENGTH have EVALB's meaning.
-    DEBUG and MAX_ERROR are read and change nothing. Neither does QUOTE_LABEL: it handles words that are deleted by
-    their tag in one tree only, and here the gold tree's tags decide for both trees.
+    DELETE_LABEL, EQ_LABEL, EQ_WORD, LABELED, CUTOFF_LEN and DELETE_LABEL_FOR_LENGTH have EVALB's meaning. DEBUG and
+    MAX_ERROR are read and have no effect. Neither has QUOTE_LABEL: it handles words that are deleted by their tag in
+    one tree only, and here the gold tree's tags decide for both trees.
 
-    NOTE: labels that are equal to one label are equal to each other, also through EQ_LABEL lines that form a chain;
-    EVALB compares pair by pair. Traces (-NONE-) never count, as they are left out when trees are read.
+    NOTE: labels that are equal to one label are equal to each other, even through EQ_LABEL lines that form a chain;
+        EVALB compares pair by pair. Traces (-NONE-) never count, because they are left out when trees are read.
 
     Raises:
-        InputError: for a missing file, an unknown keyword or a wrong value; the message names the line.
+        InputError: for a missing file, an unknown keyword or an invalid value; the message names the line.
     """
     deleted, uncounted = set(), set()
     equal: dict[str, dict[str, str]] = {"EQ_LABEL": {}, "EQ_WORD": {}}

@@ -1,4 +1,4 @@
-"""Trees into files: brackets, JSON lines, LaTeX (forest), pictures (SVG, PDF), and pages to look through (HTML)."""
+"""Files of trees: brackets, JSON lines, LaTeX (forest), pictures (SVG, PDF), and browsable pages (HTML)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .trees import ConstituencyTree
 ENDINGS = (".mrg", ".tree", ".ptb", ".txt", "", ".jsonl", ".tex", ".svg", ".pdf", ".html", ".htm")
 """Endings of the names of files with trees; those up to "", no ending, are for brackets."""
 
-_MOST_WORDS = 2_000  # in a PDF: it takes a millisecond for each, and no reader shows more
+_MOST_WORDS = 2_000  # in a PDF: each takes a millisecond, and no reader shows more
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -37,15 +37,15 @@ def write_trees(
     gold: Sequence[ConstituencyTree] | None = None,
     source: str = "",
 ) -> None:
-    """Write trees to a file, as its ending says: .jsonl, .tex (forest), .svg, .pdf, .html, or brackets, a tree a line.
+    """Write trees to a file, by its ending: .jsonl, .tex (forest), .svg, .pdf, .html, or brackets, one tree per line.
 
     Args:
         path: of the file; its name has one of the `ENDINGS`.
         trees: over all words of a sentence, or over those that count. None is a sentence without a tree: an empty line
-            among brackets, an empty record among JSON lines, and elsewhere no tree, but its number is left out too.
-        distances: that they were made of; for JSON lines.
+            among brackets, an empty record among JSON lines; elsewhere both the tree and its number are left out.
+        distances: from which the trees were made; for JSON lines.
         gold: of the same words; for JSON lines, SVG, PDF and HTML.
-        source: what made the trees, such as a model's name; for PDF and HTML.
+        source: the origin of the trees, such as a model's name; for PDF and HTML.
 
     Raises:
         InputError: if the file cannot be written, its name has another ending, or a PDF needs matplotlib.
@@ -86,7 +86,7 @@ def _check_sizes(trees: Sequence[ConstituencyTree | None]) -> None:
 
 
 def check_tree_file(path: str) -> None:
-    """Refuse a name for a file of trees that could not be written, before there are any.
+    """Reject the name of a tree file that could not be written, before there are trees.
 
     Raises:
         InputError: for another ending, or a PDF without matplotlib.
@@ -99,9 +99,9 @@ def check_tree_file(path: str) -> None:
 
 
 def tree_record(tree: ConstituencyTree | None, distances: np.ndarray | None = None) -> dict[str, Any]:
-    """A tree for JSON: its words, brackets and spans [start, stop, label], and the distances it was made of.
+    """A tree for JSON: its words, brackets and spans [start, stop, label], and the distances from which it was made.
 
-    `read_treebank` reads lines of such records. Of an empty sentence, whose tree is None, all are empty.
+    `read_treebank` reads lines of such records. For an empty sentence, whose tree is None, all are empty.
     """
     if tree is None:
         return {"words": [], "brackets": "", "spans": []}
@@ -128,15 +128,15 @@ def to_forest(tree: ConstituencyTree) -> str:
 
 
 def forest_document(trees: Sequence[ConstituencyTree]) -> str:
-    """A LaTeX document of trees, for pdflatex, and for xelatex and lualatex, which know more characters.
+    """A LaTeX document of trees, for pdflatex, or for xelatex and lualatex, which have more characters.
 
-    A tree that is larger than the page is made smaller.
+    A tree larger than the page is shrunk.
     """
     body = "\n\\bigskip\n\n".join(f"\\begin{{fitted}}\n{to_forest(tree)}\\end{{fitted}}\n" for tree in trees)
     return f"{_PREAMBLE}\\begin{{document}}\n\n{body}\n\\end{{document}}\n"
 
 
-# Other engines than pdflatex read UTF-8 as it is; for Chinese, Japanese and Korean the document names a font.
+# Engines other than pdflatex read UTF-8 directly; for Chinese, Japanese and Korean the document names a font.
 _PREAMBLE = r"""\documentclass{article}
 \usepackage{iftex}
 \iftutex
@@ -158,5 +158,5 @@ _PREAMBLE = r"""\documentclass{article}
 
 
 def escape_latex(text: str) -> str:
-    """A text that LaTeX prints as it is; control characters, which it refuses, are replaced by a question mark."""
+    """A text that LaTeX prints unchanged; control characters, which it rejects, become question marks."""
     return "".join(_LATEX.get(character, character) for character in printable(text).replace("\ufffd", "?"))

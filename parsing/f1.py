@@ -30,7 +30,7 @@ class GoldTree:
         annotated: the tree as read.
         kept: for each word, whether the convention keeps it.
         tree: over the kept words, in the form that the convention scores; None if no word is kept.
-        length: of the sentence, as the convention counts it.
+        length: of the sentence, by the convention's count.
     """
 
     annotated: ConstituencyTree
@@ -69,24 +69,24 @@ class GoldTree:
 
 @dataclass(frozen=True, eq=False)
 class F1Score:
-    """F1 under a convention, with the counts that it was computed from. All scores are in percent.
+    """F1 under a convention, with the counts behind it. All scores are in percent.
 
     Attributes:
         convention: the rules.
-        f1: mean over sentences, or of all spans together, as the convention says.
+        f1: mean over sentences, or of all spans together, depending on the convention.
         precision: likewise.
         recall: likewise.
         n_sentences: sentences scored.
         counts: per sentence, the spans in both trees, in the prediction and in the gold tree [n_sentences, 3].
-        lengths: sentence lengths, as the convention counts them [n_sentences].
-        numbers: the index of each sentence among the trees given, from 0 [n_sentences].
+        lengths: sentence lengths, by the convention's count [n_sentences].
+        numbers: the index of each sentence among the given trees, from 0 [n_sentences].
         label_recall: share of the gold phrases of each label found in the predictions, pooled over sentences; the whole
             sentence counts as found; without function tags. Phrases of two words or more, distinct by label and span.
         label_counts: gold phrases of each label.
         crossing: per sentence, predicted brackets that cross a gold bracket [n_sentences].
         tags_right: words whose tags agree.
         n_tags: words of predictions that have tags.
-        errors: the reasons for which predictions were left out.
+        errors: the reasons why predictions were left out.
     """
 
     convention: Convention
@@ -126,12 +126,12 @@ class F1Score:
 
     @property
     def complete_match(self) -> float:
-        """Share of sentences whose brackets are all right."""
+        """Percentage of sentences whose brackets are all right."""
         return 100 * float((self.counts == self.counts[:, :1]).all(axis=1).mean())
 
     @property
     def tagging_accuracy(self) -> float | None:
-        """Share of words with the right tag, among those of predictions that have tags; None if none has."""
+        """Percentage of words with the right tag, among those of predictions that have tags; None if none has."""
         return 100 * self.tags_right / self.n_tags if self.n_tags else None
 
 
@@ -171,10 +171,10 @@ def score_trees(
     """Score predicted trees.
 
     Args:
-        gold: trees, or what `prepare_gold` made of them for the same convention.
+        gold: trees, or the results of `prepare_gold` for the same convention.
         predictions: one tree for each gold tree, over all words or over the kept ones. Upper and lower case
             may differ. None marks a missing tree. If all labels are "X", labels are not compared.
-        convention: a name in `CONVENTIONS`, or a convention of your own.
+        convention: a name in `CONVENTIONS`, or your own convention.
         keep_going: leave out predictions that are missing or whose words differ from the gold tree's, and list them
             in `errors`.
 
@@ -214,7 +214,7 @@ def score_trees(
 
 
 class _Tally:
-    """Counts spans, sentence by sentence."""
+    """A counter of spans, sentence by sentence."""
 
     def __init__(self, rules: Convention) -> None:
         self.rules = rules
@@ -226,7 +226,7 @@ class _Tally:
         self.tags_right = self.n_tags = 0
 
     def add(self, number: int, gold: GoldTree, predicted: ConstituencyTree | None) -> None:
-        """Count a sentence's spans; the prediction is over the words left, None if none is."""
+        """Count a sentence's spans; the prediction is over the kept words, or None if there are none."""
         if len(gold.kept_words) < self.rules.min_words:
             return
         counts, crossing = (0, 0, 0), 0
@@ -253,7 +253,7 @@ class _Tally:
         whole = (0, len(tree.words))
         wide = [(start, stop) for start, stop, _ in tree.spans if stop - start > 1]
         spans = set(wide)
-        # Trees without labels have no unary phrases: where they seem to, punctuation was split off.
+        # Trees without labels have no unary phrases: apparent ones come from punctuation that was split off.
         unary = wide.count(whole) > 1 and any(label != LABEL for _, _, label in tree.spans)
         if self.rules.whole_sentence == "excluded" or (self.rules.whole_sentence == "outermost excluded" and not unary):
             spans.discard(whole)
@@ -321,9 +321,9 @@ def _count_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
 
 
 def _innermost(nested: set[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """Of each boundary inside a bracket the smallest bracket around it."""
+    """For each boundary inside a bracket, the smallest bracket around it."""
     found: dict[int, tuple[int, int]] = {}
-    pending = sorted(nested, key=lambda bracket: (-bracket[0], bracket[1]))  # the last opens first
+    pending = sorted(nested, key=lambda bracket: (-bracket[0], bracket[1]))  # the last one opens first
     around: list[tuple[int, int]] = []
     for boundary in range(max((stop for _, stop in nested), default=0)):
         while around and around[-1][1] <= boundary:

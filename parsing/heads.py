@@ -1,4 +1,4 @@
-"""Head rules, by which trees are binarised."""
+"""Head rules for the binarisation of trees."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def last_child(label: str, children: Sequence[str]) -> int:
     return len(children) - 1
 
 
-# Which child is the head, by the direction in which `ConstituencyTree.binarize` then branches.
+# The choice of the head child, by the direction in which `ConstituencyTree.binarize` then branches.
 HEAD_RULES: dict[str, Callable[[str, Sequence[str]], int]] = {
     "left": first_child,
     "right": last_child,

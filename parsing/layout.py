@@ -1,4 +1,4 @@
-"""The layout of a tree, from which every drawing starts."""
+"""The layout of a tree, the basis of every drawing."""
 
 from __future__ import annotations
 

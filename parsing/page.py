@@ -12,14 +12,14 @@ from .trees import ConstituencyTree
 
 
 def html_page(title: str, style: str, body: str, script: str = "", data: str = "") -> str:
-    """A page that works from a file: no network, no other files.
+    """A page that works from a file, without a network or other files.
 
     Args:
         title: text.
         style: CSS.
         body: HTML.
-        script: JavaScript, the only one that runs, whatever the body holds.
-        data: JSON for the script, in an element with the id "data"; without "<", which could end the element.
+        script: JavaScript, the only script that runs, whatever the body contains.
+        data: JSON for the script, in an element with the id "data"; it contains no "<", which could end the element.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"; script-src 'sha256-{digest}'" if script else ""
@@ -42,12 +42,12 @@ def trees_page(
     *,
     source: str = "",
 ) -> str:
-    """A page to look through trees: each with its number and sentence, a list to jump from, a filter by words.
+    """A page to browse trees: each with its number and sentence, an index, and a filter by words.
 
     Args:
         trees: None is a sentence without a tree, which keeps its number.
         gold: of the same words; see `draw_trees`.
-        source: what made the trees, such as a model's name.
+        source: the origin of the trees, such as a model's name.
     """
     cards, links = [], []
     for number, tree in enumerate(trees, start=1):

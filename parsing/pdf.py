@@ -1,4 +1,4 @@
-"""Trees as pages of a PDF. Needs matplotlib: `pip install 'stack-lm[plots]'`."""
+"""Pages of trees in a PDF. Needs matplotlib: `pip install 'stack-lm[plots]'`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stack_lm.errors import InputError
 
 from .drawing import COLORS, LABEL_SIZE, MARGIN, TEXT_COLORS, TEXT_SIZE, Picture, printable
 
-# A4 on its side, in pixels of 3/4 point: texts are as large as in a document.
+# A4 landscape, in pixels of 3/4 point: texts are as large as in a document.
 _WIDTH, _HEIGHT = 297 / 25.4 * 96, 210 / 25.4 * 96
 _HEADER = 16.0
-_LARGEST = 200 * 96.0  # pixels: 200 inches, which is what readers of PDF can show
+_LARGEST = 200 * 96.0  # pixels: 200 inches, the limit of PDF readers
 _STYLES = {"right": "solid", "wrong": (0, (5, 3)), "plain": "solid"}
-# After the font that comes with matplotlib, for what it lacks; those that are installed are taken.
+# Fallbacks for characters that matplotlib's own font lacks; the installed ones are used.
 _FONTS = (
     "DejaVu Sans",
     "Noto Sans CJK SC",
@@ -43,21 +43,21 @@ class _Page(NamedTuple):
 
 
 def check_pdf() -> None:
-    """Refuse to draw a PDF where matplotlib is not installed.
+    """Reject a PDF if matplotlib is not installed.
 
     Raises:
-        InputError: that says how to install it.
+        InputError: with the command to install it.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError("trees in a PDF need matplotlib: pip install 'stack-lm[plots]'")
 
 
 def write_pdf(path: Path, pictures: Iterable[Picture], header: str = "") -> None:
-    """Draw pictures one below the other, as many as fit on pages of A4; a greater one has a page of its own size.
+    """Draw pictures below each other, as many as fit on each A4 page; a larger picture gets a page of its size.
 
     Args:
         path: of the file.
-        pictures: of no one the page is empty.
+        pictures: without any, the page is empty.
         header: at the top of each page.
 
     Raises:
@@ -67,7 +67,7 @@ def write_pdf(path: Path, pictures: Iterable[Picture], header: str = "") -> None
     from matplotlib import rc_context
     from matplotlib.backends.backend_pdf import PdfPages
 
-    # No formulas in words; texts stay texts, which can be searched.
+    # No formulas in words; texts stay searchable texts.
     settings: Any = {"text.parse_math": False, "pdf.fonttype": 42, "font.family": _installed_fonts()}
     with warnings.catch_warnings(), rc_context(settings), PdfPages(path) as pdf:
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # drawn as a box
@@ -76,7 +76,7 @@ def write_pdf(path: Path, pictures: Iterable[Picture], header: str = "") -> None
 
 
 def drawable(text: str) -> str:
-    """A text that matplotlib can draw into a PDF: without byte order marks, which have no width and no glyph."""
+    """A text that matplotlib can draw into a PDF, without byte order marks, which have no width and no glyph."""
     return printable(text).replace("\ufeff", "")
 
 

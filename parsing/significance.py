@@ -1,4 +1,4 @@
-"""Is one parser better than another, or is it the choice of sentences? The paired bootstrap."""
+"""The paired bootstrap: a test whether one parser is better than another, beyond the choice of sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stack_lm.errors import InputError
 from .averages import corpus_scores
 from .f1 import F1Score
 
-# Draws of sentence numbers that are held in memory at a time.
+# Draws of sentence numbers held in memory at a time.
 _BLOCK = 2_000_000
 
 
@@ -20,13 +20,13 @@ class F1Comparison:
     """Two systems on the same sentences. F1 in percent.
 
     Attributes:
-        difference: F1 of the first system less that of the second.
-        low, high: where the difference lies in `level` percent of the resamples.
+        difference: F1 of the first system minus that of the second.
+        low, high: the interval that contains the difference in `level` percent of the resamples.
         first_interval, second_interval: the same of each system's F1.
-        p_value: twice the share of resamples in which the sign of the difference is another, or the difference is 0
-            (Koehn 2004); at most 1.
+        p_value: twice the share of resamples in which the difference has the other sign or is 0 (Koehn 2004); at most
+            1.
         level: of the intervals, in percent.
-        n_resamples, n_sentences: resamples drawn, and sentences in each.
+        n_resamples, n_sentences: the number of resamples, and of sentences in each.
     """
 
     difference: float
@@ -53,8 +53,7 @@ def compare_f1(
         seed: of the draws.
 
     Raises:
-        InputError: if the conventions differ, the scores have no sentence in common, or a number is out of
-            range.
+        InputError: if the conventions differ, the scores have no sentence in common, or a number is out of range.
     """
     if first.convention != second.convention:
         raise InputError(

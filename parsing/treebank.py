@@ -1,4 +1,4 @@
-"""Reading trees from files: treebanks, chunked text, and the trees or distances that a parser wrote."""
+"""Reading trees from files: treebanks, chunked text, and the trees or distances written by a parser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stack_lm.messages import shortened
 from .distances import DEFAULT_DECODER, tree_from_distances
 from .trees import ConstituencyTree, Span, read_binary_parse, read_brackets
 
-# Keys of JSON lines, by what their values are.
+# Keys of JSON lines, by the kind of their values.
 BRACKETS_KEY = "brackets"
 BINARY_PARSE_KEYS = ("sentence1_binary_parse", "binary_parse", "tree", "parse")
 WORDS_KEYS = ("words", "tokens", "sentence")
@@ -31,10 +31,10 @@ def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnEr
     Args:
         source: one of
             "nltk:treebank", NLTK's sample of the Penn Treebank;
-            "nltk:conll2000", the chunks of CoNLL-2000 as NLTK has them, each a phrase below the sentence;
+            "nltk:conll2000", the chunks of CoNLL-2000 from NLTK, each a phrase below the sentence;
             "chunks:FILE", such chunks: a word, its tag and B-NP, I-NP or O a line, an empty line between sentences;
-            a .mrg, .tree or .ptb file, or any text file of bracketed trees, each on one line or over several; labels
-            may carry features between ##, as those of SPMRL do;
+            a .mrg, .tree or .ptb file, or any text file of bracketed trees, each on one line or several; labels
+            may carry features between ##, as in SPMRL;
             a .jsonl file, whose lines have a tree under `brackets`, a parse without labels under
             `sentence1_binary_parse` (Htut et al. 2018), `binary_parse`, `tree` or `parse`, or a parser's `words` and
             `distances`;
@@ -45,7 +45,7 @@ def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnEr
             file with brackets that do not match, a tree begins with a bracket that begins a line.
 
     Returns:
-        The trees. Sentences that consist of traces alone are left out.
+        The trees. Sentences that consist only of traces are left out.
 
     Raises:
         InputError: for a missing or empty file, or a malformed tree; the message names file and line.
@@ -67,9 +67,9 @@ def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnEr
 def read_predictions(
     source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnError = fail
 ) -> list[ConstituencyTree | None]:
-    """Read the trees that a parser made, in the order of their sentences.
+    """Read the trees of a parser, in the order of their sentences.
 
-    Where each tree is on a line of its own, each line counts: an empty one is a sentence without a tree.
+    If each tree has its own line, each line counts: an empty one is a sentence without a tree.
 
     Args:
         source: see `read_treebank`.
@@ -101,7 +101,7 @@ def read_predictions(
 
 
 def _run_over_lines(lines: Sequence[str]) -> bool:
-    """True if trees go on on indented lines, as in .mrg files."""
+    """True if trees continue on indented lines, as in .mrg files."""
     return any(line[:1].isspace() and line.count("(") != line.count(")") for line in lines)
 
 
@@ -161,7 +161,7 @@ def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[Constit
 
 
 def _readable_brackets(text: str, source: str, on_error: OnError) -> Iterator[ConstituencyTree]:
-    """The trees of a text of which some may be malformed."""
+    """The trees of a text, some of which may be malformed."""
     try:
         yield from list(read_brackets(text, source))
         return

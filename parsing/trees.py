@@ -1,6 +1,6 @@
 """Constituency trees, flat: words, their tags, and the spans of their phrases.
 
-Scoring needs spans alone, so readers and decoders produce spans; `nltk_tree` converts to an `nltk.Tree`.
+Scoring needs only spans, so readers and decoders produce spans; `nltk_tree` converts to an `nltk.Tree`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Leaf(NamedTuple):
 
 
 class Child(NamedTuple):
-    """A child of a phrase: its words [start, stop), its label or tag, and its place in `spans`; None for a word."""
+    """A child of a phrase: its words [start, stop), its label or tag, and its index in `spans`; None for a word."""
 
     start: int
     stop: int
@@ -45,12 +45,12 @@ class Child(NamedTuple):
 
 
 def escape_word(word: str) -> str:
-    """A word without brackets, as the Penn Treebank writes them: "(" is "-LRB-"."""
+    """A word with its brackets escaped as in the Penn Treebank: "(" is "-LRB-"."""
     return word.replace("(", "-LRB-").replace(")", "-RRB-") if "(" in word or ")" in word else word
 
 
 def _order(span: tuple[int, int] | Span) -> tuple[int, int]:
-    """Sorts spans into the order in which their brackets open; of equal spans the first stays above."""
+    """The sorting key for the order in which brackets open; of equal spans the first stays above."""
     return span[0], -span[1]
 
 
@@ -60,7 +60,7 @@ class ConstituencyTree:
 
     Attributes:
         words: n of them, at least one.
-        tags: of each word its part-of-speech tag (the label of its preterminal), or None if it has no preterminal.
+        tags: each word's part-of-speech tag (the label of its preterminal), or None if it has no preterminal.
         spans: of all phrases, in the order in which their brackets open: a phrase precedes the phrases inside it. A
             preterminal is no phrase.
         origin: file and line, for messages.
@@ -84,10 +84,10 @@ class ConstituencyTree:
 
     @classmethod
     def from_nltk(cls, tree: Tree) -> ConstituencyTree:
-        """From an `nltk.Tree`. Traces go, with the phrases that they leave empty.
+        """Convert an `nltk.Tree`. Traces are removed, with the phrases that they leave empty.
 
         Raises:
-            InputError: if the tree has no words but traces.
+            InputError: if the tree has no words except traces.
         """
         builder = _Builder()
         pending: list[Tree | str | None] = [tree]
@@ -110,7 +110,7 @@ class ConstituencyTree:
 
     @classmethod
     def from_brackets(cls, text: str, origin: str = "the text") -> ConstituencyTree:
-        """The one tree that a text of brackets has.
+        """Read the single tree in a text of brackets.
 
         Raises:
             InputError: if the brackets do not match, or there is no tree or more than one.
@@ -150,9 +150,9 @@ class ConstituencyTree:
         return root[0] if isinstance(root[0], Tree) else Tree(LABEL, [root[0]])
 
     def brackets(self) -> str:
-        """One line in the style of the Penn Treebank: `(S (NP (DT the) (NN cat)) (VP (VBD sat)))`.
+        """The tree on one line in the style of the Penn Treebank: `(S (NP (DT the) (NN cat)) (VP (VBD sat)))`.
 
-        Words without a tag get the tag "X", as EVALB can only read words in brackets; brackets among the words are
+        Words without a tag get the tag "X", because EVALB can only read words in brackets; brackets among the words are
         escaped.
         """
         pieces = []
@@ -162,7 +162,7 @@ class ConstituencyTree:
         return " ".join(pieces)
 
     def __str__(self) -> str:
-        """One line for people, without labels: `((the cat) sat)`."""
+        """The tree on one line for people, without labels: `((the cat) sat)`."""
         phrases = {(start, stop) for start, stop, _ in self.spans if stop - start > 1}
         shown = self.unlabelled(self.words, phrases)
         return " ".join(
@@ -200,10 +200,10 @@ class ConstituencyTree:
         return found
 
     def keep(self, kept: Sequence[bool]) -> ConstituencyTree:
-        """The tree over some of its words; phrases that lose all of theirs go.
+        """The tree over some of its words, without phrases that lose all their words.
 
         Args:
-            kept: of each word whether it stays; at least one must.
+            kept: whether each word stays; at least one must.
         """
         if all(kept):
             return self
@@ -216,7 +216,7 @@ class ConstituencyTree:
         return ConstituencyTree(words, tags, spans, self.origin)
 
     def collapse_unaries(self) -> ConstituencyTree:
-        """Without the phrases that span the same words as one below them, and those of one word."""
+        """The tree without phrases that span the same words as one below them, and without those of one word."""
         spans = tuple(
             span
             for span, below in pairwise((*self.spans, (0, 0, "")))
@@ -225,13 +225,12 @@ class ConstituencyTree:
         return replace(self, spans=spans)
 
     def binarize(self, head: Callable[[str, Sequence[str]], int]) -> ConstituencyTree:
-        """A binary tree that has all phrases of this one of two words or more: of each phrase the children left of the
-        head are split off one by one, from the outside in, then those to its right: (NP (VP .)), ((V NP) PP). Unary
-        phrases, and those of one word, go.
+        """A binary tree that keeps all phrases of two words or more. In each phrase the children left of the head are
+        split off one by one, from the outside in, then those to its right: (NP (VP .)), ((V NP) PP). Unary phrases, and
+        those of one word, are removed.
 
         Args:
-            head: which of the children is the head, from the phrase's label and the children's; see
-                `stack_lm.parsing.heads`.
+            head: chooses the head child, from the phrase's label and the children's; see `stack_lm.parsing.heads`.
         """
         spans: list[Span] = []
         for (_, stop, label), children in zip(self.spans, self.children(), strict=True):
@@ -243,7 +242,7 @@ class ConstituencyTree:
 
 
 class _Builder:
-    """Makes a tree from brackets and words in their order. Traces, and phrases of traces alone, are left out."""
+    """A builder of a tree from brackets and words in order. It leaves out traces, and phrases with only traces."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -271,8 +270,7 @@ class _Builder:
         return self.n_leaves > n_before
 
     def finish(self, origin: str) -> ConstituencyTree | None:
-        """The tree, or None if it has no words; an outer pair of brackets without a label, as the Penn Treebank has, is
-        taken off."""
+        """The tree without an outer pair of unlabelled brackets, as in the Penn Treebank; None if it has no words."""
         if not self.words:
             return None
         spans = [span for span in self.spans if span is not None]
@@ -282,8 +280,8 @@ class _Builder:
 
 
 def read_brackets(text: str, source: str, first_line: int = 1) -> Iterator[ConstituencyTree]:
-    """Read bracketed trees, each on one line or over several. Traces go, with the phrases that they leave empty; trees
-    of traces alone are left out.
+    """Read bracketed trees, each on one line or several. Traces are removed, with the phrases that they leave empty;
+    trees of only traces are left out.
 
     Args:
         text: of a whole file.
@@ -359,7 +357,7 @@ def read_binary_parse(text: str, origin: str) -> ConstituencyTree:
     if builder.open_phrases or tree is None:
         missing = len(builder.open_phrases)
         raise InputError(f"{origin}: " + (f"{missing} closing brackets are missing" if missing else "no tree"))
-    # Brackets around one word alone say nothing.
+    # Brackets around a single word have no meaning.
     return replace(tree, spans=tuple(span for span in tree.spans if span[1] - span[0] > 1))
 
 
