@@ -1,4 +1,4 @@
-"""Subject-verb agreement: does a model prefer the verb's right form to the wrong one?"""
+"""Subject-verb agreement: a model's preference for the right form of a verb over the wrong one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class AgreementItem:
     Attributes:
         prefix: the words before the verb.
         correct, wrong: its two forms.
-        n_attractors: nouns of the other number between subject and verb, where that is known.
-        number: "singular" or "plural", of the subject, where that is known.
-        construction: what kind of sentence it is, where there are several.
-        distance: words from the subject to the verb, where that is known.
+        n_attractors: number of nouns of the other number between subject and verb, if known.
+        number: "singular" or "plural", of the subject, if known.
+        construction: the kind of sentence, if there are several.
+        distance: number of words from the subject to the verb, if known.
     """
 
     prefix: tuple[str, ...]
@@ -38,7 +38,7 @@ class AgreementItem:
 
 
 class ContinuationModel(Protocol):
-    """The methods that agreement needs of a model; see `stack_lm.trace.SentenceModel`."""
+    """The methods of a model that agreement needs; see `stack_lm.trace.SentenceModel`."""
 
     def continuation_logprobs(
         self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
@@ -62,8 +62,8 @@ def evaluate_agreement(
     Args:
         model: a `SentenceModel`, or a number classifier, whose forms are VBZ and VBP.
         items: see `read_agreement`.
-        oov: treatment of items with a form outside the model's vocabulary: "skip" leaves them out, "wrong" counts
-            them as not correct.
+        oov: treatment of items with a form outside the model's vocabulary: "skip" leaves them out, "wrong" counts them
+            as incorrect.
         groups: more properties to group by, in addition to attractors, number, construction and distance.
         progress: called with the number of items done, block by block.
 
@@ -87,7 +87,7 @@ def evaluate_agreement(
 
 
 def agreement_properties(items: Sequence[AgreementItem]) -> dict[str, Sequence[str | int | None]]:
-    """The properties that items can be grouped by: a value of each item, or None."""
+    """The properties for grouping items: for each item a value, or None."""
     return {
         "attractors": [item.n_attractors for item in items],
         "number": [item.number for item in items],

@@ -1,4 +1,4 @@
-"""The files that agreement items come in."""
+"""The file formats of agreement items."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def number_of(form: str, other: str) -> str:
 
 
 def _each(records: Iterable[T], make: Callable[[T], AgreementItem], on_error: OnError) -> list[AgreementItem]:
-    """The items of some records, but of those that have none."""
+    """The items of some records, skipping records without an item."""
     items = []
     for record in records:
         try:
@@ -66,7 +66,7 @@ def _of_linzen_row(record: Record) -> AgreementItem:
 
 
 def _read_numpred(source: str, on_error: OnError) -> list[AgreementItem]:
-    # The test set comes in parts by the number of attractors: numpred.test.0 to numpred.test.5.
+    # The test set is divided by the number of attractors: numpred.test.0 to numpred.test.5.
     suffix = Path(source).suffix[1:]
     attractors = int(suffix) if suffix.isdecimal() else None
 
@@ -108,7 +108,7 @@ def _read_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
         raise InputError(f"{table}: the header lacks the columns {', '.join(sorted(missing))}")
 
     def of_pair(pair: _Pair) -> AgreementItem:
-        # NOTE: the prefix in the last column is that of the original sentence, also of nonce sentences.
+        # NOTE: the prefix in the last column is that of the original sentence, even for nonce sentences.
         cells = pair.cells(12, "pattern, construction, sentence, index, ..., correct and wrong form, ..., prefix")
         place = _place(cells[3], pair.words, pair.where)
         number = re.search(r"Number=(Sing|Plur)", cells[5])
@@ -133,7 +133,7 @@ def _read_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
 
 
 class _Pair(NamedTuple):
-    """Lines of a .text and a .gold file that belong together: their place from 0, the words, and the gold line."""
+    """Matching lines of a .text and a .gold file: their index from 0, the words, and the gold line."""
 
     place: int
     where: str
@@ -225,7 +225,7 @@ def read_agreement(source: str, format_name: str, *, on_error: OnError = fail) -
         on_error: called with the error of an item, which is then left out; the default raises it.
 
     Raises:
-        InputError: for an unknown format, and for a missing, empty or malformed file, by line.
+        InputError: for an unknown format, or a missing, empty or malformed file, with the line.
     """
     if format_name not in AGREEMENT_FORMATS:
         raise unknown_name("format", format_name, AGREEMENT_FORMATS)

@@ -1,4 +1,4 @@
-"""The part that the metrics of choices for `evaluate` share."""
+"""The common part of the metrics of choices for `evaluate`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def choice_metric_info(description: str, references: str, feature: Any, citation
     Args:
         description, citation: of the metric.
         references: a description of them.
-        feature: the type of a reference, as `datasets` has it.
+        feature: the type of a reference in `datasets`.
     """
     pair = datasets.Sequence(datasets.Value("float64"))
     return evaluate.MetricInfo(

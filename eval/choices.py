@@ -1,6 +1,6 @@
 """Choices between a right and a wrong alternative: accuracies by group, with ties, baselines and intervals.
 
-Agreement and minimal pairs are both such choices; they differ in their files and in the query to the model.
+Agreement and minimal pairs are both such choices; they differ in their files and in their queries to the model.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Accuracy:
         accuracy: correct items among those scored.
         low, high: its exact binomial interval of 95%.
         n: items scored.
-        majority: accuracy of always choosing the number that is the more frequent one among these items; None where
-            items have no number.
+        majority: accuracy of always choosing the number that is more frequent among these items; None if items have no
+            number.
     """
 
     accuracy: float
@@ -45,16 +45,16 @@ class ChoiceResult:
     """A model's choices: accuracies, and the counts behind them.
 
     Attributes:
-        overall: of all items that were scored.
+        overall: over all scored items.
         groups: accuracies by a property of the items and its value, such as `groups["attractors"][2]`.
         n_items: all items, scored or not.
         n_identical: items whose alternatives are the same; never scored.
-        n_unpredicted: items that the model gives no probability, such as a verb that begins a sentence; never scored.
+        n_unpredicted: items without a probability from the model, such as a verb that begins a sentence; never scored.
         n_oov: items whose alternatives differ in a word outside the vocabulary.
-        oov: what became of those: "skip" leaves them out, "wrong" counts them as not correct.
-        n_ties: items whose alternatives were equally probable; a tie is not correct.
-        properties: of each item, in order, what it can be grouped by: a value, or None.
-        outcomes: of each item, in order; "oov" whatever became of it.
+        oov: treatment of those: "skip" leaves them out, "wrong" counts them as incorrect.
+        n_ties: items whose alternatives were equally probable; a tie is incorrect.
+        properties: for grouping, a value for each item, in order, or None.
+        outcomes: of each item, in order; "oov" for items out of vocabulary, whatever their treatment.
         logprobs: of each item's right and wrong alternative [items, 2], in nats; NaN where they were not computed.
     """
 
@@ -77,12 +77,12 @@ class ChoiceResult:
 
     @property
     def n(self) -> int:
-        """Items scored."""
+        """The number of scored items."""
         return self.overall.n
 
     @property
     def n_skipped(self) -> int:
-        """Items left out."""
+        """The number of items left out."""
         return self.n_items - self.n
 
     @property
@@ -106,7 +106,7 @@ class ChoiceResult:
             of(self.overall)
             | {name: getattr(self, name) for name in counts}
             | {
-                # Accuracies alone, as tables show them; "by" has the rest.
+                # Only accuracies, as tables show them; "by" has the rest.
                 f"by_{name}": {str(k): v.accuracy for k, v in group.items()}
                 for name, group in self.groups.items()
             }
@@ -139,11 +139,11 @@ def score_choices(
 
     Args:
         logprobs: of each item's right and wrong alternative [items, 2], in nats; NaN where the model gives none.
-        groups: properties of the items by name, each with a value for every item, or None for those that have none.
-            Of a property "number" the majority baselines are taken.
+        groups: properties of the items by name, each with a value for every item, or None for items without one. The
+            property "number" gives the majority baselines.
         identical: whether an item's alternatives are the same; those are left out.
         unknown: whether an item's alternatives differ in a word outside the vocabulary.
-        oov: treatment of such items: "skip" leaves them out, "wrong" counts them as not correct.
+        oov: treatment of such items: "skip" leaves them out, "wrong" counts them as incorrect.
 
     Raises:
         InputError: if no item is left to score, or a property does not have one value for each item.
@@ -188,7 +188,7 @@ def score_choices(
             if value is not None:
                 places.setdefault(value, []).append(i)
         if places:
-            # Within one number the baseline knows the answer.
+            # Within one number, the baseline is always right.
             by[name] = {
                 value: accuracy(places[value], with_majority=name != "number") for value in sorted(places, key=in_order)
             }
@@ -208,7 +208,7 @@ def score_choices(
 
 
 def in_order(value: str | int) -> tuple[bool, int, str]:
-    """Sorts the values of a property: numbers first."""
+    """The sorting key for the values of a property: numbers first."""
     return (isinstance(value, str), value if isinstance(value, int) else 0, str(value))
 
 

@@ -16,9 +16,9 @@ class LabelScores:
 
     Attributes:
         label: its name.
-        n: texts that have it.
-        precision: of the texts that were given it, those that have it; 0 if there are none.
-        recall: of the texts that have it, those that were given it; 0 if there are none.
+        n: number of texts with this label.
+        precision: of the texts predicted to have it, those that do; 0 if there are none.
+        recall: of the texts that have it, those predicted to; 0 if there are none.
         f1: the harmonic mean of both.
     """
 
@@ -35,9 +35,9 @@ class ClassificationResult:
 
     Attributes:
         n: number of texts.
-        accuracy: texts that were given their label.
-        macro_f1: the mean F1 over the labels that texts have or were given.
-        majority: the accuracy of always giving the most frequent label of these texts.
+        accuracy: texts whose label was predicted.
+        macro_f1: the mean F1 over all labels of texts or predictions.
+        majority: the accuracy of always predicting the most frequent label of these texts.
         labels: the scores of each of these labels, by name.
     """
 
@@ -53,7 +53,7 @@ class ClassificationResult:
 
 
 def score_labels(gold: Sequence[str], predicted: Sequence[str]) -> ClassificationResult:
-    """Compare the labels that texts were given with those that they have.
+    """Compare the predicted labels of texts with their true ones.
 
     Raises:
         InputError: if there are none, or their numbers differ.

@@ -1,4 +1,4 @@
-"""Minimal pairs: does a model prefer the acceptable sentence to the unacceptable one?"""
+"""Minimal pairs: a model's preference for the acceptable sentence over the unacceptable one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MinimalPair:
 
     Attributes:
         good, bad: the words compared.
-        prefix_good, prefix_bad: the words before them, which are given. Without any, whole sentences are compared.
+        prefix_good, prefix_bad: the given words before them. Without these, whole sentences are compared.
         properties: properties to group by, such as {"construction": "simple_agrmt", "distance": 5}.
     """
 
@@ -35,9 +35,9 @@ class MinimalPair:
 
     @property
     def differing_words(self) -> list[tuple[str, bool]]:
-        """The words that are on one side only, or more often there, and whether each begins its side.
+        """The words that are only, or more often, on one side, and whether each begins its side.
 
-        None if the sides differ in their order alone.
+        None if the sides differ only in word order.
         """
         good, bad = self.prefix_good + self.good, self.prefix_bad + self.bad
         return [
@@ -69,7 +69,7 @@ def evaluate_minimal_pairs(
         model: a `SentenceModel`.
         pairs: see `read_minimal_pairs`.
         oov: treatment of pairs that differ in a word outside the model's vocabulary: "skip" leaves them out, "wrong"
-            counts them as not correct.
+            counts them as incorrect.
         groups: more properties to group by, in addition to the pairs' own.
         progress: called with the number of pairs done, block by block.
 
@@ -99,6 +99,6 @@ def evaluate_minimal_pairs(
 
 
 def pair_properties(pairs: Sequence[MinimalPair]) -> dict[str, Sequence[str | int | None]]:
-    """The properties that pairs can be grouped by: a value of each pair, or None."""
+    """The properties for grouping pairs: for each pair a value, or None."""
     names = dict.fromkeys(name for pair in pairs for name in pair.properties)
     return {name: [pair.properties.get(name) for pair in pairs] for name in names}

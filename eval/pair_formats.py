@@ -1,4 +1,4 @@
-"""The files that minimal pairs come in."""
+"""The file formats of minimal pairs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Method = Literal["sentence", "prefix"]
 ToWords = Callable[[str], tuple[str, ...]]
 Reader = Callable[[Path, Method, ToWords, OnError], Iterator[MinimalPair]]
 
-# Sentences of the templates with a negative polarity item come in threes.
+# Sentences of the templates with a negative polarity item are in groups of three.
 _NPI = ("grammatical", "intrusive", "ungrammatical")
 _PAIR_KEYS = ("good", "bad", "prefix", "prefix_good", "prefix_bad")
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """Words as in the Penn Treebank, by NLTK's tokenizer: punctuation and "n't" are words of their own."""
+    """Words as in the Penn Treebank, by NLTK's tokenizer: punctuation and "n't" are separate words."""
     from nltk.tokenize import NLTKWordTokenizer
 
     return tuple(NLTKWordTokenizer().tokenize(text))
@@ -37,7 +37,7 @@ def _given_words(text: str) -> tuple[str, ...]:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads dictionaries, lists, tuples and strings. A pickle can name any function to be called; none is."""
+    """A reader of dictionaries, lists, tuples and strings only: a pickle can name any function, but none is called."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise InputError(f"it wants to import {module}.{name}, which is refused: templates are plain lists of strings")
@@ -191,8 +191,7 @@ def read_minimal_pairs(
         on_error: called with the error of a pair, which is then left out; the default raises it.
 
     Raises:
-        InputError: for an unknown name, for a missing or malformed file, by line, and for a pickle that imports
-            anything.
+        InputError: for an unknown name, a missing or malformed file, with the line, or a pickle that imports anything.
     """
     for name, value, allowed in (("method", method, get_args(Method)), ("words", words, get_args(Words))):
         if value not in allowed:

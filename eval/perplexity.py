@@ -20,16 +20,16 @@ class Perplexity:
     Attributes:
         perplexity: exp of the mean loss per token.
         nats_per_token, bits_per_token: mean loss per token.
-        n_tokens: predicted tokens. The first token of a sentence is predicted only after a beginning token; the end of
-            a sentence counts if the tokenizer marks it.
+        n_tokens: number of predicted tokens. The first token of a sentence is predicted only after a beginning token;
+            the end of a sentence counts if the tokenizer marks it.
         word_perplexity: exp of the mean loss per word, comparable between tokenizers. It includes the loss of the ends
             of sentences, which are not counted as words.
         nats_per_word, bits_per_word: mean loss per word.
-        n_words: predicted words.
+        n_words: number of predicted words.
         bits_per_byte: mean loss per byte of the predicted text, comparable between tokenizers if no word is unknown: an
             unknown word counts with all its bytes, but only the probability of being unknown.
-        n_bytes: of that text in UTF-8: the predicted words, the spaces before them, and one for the end of a line
-            for each predicted end of a sentence.
+        n_bytes: of that text in UTF-8: the predicted words, the spaces before them, and a line end for each predicted
+            end of a sentence.
         inner_perplexity: exp of the mean loss per token of the words that have a word before them, without the ends
             of sentences. It compares models with and without beginning and end tokens.
         nats_per_inner_token: that loss.
@@ -58,7 +58,7 @@ class Perplexity:
 
 
 def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
-    """Perplexity of the traced sentences, all tokens weighing the same. Each trace is looked at once.
+    """Perplexity of the traced sentences, with equal weight for all tokens. Each trace is read once.
 
     Raises:
         InputError: if no token was predicted, every word is unknown, or a log-probability is NaN or +inf.
@@ -113,7 +113,7 @@ def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
 
 
 def _bytes(words: Sequence[str], scored: np.ndarray) -> int:
-    """Of the scored words in UTF-8, with the space before each but the sentence's first."""
+    """The number of bytes of the scored words in UTF-8, with a space before each but the sentence's first."""
     return sum(len(word.encode()) + (i > 0) for i, word in enumerate(words) if scored[i])
 
 

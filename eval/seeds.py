@@ -15,7 +15,7 @@ from .choices import ChoiceResult, in_order
 
 Key = tuple[str, str | int]  # a property of items and its value
 ALL: Key = ("all", "")
-# Below any difference that accuracies can have, in percentage points; means of thirds differ by rounding.
+# Below any possible difference of accuracies, in percentage points; means of thirds differ by rounding.
 _ROUNDING = 1e-9
 
 
@@ -24,7 +24,7 @@ class Spread:
     """Accuracies of several runs, in percent.
 
     Attributes:
-        runs: of each run, on the items that it scored.
+        runs: the accuracy of each run, on the items that it scored.
         mean, sd, min, median, max: over the runs; the sd is that of a sample, NaN for one run.
     """
 
@@ -37,7 +37,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """The spread of at least one value."""
+        """Compute the spread of at least one value."""
         found = np.asarray(values, dtype=float)
         sd = float(found.std(ddof=1)) if len(found) > 1 else float("nan")
         return cls(tuple(found.tolist()), float(found.mean()), sd, *np.quantile(found, (0, 0.5, 1)).tolist())
@@ -48,8 +48,8 @@ class SeedComparison:
     """The runs of two models on the same items.
 
     Attributes:
-        difference: mean accuracy of the first model's runs less that of the second's, in percentage points.
-        low, high: its interval of 95%; NaN where the models differ, but neither runs nor items have any variance.
+        difference: mean accuracy of the first model's runs minus that of the second's, in percentage points.
+        low, high: its interval of 95%; NaN if the models differ, but neither runs nor items have any variance.
         p_value: two-sided; NaN likewise.
         degrees: of freedom, of Student's t.
         n_items: items that all runs scored.
@@ -64,7 +64,7 @@ class SeedComparison:
 
 
 def spreads(results: Sequence[ChoiceResult]) -> dict[Key, Spread]:
-    """The spread of accuracies over runs, of all items and by property and value.
+    """The spread of accuracies over runs, for all items and by property and value.
 
     Args:
         results: of each run, on the same items.
@@ -98,17 +98,17 @@ def compare_runs(first: Sequence[ChoiceResult], second: Sequence[ChoiceResult]) 
 def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
     """Test whether two models differ in accuracy, over training runs and items: the quasi-F ratio min F' (Clark 1973).
 
-    Runs and items are both samples: other runs and other items would give another difference D. F1 = D^2 / SE1^2 is of
-    means over runs (Welch's test, as the runs of two models are not paired), F2 = D^2 / SE2^2 of means over items
+    Runs and items are both samples: other runs and other items would give another difference D. F1 = D^2 / SE1^2 is for
+    means over runs (Welch's test, because the runs of two models are not paired), F2 = D^2 / SE2^2 for means over items
     (paired), and min F' = D^2 / (SE1^2 + SE2^2). Its root is compared with Student's t, with degrees of freedom by
-    Satterthwaite. The variance that runs and items share is in both errors, so the test errs on the careful side.
+    Satterthwaite. The common variance of runs and items is in both errors, so the test is conservative.
 
     Args:
-        first: of each run and item [runs, items], 1 where it is correct, 0 where not, -1 where it was not scored.
-        second: likewise of the other model's runs.
+        first: for each run and item [runs, items], 1 if correct, 0 if not, -1 if not scored.
+        second: likewise for the other model's runs.
 
     Raises:
-        InputError: if a model has one run only, the items differ, or fewer than two items were scored by all runs.
+        InputError: if a model has only one run, the items differ, or fewer than two items were scored by all runs.
     """
     first, second = np.asarray(first), np.asarray(second)
     if min(len(first), len(second)) < 2:
@@ -131,7 +131,7 @@ def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
     parts.append((float(by_item.var(ddof=1)) / len(by_item), len(by_item) - 1))
     variance = sum(part for part, _ in parts)
     if variance < _ROUNDING**2:
-        # Runs and items without any variance say nothing of how far others would vary.
+        # Runs and items without any variance do not show how much others would vary.
         differs = abs(difference) > _ROUNDING
         bound, p_value = (float("nan"), float("nan")) if differs else (difference, 1.0)
         return SeedComparison(difference, bound, bound, p_value, np.inf, int(scored.sum()))
@@ -145,7 +145,7 @@ def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
 
 
 def record(found: dict[Key, Any]) -> dict[str, Any]:
-    """Spreads or comparisons for JSON: those of all items, and the others under "by"."""
+    """Spreads or comparisons for JSON: those for all items, and the others under "by"."""
     by: dict[str, dict[str, Any]] = {}
     for (name, value), entry in found.items():
         if (name, value) != ALL:
@@ -154,7 +154,7 @@ def record(found: dict[Key, Any]) -> dict[str, Any]:
 
 
 def _groups(results: Sequence[ChoiceResult]) -> Iterator[Key]:
-    """Properties and values of any of the runs."""
+    """The properties and values of all runs."""
     for name in dict.fromkeys(name for result in results for name in result.groups):
         values = dict.fromkeys(value for result in results for value in result.groups.get(name, ()))
         yield from ((name, value) for value in sorted(values, key=in_order))

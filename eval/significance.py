@@ -1,4 +1,4 @@
-"""Could it be chance? Exact binomial intervals, and McNemar's test of two models on the same items."""
+"""Significance: exact binomial intervals, and McNemar's test of two models on the same items."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stack_lm.errors import InputError
 
 
 def binomial_interval(n_correct: int, n: int, level: float = 95.0) -> tuple[float, float]:
-    """The exact confidence interval of a share (Clopper and Pearson 1934), in percent.
+    """The exact confidence interval of a proportion (Clopper and Pearson 1934), in percent.
 
     Args:
         n_correct: successes.
@@ -31,12 +31,12 @@ class McNemar:
     """McNemar's test on the items that two models both scored.
 
     Attributes:
-        only_first, only_second: items that one model alone has right.
+        only_first, only_second: items that only one model has right.
         n: items that both scored.
-        statistic: (only_first - only_second)^2 / (only_first + only_second), without a correction for continuity, as
-            in the comparison "mcnemar" of `evaluate`; 0 where the models never differ.
+        statistic: (only_first - only_second)^2 / (only_first + only_second), without a correction for continuity, as in
+            the comparison "mcnemar" of `evaluate`; 0 if the models never differ.
         p_value: of the statistic, by the chi-square distribution with one degree of freedom.
-        exact_p_value: two-sided, by the binomial distribution; the one to use where the models differ in few items.
+        exact_p_value: two-sided, by the binomial distribution; use this one if the models differ in few items.
     """
 
     only_first: int
@@ -51,11 +51,11 @@ def mcnemar(first: Sequence[int] | np.ndarray, second: Sequence[int] | np.ndarra
     """Compare two models on the same items (McNemar 1947).
 
     Args:
-        first: of each item, 1 where the first model is correct, 0 where it is not, -1 where it was not scored.
-        second: likewise of the second model.
+        first: for each item, 1 if the first model is correct, 0 if not, -1 if not scored.
+        second: likewise for the second model.
 
     Raises:
-        InputError: if they are not of the same items, or no item was scored by both.
+        InputError: if the items differ, or no item was scored by both.
     """
     a, b = np.asarray(first), np.asarray(second)
     if a.shape != b.shape:
