@@ -88,13 +88,15 @@ class Task(ABC):
     Attributes:
         name: by which `make_task` made it; "" for a task made otherwise.
         paper: its source, such as "Hao et al. 2018".
-        kind: the relation of sources and targets: "per_step": a target symbol at each step that the mask selects;
+        kind: the relation of sources and targets:
+            "per_step": a target symbol at each step that the mask selects;
             "next_symbols": the set of possible next symbols at each step; a string is right if every set is;
             "language": the source is `<s>` and a string, the target the string and `</s>`: again a symbol at each step,
-            whose distribution is to be learned; "transduction": from a source to a target of any length, through one of
-            the formats; "delayed": from a source to a target of any length, a symbol of it at each blank after the
-            source; the network does not read its own outputs; "classification": one target, a label of the whole
-            source.
+                whose distribution is to be learned;
+            "transduction": from a source to a target of any length, through one of the formats;
+            "delayed": from a source to a target of any length, a symbol of it at each blank after the source; the
+                network does not read its own outputs;
+            "classification": one target, a label of the whole source.
         vocabulary: the symbols of sources; the position of a symbol is its id.
         aliases: other spellings of symbols, as in the released files of a paper.
         default_plan: the paper's splits, by name: "train", "test" and, if the paper has one, "validation".
