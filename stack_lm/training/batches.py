@@ -1,8 +1,8 @@
 """Batches of sentences and positions in them.
 
-The loop owns its batches instead of handing a DataLoader to Accelerate. All processes go through the same list of
-batches, and each takes every n-th, so that no sentence is lost or read twice. A position is a few numbers, the same on
-all processes, and a checkpoint keeps it; it serves another number of processes too.
+The loop owns its batches instead of passing a DataLoader to Accelerate. All processes go through the same list of
+batches, and each takes every n-th, so no sentence is lost or read twice. A position is a few numbers, the same on all
+processes, and is stored in checkpoints; it is also valid for another number of processes.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Collated(NamedTuple):
 
 
 class Batches(Protocol):
-    """Batches that one process trains on, readable from any position."""
+    """The training batches of one process, readable from any position."""
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Batches of each process in an epoch; None where that is not known."""
+        """Batches of each process in an epoch; None if unknown."""
 
     def read(self, position: dict[str, Any] | None) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Batches (lists of sentences as token ids) without end, each with the position behind it; the position has
+        """An endless stream of batches (lists of sentences as token ids), each with the position after it, which has
         the epoch of the next batch under "epoch". At the end of an epoch some processes' batches may be empty."""
 
 
@@ -73,14 +73,15 @@ def cut_by_tokens(lengths: np.ndarray, most_tokens: int) -> list[slice]:
 
 @dataclass(frozen=True, eq=False)
 class SentenceBatches(Batches):
-    """Batches of sentences of about the same length, in an order of their own for each pool.
+    """Batches of sentences of similar length, in a separate order for each pool.
 
     Attributes:
         pools: of sentences.
         batch_size: sentences in a batch.
         seed: of the order.
         rank, n_processes: of this process.
-        tokens_per_batch: most tokens in a batch, padding included, in place of its size; None goes by the size.
+        tokens_per_batch: maximum number of tokens in a batch, padding included, in place of its size; None uses the
+            size.
     """
 
     pools: Pools
@@ -103,7 +104,7 @@ class SentenceBatches(Batches):
         taken: list[tuple[TokenArray, np.ndarray]] = []
         for batch, behind in self._all(position):
             taken.append(batch)
-            # The last batches of an epoch may not go round: some processes get none.
+            # The last batches of an epoch may be too few: some processes get none.
             if len(taken) < self.n_processes and behind["epoch"] == epoch:
                 continue
             sentences, numbers = taken[self.rank] if self.rank < len(taken) else (batch[0], batch[1][:0])
@@ -111,7 +112,7 @@ class SentenceBatches(Batches):
             taken, epoch = [], behind["epoch"]
 
     def _all(self, position: dict[str, Any] | None) -> Iterator[tuple[tuple[TokenArray, np.ndarray], dict[str, Any]]]:
-        """The batches of all processes, as numbers of sentences in a pool, each with the position behind it."""
+        """The batches of all processes, as numbers of sentences in a pool, each with the position after it."""
         start, trained_on = position["batch"] if position else 0, False
         for pool in self.pools.read(position):
             batches = self._bucket(pool.tokens.lengths, pool.number)
@@ -128,11 +129,10 @@ class SentenceBatches(Batches):
         return cut_by_tokens(lengths, self.tokens_per_batch)
 
     def _bucket(self, lengths: np.ndarray, pool: int) -> Sequence[np.ndarray]:
-        """Batches of sentences of about the same length, as their numbers, in an order that seed and pool decide.
+        """Batches of sentences of similar length, as their numbers, in an order determined by seed and pool.
 
-        The random numbers are Python's, one for each sentence and then those of a shuffle, so that a seed means one
-        order. With a limit on tokens, only sentences of one length change places, so every epoch has the same number
-        of batches.
+        The random numbers are Python's, one for each sentence and then those of a shuffle, so a seed means one order.
+        With a limit on tokens, only sentences of the same length swap, so every epoch has the same number of batches.
         """
         rng = random.Random(f"{self.seed}/{pool}")
         noise = np.fromiter((rng.uniform(0.9, 1.1) for _ in range(len(lengths))), np.float64, len(lengths))

@@ -1,4 +1,4 @@
-"""The state of continuous text, carried from update to update: cut off from the graph, reset row by row, saved."""
+"""The state of continuous text, carried from update to update: detached from the graph, reset row by row, saved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CarriedState:
     """The state of each row of a batch, in a model's cache.
 
     Args:
-        model: whose state is in its memory layers alone.
+        model: with all its state in memory layers.
         rows: in a batch.
 
     Attributes:
@@ -35,7 +35,7 @@ class CarriedState:
         """The cache for the next batch, which the model updates.
 
         Args:
-            fresh: which rows begin anew.
+            fresh: the rows to reset.
         """
         cache = self.value.detach()
         if any(fresh):
@@ -52,7 +52,7 @@ class CarriedState:
         )
 
     def load(self, directory: Path, process: int) -> None:
-        """Read what `save` wrote."""
+        """Read the files of `save`."""
         template = tuple(layer.initial_state(self._rows) for layer in self._layers)
         device = str(next(leaves(template)).device)
         tensors = load_file(directory / _file_name(process), device=device)

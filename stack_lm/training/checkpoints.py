@@ -1,4 +1,4 @@
-"""Checkpoints on disk: which there are, which are whole, and the manifest by which a damaged one is found.
+"""Checkpoints on disk: a list of all, the complete ones, and the manifest that detects damaged ones.
 
 checkpoint-N
     trainer_state.json   the trainer's state; without it the checkpoint is unfinished
@@ -21,13 +21,13 @@ STATE_FILE, MANIFEST_FILE = "trainer_state.json", "manifest.json"
 
 
 def all_checkpoints(directory: Path) -> Sequence[Path]:
-    """All checkpoints, whole or not, in order of their steps."""
+    """All checkpoints, complete or not, in order of their steps."""
     found = [path for path in directory.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     return sorted(found, key=checkpoint_step)
 
 
 def checkpoint_step(checkpoint: Path) -> int:
-    """The step that a checkpoint is of."""
+    """The step of a checkpoint."""
     return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
@@ -37,7 +37,7 @@ def read_state(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def write_manifest(checkpoint: Path) -> None:
-    """Finish a checkpoint: its files go to the disk, and their sizes and checksums into the manifest."""
+    """Finish a checkpoint: flush its files to disk, and write their sizes and checksums to the manifest."""
     files = {str(path.relative_to(checkpoint)): _describe(path) for path in _files(checkpoint)}
     with open(checkpoint / MANIFEST_FILE, "w", encoding="utf-8") as file:
         json.dump({"files": files}, file, indent=1)
@@ -46,7 +46,7 @@ def write_manifest(checkpoint: Path) -> None:
 
 
 def find_damage(checkpoint: Path) -> str | None:
-    """The first fault of a checkpoint that has a manifest: a file missing, or changed since it was written."""
+    """The first fault of a checkpoint with a manifest: a file that is missing, or has changed since it was written."""
     manifest = _read_mapping(checkpoint / MANIFEST_FILE)
     expected = None if manifest is None else manifest.get("files")
     if not isinstance(expected, dict):
@@ -64,7 +64,7 @@ def find_damage(checkpoint: Path) -> str | None:
 
 
 def find_checkpoint(directory: Path) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that is whole, and a warning for each newer one that is damaged.
+    """The newest complete checkpoint, and a warning for each newer one that is damaged.
 
     Raises:
         InputError: if there are checkpoints, but all are damaged.

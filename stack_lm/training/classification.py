@@ -1,4 +1,4 @@
-"""Training classifiers of texts: of any labels, and of number prediction (Merrill et al. 2019, table 2)."""
+"""Training of text classifiers: with any labels, and for number prediction (Merrill et al. 2019, table 2)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .token_cache import text_digest
 from .validation import evaluating, sum_processes
 
 FORMAT = "linzen-numpred"
-# In a batch of validation sentences, padding included.
+# Tokens in a batch of validation sentences, padding included.
 VALIDATION_TOKENS = 2048
 
 
@@ -45,7 +45,7 @@ class ClassificationTrainer(TrainingLoop):
 
     Attributes:
         tokenizer: of the training file's words, or the given one.
-        labels: of the training file; the place of a label is its id.
+        labels: of the training file; the position of a label is its id.
         tests: the texts of each test file that is a table.
         items: the items of each test file of number prediction.
     """
@@ -108,7 +108,7 @@ class ClassificationTrainer(TrainingLoop):
         return [LabelledText(item.prefix, item.correct, path) for item in read_agreement(path, FORMAT)]
 
     def _find_labels(self, train: Sequence[LabelledText]) -> tuple[str, ...]:
-        """The labels of the training file; of number prediction both, in their order."""
+        """The labels of the training file; for number prediction both, in their order."""
         path = self.config.data.train
         if not is_table(path):
             return LABELS
@@ -118,7 +118,7 @@ class ClassificationTrainer(TrainingLoop):
         return tuple(labels)
 
     def _encode(self, texts: Sequence[LabelledText]) -> TokenArray:
-        """Texts as token ids, each with the id of its label behind them."""
+        """Texts as token ids, each followed by the id of its label."""
         begin, end = added_tokens(self.tokenizer)
         ids = {label: i for i, label in enumerate(self.labels)}
         joined = [" ".join(text.words) for text in texts]
@@ -164,7 +164,7 @@ class ClassificationTrainer(TrainingLoop):
 
         Returns:
             The best epoch and its eval_loss (nats per sentence) and eval_accuracy (percent); the number of epochs;
-            under "test" for each test file a `ClassificationResult`, or of number prediction a `ChoiceResult`.
+            under "test" for each test file a `ClassificationResult`, or for number prediction a `ChoiceResult`.
 
         Raises:
             InputError, Stopped: as `TrainingLoop.train`.
@@ -197,7 +197,7 @@ class ClassificationTrainer(TrainingLoop):
 
 
 class LengthGroupedBatches(SentenceBatches):
-    """Batches in the order of transformers' `LengthGroupedSampler`, which has the longest sentence first."""
+    """Batches in the order of transformers' `LengthGroupedSampler`, which puts the longest sentence first."""
 
     def _bucket(self, lengths: np.ndarray, pool: int) -> Sequence[np.ndarray]:
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + pool)

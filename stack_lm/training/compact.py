@@ -14,11 +14,11 @@ _SEPARATOR = "\0"
 
 
 class TokenArray(Sequence[list[int]]):
-    """Sentences as token ids, end to end in one array. An item is a list; what is kept is the array.
+    """Sentences as token ids, end to end in one array. An item is a list, but only the array is stored.
 
     Args:
         ids: of all sentences, [tokens], uint16 or int32.
-        ends: where each sentence ends, [sentences], int64.
+        ends: the end of each sentence, [sentences], int64.
     """
 
     def __init__(self, ids: np.ndarray, ends: np.ndarray) -> None:
@@ -26,7 +26,7 @@ class TokenArray(Sequence[list[int]]):
 
     @classmethod
     def pack(cls, parts: Iterable[Sequence[Sequence[int]]], vocab_size: int) -> TokenArray:
-        """From sentences, some at a time."""
+        """Build from sentences, some at a time."""
         dtype = np.uint16 if vocab_size <= 2**16 else np.int32
         ids, lengths = [np.zeros(0, dtype)], [np.zeros(0, np.int64)]
         for sentences in parts:
@@ -36,7 +36,7 @@ class TokenArray(Sequence[list[int]]):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens in each sentence."""
+        """The number of tokens in each sentence."""
         return np.diff(self.ends, prepend=0)
 
     @property
@@ -62,7 +62,7 @@ class TokenArray(Sequence[list[int]]):
 
 
 class SentenceStore(Sequence[Sentence]):
-    """Sentences as the bytes of their words and tags: an object for each word would take ten times as much."""
+    """Sentences as the bytes of their words and tags: an object for each word would take ten times the memory."""
 
     def __init__(self, sentences: Iterable[Sentence]) -> None:
         self._text, self._tagged = bytearray(), bytearray()

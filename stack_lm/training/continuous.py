@@ -1,4 +1,4 @@
-"""Continuous text: rows of documents, read a segment at a time, with a state carried from each to the next."""
+"""Continuous text: rows of documents, read one segment at a time, with a state carried from each to the next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Segments(NamedTuple):
     """A batch of continuous text: the next segment of each row.
 
     Attributes:
-        tokens: of each row, one more than it has steps: each but the first is a target. Empty in a row that has ended.
+        tokens: of each row, one more than its steps: each but the first is a target. Empty if the row has ended.
         fresh: whether a row's segment begins a document, for which its state is reset.
     """
 
@@ -30,7 +30,7 @@ class Segments(NamedTuple):
     fresh: list[bool]
 
     def __len__(self) -> int:
-        """Rows with anything to read."""
+        """The number of rows that have not ended."""
         return sum(map(bool, self.tokens))
 
 
@@ -42,24 +42,24 @@ class _Piece(NamedTuple):
 
 
 class Layout:
-    """Documents in rows of about the same number of segments; every token but a document's first is once a target.
+    """Documents in rows of about the same number of segments; every token but a document's first is a target once.
 
     A document is read as one piece unless it is longer than a row should be.
 
     Args:
         documents: of at least two tokens each.
-        rows: next to each other.
+        rows: the number of parallel rows.
         sequence_length: steps in a segment; the last of a piece may have fewer.
-        cut: False leaves long documents whole too.
+        cut: False leaves even long documents whole.
 
     Attributes:
-        segments: in the longest row.
+        segments: their number in the longest row.
     """
 
     def __init__(self, documents: TokenArray, rows: int, sequence_length: int, *, cut: bool = True) -> None:
         self._ids, self._length = documents.ids, sequence_length
         steps = documents.lengths - 1
-        # Whole segments, so that nothing is padded where a document is cut.
+        # Whole segments, so that a cut in a document causes no padding.
         total = int(steps.sum())
         longest = -(-total // (rows * sequence_length)) * sequence_length if cut else total
         starts = documents.ends - documents.lengths
@@ -81,12 +81,12 @@ class Layout:
         return -(-piece.steps // self._length)
 
     def read(self, rows: range, seed: str, start: int = 0) -> Iterator[Segments]:
-        """The segments of some rows, from one on.
+        """The segments of some rows, from a given one.
 
         Args:
             rows: their numbers.
             seed: of the order of the pieces in a row.
-            start: segments to leave out.
+            start: number of segments to skip.
         """
         orders = [self._row(row, seed) for row in rows]
         at = [int(np.searchsorted(bounds, start, "right")) - 1 for _, bounds in orders]
@@ -116,7 +116,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class ContinuousBatches(Batches):
-    """Batches of a segment of each row, of as many rows for each process.
+    """Batches of a segment of each row, with the same number of rows for each process.
 
     Attributes:
         pools: of documents.
@@ -135,7 +135,7 @@ class ContinuousBatches(Batches):
 
     @cached_property
     def _layout(self) -> Layout | None:
-        """That of all text, if it is one pool."""
+        """The layout of all text, if it is one pool."""
         return None if self.pools.whole is None else self._lay_out(self.pools.whole)
 
     def _lay_out(self, documents: TokenArray) -> Layout:

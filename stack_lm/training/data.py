@@ -1,4 +1,4 @@
-"""From corpora to what a language model trains on: a tokenizer, batches of token ids and validation text."""
+"""From corpora to a language model's training data: a tokenizer, batches of token ids and validation text."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from .run_directory import on_first_process
 from .text_size import TextSize
 from .token_cache import Tokenised, cache_key, read_entry, size_digest, text_digest, write_entry
 
-# A word with a period, and a capital after it. Text in the Penn Treebank's form has a space between them.
+# A word with a period, followed by a capital. Text in the Penn Treebank's form has a space before the period.
 _NEXT_SENTENCE = re.compile(r"(?<![A-Za-z])[a-z]{3,}[.!?] [A-Z]")
 
 
 class Data(NamedTuple):
     """The data of a run: this process's batches, the validation text, the tokenizer and the tokens around sentences.
 
-    Validation text is sentences, or documents where text is continuous; `size` is how much of it is predicted. `texts`
-    has a digest of the text files of "data.source" and "data.validation", where they are files. `notes` warn of
-    settings that do not fit the text or the tokenizer.
+    Validation text is sentences, or documents if text is continuous; `size` is the size of its predicted part. `texts`
+    has a digest of "data.source" and "data.validation", if they are text files. `notes` warn of settings that do not
+    fit the text or the tokenizer.
     """
 
     batches: Batches
@@ -76,11 +76,11 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
         quiet: no progress bar.
 
     Raises:
-        InputError: if a source cannot be read, leaves nothing to train or validate on, or has changed since the
-            checkpoint.
+        InputError: if a source cannot be read, has too little text for training and validation, or has changed since
+            the checkpoint.
     """
     given = given_tokenizer(config.tokenizer, checkpoint)
-    # A tokenizer of another kind was made for text as it stands, and is given such text later.
+    # A tokenizer of another kind was made for raw text, and gets such text later.
     split_words = given is None or splits_words(given)
     corpus = _open_source(config, split_words)
     other = None if config.data.validation is None else _open_source(config, split_words, validation=True)
@@ -100,7 +100,7 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
 
 
 def _several_in_a_line(corpus: Corpus) -> list[str]:
-    """Say so if many lines of a file look as if ordinary text had been given in place of sentences."""
+    """Warn if many lines of a file look like ordinary text instead of sentences."""
     if not corpus.files:
         return []
     lines = [" ".join(sentence.words) for sentence in islice(corpus, 1000)]
@@ -113,7 +113,7 @@ def _several_in_a_line(corpus: Corpus) -> list[str]:
 
 
 def _missing_tokens(config: TokenizerConfig, frame: Frame) -> list[str]:
-    """Say which ends of sentences a run asks for that the tokenizer has no token for."""
+    """Warn of requested beginnings or ends of sentences for which the tokenizer has no token."""
     missing = []
     if config.add_bos and not frame.begin:
         missing.append("the tokenizer has no beginning token, so the first token of a sentence is not predicted")
@@ -123,7 +123,7 @@ def _missing_tokens(config: TokenizerConfig, frame: Frame) -> list[str]:
 
 
 def _digests(config: RunConfig, corpus: Corpus, other: Corpus | None) -> dict[str, str]:
-    """A digest of the files of each source that is of files; of a stream by their sizes, since it may be very large."""
+    """A digest of the files of each source with files; for a stream by their sizes, because it may be very large."""
     sources = {"data.source": corpus} | ({} if other is None else {"data.validation": other})
     digest = size_digest if config.data.streaming else text_digest
     return {
@@ -134,7 +134,7 @@ def _digests(config: RunConfig, corpus: Corpus, other: Corpus | None) -> dict[st
 
 
 def check_same_texts(config: Any, checkpoint: Path | None, texts: dict[str, str]) -> None:
-    """Check that a run is resumed on the texts that it has been trained on.
+    """Check that a run is resumed on the same texts.
 
     Args:
         config: the run.
@@ -196,7 +196,7 @@ def _open_stream(
     tokenizer = make_tokenizer(config.tokenizer, sample, given)
     frame = frame_of(config.tokenizer, tokenizer)
     continuous = data.mode == "continuous"
-    # Of a stream that is held out, the rest would have to be read in search of more.
+    # With a held-out part of a stream, the rest would have to be read in search of more.
     limit = data.validation_limit or (None if data.validation is not None else 200 if continuous else 5_000)
     size = TextSize()
     if continuous:
@@ -220,13 +220,13 @@ def _tokenise(
     resumed: bool,
     quiet: bool,
 ) -> Tokenised:
-    """All training and validation text, from the cache where it has them as a resumed run's tokenizer makes them."""
+    """All training and validation text, from the cache if it has them with a resumed run's tokenizer."""
     data, key = config.data, None
     sources = [corpus] if other is None else [corpus, other]
     if len(texts) == len(sources):  # all that is read has a digest
         of_data = dataclasses.asdict(data)
         of_data["held_out_seed"] = data.split_seed(config.seed) if other is None else None
-        # The digests stand for the names of the files, but for the endings that show how they are read.
+        # The digests replace the names of the files, except the endings, which determine how they are read.
         formats = [[format_of(file) for file in source.files] for source in sources]
         for name in ("source", "validation", "workers", "sequence_length", "pool"):
             del of_data[name]
@@ -239,7 +239,7 @@ def _tokenise(
         kept = None if key is None else read_entry(key)
         if kept is not None and resumed and given is not None and _content(kept.tokenizer) != _content(given):
             kept = None
-        # Another run may have written it between the looks of two processes, which must go on together.
+        # Another run may have written it between the checks of two processes, which must continue together.
         if all(gather_object([kept is not None])) and kept is not None:
             if not quiet:
                 print_note(f"{data.source}: {len(kept.train.ids):,} tokens from the cache (stack-lm cache)")
@@ -254,7 +254,7 @@ def _tokenise(
 
 
 def _content(tokenizer: PreTrainedTokenizerBase) -> str:
-    """All that decides which tokens a tokenizer makes of a text, and which ones begin and end it."""
+    """Everything that determines a tokenizer's tokens for a text, and those that begin and end it."""
     return json.dumps([tokenizer.backend_tokenizer.to_str(), tokenizer.special_tokens_map], sort_keys=True, default=str)
 
 
@@ -318,7 +318,7 @@ def _tokenise_documents(
 
 
 def _documents(corpus: Corpus) -> Iterable[Iterable[Sentence]]:
-    """The documents of a corpus; all of it is one where they are not known."""
+    """The documents of a corpus; all of it is one document if they are unknown."""
     return [corpus] if corpus.documents is None else corpus.documents()
 
 
@@ -335,7 +335,7 @@ def _not_empty(validation: TokenArray) -> TokenArray:
 
 
 def given_tokenizer(config: BaseTokenizerConfig, checkpoint: Path | None = None) -> PreTrainedTokenizerBase | None:
-    """The tokenizer that a run need not make: its checkpoint's if it is resumed, or else a pretrained one, if any.
+    """The existing tokenizer of a run: its checkpoint's if it is resumed, or else a pretrained one, if any.
 
     Raises:
         InputError: if it cannot be loaded.
@@ -347,14 +347,14 @@ def given_tokenizer(config: BaseTokenizerConfig, checkpoint: Path | None = None)
 def make_tokenizer(
     config: TokenizerConfig, sample: Callable[[], Iterator[Sentence]], given: PreTrainedTokenizerBase | None
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer of a run, the same on all processes: the given one, or one that is trained on a sample.
+    """The tokenizer of a run, the same on all processes: the given one, or one trained on a sample.
 
     Raises:
         InputError: as `train_tokenizer`.
     """
     if given is not None:
         return given
-    # On one process, so that a stream is counted once.
+    # On one process, so that a stream is counted only once.
     return on_first_process(lambda: train_tokenizer(config, sample()))
 
 
@@ -375,9 +375,9 @@ def train_tokenizer(config: TokenizerConfig, sentences: Iterable[Sentence]) -> P
 def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
     """Token ids and labels [B, T], padded on the right.
 
-    A mask is not needed: in a causal model nothing after a sentence reaches it, and the labels there are ignored. An
-    empty batch is one of padding alone: two steps, because the actions of a single one change nothing, and processes
-    that average gradients wait for those of every parameter.
+    No mask is needed: in a causal model padding after a sentence does not affect it, and the labels there are ignored.
+    An empty batch has only padding: two steps, because the actions of a single step change nothing, and processes that
+    average gradients wait for those of every parameter.
     """
     batch = batch or [()]
     lengths = np.fromiter(map(len, batch), np.int64, len(batch))
@@ -389,9 +389,9 @@ def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tenso
 
 
 def collate_segments(batch: Segments, device: torch.device) -> dict[str, Any]:
-    """Input ids and their targets [B, T], padded on the right, and which rows begin a document.
+    """Input ids and their targets [B, T], padded on the right, and a mask of rows that begin a document.
 
-    What follows a piece in its row is padding, and then the row is reset, so that a mask is not needed here either.
+    A piece is followed by padding in its row, and then the row is reset, so no mask is needed here either.
     """
     ids, _ = collate([tokens[:-1] for tokens in batch.tokens], device)
     _, targets = collate([tokens[1:] for tokens in batch.tokens], device)

@@ -1,4 +1,4 @@
-"""From sentences and documents to token ids, here or in worker processes, which is why it loads no torch."""
+"""From sentences and documents to token ids, here or in worker processes, so it does not load torch."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def encode_sentences(
     min_length: int = 2,
     size: TextSize | None = None,
 ) -> TokenArray:
-    """Sentences as token ids; those of one token are left out, as there is nothing to predict.
+    """Sentences as token ids; those of one token are left out, because there is nothing to predict.
 
-    The tokenizer takes them a thousand at a time, on all cores.
+    The tokenizer processes a thousand at a time, on all cores.
 
     Args:
         tokenizer: any fast one.
-        sentences: what to encode.
-        max_length: what of a sentence comes after this number of tokens is cut off, its end token too; None: nothing.
+        sentences: to encode.
+        max_length: truncates a sentence to this number of tokens, which drops its end token; None: no limit.
         frame: the special tokens around each sentence.
         progress: called with the number of sentences done.
         min_length: sentences of fewer tokens are left out.
-        size: counts what a model of these sentences predicts.
+        size: counts the predicted text of these sentences.
     """
     replace_rare = RareWordTags(tokenizer)
     begin, end = frame
@@ -67,7 +67,7 @@ def encode_sentences(
 
     def count(size: TextSize, words: Sequence[str], text: str, length: int) -> None:
         whole = max_length is None or length <= max_length
-        if max_length is not None and not whole:  # of a word that is cut too, all counts
+        if max_length is not None and not whole:  # a truncated word counts in full
             offsets = backend.encode(text, add_special_tokens=False).offsets[: max_length - len(begin)]
             words = words[: len(text[: offsets[-1][1]].split()) if offsets else 0]
         if words:
@@ -120,7 +120,7 @@ def encode_documents(
 
 @contextmanager
 def _on_all_cores() -> Iterator[None]:
-    """Have tokenizers use its threads, which commands turn off so that it does not warn when a process is forked."""
+    """Let tokenizers use its threads, which commands turn off to avoid its warning when a process is forked."""
     name = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(name)
     os.environ[name] = "true"
@@ -135,7 +135,7 @@ def _on_all_cores() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class TextEncoder:
-    """Texts of documents as token ids.
+    """An encoder from the texts of documents to token ids.
 
     Attributes:
         tokenizer: any.
@@ -161,11 +161,11 @@ class TextEncoder:
 
 
 class EncodingWorkers:
-    """Processes that encode texts while others train; they end with the one that started them, however it ends.
+    """Processes that encode texts while others train; they end with their parent, however it ends.
 
     Args:
-        encoder: what they do.
-        number: of processes; 0 encodes in this one, when the result is asked for.
+        encoder: that they run.
+        number: of processes; 0 encodes in this one, when the result is requested.
     """
 
     def __init__(self, encoder: TextEncoder, number: int) -> None:
@@ -175,10 +175,10 @@ class EncodingWorkers:
         self._pool = ProcessPoolExecutor(number, get_context("spawn"), _start_worker, start) if number else None
 
     def encode(self, chunks: Sequence[Sequence[str]]) -> Callable[[], list[TokenArray]]:
-        """Begin to encode some chunks of texts; the function returned waits for the results, in the same order.
+        """Start to encode some chunks of texts; the returned function waits for the results, in the same order.
 
         Raises:
-            InputError: when a process has ended.
+            InputError: if a process has ended.
         """
         if self._pool is None:
             return lambda: [self._encoder(chunk) for chunk in chunks]
@@ -215,7 +215,7 @@ _encoder: TextEncoder
 def _start_worker(_: Imports, encoder: TextEncoder) -> None:
     global _encoder
     _encoder = encoder
-    # A queue signals the whole job; the process that trains decides when to end.
+    # A queue signals the whole job; the training process decides when to end.
     for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

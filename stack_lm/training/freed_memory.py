@@ -1,19 +1,19 @@
-"""Memory of the C library that a process keeps for its next update, in place of returning it to the system."""
+"""Memory of the C library that a process keeps for its next update instead of returning it to the system."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
 
-# Of mallopt(3): the largest number of mappings, and how many free bytes at the heap's end are returned.
+# From mallopt(3): the maximum number of mappings, and the free bytes at the heap's end that are returned.
 _M_MMAP_MAX, _M_TRIM_THRESHOLD = -4, -1
 
 
 def keep_freed_memory() -> None:
-    """Have the process keep what is freed, where it runs on glibc; elsewhere nothing changes.
+    """Make the process keep freed memory, if it runs on glibc; elsewhere nothing changes.
 
     By default glibc returns large blocks to the system, which clears fresh pages for the next update. For networks of
-    256 units and batches of 128 that is a third of the time. The process keeps the most that it ever held.
+    256 units and batches of 128 that is a third of the time. The process keeps the maximum that it ever held.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if set_option is not None:

@@ -1,4 +1,4 @@
-"""Training language models."""
+"""Training of language models."""
 
 from __future__ import annotations
 
@@ -91,10 +91,11 @@ class Trainer(TrainingLoop):
     def evaluate(self) -> tuple[dict[str, Any], str]:
         """See `TrainingLoop.evaluate`.
 
-        Of all predicted tokens it has eval_nats_per_token, eval_perplexity and eval_tokens; of their text (`TextSize`)
-        eval_word_perplexity and eval_bits_per_byte, None where nothing of it is predicted or first words are in part,
-        eval_words, eval_bytes and eval_unknown, the share of unknown words (of tokens, if words have several); of inner
-        tokens (see `Losses`) eval_inner_perplexity, None if there are none, and eval_inner_tokens; and the strengths.
+        Over all predicted tokens it has eval_nats_per_token, eval_perplexity and eval_tokens. For their text
+        (`TextSize`) it has eval_word_perplexity and eval_bits_per_byte, None if nothing is predicted or first words are
+        predicted in part; eval_words, eval_bytes; and eval_unknown, the share of unknown words (of tokens, if words
+        have several). For inner tokens (see `Losses`) it has eval_inner_perplexity, None if there are none, and
+        eval_inner_tokens. The statistics of strengths follow.
         """
         strengths = StrengthStatistics(self.accelerator.unwrap_model(self.model))
         arguments = self.model, self.data.validation, self.accelerator, self.data.frame, strengths.add
@@ -106,7 +107,7 @@ class Trainer(TrainingLoop):
         perplexity = _exp(losses.nats / losses.tokens)
         inner = _exp(losses.inner_nats / losses.inner_tokens) if losses.inner_tokens else None
         size, bits = self.data.size, losses.nats / math.log(2)
-        known = not size.in_part  # else the losses are not those of the words and bytes counted
+        known = not size.in_part  # otherwise the losses are not those of the counted words and bytes
         record = {
             "eval_nats_per_token": losses.nats / losses.tokens,
             "eval_perplexity": perplexity,
@@ -135,7 +136,7 @@ class Trainer(TrainingLoop):
 
 
 def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None, str]:
-    """The type of the loss's matrix products, None for that of mixed precision, and a line that says so.
+    """The type of the loss's matrix products, None for that of mixed precision, and a line that describes it.
 
     Args:
         wanted: `LoopConfig.loss_dtype`.
@@ -162,7 +163,7 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: I
     Raises:
         InputError: as `choose_class` and `new_model`.
     """
-    # A model that names a beginning or end token has seen it: also [CLS] and [SEP], where they are around a sentence.
+    # A model that names a beginning or end token has seen it: also [CLS] and [SEP], if they surround a sentence.
     begin, end = frame_of(config.tokenizer, tokenizer)
     special = {
         "pad_token_id": tokenizer.pad_token_id,
@@ -174,11 +175,11 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: I
     model = new_model(choose_class(own, TEXT), fields)
     generation = getattr(model, "generation_config", None)
     if generation is not None:
-        # Nobody wants to read them in a text. An end token that pads as well, as GPT-2's, has to be generated.
+        # They are unwanted in a text. An end token that is also the padding, such as GPT-2's, must be generated.
         unwanted = {tokenizer.unk_token_id, tokenizer.pad_token_id}
         wanted = {None, tokenizer.bos_token_id, tokenizer.eos_token_id, special["eos_token_id"]}
         generation.suppress_tokens = sorted(unwanted - wanted) or None
-        generation._from_model_config = False  # else transformers may make it anew
+        generation._from_model_config = False  # otherwise transformers may make it again
     return model
 
 

@@ -1,4 +1,4 @@
-"""A lock on a run's directory, which the system releases when its holder ends, however it ends."""
+"""A lock on a run's directory, which the system releases whenever and however its holder ends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LOCK_FILE = ".lock"
 
 
 class RunLock:
-    """Keeps a second run out of a directory.
+    """A lock that keeps a second run out of a directory.
 
-    A lock of `flock` on a file that names its holder: pid and host. On NFS the server keeps it, so it holds between
-    hosts too; with the mount options `nolock` or `local_lock` it holds within each host alone. On a file system without
-    locks a note says so. A process that is forked off shares the lock; start other processes with "spawn".
+    It is a `flock` on a file that names its holder: pid and host. On NFS the server keeps it, so it also holds between
+    hosts; with the mount options `nolock` or `local_lock` it holds only within each host. On a file system without
+    locks, a note is printed. A forked process shares the lock, so start other processes with "spawn".
 
     Args:
         directory: of the run; it need not exist yet.
@@ -46,7 +46,7 @@ class RunLock:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 self._lock(file)
-                if self._is_there(file):  # otherwise its holder has removed it meanwhile, and it is no lock any more
+                if self._is_there(file):  # otherwise its holder has removed it meanwhile, and it is no longer a lock
                     os.ftruncate(file, 0)
                     os.write(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
                     self._close = weakref.finalize(self, os.close, file)
@@ -55,9 +55,9 @@ class RunLock:
                     os.close(file)
 
     def release(self) -> None:
-        """Give the lock back, and remove its file."""
+        """Release the lock, and remove its file."""
         if self._close is not None:
-            self.path.unlink(missing_ok=True)  # while the lock is held, so that nobody's file is removed
+            self.path.unlink(missing_ok=True)  # while the lock is held, so that no other run's file is removed
             self._close()
             self._close = None
 

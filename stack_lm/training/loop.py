@@ -1,7 +1,7 @@
 """The training loop, on one process or many (Accelerate): updates, logging, validation, checkpoints, exact resuming,
 early stopping.
 
-A trainer is a subclass that makes a model and batches, collates, and validates; see `language_model`.
+A trainer is a subclass that makes a model and batches, collates batches, and validates; see `language_model`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .temperature import make_temperature_schedule
 from .threads import ThreadChooser
 from .updates import Updater
 
-# Updates in a row that may be skipped: after so many the weights themselves are beyond help.
+# Consecutive updates that may be skipped: after more, the weights themselves are beyond repair.
 MOST_SKIPPED = 100
 
 
@@ -50,8 +50,8 @@ class TrainingLoop(ABC):
 
     Args:
         config: the run. A subclass declares its own kind, with a `BaseLoopConfig` as `training`.
-        resume: continue from the last checkpoint in `output_dir`, or start where there is none.
-        overwrite: remove what an earlier run wrote in `output_dir`.
+        resume: continue from the last checkpoint in `output_dir`, or start anew if there is none.
+        overwrite: remove an earlier run's files from `output_dir`.
         quiet: no progress bar and no notes.
 
     Attributes:
@@ -59,8 +59,8 @@ class TrainingLoop(ABC):
         TARGETS: and of the units that it is the mean over, before "_per_second".
 
     Raises:
-        InputError: if the configuration or the data cannot work, or `output_dir` has a run already. Nothing is written
-            or removed then.
+        InputError: if the configuration or the data cannot work, or `output_dir` already has a run. Nothing is then
+            written or removed.
     """
 
     LOSS: ClassVar[str]
@@ -75,16 +75,16 @@ class TrainingLoop(ABC):
         self.quiet = quiet or not self.accelerator.is_main_process
         self.run = RunDirectory(config, resume=resume, overwrite=overwrite, quiet=quiet)
         self.step = 0
-        self.sequences = 0  # trained on, where a temperature goes by them
+        self.sequences = 0  # number of training sequences, if a temperature depends on it
         self.seconds = 0.0  # of training before this process took over
         self.position: dict[str, Any] | None = None
         self.carried: CarriedState | None = None  # of continuous text, from update to update; `prepare` makes it
         self.texts: dict[str, str] = {}  # digests of the text files, for checkpoints; `prepare` makes and compares them
-        self.notes: list[str] = []  # of `prepare`, printed when training begins: an error before is one line alone
+        self.notes: list[str] = []  # of `prepare`, printed when training begins: an earlier error is a single line
         self.stopping = EarlyStopping(self.loop.patience)
-        self.best: dict[str, Any] | None = None  # the record of the best validation, where the best model is kept
+        self.best: dict[str, Any] | None = None  # the record of the best validation, if the best model is kept
         self._record = TrainingRecord()
-        self._parts: dict[str, Any] = {}  # of the loss of the update under way, where a model has several
+        self._parts: dict[str, Any] = {}  # of the loss of the current update, if a model has several
         try:
             self._set_up()
         except BaseException:
@@ -97,7 +97,7 @@ class TrainingLoop(ABC):
         model, self.batches = self.prepare(self.run.checkpoint)
         freeze_weights(model, loop.freeze)
         self.temperature = make_temperature_schedule(loop, model)
-        set_seed(config.seed, device_specific=True)  # from here on each process has its own dropout
+        set_seed(config.seed, device_specific=True)  # from here each process has its own dropout
         per_epoch = self.batches.steps_per_epoch
         planned = None if per_epoch is None else loop.epochs * math.ceil(per_epoch / loop.gradient_accumulation)
         self.total = min(n for n in (planned, loop.max_steps) if n is not None)
@@ -120,7 +120,7 @@ class TrainingLoop(ABC):
     @abstractmethod
     def collate(self, batch: Any) -> Collated:
         """A batch, ready for the model. It may be empty, at the end of an epoch on several processes: the model must
-        run even so, with no targets."""
+        run even then, with no targets."""
 
     @abstractmethod
     def evaluate(self) -> tuple[dict[str, Any], str]:
@@ -128,14 +128,14 @@ class TrainingLoop(ABC):
 
     @abstractmethod
     def write_tokenizer(self, directory: Path) -> None:
-        """Save what belongs to the model beside its weights."""
+        """Save the files that belong beside the model's weights."""
 
     def loss(self, inputs: dict[str, Any], targets: float) -> Tensor:
         """The loss of a batch.
 
         Args:
             inputs: as collated.
-            targets: what to divide the sum over the batch's targets by.
+            targets: divisor of the sum over the batch's targets.
         """
         outputs = self.model(**inputs, use_cache=False, num_items_in_batch=targets)
         for name, part in (getattr(outputs, "loss_parts", None) or {}).items():
@@ -145,25 +145,25 @@ class TrainingLoop(ABC):
 
     @property
     def epoch(self) -> int:
-        """Epochs completed."""
+        """The number of completed epochs."""
         return self.position["epoch"] if self.position else 0
 
     @property
     def over(self) -> bool:
-        """True if all updates are made, or validation has stopped improving."""
+        """True if all updates are done, or validation has stopped improving."""
         return self.step >= self.total or self.stopping.over
 
     def train(self) -> dict[str, Any]:
-        """Train, validating and saving on the way.
+        """Train, with validations and checkpoints.
 
-        SIGTERM and SIGUSR1 end it behind the next update, with a checkpoint.
+        SIGTERM and SIGUSR1 end it after the next update, with a checkpoint.
 
         Returns:
             The validation of the trained model, with step, epoch and seconds: the last one or, with
             `training.patience`, the best.
 
         Raises:
-            InputError: when the loss or the weights are not finite any more; no model is written then. When something
+            InputError: when the loss or the weights are no longer finite; no model is then written. When something
                 cannot be written.
             Stopped: after a signal.
         """
@@ -217,7 +217,7 @@ class TrainingLoop(ABC):
             parts.append(self.collate(batch))
         count, tokens, padded = (sum(getattr(part, name) for part in parts) for name in Collated._fields[1:])
         stop = self._signals.received is not None
-        if self.accelerator.num_processes > 1:  # which also has all processes stop behind the same update
+        if self.accelerator.num_processes > 1:  # which also makes all processes stop after the same update
             numbers = torch.tensor([count, sequences, tokens, padded, stop], device=self.accelerator.device)
             count, sequences, tokens, padded, stop = self.accelerator.reduce(numbers, reduction="sum").tolist()
         self._stop = bool(stop)
@@ -245,7 +245,7 @@ class TrainingLoop(ABC):
         return tokens
 
     def _log_and_save(self, *, ended: bool) -> None:
-        """Do what is due after an update. `ended`: it was the last of an epoch."""
+        """Log, validate and save after an update, as due. `ended`: it was the last of an epoch."""
         loop, final = self.loop, self.step == self.total
         stop = self._stop or (self.accelerator.num_processes == 1 and self._signals.received is not None)
 
@@ -277,14 +277,14 @@ class TrainingLoop(ABC):
         self._clock = time.perf_counter()
 
     def _look(self, record: dict[str, Any]) -> bool:
-        """Keep a validation if it is the best so far, and return True then; only of a run that takes the best model."""
+        """Keep a validation if it is the best so far, and then return True; only in a run that takes the best model."""
         if self.loop.patience is None or not self.stopping.look(record[f"eval_{self.LOSS}"]):
             return False
         self.best = record
         return True
 
     def _take_best(self) -> dict[str, Any] | None:
-        """Go back to the model of the best validation, where that is kept; its record."""
+        """Return to the model of the best validation, if it is kept; the result is its record."""
         if self.best is not None and self.best["step"] != self.step:
             self.accelerator.load_state(str(self.run.checkpoint_of(self.best["step"])))
         return self.best
@@ -322,7 +322,7 @@ class TrainingLoop(ABC):
         return self._stamp(record), summary
 
     def _stamp(self, values: dict[str, Any]) -> dict[str, Any]:
-        """A record with where and when it was made."""
+        """A record with its step, epoch and time."""
         rate = self.updater.scheduler.get_last_lr()[0]
         seconds = self.seconds + time.perf_counter() - self._started
         return {"step": self.step, "epoch": self.epoch, **values, "learning_rate": rate, "seconds": seconds}
@@ -339,8 +339,8 @@ class TrainingLoop(ABC):
             print_note(text)
 
     def _save_checkpoint(self) -> None:
-        """Everything that resuming needs, and what makes the checkpoint a model of its own. It serves any number of
-        processes, if nothing is carried from update to update.
+        """Save everything that resuming needs, and the files that make the checkpoint a model itself. It serves any
+        number of processes, if nothing is carried from update to update.
         """
         best = None if self.best is None else self.best["step"]
         with self.run.save_checkpoint(self.step, self.loop.keep_checkpoints, best) as directory:
@@ -366,7 +366,7 @@ class TrainingLoop(ABC):
                 (directory / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
 
     def _load(self, checkpoint: Path) -> dict[str, Any]:
-        """Continue from a checkpoint; its state."""
+        """Continue from a checkpoint, and return its state."""
         state = read_state(checkpoint) or {}
         missing = {"step", "sequences", "seconds", "processes", "position", "record", "scheduler"} - state.keys()
         if missing:
@@ -395,7 +395,7 @@ class TrainingLoop(ABC):
         return state
 
     def _load_best(self, best: dict[str, Any] | None, waited: int) -> None:
-        """Go on with the best validation so far, if its model is there."""
+        """Continue with the best validation so far, if its model exists."""
         if best is None or self.loop.patience is None:
             return
         fault = on_first_process(lambda: find_damage(self.run.checkpoint_of(best["step"])))
@@ -406,7 +406,7 @@ class TrainingLoop(ABC):
 
     def _save(self, save: Callable[[Callable[[Path], None]], None]) -> None:
         """Save the model and what belongs to it, ready for from_pretrained, with a function of `RunDirectory`."""
-        weights = self.accelerator.get_state_dict(self.model)  # gathers them, where they are shared out
+        weights = self.accelerator.get_state_dict(self.model)  # gathers the weights, if they are sharded
 
         def write(directory: Path) -> None:
             save_model(self.accelerator.unwrap_model(self.model), directory, state_dict=weights)

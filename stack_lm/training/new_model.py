@@ -1,4 +1,4 @@
-"""New models: of a configuration that is checked, and of a size that the machine can hold."""
+"""New models: with a checked configuration, and a size that fits the machine's memory."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def make_config(kind: type[PreTrainedModel], fields: Mapping[str, Any]) -> Any:
 
     Args:
         kind: the class.
-        fields: the section `model` of a training configuration, and what comes from the data.
+        fields: the section `model` of a training configuration, and fields from the data.
 
     Raises:
-        InputError: for a key or value that the configuration refuses.
+        InputError: for a key or value that the configuration rejects.
     """
     config_class: Any = kind.config_class
     try:
@@ -45,8 +45,8 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
         fields: of its configuration.
 
     Raises:
-        InputError: for a key or value that the configuration or the class refuses, for fields of another kind of model,
-            and if training it would take more than this machine's memory.
+        InputError: for a key or value that the configuration or the class rejects, for fields of another kind of model,
+            or if training it would take more than this machine's memory.
     """
     config = make_config(kind, fields)
     kinds = config.architectures or [kind.__name__]
@@ -69,11 +69,11 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
 
 
 class InitialModel:
-    """The model that a run begins with, if any.
+    """The initial model of a run, if any.
 
     Args:
-        source: a directory, or a name on the hub; None begins with random weights.
-        auto_class: of transformers, that loads such models: language models by default.
+        source: a directory, or a name on the hub; None starts with random weights.
+        auto_class: the Auto class of transformers that loads such models: language models by default.
         what: it is, for messages.
 
     Raises:
@@ -89,7 +89,7 @@ class InitialModel:
             self._config, self._weights = model.config, model.state_dict()
 
     def fields(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a run's model: those of the section `model`, and of this model those that it leaves open.
+        """The fields of a run's model: those of the section `model`, and for the others those of this model.
 
         Args:
             own: the section. If it names another kind of model, nothing is taken from this one.
@@ -103,7 +103,7 @@ class InitialModel:
         return {name: value for name, value in theirs.items() if name in names} | dict(own)
 
     def give(self, model: PreTrainedModel) -> list[str]:
-        """Give its weights to a model; returns a line about those that it does not have, which stay as they start.
+        """Copy its weights to a model; returns a line about those that it lacks, which keep their initial values.
 
         Raises:
             InputError: as `take_weights`.
@@ -113,7 +113,7 @@ class InitialModel:
 
 
 def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: str) -> list[str]:
-    """Give a model the weights of another, by name.
+    """Copy the weights of another model, by name.
 
     Args:
         model: takes them.
@@ -121,10 +121,10 @@ def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: 
         source: the other model, for messages.
 
     Returns:
-        The names of its own weights that it keeps, since the other model does not have them.
+        The names of the weights that the other model lacks, which do not change.
 
     Raises:
-        InputError: for weights of another shape, or if it has none of them.
+        InputError: for weights of another shape, or if no name matches.
     """
     own = model.state_dict()
     for name, tensor in own.items():
@@ -141,14 +141,14 @@ def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: 
 
 
 def freeze_weights(model: PreTrainedModel, names: Sequence[str]) -> None:
-    """Leave weights as they are in training.
+    """Freeze weights in training.
 
     Args:
         model: whose.
         names: of its modules, or of single weights.
 
     Raises:
-        InputError: if a name is of none of these, or no weight is left to train.
+        InputError: for an unknown name, or if no weight is left to train.
     """
     for name in names:
         frozen = [one for whole, one in model.named_parameters() if whole == name or whole.startswith(f"{name}.")]

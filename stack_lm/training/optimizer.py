@@ -16,15 +16,15 @@ from .config import BaseLoopConfig
 def make_optimizer(
     settings: Any, parameters: Sequence[torch.nn.Parameter], rate: float, device: torch.device
 ) -> torch.optim.Optimizer:
-    """The configured optimizer, in the form of torch's that runs over all parameters at once.
+    """The configured optimizer, in torch's form that runs over all parameters at once.
 
-    Adam, AdamW and SGD are fused on CPUs and GPUs; RMSprop has no fused form and goes by lists of tensors (foreach).
+    Adam, AdamW and SGD are fused on CPUs and GPUs; RMSprop has no fused form and uses lists of tensors (foreach).
 
     Args:
-        settings: has the optimizer's name and weight_decay, which all of them but AdamW add to the gradient.
-        parameters: that it trains.
-        rate: of learning.
-        device: that training is on.
+        settings: has the optimizer's name and weight_decay, which all except AdamW add to the gradient.
+        parameters: to train.
+        rate: the learning rate.
+        device: of training.
     """
     if settings.optimizer == "rmsprop":
         return torch.optim.RMSprop(parameters, rate, weight_decay=settings.weight_decay, foreach=True)
@@ -43,7 +43,7 @@ def make_scheduler(loop: BaseLoopConfig, optimizer: torch.optim.Optimizer, updat
         updates: of the whole run.
 
     Raises:
-        InputError: if the warm-up and the fall take more updates than there are.
+        InputError: if the warm-up and the decay take more updates than there are.
     """
     if loop.decay_steps and loop.warmup_steps + loop.decay_steps > updates:
         raise InputError(
@@ -59,13 +59,13 @@ def make_scheduler(loop: BaseLoopConfig, optimizer: torch.optim.Optimizer, updat
 
 
 def load_schedule(scheduler: LambdaLR, state: dict[str, Any]) -> tuple[float, float]:
-    """Go on from a checkpoint's state, in the schedule of this run.
+    """Continue from a checkpoint's state, in the schedule of this run.
 
-    Where epochs, max_steps or decay_steps have changed, the rate that the checkpoint has for the next update is the
-    old schedule's.
+    If epochs, max_steps or decay_steps have changed, the checkpoint's rate for the next update is that of the old
+    schedule.
 
     Returns:
-        The learning rate of the next update in the checkpoint, and here.
+        The learning rate of the next update, in the checkpoint and here.
     """
     scheduler.load_state_dict(state)
     before = float(scheduler.get_last_lr()[0])

@@ -1,6 +1,6 @@
-"""The sentences in memory that batches are made of: the whole training text, or one pool of a stream.
+"""The sentences in memory from which batches are made: the whole training text, or one pool of a stream.
 
-A pool is the same on all processes and for any number of them, so a position in the batches made of it is as well.
+A pool is the same on all processes and for any number of them, and so is a position in its batches.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ..errors import InputError
 from .compact import TokenArray
 from .encoding import EncodingWorkers, TextEncoder
 
-# Of a sentence, for the size of a pool before anything is tokenised.
+# Estimate for a sentence, for the size of a pool before anything is tokenised.
 CHARACTERS = 100
-# Documents that a process encodes in one go.
+# Documents that a process encodes at a time.
 _CHUNK = 16
 
 
 class Pool(NamedTuple):
-    """Text to make batches of.
+    """Text from which batches are made.
 
     Attributes:
         tokens: sentences or documents.
         number: of the pool, over all epochs, which seeds its order.
-        epoch: that it belongs to.
+        epoch: to which it belongs.
         documents: the state of the stream before it.
-        behind: the position after it.
+        behind: the position after the pool.
     """
 
     tokens: TokenArray
@@ -41,19 +41,19 @@ class Pool(NamedTuple):
     behind: dict[str, Any]
 
     def position(self, batch: int) -> dict[str, Any]:
-        """The position before one of the batches made of it."""
+        """The position before one of its batches."""
         return {"epoch": self.epoch, "pool": self.number, "batch": batch, "documents": self.documents}
 
 
 class Pools(Protocol):
-    """Pools without end, epoch after epoch."""
+    """An endless sequence of pools, epoch after epoch."""
 
     @property
     def whole(self) -> TokenArray | None:
-        """All of an epoch, where that is one pool, the same in each; otherwise None."""
+        """The pool of a whole epoch, if it is a single pool, the same in each; otherwise None."""
 
     def read(self, position: dict[str, Any] | None) -> Iterator[Pool]:
-        """The pools from the one of a position on."""
+        """The pools from that of a position."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +78,13 @@ class WholePools(Pools):
 class StreamPools(Pools):
     """The pools of a stream.
 
-    Each process reads all documents, which is cheap, and finds the sentences and tokens of its share of them, which is
-    not; then the processes exchange these. While a pool is trained on, workers encode the next.
+    Each process reads all documents, which is cheap, and encodes its share of them, which is not; then the processes
+    exchange the results. While the model trains on a pool, workers encode the next.
 
     Attributes:
         stream: the documents.
         encoder: from their text to tokens.
-        sentences: in a pool, about.
+        sentences: approximate number in a pool.
         workers: processes that encode, for each process that trains.
         rank, n_processes: of this process, and of those that train.
     """
@@ -114,7 +114,7 @@ class StreamPools(Pools):
     def _ahead(
         self, epoch: int, documents: dict[str, Any] | None, workers: EncodingWorkers
     ) -> Iterator[tuple[int, Block, Callable[[], list[TokenArray]], bool]]:
-        """Blocks whose own share is being encoded, each with its epoch and whether it ends that; one is read ahead."""
+        """Blocks whose own share is being encoded, with their epoch and whether they end it; one is read ahead."""
         while True:
             waiting: tuple[Block, Callable[[], list[TokenArray]]] | None = None
             for block in self.stream.blocks(documents, self.sentences * CHARACTERS):

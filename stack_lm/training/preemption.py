@@ -1,6 +1,6 @@
-"""Ending a run early when a queue asks for it, by SIGTERM or SIGUSR1: a checkpoint, and an exit status of its own.
+"""Early ends of a run, on SIGTERM or SIGUSR1 from a queue: a checkpoint, and a distinct exit status.
 
-And Ctrl-C, which the process that started others decides about.
+Ctrl-C is handled by the process that started the others.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
-# EX_TEMPFAIL of sysexits.h: it did not work out this time; the same command again goes on.
+# EX_TEMPFAIL of sysexits.h: a temporary failure; the same command continues the run.
 STOPPED_STATUS = 75
 _SIGNALS = ("SIGTERM", "SIGUSR1")
 
 
 class Stopped(SystemExit):
-    """The run was asked to end before it was done; `code` is the exit status, `STOPPED_STATUS`."""
+    """The run was told to end before it was complete; `code` is the exit status, `STOPPED_STATUS`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(STOPPED_STATUS)
@@ -30,13 +30,13 @@ class Stopped(SystemExit):
 
 
 class StopSignals:
-    """While it is entered, the signals do not end the process.
+    """Context manager: inside it, the signals do not end the process.
 
     Args:
-        at_once: raise `Stopped` when one comes, as before and after training; otherwise it is remembered.
+        at_once: raise `Stopped` on a signal, as before and after training; otherwise only record it.
 
     Attributes:
-        received: the name of the first signal that came; None before it.
+        received: the name of the first signal; None before it.
     """
 
     def __init__(self, *, at_once: bool = False) -> None:
@@ -57,7 +57,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def describe(self, step: int) -> str:
-        """The line for a run that ends at a step, with its checkpoint saved."""
+        """The message of a run that ends at a step, with its checkpoint saved."""
         by = self.received or "a signal to another process"
         return f"stopped by {by} at step {step:,}: the checkpoint is saved, and --resume goes on from it"
 
@@ -69,7 +69,7 @@ class StopSignals:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Start processes that Ctrl-C never reaches, not while they load either; one that comes meanwhile is not lost."""
+    """Start processes that never receive Ctrl-C, even while they load; a Ctrl-C meanwhile is not lost."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

@@ -1,7 +1,7 @@
-"""Several processes: who started them, and the environment in which Accelerate and torch find all of them.
+"""Several processes: their launcher, and the environment in which Accelerate and torch find all of them.
 
-Accelerate knows torchrun's variables, and MPI's only where it was told to use CPUs; Slurm's it does not know. A process
-that missed the others would train a model of its own and write it into the same directory.
+Accelerate knows torchrun's variables, MPI's only if told to use CPUs, and Slurm's not at all. A process that missed the
+others would train its own model and write it into the same directory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _FIRST_PORT, _PORTS = 20_000, 12_000
 
 
 class Launch(NamedTuple):
-    """A process among those that one launcher started.
+    """A process among those of one launcher.
 
     Attributes:
         launcher: its command.
-        rank, size: number of the process, and of all.
+        rank, size: the process's number, and the number of processes.
         local_rank, local_size: the same, on this machine.
-        job: a name that the processes of this job share, and no others; "" where there is none.
+        job: a name that is unique to the processes of this job; "" if there is none.
     """
 
     launcher: str
@@ -58,7 +58,7 @@ _LAUNCHERS = (
 
 
 def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
-    """This process among those of torchrun, `accelerate launch`, mpirun or srun; None where it was started alone.
+    """This process among those of torchrun, `accelerate launch`, mpirun or srun; None if it was started alone.
 
     Raises:
         InputError: for variables of a launcher that are incomplete.
@@ -68,7 +68,7 @@ def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
             size, rank, local_size, local_rank = (_number(environment, name) for name in names)
             job = next((environment[name] for name in of_job if name in environment), "")
             return Launch(launcher, rank, size, local_rank, local_size, job)
-    # Only srun sets the number of a step's tasks; SLURM_NTASKS is also set where a batch script runs, once.
+    # Only srun sets the number of a step's tasks; SLURM_NTASKS is also set in a batch script, which runs once.
     size = _number(environment, "SLURM_STEP_NUM_TASKS")
     if size > 1:
         rank, local_rank = _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_LOCALID")
@@ -100,12 +100,12 @@ def _slurm_local_size(environment: Mapping[str, str], size: int) -> int:
 
 
 def connect_processes(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Complete the environment, so that Accelerate sees all processes; call it before anything of Accelerate's is made.
+    """Complete the environment, so that Accelerate sees all processes; call it before creating its objects.
 
-    Where there is no GPU the processes run on CPUs, without further settings.
+    Without a GPU the processes run on CPUs, without further settings.
 
     Raises:
-        InputError: if the processes cannot find each other, have too few GPUs, or are one alone where
+        InputError: if the processes cannot find each other, have too few GPUs, or if there is only one although
             `accelerate launch` was to start several.
     """
     launch = find_launch(environment)
@@ -122,7 +122,7 @@ def connect_processes(environment: MutableMapping[str, str] = os.environ) -> Non
                 "of the machine of rank 0, and MASTER_PORT to a free port there"
             )
         environment["MASTER_ADDR"] = "127.0.0.1"
-    # The same for all processes of a job, and most likely another for the next job on this machine.
+    # The same for all processes of a job, and probably different for the next job on this machine.
     digest = int.from_bytes(hashlib.blake2b(launch.job.encode(), digest_size=4).digest(), "big")
     environment.setdefault("MASTER_PORT", str(_FIRST_PORT + digest % _PORTS if launch.job else 29_500))
     if not _uses_gpus(environment):
@@ -137,15 +137,15 @@ def connect_processes(environment: MutableMapping[str, str] = os.environ) -> Non
 
 
 def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Path) -> Accelerator:
-    """Accelerate on all processes that were started.
+    """Make an Accelerator on all processes of the launcher.
 
     Args:
-        mixed_precision: "no", "bf16" or "fp16"; None takes what `accelerate launch` says.
+        mixed_precision: "no", "bf16" or "fp16"; None takes the setting of `accelerate launch`.
         tracker: one of Accelerate's, by name.
         logs: the directory of its logs.
 
     Raises:
-        InputError: if the processes cannot be connected, or cannot work as asked for.
+        InputError: if the processes cannot be connected, or do not support the settings.
     """
     connect_processes()
     if mixed_precision == "fp16" and PartialState().device.type == "cpu":
@@ -159,10 +159,10 @@ def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Pat
 
 
 def check_number(num_processes: int, environment: Mapping[str, str] = os.environ) -> None:
-    """Check that Accelerate sees all processes that were started.
+    """Check that Accelerate sees all processes of the launcher.
 
     Raises:
-        InputError: if it does not. They would train apart from each other, into one directory.
+        InputError: if it does not. They would train independently, into one directory.
     """
     launch = find_launch(environment)
     expected = 1 if launch is None else launch.size
@@ -192,7 +192,7 @@ def _uses_gpus(environment: Mapping[str, str]) -> bool:
 
 
 def _set_threads(environment: MutableMapping[str, str], launch: Launch) -> None:
-    """Share the cores out, unless OMP_NUM_THREADS says how."""
+    """Divide the cores among processes, unless OMP_NUM_THREADS is set."""
     if "OMP_NUM_THREADS" not in environment:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         threads = max(1, cores // launch.local_size)

@@ -17,11 +17,11 @@ class TrainingRecord:
 
     Attributes:
         losses: of each update.
-        parts: of those losses, by name, where a model has several.
+        parts: of those losses, by name, if a model has several.
         counts: targets of each.
         tokens, padded: of all updates.
-        skipped: updates that were skipped.
-        in_a_row: the same, since the last that was not.
+        skipped: number of skipped updates.
+        in_a_row: number of skipped updates since the last that was not.
     """
 
     losses: list[Tensor] = field(default_factory=list)
@@ -33,7 +33,7 @@ class TrainingRecord:
     in_a_row: int = 0
 
     def add(self, loss: Tensor, parts: Mapping[str, Tensor], count: int, tokens: int, padded: int) -> None:
-        """An update that was made."""
+        """Record an update."""
         self.losses.append(loss)
         for name, part in parts.items():
             self.parts.setdefault(name, []).append(part)
@@ -43,7 +43,7 @@ class TrainingRecord:
         self.in_a_row = 0
 
     def skip(self) -> None:
-        """An update that was skipped."""
+        """Record a skipped update."""
         self.skipped += 1
         self.in_a_row += 1
 
@@ -59,7 +59,7 @@ class TrainingRecord:
         return None if first is None else f"the loss is {losses[first]} at step {step - len(losses) + first + 1}"
 
     def means(self) -> dict[str, float]:
-        """Means of the parts of the losses by name, over all targets; without parts that of the losses, "main"."""
+        """Means of the parts of the losses by name, over all targets; without parts the mean loss, "main"."""
         weights = torch.tensor(self.counts, dtype=torch.float64)
         parts = self.parts or {"main": self.losses}
         return {
@@ -74,7 +74,7 @@ class TrainingRecord:
 
     @classmethod
     def load(cls, state: dict[str, Any], device: torch.device) -> TrainingRecord:
-        """From a checkpoint."""
+        """Load the record from a checkpoint."""
         losses = list(torch.tensor(state["losses"], device=device))
         parts = {name: list(torch.tensor(part, device=device)) for name, part in state.get("parts", {}).items()}
         return cls(**state | {"losses": losses, "parts": parts})

@@ -1,4 +1,4 @@
-"""A training run's directory: opened, resumed, replaced, logged to and saved in the same way by every trainer.
+"""A training run's directory: every trainer opens, resumes, replaces, logs to and saves it in the same way.
 
 training_config.yaml   the run's configuration; a directory without it is no run
 metrics.jsonl          what was logged
@@ -40,7 +40,7 @@ METRICS_FILE = "metrics.jsonl"
 CHECKPOINTS, EPOCHS, TRACKER = "checkpoints", "epochs", "tracker"
 _MODEL_FILES, _PARTIAL = ".model_files.json", ".partial"
 
-# In the messages of torch.save, whose writer does not say why it failed.
+# In the messages of torch.save, whose writer does not give the reason of a failure.
 _TORCH_WRITES = ("PytorchStreamWriter", "inline_container", "iostream error")
 
 Result = TypeVar("Result")
@@ -65,14 +65,14 @@ def on_first_process(make: Callable[[], Result]) -> Result:
 
 
 class RunDirectory:
-    """The directory of a training run, on all processes. Until `begin` nothing in it is changed.
+    """The directory of a training run, on all processes. Before `begin` nothing in it changes.
 
-    One run has it at a time: the first process holds a lock from `begin` until `close`, or until it ends.
+    Only one run uses it at a time: the first process holds a lock from `begin` until `close`, or until it ends.
 
     Args:
         config: the run.
-        resume: continue from the last checkpoint that is whole, or start where there is none.
-        overwrite: remove what an earlier run wrote.
+        resume: continue from the last complete checkpoint, or start anew if there is none.
+        overwrite: remove an earlier run's files.
         quiet: print no notes.
 
     Attributes:
@@ -80,7 +80,7 @@ class RunDirectory:
         checkpoint: to resume from, if any.
 
     Raises:
-        InputError: if the directory is another run's, or holds anything else that would be lost.
+        InputError: if the directory belongs to another run, or contains anything else that would be lost.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class RunDirectory:
 
     @property
     def step(self) -> int:
-        """The step to resume at; 0 where a run starts."""
+        """The step at which to resume; 0 for a new run."""
         return checkpoint_step(self.checkpoint) if self.checkpoint else 0
 
     def checkpoint_of(self, step: int) -> Path:
@@ -107,7 +107,7 @@ class RunDirectory:
         return self.checkpoints / f"checkpoint-{step}"
 
     def begin(self) -> None:
-        """Make the directory ready for training: remove what an earlier run wrote, or what it left unfinished.
+        """Prepare the directory for training: remove an earlier run's files, or its unfinished ones.
 
         Raises:
             InputError: if the directory cannot be written, or another run is in it.
@@ -120,7 +120,7 @@ class RunDirectory:
             print_note(f"resuming at step {self.step:,}" if self.checkpoint else start)
 
     def close(self) -> None:
-        """Leave the directory to other runs."""
+        """Release the directory for other runs."""
         self._lock.release()
 
     def log(self, record: dict[str, Any]) -> None:
@@ -155,7 +155,7 @@ class RunDirectory:
 
         def finish() -> None:
             if failure is not None:
-                shutil.rmtree(partial, ignore_errors=True)  # it may be what the disk is full of
+                shutil.rmtree(partial, ignore_errors=True)  # it may be what fills the disk
                 raise InputError(failure + self._what_is_left())
             with writing(what):
                 write_manifest(partial)
@@ -169,7 +169,7 @@ class RunDirectory:
         on_first_process(finish)
 
     def save_epoch(self, epoch: int, write: Callable[[Path], None]) -> None:
-        """Keep an epoch's model, which `write` puts into the directory that it is given. Call it on one process."""
+        """Keep an epoch's model, which `write` saves to a given directory. Call it on one process."""
         what = f"the model of epoch {epoch} in {self.path / EPOCHS}"
         partial, target = self._new_partial("epoch", what), self.path / EPOCHS / str(epoch)
         with writing(what, self._what_is_left()):
@@ -179,7 +179,7 @@ class RunDirectory:
             os.replace(partial, target)
 
     def save_model(self, write: Callable[[Path], None]) -> None:
-        """Save the trained model, which `write` puts into the directory that it is given. Call it on one process."""
+        """Save the trained model, which `write` saves to a given directory. Call it on one process."""
         what = f"the model in {self.path}"
         partial = self._new_partial("model", what)
         with writing(what, self._what_is_left()):
@@ -194,7 +194,7 @@ class RunDirectory:
             shutil.rmtree(self.path / _PARTIAL)
 
     def _look(self) -> tuple[Path | None, list[str]]:
-        """Where the run begins. A lock that is there already is taken; in a new directory that has to wait."""
+        """Find where the run begins. An existing lock is taken now; in a new directory this must wait."""
         if self._lock.path.is_file():
             with writing(f"in output_dir {self.path}"):
                 self._lock.acquire()
@@ -229,10 +229,10 @@ class RunDirectory:
         return checkpoint, warnings
 
     def _check_same_run(self) -> None:
-        """A run may be resumed for longer, but not as another one."""
+        """Check that the run is the same: it may be resumed for longer, but not as another one."""
         file = self.path / CONFIG_FILE
         try:
-            # With the defaults of settings that are newer than the run.
+            # With the defaults of settings newer than the run.
             earlier = settled(build(type(self._config), read_yaml(file)))
         except (InputError, AttributeError, TypeError) as error:
             raise InputError(f"cannot resume {self.path}: {file}: {error}") from error
@@ -264,8 +264,8 @@ class RunDirectory:
             (self.path / _PARTIAL).rmdir()
 
     def _trim_log(self) -> None:
-        """Remove the records of steps after the checkpoint, which will be logged again, and those that were cut off or
-        damaged."""
+        """Remove the records of steps after the checkpoint, which will be logged again, and truncated or damaged
+        ones."""
         metrics = self.path / METRICS_FILE
         if metrics.is_file():
             lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -309,7 +309,7 @@ class RunDirectory:
 
 @contextmanager
 def writing(what: str, rest: str = "") -> Iterator[None]:
-    """Turn errors of the file system, a full disk say, into one line.
+    """Turn errors of the file system, such as a full disk, into one line.
 
     Raises:
         InputError: "cannot write `what`", the reason, and the rest.

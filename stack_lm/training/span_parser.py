@@ -1,4 +1,4 @@
-"""Training a parser that scores spans, on trees or on the votes of several parsers' trees."""
+"""Training of a parser that scores spans, on trees or on the votes of several parsers' trees."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class VotedSentence(NamedTuple):
     Attributes:
         words: n of them, three or more.
         spans: those with a vote, [V, 2].
-        shares: of the votes that each has, in [0, 1], [V].
+        shares: the share of votes of each, in [0, 1], [V].
     """
 
     words: tuple[str, ...]
@@ -52,7 +52,7 @@ class VotedSentence(NamedTuple):
         return shares
 
     def tree(self) -> ConstituencyTree:
-        """The tree that the votes decide on."""
+        """The tree elected by the votes."""
         votes = zip(map(tuple, self.spans.tolist()), self.shares.tolist(), strict=True)
         return vote_tree(self.words, dict(votes))
 
@@ -63,13 +63,13 @@ def read_votes(files: Sequence[str], prior: str | None = None) -> list[VotedSent
     Args:
         files: of trees of the same sentences in the same order, a file for each voter; see
             `stack_lm.parsing.treebank.read_predictions`.
-        prior: trees that vote too, "right-branching"; None has none.
+        prior: trees that also vote, "right-branching"; None for none.
 
     Returns:
-        The sentences of three words or more; those of fewer have one tree only.
+        The sentences of three words or more; shorter ones have only one tree.
 
     Raises:
-        InputError: for files that cannot be read, or are not of the same sentences.
+        InputError: for files that cannot be read, or have different sentences.
     """
     voters = [read_predictions(file) for file in files]
     for file, trees in zip(files, voters, strict=True):
@@ -77,7 +77,7 @@ def read_votes(files: Sequence[str], prior: str | None = None) -> list[VotedSent
             raise InputError(f"{files[0]} has {len(voters[0]):,} trees, but {file} has {len(trees):,}")
     sentences = []
     for number, of_sentence in enumerate(zip(*voters, strict=True), start=1):
-        votes = [tree for tree in of_sentence if tree is not None]  # all of them, since errors are raised
+        votes = [tree for tree in of_sentence if tree is not None]  # all of them, because errors are raised
         words = votes[0].words
         other = next((i for i, tree in enumerate(votes) if tree.words != words), None)
         if other is not None:
@@ -137,7 +137,7 @@ class SpanParserTrainer(TrainingLoop):
         self.notes += initial.give(model)
         self._scorer = SpanScorer(model, self.tokenizer)
         self._encoded = list(self._scorer.encode([one.words for one in self.sentences]))
-        # Each row ends with the sentence's number, by which its fences and votes are found.
+        # Each row ends with the sentence's number, for the look-up of its fences and votes.
         rows = [[*ids, i] for i, (ids, _) in enumerate(self._encoded)]
         batches = SentenceBatches(
             WholePools(TokenArray.pack([rows], max(len(self.tokenizer), len(rows)))),
@@ -149,7 +149,7 @@ class SpanParserTrainer(TrainingLoop):
         return model, batches
 
     def collate(self, batch: Sequence[Sequence[int]]) -> Collated:
-        """See `TrainingLoop.collate`; spans that trees can differ in are the targets."""
+        """See `TrainingLoop.collate`; the targets are the spans in which trees can differ."""
         if not batch:  # one word, which has no such span
             inputs: dict[str, Any] = collate_spans([([0, 0, 0], [0, 1])], self.accelerator.device)
             return Collated(inputs | {"votes": torch.zeros(1, 2, 2, device=self.accelerator.device)}, 0, 0, 0)
@@ -168,14 +168,14 @@ class SpanParserTrainer(TrainingLoop):
 
     @cached_property
     def _own_validation(self) -> list[tuple[VotedSentence, tuple[list[int], list[int]], ConstituencyTree]]:
-        """This process's held-out sentences, each with its tokens and the tree that its votes decide on."""
+        """This process's held-out sentences, each with its tokens and the tree elected by its votes."""
         own = self.validation[self.accelerator.process_index :: self.accelerator.num_processes]
         encoded = self._scorer.encode([one.words for one in own])
         return [(one, tokens, one.tree()) for one, tokens in zip(own, encoded, strict=True)]
 
     def evaluate(self) -> tuple[dict[str, Any], str]:
         """See `TrainingLoop.evaluate`: eval_loss, the mean over spans in nats, and eval_f1, in percent, of the trees
-        against those that the votes decide on (see `mutual_f1`)."""
+        against those elected by the votes (see `mutual_f1`)."""
         accelerator = self.accelerator
         own = self._own_validation
         sums, pairs = torch.zeros(4, dtype=torch.float64), []

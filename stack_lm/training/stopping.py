@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass
 class EarlyStopping:
-    """Counts validations in a row that were not better than the best one.
+    """A counter of consecutive validations that were not better than the best one.
 
-    NOTE: in the released code of Hao et al. (2018) a validation as good as the best is not better, so that a model that
-    is right everywhere stops after `patience` more.
+    NOTE: in the released code of Hao et al. (2018) a validation as good as the best is not better, so a model that is
+        right everywhere stops after `patience` more.
 
     Attributes:
-        patience: training is over after this number of them; None never ends it.
-        more_is_better: of the validations' values; of a loss, less is.
+        patience: training ends after this number of them; None never ends it.
+        more_is_better: whether higher values are better; for a loss, lower ones are.
         best: the best value so far; None before the first.
-        waited: validations since.
+        waited: number of validations since.
     """
 
     patience: int | None
@@ -25,7 +25,7 @@ class EarlyStopping:
     waited: int = 0
 
     def look(self, value: float) -> bool:
-        """Count a validation; whether it is better than all before it."""
+        """Count a validation; return True if it is better than all before it."""
         better = self.best is None or (value > self.best if self.more_is_better else value < self.best)
         self.best, self.waited = (value, 0) if better else (self.best, self.waited + 1)
         return better

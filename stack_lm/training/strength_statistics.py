@@ -1,4 +1,4 @@
-"""Statistics of the strengths that a language model emits, and warnings of a collapse; no trees are needed."""
+"""Statistics of the strengths that a language model emits, and warnings of a collapse, without any trees."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ..emission import ExpectedValue, Fixed
 from ..layers import memories, strengths_of
 from ..layers.controlled import ControlledMemory
 
-# A share of the range of a strength: nearer than this to 0 or to the maximum is at an end.
+# A fraction of the range of a strength: a value this near to 0 or to the maximum is at an end.
 AT_AN_END = 0.05
 # Shares of the range. A strength that spreads less than CONSTANT is the same at every word. One whose mean is nearer to
 # an end than NEAR has collapsed with twice that spread too.
 CONSTANT, NEAR = 1 / 60, 0.1
-# A stack of whose readings a smaller share comes from earlier words holds nothing that the controller lacks.
+# If a smaller share of a stack's readings comes from earlier words, it holds nothing that the controller lacks.
 SHALLOW = 0.01
 
 
 class StrengthStatistics:
     """Mean, standard deviation and shares at the ends of each strength that a model emits, over all words.
 
-    Fixed strengths have none; a memory in superposition, or no memory, has no strengths. For a stack also the share of
-    all that is read which comes from below the element just pushed: sum_t relu(min(read_t, total_t) - push_t) over
-    sum_t min(read_t, total_t).
+    Fixed strengths have none; a memory in superposition, or no memory, has no strengths. For a stack there is also the
+    share of the read strength from below the element just pushed: sum_t relu(min(read_t, total_t) - push_t) over sum_t
+    min(read_t, total_t).
 
     Args:
         model: any, with or without memory layers.
@@ -48,19 +48,19 @@ class StrengthStatistics:
             layer.add(of_layer, inside)
 
     def reduce(self, accelerator: Accelerator) -> None:
-        """Take the words of all processes together."""
+        """Combine the words of all processes."""
         for layer in self._layers:
             layer.reduce(accelerator)
 
     def record(self) -> dict[str, float]:
         """Statistics for metrics.jsonl: eval_push_mean, _sd (elements), _low, _high (shares) and eval_read_below_top.
 
-        Of several memory layers eval_push_0_mean and so on, by the number of the layer.
+        With several memory layers, the keys are eval_push_0_mean and so on, by the number of the layer.
         """
         return {name: value for layer in self._layers for name, value in layer.record().items()}
 
     def summary(self) -> str:
-        """One line for people; empty where there are no strengths."""
+        """One line for people; empty without strengths."""
         return "; ".join(layer.where + layer.summary() for layer in self._layers if layer.summary())
 
     def warnings(self) -> list[str]:
@@ -69,11 +69,11 @@ class StrengthStatistics:
 
 
 class _LayerStatistics:
-    """Those of one memory layer.
+    """The statistics of one memory layer.
 
     Args:
         layer: the layer.
-        number: of it, where there are others.
+        number: of the layer, if there are several.
     """
 
     def __init__(self, layer: ControlledMemory, number: str) -> None:

@@ -23,14 +23,14 @@ def _choices(model: nn.Module) -> list[OperationChoice]:
 
 
 class TemperatureSchedule(TrainerCallback):
-    """T = max(T_0 exp(-decay n), minimum) while the model reads the n-th training sequence, from T_0.
+    """A temperature T = max(T_0 exp(-decay n), minimum) for the n-th training sequence.
 
-    T_0 is the temperature that a control was made with. Schedule and defaults are those of the code released with
-    Suzgun et al. (2019), whose section 3.4 has the controls. The temperature is saved with the weights, so evaluation
-    goes on with the last.
+    T_0 is the initial temperature of a control. Schedule and defaults are those of the code released with Suzgun et al.
+    (2019), whose section 3.4 defines the controls. The temperature is saved with the weights, so evaluation uses the
+    last.
 
-    Give it to transformers' Trainer in `callbacks`, or call `step` in a loop of your own.
-    `stack_lm.training.language_model` has it as `training.temperature_decay`.
+    Pass it to transformers' Trainer in `callbacks`, or call `step` in your own loop. `stack_lm.training.language_model`
+    has it as `training.temperature_decay`.
 
     Args:
         decay: the rate for each sequence, above 0.
@@ -50,7 +50,7 @@ class TemperatureSchedule(TrainerCallback):
         self.decay, self.minimum = decay, minimum
 
     def check(self, model: nn.Module) -> None:
-        """Find out whether the model has a temperature.
+        """Check that the model has a temperature.
 
         Raises:
             ValueError: if it has none.
@@ -67,9 +67,9 @@ class TemperatureSchedule(TrainerCallback):
 
         Args:
             model: one of this package.
-            sequences: n, how many sequences training has read so far, those of the coming update included.
+            sequences: n, the number of training sequences so far, including those of the coming update.
         """
-        # Of the count and not of the temperature before: steps this small would be lost to rounding.
+        # From the count, not from the previous temperature: such small steps would be lost to rounding.
         for choice in _choices(model):
             if choice.temperature is not None:
                 lowered = choice.first_temperature * math.exp(-self.decay * sequences)
@@ -81,7 +81,7 @@ class TemperatureSchedule(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """transformers' Trainer calls it before each update; see `step`."""
-        # The last batch of an epoch, which may be smaller, counts as a full one: the Trainer does not tell.
+        # The last batch of an epoch, which may be smaller, counts as a full one: the Trainer does not give its size.
         update = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
         self.step(model, (state.global_step + 1) * update)
 

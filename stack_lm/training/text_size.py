@@ -1,4 +1,4 @@
-"""The size of validation text in words and bytes, whatever its tokens are."""
+"""The size of validation text in words and bytes, independent of its tokens."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class TextSize:
     Attributes:
         words: of the corpus.
         bytes: of its text in UTF-8: words, a space between two, and the end of a line for each end of a sentence.
-        in_part: words of which some tokens are predicted and the first is not, so that they are not counted: the first
-            words of several tokens, without a beginning token. The loss has what the size has not.
+        in_part: words with some predicted tokens but not the first, which are not counted: first words of several
+            tokens, without a beginning token. The loss includes these tokens; the size does not.
     """
 
     words: int = 0

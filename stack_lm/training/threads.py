@@ -1,4 +1,4 @@
-"""The number of threads that train: on a busy machine fewer are faster, as all wait for the one without a core."""
+"""The number of training threads: on a busy machine fewer are faster, because all wait for one without a core."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal
 import torch
 from accelerate import PartialState
 
-# Updates measured with each number of threads, and updates between looks at the speed.
+# Updates measured with each number of threads, and updates between checks of the speed.
 MEASURED, WINDOW = 6, 50
-# More threads must be that much faster than fewer: they take cores from others, and a measurement has noise.
+# More threads must be faster by this factor: they take cores from others, and measurements are noisy.
 GAIN = 1.05
 # A number of threads this many times slower than another is not measured to the end.
 HOPELESS = 3.0
@@ -21,11 +21,11 @@ PAUSE = 50
 
 
 class ThreadChooser:
-    """Measures training's own updates with one thread, with half and with all, and takes the fastest number.
+    """A chooser of the fastest number of threads, which times training's own updates with one, half and all threads.
 
-    Measured at the start, and again when the speed falls by half or below that of one thread; with fewer threads than
-    there are also from time to time, which takes a fiftieth of the time at first and then ever less. What is trained on
-    stays the same, but sums are rounded in another order with another number of threads.
+    It measures at the start, and again when the speed falls by half or below that of one thread. With fewer threads
+    than available it also measures from time to time, which takes a fiftieth of the time at first and then less and
+    less. The training data stay the same, but another number of threads rounds sums in another order.
 
     Args:
         threads: their number, or "auto" to measure. On a GPU and with several processes torch's own number stays.
@@ -65,7 +65,7 @@ class ThreadChooser:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """While training runs: torch's number of threads is set, and put back in the end."""
+        """Context manager for training: set torch's number of threads, and restore it at the end."""
         before = torch.get_num_threads()
         torch.set_num_threads(self._next())
         try:
@@ -77,8 +77,8 @@ class ThreadChooser:
         """Learn from an update of the weights, and set the number of threads for the next.
 
         Args:
-            tokens: how many it was trained on.
-            seconds: how long it took.
+            tokens: the number of its tokens.
+            seconds: its duration.
         """
         if len(self._candidates) == 1:
             return
@@ -109,7 +109,7 @@ class ThreadChooser:
         """The number of threads of the next update."""
         if self.chosen is not None:
             return self.chosen
-        # In turn, so that whatever slows a machine down for a while slows down all alike.
+        # In turn, so that a temporary slowdown of the machine affects all equally.
         return min(self._left, key=lambda number: (self._taken[number][2], number))
 
     def _measure(self) -> None:
@@ -118,7 +118,7 @@ class ThreadChooser:
         self._left = [n for n in self._left if measured.get(n, best) * HOPELESS > best]
         if any(self._taken[number][2] < MEASURED for number in self._left):
             return
-        # The fastest; of numbers about as fast the smallest.
+        # The fastest number; among similar speeds the smallest.
         fastest = max(measured[number] for number in self._left)
         chosen = next(number for number in self._left if measured[number] * GAIN >= fastest)
         again, self._before = chosen == self._before, None

@@ -1,7 +1,7 @@
 """Several models of one configuration, trained at once in one process.
 
-An update of a small model is mostly torch and Python around it: for the 200 parameters of Suzgun et al. (2019) the
-network takes a tenth of the time. Ten seeds at once pay for the rest once.
+An update of a small model is mostly overhead of torch and Python: for the 200 parameters of Suzgun et al. (2019) the
+network takes a tenth of the time. Ten seeds at once pay the overhead once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PADDING: Mapping[str, int] = {"labels": IGNORED}  # of other inputs it is 0
 
 
 def loss_of(model: Any, inputs: Inputs) -> Tensor:
-    """The loss that a model gives itself."""
+    """The model's own loss."""
     loss: Tensor = model(**inputs).loss
     return loss
 
@@ -31,15 +31,15 @@ def loss_of(model: Any, inputs: Inputs) -> Tensor:
 class Together:
     """Models whose weights are slices of common tensors, with one forward and backward pass for all.
 
-    Each is trained as it would be alone, on its own batches, up to the rounding of sums. The models stay in use, for
-    evaluation and saving: their parameters share the memory of the common ones. What is no parameter, such as a
-    temperature or the mode of training, is the first model's. What a seed draws while training, noise and dropout,
-    is drawn for all at once, so it is not what a model alone would draw, unless `layers.with_noise` in the loss gives
-    each its own, of actions and of dropout between the controller's layers.
+    Each is trained as it would be alone, on its own batches, up to the rounding of sums. The models stay usable, for
+    evaluation and saving: their parameters share the memory of the common ones. Anything else, such as a temperature or
+    the training mode, is that of the first model. Noise and dropout are drawn for all at once, so they differ from
+    those of a model alone, unless `layers.with_noise` in the loss gives each its own, for actions and for dropout
+    between the controller's layers.
 
     Args:
-        models: on the CPU, of one class and configuration, whose scans the compiled backend can run. Not language
-            models, whose loss over a large vocabulary is not made for several.
+        models: on the CPU, of one class and configuration, with scans that the compiled backend can run. Language
+            models are not supported, because their loss over a large vocabulary cannot run for several.
         loss: of a model and its inputs, a number.
 
     Raises:
@@ -79,7 +79,7 @@ class Together:
         return list(self._weights.values())
 
     def losses(self, inputs: Inputs) -> Tensor:
-        """The losses of all models [S] on their batches, stacked [S, B, ...]; their sum gives each its own gradient."""
+        """The losses of all models [S] on their stacked batches [S, B, ...]; their sum gives each its own gradient."""
         weights: dict[str, Tensor] = dict(self._weights)
         losses: Tensor = self._losses(weights, dict(inputs))
         return losses
@@ -107,7 +107,7 @@ class Together:
         optimizer.step()
         for part, old in zip(weights, before, strict=True):
             rate = _beside(part.new_tensor(rates), part)
-            # A model that keeps its weights does so even if its update is not finite.
+            # A model with rate 0 keeps its weights even if its update is not finite.
             torch.where(rate == 0, old, torch.lerp(old, part, rate), out=part)
 
     def _call(self, weights: dict[str, Tensor], inputs: dict[str, Tensor]) -> Tensor:
@@ -117,7 +117,7 @@ class Together:
 
 
 class _Loss(nn.Module):
-    """A function of a model as a module, which is what `functional_call` takes."""
+    """A function of a model as a module, for `functional_call`."""
 
     def __init__(self, model: nn.Module, loss: Callable[[Any, Inputs], Tensor]) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class _Loss(nn.Module):
 
 
 def _beside(numbers: Tensor, part: Tensor) -> Tensor:
-    """Numbers [S] in the shape of a tensor [S, ...]."""
+    """Numbers [S], reshaped to broadcast with a tensor [S, ...]."""
     return numbers.view(-1, *[1] * (part.dim() - 1))
 
 

@@ -1,7 +1,7 @@
-"""Tokenised text files, kept between runs by their content, so that a second run starts at once.
+"""Tokenised text files, cached by their content, so that a second run starts at once.
 
-An entry is a folder named after a hash of the files and of all settings that decide what comes out: a tokenizer, and
-arrays that are mapped into memory, not read. `stack-lm cache` lists the entries and removes them.
+An entry is a folder named after a hash of the files and of all settings that affect the result: a tokenizer, and
+memory-mapped arrays. `stack-lm cache` lists the entries and removes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..tokenization import reopen_tokenizer
 from .compact import TokenArray
 from .text_size import TextSize
 
-# Part of every key: another number leaves all earlier entries aside.
+# Part of every key: a new number ignores all earlier entries.
 _FORMAT = 5
 # Smaller texts are tokenised in a second.
 MIN_BYTES = 2**20
@@ -42,7 +42,7 @@ class Tokenised(NamedTuple):
 
 
 def text_digest(files: Iterable[Path]) -> str:
-    """A hash of files by their content, in the order in which they are read.
+    """A hash of files by their content, in reading order.
 
     Raises:
         InputError: if one cannot be read.
@@ -58,17 +58,17 @@ def text_digest(files: Iterable[Path]) -> str:
 
 
 def size_digest(files: Iterable[Path]) -> str:
-    """A hash of files by their sizes alone, for those that are too large to be read before training."""
+    """A hash of files by their sizes only, for files too large to be read before training."""
     sizes = [file.stat().st_size for file in files]
     return hashlib.blake2b(str(sizes).encode(), digest_size=16).hexdigest()
 
 
 def cache_key(files: Iterable[Path], settings: str) -> str | None:
-    """The name of an entry; None for files that are too small to be kept.
+    """The name of an entry; None for files too small to be cached.
 
     Args:
         files: that are read.
-        settings: all that decides what comes out, digests of the files among it.
+        settings: everything that affects the result, including digests of the files.
     """
     if sum(file.stat().st_size for file in files) < MIN_BYTES:
         return None
@@ -76,7 +76,7 @@ def cache_key(files: Iterable[Path], settings: str) -> str | None:
 
 
 def read_entry(key: str) -> Tokenised | None:
-    """An entry, if there is one that is whole."""
+    """Return an entry, if there is a complete one."""
     folder = token_cache() / key
     if not folder.is_dir():
         return None
@@ -86,7 +86,7 @@ def read_entry(key: str) -> Tokenised | None:
         size = TextSize(**json.loads((folder / _SIZE).read_text()))
         tokenizer = reopen_tokenizer(folder / _TOKENIZER)
         return Tokenised(_read(folder, _TRAIN), _read(folder, _VALIDATION), size, tokenizer)
-    except Exception:  # many kinds: of numpy and of the tokenizer, for files that are gone, cut off or changed
+    except Exception:  # many kinds: of numpy and of the tokenizer, for missing, truncated or changed files
         return None
 
 
@@ -98,7 +98,7 @@ def _read(folder: Path, name: str) -> TokenArray:
 
 
 def write_entry(key: str, content: Tokenised) -> None:
-    """Keep an entry, unless there is one. Where nothing can be written, nothing is: a run does without."""
+    """Write an entry, unless there is one. If it cannot be written, the run continues without it."""
     folder = token_cache()
     if read_entry(key) is not None:  # another run's, which may have it open
         return

@@ -1,4 +1,4 @@
-"""Updates of the weights: gradients over batches and processes, clipping, and leaving out what is not finite."""
+"""Updates of the weights: gradients over batches and processes, clipping, and skipping of non-finite updates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .optimizer import make_optimizer, make_scheduler
 
 
 class Updater:
-    """A model and its optimizer, as Accelerate wants them.
+    """A model and its optimizer, prepared by Accelerate.
 
     Args:
         accelerator: has the processes and the device.
@@ -32,7 +32,7 @@ class Updater:
         scheduler: of the learning rate.
 
     Raises:
-        InputError: if the schedule does not fit into the run.
+        InputError: if the schedule does not fit the run.
     """
 
     def __init__(self, accelerator: Accelerator, loop: BaseLoopConfig, model: PreTrainedModel, total: int) -> None:
@@ -40,10 +40,10 @@ class Updater:
         optimizer = make_optimizer(loop, list(model.parameters()), loop.learning_rate, accelerator.device)
         self.model, self.optimizer = accelerator.prepare(model, optimizer)
         self.scheduler = make_scheduler(loop, optimizer, total)
-        # Without the prefix that DDP puts before every name, a checkpoint is a model, and serves one process too.
+        # Without DDP's prefix before every name, a checkpoint is a model, and also serves one process.
         accelerator.register_save_state_pre_hook(_as_of_a_model)
         accelerator.register_load_state_pre_hook(self._unwrap)
-        # Accelerate's own step and backward pass look for libraries and states each time, which takes a millisecond.
+        # Accelerate's own step and backward pass look up libraries and states each time, which takes a millisecond.
         kinds = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
         if accelerator.distributed_type in kinds and accelerator.scaler is None:
             self._backward, self._step = Tensor.backward, optimizer.step
@@ -75,7 +75,7 @@ class Updater:
         if world > 1:
             total = accelerator.reduce(total, reduction="mean")
         finite = self._clip(total)
-        if finite or accelerator.scaler is not None:  # which skips by itself, and has to see why
+        if finite or accelerator.scaler is not None:  # which skips by itself, and must see the reason
             self._step()
         if finite:
             self.scheduler.step()
@@ -85,7 +85,7 @@ class Updater:
     def fault(self, step: int) -> str | None:
         """The first parameter that is not finite; None without one.
 
-        A finite loss can have a gradient that is not. No run could go on from a checkpoint with what comes of it.
+        A finite loss can have a non-finite gradient. No run could continue from a checkpoint with the result.
 
         Args:
             step: of the last update.
@@ -94,14 +94,14 @@ class Updater:
         names, weights = zip(*accelerator.unwrap_model(self.model).named_parameters(), strict=True)
         shards = [weight.to_local() if hasattr(weight, "to_local") else weight for weight in weights]
         sound = torch.stack([shard.detach().isfinite().all() for shard in shards]).int()
-        if accelerator.num_processes > 1:  # each may have a share of the weights alone
+        if accelerator.num_processes > 1:  # each may have only a share of the weights
             sound = accelerator.reduce(sound, reduction="sum") // accelerator.num_processes
         if sound.all():
             return None
         return f"{names[int(sound.argmin())]} is not finite at step {step}, after a gradient that was not"
 
     def _clip(self, loss: Tensor) -> bool:
-        """Clip gradients; False if the update is to be skipped. All processes have the same loss and gradients here."""
+        """Clip gradients; False means to skip the update. All processes have the same loss and gradients here."""
         loop = self._loop
         skips = loop.on_nan == "skip"
         if loop.max_grad_norm is None and not skips:
@@ -115,7 +115,7 @@ class Updater:
 
 
 def _as_of_a_model(models: list[Any], weights: list[dict[str, Tensor]], directory: str) -> None:
-    """Name weights as the bare model does, and leave out second names of tied ones, which safetensors refuses."""
+    """Name weights as the bare model does, and leave out second names of tied ones, which safetensors rejects."""
     for i, (model, part) in enumerate(zip(models, weights, strict=False)):  # no weights where Accelerate has saved them
         once = {name for tensors in (model.named_parameters, model.named_buffers) for name, _ in tensors()}
         weights[i] = {name.removeprefix("module."): tensor for name, tensor in part.items() if name in once}

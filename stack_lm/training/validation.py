@@ -33,8 +33,8 @@ class Losses(NamedTuple):
 
     Attributes:
         nats, tokens: of all predicted tokens: the first only after a beginning token, with the end token.
-        inner_nats, inner_tokens: of tokens with a token of the text before them, without the end: what the papers that
-            have no beginning and end tokens report, whether there are such tokens or not.
+        inner_nats, inner_tokens: of tokens with a token of the text before them, without the end: comparable with
+            papers that have no beginning and end tokens, whether there are such tokens or not.
     """
 
     nats: float
@@ -75,7 +75,7 @@ def evaluate_loss(
             words = labels != IGNORED
             words[:, : len(frame.begin)] = False
             for row, i in enumerate(batch):
-                if frame.end and list(own[i][-len(frame.end) :]) == frame.end:  # else it was cut
+                if frame.end and list(own[i][-len(frame.end) :]) == frame.end:  # otherwise it was truncated
                     words[row, len(own[i]) - len(frame.end) :] = False
             targets = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
             sums.add(words, targets, words[:, 1:] & words[:, :-1], input_ids=ids)
@@ -93,7 +93,7 @@ def evaluate_continuous(
     sequence_length: int,
     rows: int = 32,
 ) -> Losses:
-    """Evaluate the loss as `evaluate_loss` does, on whole documents, carrying the state on."""
+    """Evaluate the loss like `evaluate_loss`, on whole documents, with a carried state."""
     special = torch.tensor([*frame.begin, *frame.end], device=accelerator.device)
     with evaluating(model, accelerator) as inner:
         sums = _Sums(inner, accelerator, observe)
@@ -110,7 +110,7 @@ def evaluate_continuous(
 
 
 class _Sums:
-    """Losses of this process's batches, inner ones apart."""
+    """Losses of this process's batches, with inner ones separate."""
 
     def __init__(self, model: Any, accelerator: Accelerator, observe: Observer) -> None:
         self._model, self._accelerator, self._observe = model, accelerator, observe
@@ -120,9 +120,9 @@ class _Sums:
         """Run the model on a batch.
 
         Args:
-            words: where its words are, [B, T] bool.
-            targets: what each step predicts, [B, T].
-            inner: which targets are inner ones, [B, T] or [B, T - 1] bool.
+            words: the mask of its words, [B, T] bool.
+            targets: of each step, [B, T].
+            inner: the mask of inner targets, [B, T] or [B, T - 1] bool.
             inputs: of the model.
         """
         model = self._model
@@ -139,7 +139,7 @@ class _Sums:
                     self._sums[2 * place : 2 * place + 2] += torch.tensor([float(loss), float(rows.sum())])
 
     def total(self) -> Losses:
-        """Over all processes."""
+        """Return the losses over all processes."""
         inner_nats, inner_tokens, other_nats, other_tokens = sum_processes(self._sums, self._accelerator)
         return Losses(inner_nats + other_nats, int(inner_tokens + other_tokens), inner_nats, int(inner_tokens))
 
@@ -153,7 +153,7 @@ def _summed_loss(outputs: Any, head: Any, rows: Tensor, targets: Tensor) -> Tens
 
 
 def sum_processes(sums: Tensor, accelerator: Accelerator) -> list[float]:
-    """Sums over all processes; means of their means would weigh their tokens unequally."""
+    """Sums over all processes; a mean of their means would weight tokens unequally."""
     device = accelerator.device
     sums = sums.to(device, torch.float32 if device.type == "mps" else torch.float64)
     total: list[float] = accelerator.reduce(sums, reduction="sum").tolist()
@@ -162,11 +162,11 @@ def sum_processes(sums: Tensor, accelerator: Accelerator) -> list[float]:
 
 @contextmanager
 def evaluating(model: Any, accelerator: Accelerator) -> Iterator[Any]:
-    """The model without what Accelerate has wrapped it in, in evaluation mode."""
+    """The model without Accelerate's wrapper, in evaluation mode."""
     inner = accelerator.unwrap_model(model)
     training = inner.training
     inner.eval()
-    shared_out = isinstance(inner, FSDPModule)  # whose weights are gathered by its own forward method alone
+    shared_out = isinstance(inner, FSDPModule)  # whose weights are gathered only by its own forward method
     if shared_out:
         inner.unshard()
     yield inner
