@@ -30,7 +30,8 @@ class StackAttention(nn.Module):
     Args:
         size: of x_t and of the output, d.
         memory: the name of any registered memory, such as "superposition", "nondeterministic" or "stack".
-        device, dtype: of the parameters, as in torch's modules.
+        device: of the parameters, as in torch's modules.
+        dtype: of the parameters.
         settings: of the memory, as in `MemoryLayer`.
 
     Attributes:

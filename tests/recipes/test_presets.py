@@ -55,18 +55,19 @@ def test_merrill2019(data):
     assert size(plain) == linear(100, vocabulary) + 50 * vocabulary + lstm(50, 100)
 
 
-# --- A larger network beside a stack
+# --- A larger network over a stack
 
 
 def test_deep():
     model, _ = build_model("deep/wikipedia_base", vocab_size=16_000)
     baseline, _ = build_model("deep/wikipedia_base_lstm", vocab_size=16_000)
-    controls = linear(100, 16 + 1 + 4 + 4)
-    top = lstm(100 + 256, 650) + linear(650, 256)
-    heads = 256 * 16_000 + 16_000 + linear(100, 256)  # of embeddings too; the stack's is made of it by a map
-    assert size(model) == lstm(256 + 16, 100) + controls + top + heads
-    assert size(baseline) == pytest.approx(size(model), rel=0.0001)
-    assert baseline.config.layers[1] == model.config.layers[1]
+    cell = lstm(192 + 16, 100) + linear(100, 16 + 1 + 4 + 4) + linear(100, 192)
+    attention = linear(192, 3 * 192) + linear(192, 192)
+    norms, feed = 2 * 2 * 192, linear(192, 768) + linear(768, 192)
+    heads = 192 * 16_000 + 16_000 + linear(100, 192)  # of embeddings too; the cell's is made of it by a map
+    assert size(model) == cell + 4 * attention + 5 * (norms + feed) + 2 * 192 + heads
+    assert size(baseline) == pytest.approx(size(model), rel=0.0002)
+    assert baseline.config.layers[1:] == model.config.layers[1:]
 
 
 # --- Transformers beside the LSTM of Merrill et al. (2019)
