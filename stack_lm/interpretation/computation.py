@@ -1,4 +1,4 @@
-"""A network's computation on one string: what it reads and answers, and the actions on its memory, step by step."""
+"""A network's computation on one string: its inputs, its answers, and the actions on its memory, step by step."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Inches: of a step and a row, where there is room; of the widest row of steps and the highest panel.
+# Inches: of a step and a row, if there is room; of the widest row of steps and the highest panel.
 _STEP, _ROW, _WIDEST, _HIGHEST = 0.28, 0.16, 9.0, 4.0
-# Steps of which numbers can still be read in the cells, and symbols below them.
+# Maximum number of steps with legible numbers in the cells, and with legible symbols below them.
 _MOST_NUMBERS, MOST_STEPS = 32, 120
 _COLORS = "viridis"
 _X_LABELS = {False: "symbol that is read at each step", True: "step; position in the string"}
@@ -29,14 +29,14 @@ _X_LABELS = {False: "symbol that is read at each step", True: "step; position in
 
 @dataclass(frozen=True)
 class Panel:
-    """Numbers over the steps.
+    """A panel of numbers over the steps.
 
     Attributes:
-        name: of all of them, with the unit.
+        name: of the numbers, with the unit.
         labels: of the rows.
         numbers: [rows, T]; NaN where there is none.
-        limits: what the palest and the darkest colour mean; None takes the least and the greatest number.
-        whole: whether they are whole numbers, written without decimals, and into the cells of several rows too.
+        limits: the values of the palest and the darkest colour; None takes the smallest and the greatest number.
+        whole: whether they are integers, written without decimals, even in the cells of several rows.
     """
 
     name: str
@@ -52,11 +52,11 @@ class Computation:
 
     Attributes:
         inputs: the symbols.
-        targets: at each step the symbols that are right, joined as in `a/b`; "" where nothing is scored.
-        outputs: at each step the symbols that the network answered, likewise.
+        targets: the right symbols at each step, joined like `a/b`; "" if nothing is scored.
+        outputs: the symbols that the network answered at each step, likewise.
         panels: numbers by name, [rows, K]: "input", "output", and those of actions and memory.
-        buffered: whether the network is one between buffers, whose K steps have no symbol each. Otherwise K is T.
-        run: the most probable run of a nondeterministic stack; None of other memories.
+        buffered: whether the network runs between buffers; its K steps do not correspond to symbols. Otherwise K is T.
+        run: the most probable run of a nondeterministic stack; None for other memories.
     """
 
     inputs: Sequence[str]
@@ -68,7 +68,7 @@ class Computation:
 
     @property
     def steps(self) -> list[str]:
-        """Labels of the steps: the symbols that are read, or their numbers."""
+        """Labels of the steps: the symbols read, or the steps' numbers."""
         if not self.buffered:
             return list(self.inputs)
         return [str(step + 1) for step in range(self.panels["input"].numbers.shape[1])]
@@ -81,13 +81,13 @@ class Computation:
 
 
 def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> Computation:
-    """A language model over a sentence: the probability of each word, and all actions on one memory, if it has one.
+    """A language model's computation on a sentence: the probability of each word, and any actions on one memory.
 
-    Of a nondeterministic stack it is the most probable run, and not the weights of all possible moves.
+    For a nondeterministic stack it has the most probable run, not the weights of all possible moves.
 
     Args:
         trace: of n words.
-        labels: of the numbers of an action that has several, by the action's name.
+        labels: of the numbers of an action with several, by the action's name.
     """
     known = trace.logprobs[np.isfinite(trace.logprobs)]
     surprisal = Panel(
@@ -112,7 +112,7 @@ def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> C
 def run_panels(run: StackRun) -> dict[str, Panel]:
     """The most probable run of a nondeterministic stack: its moves and states, and the stack with its symbols.
 
-    An element stays at its height from its push to its pop, so that its lifetime is a bar.
+    An element stays at its height from its push to its pop, so its lifetime is a bar.
     """
     states = range(int(run.states.max()) + 1)
     moves = np.array([[move == own for move in run.moves] for own in MOVES], float)
@@ -132,10 +132,10 @@ def run_panels(run: StackRun) -> dict[str, Panel]:
 
 @with_plain_text
 def plot_computation(computation: Computation, panels: Sequence[str] | None = None, title: str = "") -> Figure:
-    """The panels below one another, over the same steps.
+    """Draw the panels below one another, over the same steps.
 
-    After Hao et al. (2018), figures 5 and 6, and Suzgun et al. (2019), figures 3 and 4. Scored answers that are wrong
-    are marked with a cross.
+    After Hao et al. (2018), figures 5 and 6, and Suzgun et al. (2019), figures 3 and 4. A cross marks each wrong scored
+    answer.
 
     Args:
         computation: to draw.
@@ -143,7 +143,7 @@ def plot_computation(computation: Computation, panels: Sequence[str] | None = No
         title: of the figure.
 
     Raises:
-        InputError: without matplotlib, if none of the panels is there, or for more steps than can be drawn.
+        InputError: without matplotlib, if none of the panels exists, or for more steps than can be drawn.
     """
     names = [name for name in (panels or computation.panels) if name in computation.panels]
     if not names:
@@ -159,7 +159,7 @@ def plot_computation(computation: Computation, panels: Sequence[str] | None = No
     axes = figure.subplots(len(names), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     for name, own in zip(names, axes, strict=True):
         _draw_panel(own, computation, name)
-    # Upright as long as they are narrower than a step; points to the inch: 72.
+    # Upright if they are narrower than a step; 72 points per inch.
     room = 72 * width / len(steps)
     size = min(8.0, room / 0.65) if max(map(len, steps)) <= 2 else min(8.0, room / 1.1)
     turn = 90 if 0.62 * size * max(map(len, steps)) > room else 0
@@ -201,7 +201,7 @@ def computation_page(computation: Computation, about: Mapping[str, str], title: 
 
     Args:
         computation: to show.
-        about: what to say of the model, by name.
+        about: facts about the model, by name.
         title: of the page.
     """
     rows = [_symbols("input" if computation.buffered else "read", computation.inputs)]

@@ -1,4 +1,4 @@
-"""Figures of several runs: learning curves, and F1 beside the spread of the strengths that trees come from."""
+"""Figures of several runs: learning curves, and F1 against the spread of the strengths behind the trees."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OPEN = {"markerfacecolor": "white"}
 
 
 def read_metrics(run: str | Path) -> list[dict[str, Any]]:
-    """The records of a run's metrics.jsonl; a last line that was cut off is left out.
+    """The records of a run's metrics.jsonl; a truncated last line is left out.
 
     Args:
         run: its directory.
@@ -62,7 +62,7 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
 
 
 def _is_record(value: Any) -> bool:
-    """True if it has a step, and numbers where the figure needs some."""
+    """True if it has a step, and numbers where the figure needs them."""
     if not isinstance(value, dict) or not isinstance(value.get("step"), int):
         return False
     numbers = [value[key] for key in (*_PANELS, "train_nats_per_token") if key in value]
@@ -71,10 +71,10 @@ def _is_record(value: Any) -> bool:
 
 @with_plain_text
 def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure:
-    """Perplexities and strengths of several runs over their updates.
+    """Draw perplexities and strengths of several runs over their updates.
 
-    The first panel shows the validation perplexity, on a logarithmic axis, and as a thin line that of training; the
-    others the strengths that the validations logged (`stack_lm.training.strength_statistics`).
+    The first panel shows the validation perplexity, on a logarithmic axis, and that of training as a thin line. The
+    others show the strengths logged by validations (`stack_lm.training.strength_statistics`).
 
     Args:
         runs: records of metrics.jsonl, by the name of the run.
@@ -142,7 +142,7 @@ class ParsedModel(NamedTuple):
 
     Attributes:
         run: the training run; the points of one run are joined in order.
-        spread: standard deviation over words of the strength that distances come from, in elements.
+        spread: standard deviation over words of the strength that gives the distances, in elements.
         f1: in percent, by convention and decoder.
     """
 
@@ -155,9 +155,9 @@ class ParsedModel(NamedTuple):
 def plot_f1_by_spread(
     models: Sequence[ParsedModel], baselines: Mapping[str, float], signal: str, title: str = ""
 ) -> Figure:
-    """F1 over the spread of the strengths: a panel for each convention, a colour for each run, a mark for each decoder.
+    """Draw F1 against the spread of strengths: a panel per convention, a colour per run, a marker per decoder.
 
-    The first point of a run of several is open.
+    The first point of a run with several points is open.
 
     Args:
         models: at least one, all with the same conventions and decoders.

@@ -44,14 +44,14 @@ def can_draw() -> bool:
 
 
 def check_figure_names(*paths: str | None, formats: Sequence[str] = FORMATS) -> None:
-    """Find mistakes before any work is done.
+    """Check the names of figures before any work is done.
 
     Args:
-        paths: where figures are to be written; None is no figure.
-        formats: the endings that their names may have.
+        paths: of the figures to write; None is no figure.
+        formats: the allowed endings of their names.
 
     Raises:
-        InputError: for an ending that is no format of figures, or without matplotlib.
+        InputError: for an ending that is not a figure format, or without matplotlib.
     """
     for path in filter(None, paths):
         if Path(path).suffix.lower() not in formats:
@@ -61,7 +61,7 @@ def check_figure_names(*paths: str | None, formats: Sequence[str] = FORMATS) -> 
 
 
 def with_plain_text(draw: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Function decorator: dollars in words and names are dollars, and begin no formula."""
+    """Function decorator: print dollars in words and names literally, not as the start of a formula."""
 
     @functools.wraps(draw)
     def wrapped(*arguments: Arguments.args, **settings: Arguments.kwargs) -> Result:
@@ -77,7 +77,7 @@ def with_plain_text(draw: Callable[Arguments, Result]) -> Callable[Arguments, Re
 
 @with_plain_text
 def save_figure(path: str, figure: Figure) -> None:
-    """Write a figure, whole or not at all, in the format that its name ends in."""
+    """Write a figure, completely or not at all, in the format of its name's ending."""
     with atomic_file(path) as temporary:
         figure.savefig(temporary)
 
@@ -93,7 +93,7 @@ def new_figure(width: float, height: float, title: str) -> Figure:
 
 
 def _draw_bars(axes: Axes, strengths: Mapping[str, np.ndarray], label: str) -> None:
-    """Bars of several strengths side by side; `label` takes the place of "_strength" in the legend."""
+    """Draw bars of several strengths side by side; `label` replaces "_strength" in the legend."""
     places = np.arange(max(map(len, strengths.values())))
     width = 0.8 / len(strengths)
     for i, (name, values) in enumerate(strengths.items()):
@@ -104,14 +104,14 @@ def _draw_bars(axes: Axes, strengths: Mapping[str, np.ndarray], label: str) -> N
 
 @with_plain_text
 def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: str = "") -> Figure:
-    """Push, pop and read strengths over a sentence, and below the words its tree.
+    """Draw push, pop and read strengths over a sentence, and its tree below the words.
 
     After Merrill et al. (2019), figures 2 and 5. The number under each word is the total strength on the stack. A
     strength that is the same at every word, such as the pop of a model with u = 1, is a line.
 
     Args:
         trace: with the signals of a stack.
-        tree: over the trace's words, such as the parse that the push strengths make.
+        tree: over the trace's words, such as the parse from push strengths.
         title: of the figure.
 
     Raises:
@@ -154,7 +154,7 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
 
 
 def _draw_tree(axes: Axes, phrases: Sequence[PlacedPhrase]) -> None:
-    """A tree upside down, under the words: each phrase is a bracket around its children."""
+    """Draw a tree upside down, under the words: each phrase is a bracket around its children."""
     for phrase in reversed(phrases):
         for x, level in phrase.children:
             axes.plot([x, x], [level, phrase.level], color="black", linewidth=1)
@@ -168,7 +168,7 @@ def _draw_tree(axes: Axes, phrases: Sequence[PlacedPhrase]) -> None:
 
 @with_plain_text
 def plot_distributions(trace: Trace, title: str = "") -> Figure:
-    """The distributions over pushing, popping and reading 0, 1, ... K elements at each step.
+    """Draw the distributions over pushing, popping and reading 0, 1, ... K elements at each step.
 
     After Merrill et al. (2019), figure 3. The numbers below each word are the expected values: the strengths.
 
@@ -215,10 +215,10 @@ def _distribution(strength: str) -> str:
 def plot_groups(panels: Sequence[tuple[str, Mapping[str, np.ndarray]]], signal: str, title: str = "") -> Figure:
     """Draw the distributions of a strength in groups of words, panel by panel (Merrill et al. 2019, figure 4).
 
-    All panels have the same axis, which leaves out the outermost 0.1% of all words on either side.
+    All panels have the same axis, which leaves out the outermost 0.1% of all words on each side.
 
     Args:
-        panels: of each its title and its groups: the strengths of their words [N], by name.
+        panels: for each its title and its groups: the strengths of their words [N], by name.
         signal: name of the strength, for the axis.
         title: of the figure.
 

@@ -1,4 +1,4 @@
-"""Scores of networks on tasks, after the figures of Delétang et al. (2023): a heat map, and scores by length."""
+"""Scores of networks on tasks, as in the figures of Delétang et al. (2023): a heat map, and scores by length."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# In percent; from here on Delétang et al. (2023) call a task solved.
+# In percent; from this value Delétang et al. (2023) call a task solved.
 SOLVED = 90.0
 _SHADES = "YlGnBu"
 _ROW, _COLUMN, _HEADING = 0.3, 0.95, 0.8  # inches; the last in rows
 _CHARACTER = 0.08  # inches
-_SIGNS = "●■◆▲▼★"  # the marks of curves
+_SIGNS = "●■◆▲▼★"  # the markers of curves
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class TaskScores:
 
     Attributes:
         title: of the table.
-        score: what the numbers are, with their unit.
+        score: the name of the numbers, with their unit.
         networks: their names.
         levels: names of tasks by the name of their level in the hierarchy; "" is no level.
-        values: by task and network, percentages or, if not `percent`, losses; nothing where there are none.
-        counts: of the finished trials and of those wanted, by task and network.
+        values: by task and network, percentages or, if not `percent`, losses; no entry if there are none.
+        counts: of the finished and the requested trials, by task and network.
         curves: the score by length of each trial, by task and by network.
         x_label, y_label: of the curves.
-        percent: whether the numbers are percentages, of which more is better; of others less is.
+        percent: whether the numbers are percentages, for which higher is better; for others lower is.
         decimals: of the numbers.
         note: below.
     """
@@ -59,10 +59,10 @@ class TaskScores:
     note: str = ""
 
     def check(self) -> None:
-        """Find out whether there is anything to draw.
+        """Check that there is anything to draw.
 
         Raises:
-            InputError: without values, or for more networks than can be told apart.
+            InputError: without values, or for more networks than can be distinguished.
         """
         if not self.values:
             raise InputError("there are no trials to draw")
@@ -70,7 +70,7 @@ class TaskScores:
             check_curves(self.curves)
 
     def shade(self, value: float) -> float:
-        """From 0, the worst, to 1, the best."""
+        """The shade of a value, from 0, the worst, to 1, the best."""
         low, high = min(self.values.values()), max(self.values.values())
         if self.percent:
             low, high = min(50.0, 10 * math.floor(low / 10)), 100.0
@@ -78,11 +78,11 @@ class TaskScores:
         return share if self.percent else 1 - share
 
     def said(self, place: tuple[str, str]) -> str:
-        """A value in words; "" where there is none."""
+        """A value as text; "" if there is none."""
         return f"{self.values[place]:.{self.decimals}f}" if place in self.values else ""
 
     def missing(self, place: tuple[str, str]) -> str:
-        """Describe the number of finished trials, where some are missing."""
+        """Describe the number of finished trials, if some are missing."""
         finished, wanted = self.counts.get(place, (0, 0))
         return f"{finished} of {wanted}" if finished < wanted else ""
 
@@ -103,7 +103,7 @@ def _colors(share: float) -> tuple[str, str]:
     from matplotlib.colors import to_hex
 
     color = colormaps[_SHADES](0.05 + 0.85 * min(1.0, max(0.0, share)))
-    # Their luminance as in WCAG 2, where black and white have the same contrast to 0.179.
+    # Their luminance as in WCAG 2, where black and white have the same contrast with 0.179.
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color[:3]]
     luminance = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
     return to_hex(color), "white" if luminance < 0.179 else "black"
@@ -111,7 +111,7 @@ def _colors(share: float) -> tuple[str, str]:
 
 @with_plain_text
 def plot_task_scores(scores: TaskScores) -> Figure:
-    """The heat map, and below it a panel by length for each task: the median over trials, and their range as a shade.
+    """Draw the heat map, and below it a panel by length for each task: the median over trials, and a shaded range.
 
     Raises:
         InputError: without matplotlib, or if there is nothing to draw; see `TaskScores.check`.
@@ -171,7 +171,7 @@ def _draw_heat_map(axes: Axes, scores: TaskScores, width: float) -> None:
 
 
 def task_scores_page(scores: TaskScores) -> str:
-    """The same as one HTML page without other files, for phones too: the heat map is a table.
+    """The same as one HTML page without other files, also for phones: the heat map is a table.
 
     Raises:
         InputError: as `plot_task_scores` does.

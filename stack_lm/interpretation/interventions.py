@@ -33,7 +33,7 @@ def plot_interventions(
         ratios: by intervention, the perplexity of each model over its untouched one.
         changes: by intervention and group of items, such as "attractors 2", the change of each model's accuracy in
             percentage points; without groups there is one panel.
-        n_models: all models; an intervention may concern fewer.
+        n_models: number of all models; an intervention may apply to fewer.
         title: of the figure.
 
     Raises:
@@ -56,7 +56,7 @@ def plot_interventions(
     panels[0].invert_yaxis()
     if groups:
         by_group = {group: [np.array(changes[name][group]) for name in names] for group in groups}
-        # The legend is one row: "attractors 0", then the other numbers alone.
+        # The legend is one row: "attractors 0", then only the other numbers.
         labels = [group if i == 0 else group.removeprefix("attractors ") for i, group in enumerate(groups)]
         _draw_bars(panels[1], dict(zip(labels, by_group.values(), strict=True)), _SHADES)
         panels[1].set_xlabel("change of agreement accuracy, percentage points")
@@ -70,7 +70,7 @@ def plot_interventions(
 
 
 def _draw_bars(axes: Axes, series: Mapping[str, Sequence[np.ndarray]], colors: Sequence[str]) -> None:
-    """Horizontal bars of several series side by side, with the values behind each mean as dots."""
+    """Draw horizontal bars of several series side by side, with the values behind each mean as dots."""
     height = 0.8 / len(series)
     for i, (label, values) in enumerate(series.items()):
         places = np.arange(len(values)) + (i - (len(series) - 1) / 2) * height

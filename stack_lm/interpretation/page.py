@@ -20,9 +20,9 @@ from ..trace import Trace
 
 STRENGTHS = ("push_strength", "pop_strength", "read_strength")
 _NO_WORD = "(beginning)"
-# Elements of the stack: pale enough for dark text on them (after Okabe and Ito), next to each other never alike.
+# Elements of the stack: pale enough for dark text on them (after Okabe and Ito), and never equal to a neighbour.
 _ELEMENT_COLORS = ("#9ecae8", "#f5c98a", "#9fd8c2", "#eac2d9", "#f2eb9a", "#c9c9c9")
-_CARD, _BARS, _UNIT, _DEEPEST = 74, 70, 26, 8.0  # pixels; the last is in elements: the deepest that is drawn
+_CARD, _BARS, _UNIT, _DEEPEST = 74, 70, 26, 8.0  # pixels; the last is in elements: the maximum depth drawn
 _GONE = 0.005  # elements; less is not shown
 _ROW, _LEVELS = 24, 200
 
@@ -37,15 +37,15 @@ def render_page(
     about: Mapping[str, str],
     gold: ConstituencyTree | None = None,
 ) -> str:
-    """The page as a text: no network, no other files; it works from a file, on a phone and in print.
+    """The page as a text, without a network or other files; it works from a file, on a phone and in print.
 
     Args:
         trace: of n words, with log-probabilities and the strengths of a stack.
         tree: over its words.
         contents: the remaining strength of each element after each word [n, n + 1]; see `ModelScorer.memory_contents`.
-        distances: that the tree was made of [n].
+        distances: from which the tree was made [n].
         memory: its name; for a "stack" the page also marks the reading, which is at the top.
-        about: what else to say of the model, by name.
+        about: further facts about the model, by name.
         gold: a tree over the same words, to compare with.
     """
     names = [name for name in STRENGTHS if name in trace.signals]
@@ -99,7 +99,7 @@ def _legend(names: list[str], memory: str) -> str:
 
 
 def _steps(trace: Trace, names: list[str], contents: np.ndarray, memory: str) -> list[str]:
-    """A card of each word, so that a line of them breaks wherever the page ends."""
+    """A card for each word, so that a row of cards wraps at the page's edge."""
     most = max(1.0, *(float(trace.signals[name].max()) for name in names))
     cards = []
     for i, word in enumerate(trace.words):
@@ -185,7 +185,7 @@ def _distributions(trace: Trace) -> list[str]:
 
 
 def _draw_tree(tree: ConstituencyTree, distances: np.ndarray) -> str:
-    """The tree on its side: a word a line, as narrow as it is deep, so that long sentences fit on paper and phones."""
+    """The tree on its side: one word per line, as narrow as it is deep, so long sentences fit on paper and phones."""
     phrases = place_phrases(tree, [(i + 0.5) * _ROW for i in range(len(tree))])
     deepest = max((phrase.level for phrase in phrases), default=0)
     pitch = min(16.0, _LEVELS / max(1, deepest))

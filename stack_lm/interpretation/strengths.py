@@ -34,7 +34,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @lru_cache(maxsize=4096)
 def word_class(tag: str) -> str | None:
-    """The class of a part-of-speech tag, as in "nouns"; None for rare ones, and for those of other tag sets.
+    """The class of a part-of-speech tag, such as "nouns"; None for rare tags, and for those of other tag sets.
 
     The tag sets are those of the Penn Treebank, the Brown corpus and Universal Dependencies.
 
@@ -47,7 +47,7 @@ def word_class(tag: str) -> str | None:
 
 
 class Summary(NamedTuple):
-    """A distribution: how many values, their mean and standard deviation, and quantiles."""
+    """A distribution: the number of values, their mean and standard deviation, and quantiles."""
 
     n: int
     mean: float
@@ -62,18 +62,18 @@ class Summary(NamedTuple):
         return cls(len(values), float(values.mean()), float(values.std()), quantiles)
 
     def as_dict(self) -> dict[str, Any]:
-        """Flat, for JSON."""
+        """The summary as a flat dictionary for JSON."""
         return {"n": self.n, "mean": self.mean, "std": self.std} | self.quantiles
 
 
 @dataclass(frozen=True, eq=False)
 class Occurrences:
-    """The strength of each word of a corpus, in order; words that the model does not know are left out.
+    """The strength of each word of a corpus, in order; words unknown to the model are left out.
 
     Attributes:
         words: the words [N].
         tags: their part-of-speech tags [N].
-        frames: see `verb_frames`; None everywhere where there are no trees.
+        frames: see `verb_frames`; all None without trees.
         values: the strengths [N], in elements.
         sentences: the number of each word's sentence [N].
         n_unknown: words left out.
@@ -97,7 +97,7 @@ class Occurrences:
         """Collect the words of traces.
 
         Args:
-            traces: one of each sentence.
+            traces: one for each sentence.
             signal: such as "push_strength".
             tags: of each sentence.
             frames: of each sentence, if there are trees.
@@ -145,7 +145,7 @@ class Occurrences:
         return {str(names[i]): Summary.of(self.values[tags == names[i]]) for i in np.argsort(-counts, kind="stable")}
 
     def frames_by_tag(self) -> dict[str, dict[str, Summary]]:
-        """A summary of each frame of the verbs of each tag: forms of verbs differ, and frames differ in their forms."""
+        """A summary of each frame of the verbs of each tag, because frames differ in their share of verb forms."""
         places: dict[str, dict[str, list[int]]] = {}
         for i, frame in enumerate(self.frames):
             if frame is not None:
@@ -156,10 +156,10 @@ class Occurrences:
         }
 
     def by_verb(self, at_least: int) -> list[dict[str, Any]]:
-        """Verb forms with a frame, those that have an object most often first: how often they do, and their strength.
+        """Verb forms with a frame, those with the most objects first: how often they have one, and their strength.
 
         Args:
-            at_least: how often a form must occur with a frame.
+            at_least: minimum number of occurrences of a form with a frame.
         """
         rows: dict[str, list[int]] = {}
         for i, frame in enumerate(self.frames):
@@ -180,11 +180,11 @@ class Contrast:
     Attributes:
         first: name of the first group.
         second: name of the second group.
-        difference: of the means, first less second, in elements.
+        difference: of the means, first minus second, in elements.
         low: lower end of its 95% confidence interval, by the bootstrap over sentences (percentiles).
         high: upper end of that interval.
-        superiority: the probability that a word of the first group, drawn at random, has the greater strength, ties
-            counted half: 0.5 is no difference (McGraw and Wong 1992; the Mann-Whitney U over the number of pairs).
+        superiority: the probability that a random word of the first group has the greater strength, with ties counted
+            half: 0.5 is no difference (McGraw and Wong 1992; the Mann-Whitney U over the number of pairs).
     """
 
     first: str
@@ -205,7 +205,7 @@ def contrast(
 ) -> Contrast | None:  # fmt: skip
     """Compare two groups of words.
 
-    Sentences, not words, are drawn with replacement (Efron and Tibshirani 1993, section 8), since the words of one
+    Sentences, not words, are drawn with replacement (Efron and Tibshirani 1993, section 8), because the words of a
     sentence depend on each other.
 
     Args:
@@ -213,8 +213,8 @@ def contrast(
         second: name of the second group.
         values: strength of each word [N], see `Occurrences`.
         sentences: number of each word's sentence [N].
-        in_first: which words belong to the first group [N].
-        in_second: which words belong to the second group [N].
+        in_first: mask of the words in the first group [N].
+        in_second: mask of the words in the second group [N].
         samples: of the bootstrap.
         seed: of its random choices.
 
@@ -230,7 +230,7 @@ def contrast(
     differences = np.empty(samples)
     for sample in range(samples):
         drawn = np.bincount(rng.integers(n, size=n), minlength=n)
-        # A sample may miss a small group altogether; it then says nothing.
+        # A sample may miss a small group entirely; it is then ignored.
         sizes = [int(drawn @ c) for c in counts]
         differences[sample] = drawn @ sums[0] / sizes[0] - drawn @ sums[1] / sizes[1] if all(sizes) else np.nan
     low, high = np.nanquantile(differences, (0.025, 0.975)).tolist()

@@ -1,4 +1,4 @@
-"""A figure of the surprisal of a sentence's words, and of the strengths of memories below it. Needs matplotlib."""
+"""A figure of the surprisal of a sentence's words, with the strengths of memories below. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_WORDS = 150
-# Distinct in grey and for colour-blind readers (Okabe and Ito), and none of the strengths' own.
+# Distinct in grey and for colour-blind readers (Okabe and Ito), and different from those of strengths.
 _MODEL_COLORS = ("#444444", "#56B4E9", "#E69F00", "#CC79A7", "#F0E442", "#999999")
 _LONGEST_LABEL = 24  # characters
 
@@ -26,7 +26,7 @@ class SurprisalCurve(NamedTuple):
 
     Attributes:
         model: its name.
-        surprisal: of each word [n]; NaN where there is none.
+        surprisal: of each word [n]; NaN if there is none.
         unknown: whether a word is outside the model's vocabulary [n].
         strengths: of its memory after each word, by name, each [n], in elements; none for a model without a memory.
     """
@@ -39,7 +39,7 @@ class SurprisalCurve(NamedTuple):
 
 @with_plain_text
 def plot_surprisal(words: Sequence[str], curves: Sequence[SurprisalCurve], unit: str = "bits") -> Figure:
-    """Bars of surprisal over the words of a sentence, and below them the strengths of each model with a memory.
+    """Draw bars of surprisal over the words of a sentence, and below them the strengths of each model with a memory.
 
     The bar of a word outside the vocabulary is hollow: it is the surprisal of any such word.
 
@@ -71,7 +71,7 @@ def plot_surprisal(words: Sequence[str], curves: Sequence[SurprisalCurve], unit:
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlim(-0.6, len(words) - 0.4)
         axes.tick_params(axis="x", length=0)
-    # Under the surprisals, where readers look for them first.
+    # Under the surprisals, where readers look first.
     turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if steep else {}
     panels[0].set_xticks(range(len(words)), labels, **turned)
     panels[0].tick_params(axis="x", labelbottom=True)
@@ -97,7 +97,7 @@ def _draw_surprisal(axes: Axes, curves: Sequence[SurprisalCurve]) -> None:
 
 
 def _draw_strengths(axes: Axes, strengths: Mapping[str, np.ndarray]) -> None:
-    """Bars of strengths; one that is the same at every word is a line."""
+    """Draw bars of strengths; a constant strength is a line."""
     same = {name: values for name, values in strengths.items() if np.nanmax(values) == np.nanmin(values)}
     colors = dict(zip(strengths, (*COLORS.values(), *_MODEL_COLORS), strict=False))
     colors |= {name: color for name, color in COLORS.items() if name in strengths}
@@ -111,7 +111,7 @@ def _draw_strengths(axes: Axes, strengths: Mapping[str, np.ndarray]) -> None:
 
 
 def _draw_bars(axes: Axes, series: Mapping[str, np.ndarray], colors: Mapping[str, str]) -> None:
-    """Bars of several series side by side, at each word."""
+    """Draw bars of several series side by side, at each word."""
     width = 0.8 / len(series)
     for i, (name, values) in enumerate(series.items()):
         offset = (i - (len(series) - 1) / 2) * width

@@ -1,4 +1,4 @@
-"""Figures of trials over several seeds: how their scores develop in training, and by the length of strings."""
+"""Figures of trials over several seeds: their scores during training, and by the length of strings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "osD^v*"
 _LINES = ("-", "--", ":", "-.")
-# More curves than that in a panel could not be told apart.
+# More curves in a panel could not be distinguished.
 MOST = 6
 
 
@@ -43,34 +43,34 @@ def plot_curves(
     names: Sequence[str] | None = None,
     limits: tuple[float, float] | None = None,
 ) -> Figure:
-    """The median over trials as a line, from the lowest to the highest as a shade.
+    """Draw the median over trials as a line, and the range from lowest to highest as a shade.
 
     Args:
         curves: of the trials of each row, by panel and by the name of the row.
         x_label, y_label: of the axes, with units.
         title: of the figure.
         log: whether the vertical axis is logarithmic.
-        names: of all rows that may be there, which decide about colours, for a figure whose legend is elsewhere.
+        names: of all possible rows, which determine the colours, for a figure with a separate legend.
         limits: of the vertical axis.
 
     Raises:
-        InputError: without matplotlib, for no curves, or for more rows in a panel than can be told apart.
+        InputError: without matplotlib, for no curves, or for more rows in a panel than can be distinguished.
     """
     check_curves(curves)
     width, height = panel_size(curves, legend=names is None)
-    # Some 13 characters to the inch, in the title's size of letters.
+    # About 13 characters per inch, in the title's font size.
     figure = new_figure(width, height, fill(title, int(13 * width)))
     draw_panels(figure, curves, x_label, y_label, log=log, names=names, legend=names is None)
     if limits is not None:
-        figure.axes[0].set_ylim(limits)  # which all panels share
+        figure.axes[0].set_ylim(limits)  # shared by all panels
     return figure
 
 
 def check_curves(curves: Curves) -> None:
-    """Find out whether curves can be drawn.
+    """Check that curves can be drawn.
 
     Raises:
-        InputError: if there are none, or more rows in a panel than can be told apart.
+        InputError: if there are none, or more rows in a panel than can be distinguished.
     """
     if not curves or not all(curves.values()):
         raise InputError("there are no trials to draw")
@@ -82,7 +82,7 @@ def check_curves(curves: Curves) -> None:
 
 
 def panel_size(curves: Curves, *, legend: bool = True) -> tuple[float, float]:
-    """The width and the height that panels take, with their legend or without, in inches."""
+    """The width and the height of panels, with or without their legend, in inches."""
     columns = min(3, len(curves))
     names = {name for rows in curves.values() for name in rows}
     below = 0.7 + 0.2 * (len(names) // columns) if legend else 0.2
@@ -142,7 +142,7 @@ def draw_panels(
 
 def _draw(axes: Axes, trials: Sequence[Curve], place: int, name: str) -> None:
     positions = sorted({x for trial in trials for x in trial.x})
-    # Where a trial has no number of its own, as after it was over, its last one goes on.
+    # Where a trial has no number of its own, such as after its end, its last one is used.
     values = np.array([[_at(trial, x) for x in positions] for trial in trials])
     color = COLORS[place % len(COLORS)]
     axes.plot(

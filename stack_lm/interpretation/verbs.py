@@ -27,10 +27,10 @@ def verb_frames(tree: ConstituencyTree) -> list[str | None]:
     - "clausal": no object, but a clause (S, SBAR, SBARQ, SINV, SQ) that is not adverbial;
     - "intransitive": neither.
 
-    None for all other words, and for verbs of unknown frame: auxiliaries and copulas (forms of be, a VP, PRD or
-    ADJP to the right); passive participles (VBN, unless a form of have is in the VP around it); and verbs in a
-    clause that may have lost their object to another place, with an object or without: in an SBAR or SBARQ that opens
-    with a wh-phrase, an SBAR in an NP or ADJP, an SQ, a clause with a fronted part (TPC), or a parenthesis (PRN).
+    None for all other words, and for verbs of unknown frame: auxiliaries and copulas (forms of be, a VP, PRD or ADJP to
+    the right); passive participles (VBN, unless a form of have is in the VP around it); and verbs, with an object or
+    without, in a clause from which the object may have moved: an SBAR or SBARQ that opens with a wh-phrase, an SBAR in
+    an NP or ADJP, an SQ, a clause with a fronted part (TPC), or a parenthesis (PRN).
 
     NOTE: Merrill et al. (2019), figure 4, choose verbs by hand and do not list them; here the tree of each sentence
     decides. Trees without function tags (those of most parsers) take adverbial phrases for objects.
@@ -86,7 +86,7 @@ def _frame(right: list[Child]) -> str | None:
 def _is_perfect(
     phrase: int, tree: ConstituencyTree, labels: list[str], children: list[list[Child]], parents: list[int | None]
 ) -> bool:
-    """True if the verb above a VP is a form of have. VPs without a verb of their own coordinate others."""
+    """True if the verb above a VP is a form of have. A VP without its own verb coordinates others."""
     above = parents[phrase]
     while above is not None and labels[above] == "VP":
         verbs = [c for c in children[above] if c.phrase is None and (c.label in _VERB_TAGS or c.label == "MD")]
