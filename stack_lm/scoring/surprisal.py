@@ -45,8 +45,8 @@ def surprisal(
 ) -> pd.DataFrame:
     """The surprisal of each word given the words before it in its sentence.
 
-    Words are what white space separates in the sentences; each white space counts as one space. A word's surprisal is
-    the sum over its tokens. A sentence of only white space has no rows; the others keep their numbers.
+    Words are separated by white space, and any run of it counts as one space. A word's surprisal is the sum over its
+    tokens. A sentence of only white space has no rows; the others keep their numbers.
 
     Args:
         model: a path or a name on the hub, any causal language model, or a scorer.
