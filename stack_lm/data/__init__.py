@@ -1,4 +1,4 @@
-"""Text from everywhere as one thing: an iterable of sentences. `open_corpus` is the entry point."""
+"""Text from any source as an iterable of sentences. `open_corpus` is the entry point."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Bracketed trees as text: their tokens, and the words of each, for readers that need no tree."""
+"""Bracketed trees as text: their tokens, and the words of each, for readers that do not need trees."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _REMARK = re.compile(r"^\*x\*.*", re.MULTILINE)
 
 
 def looks_like_trees(line: str) -> bool:
-    """True if a text with this first line is probably one of trees: "(S (NP (DT the)", or "( (S"."""
+    """True if a text with this first line probably contains trees: "(S (NP (DT the)", or "( (S"."""
     return _BEGINNING.match(line) is not None
 
 
 def without_remarks(text: str) -> str:
-    """A text of trees without the remarks of the Penn Treebank's own files, which are lines that begin with *x*."""
+    """A text of trees without the comments of the Penn Treebank's own files, which are lines that begin with *x*."""
     return _REMARK.sub("", text) if "*x*" in text else text
 
 
 def words_of_trees(text: str, source: str) -> Iterator[str]:
-    """The words of each tree, separated by spaces. Traces go, and trees of traces alone are left out.
+    """The words of each tree, separated by spaces. Traces are removed, and trees of only traces are left out.
 
     Args:
         text: of a whole file.

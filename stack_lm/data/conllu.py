@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ..errors import InputError, OnError
 from ..messages import shortened
 
-# The number of a word; of the words that are written as one, as "de le" is "du"; of a word that is not written.
+# The number of a word; of words written as one, such as "du" for "de le"; of a word that is not written.
 _NUMBER = re.compile(r"(\d+)(?:-(\d+)|(\.\d+))?")
 _COLUMNS, _UPOS, _NONE = 10, 3, "_"
 
@@ -16,14 +16,14 @@ _COLUMNS, _UPOS, _NONE = 10, 3, "_"
 def sentences_of_conllu(
     lines: Iterable[tuple[int, str]], source: str, on_error: OnError
 ) -> Iterator[tuple[list[str], list[str] | None]]:
-    """The words of each sentence as they are written, "du" and not "de" and "le", and their universal tags.
+    """The words of each sentence as written, "du" and not "de" and "le", and their universal tags.
 
     The tag of "du" is ADP+DET. A sentence in which a word has no tag has None.
 
     Args:
         lines: of a file, each with its number from 1.
         source: the name of the file, for messages.
-        on_error: called with the error of a line that is no word, which is then left out.
+        on_error: called with the error of a line that is not a word, which is then left out.
     """
     words: list[str] = []
     tags: list[list[str]] = []  # of a word those of its parts

@@ -27,12 +27,12 @@ class Sentence(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some documents of a stream, one after another.
+    """Consecutive documents of a stream.
 
     Attributes:
         texts: of the documents.
         start: the state of the dataset before them, None at its beginning.
-        end: the state behind them.
+        end: the state after them.
     """
 
     texts: list[str]
@@ -63,9 +63,9 @@ class DocumentStream:
         self._dataset, self._column, self._keep = dataset, column, keep
 
     def hold_out(self, share: float) -> tuple[DocumentStream, DocumentStream]:
-        """Two streams: without a share of the documents, and of those alone.
+        """Split into two streams: without a share of the documents, and with only those.
 
-        A hash of its text decides on a document, so the choice is the same for any order and number of processes.
+        A hash of its text decides for each document, so the choice is the same for any order and number of processes.
         """
 
         def held(document: str) -> bool:
@@ -76,21 +76,21 @@ class DocumentStream:
         return DocumentStream(*parts, lambda document: not held(document)), DocumentStream(*parts, held)
 
     def documents(self) -> Iterator[Iterator[Sentence]]:
-        """All documents from the first on, as sentences."""
+        """All documents from the first, as sentences."""
         for text in self._texts(None):
             yield map(Sentence, self.segmenter(text))
 
     def sentences(self) -> Iterator[Sentence]:
-        """All sentences from the first document on."""
+        """All sentences from the first document."""
         for document in self.documents():
             yield from document
 
     def blocks(self, start: dict[str, Any] | None, characters: int) -> Iterator[Block]:
-        """The documents from a state of the dataset on, in blocks of at least some characters, but the last.
+        """The documents from a state of the dataset, in blocks of a minimum number of characters, except the last.
 
         Args:
             start: the end of a block; None for the beginning.
-            characters: a block ends behind the document with which it has as many.
+            characters: a block ends after the document with which it reaches this number.
         """
         texts: list[str] = []
         size = 0
@@ -114,7 +114,7 @@ class DocumentStream:
                 return
             except InputError:
                 raise
-            except Exception as error:  # of many kinds: a file is gone or damaged, the network is down
+            except Exception as error:  # many kinds: a file is missing or damaged, the network is down
                 raise InputError(f"cannot read on in {self.name}: {shortened(first_line(error), 300)}") from error
             text = document[self._column]
             if text and self._keep(text):
@@ -123,14 +123,14 @@ class DocumentStream:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Sentences that can be iterated over again and again.
+    """Sentences that can be iterated over repeatedly.
 
     Attributes:
-        name: the source as it was asked for.
+        name: the requested source.
         sentences: starts an iteration.
-        stream: the same as a stream, where the corpus may be too large for memory.
-        files: all that it is read from, where these are files.
-        documents: starts an iteration over the sentences of each document; None where documents are not known.
+        stream: the same as a stream, if the corpus may be too large for memory.
+        files: all files from which it is read, if any.
+        documents: starts an iteration over the sentences of each document; None if documents are unknown.
     """
 
     name: str
@@ -153,7 +153,7 @@ class Request(NamedTuple):
 
     Attributes:
         source: the whole name, such as "generated:100:1".
-        argument: its part after the first colon, such as "100:1"; "" where it has none.
+        argument: its part after the first colon, such as "100:1"; "" if it has none.
         split, segmentation, split_words, column, on_error: as given to `open_corpus`.
     """
 
@@ -167,7 +167,7 @@ class Request(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A registered source: how its names are written, and the function that opens them."""
+    """A registered source: the notation of its names, and the function that opens them."""
 
     usage: str
     open: Callable[[Request], Corpus]
@@ -180,14 +180,14 @@ Opener = TypeVar("Opener", bound=Callable[[Request], Corpus])
 
 
 def register_source(usage: str) -> Callable[[Opener], Opener]:
-    """Function decorator: `open_corpus` hands NAME and NAME:ARGUMENT to this function.
+    """Function decorator: `open_corpus` passes NAME and NAME:ARGUMENT to this function.
 
     Args:
-        usage: how the source is written, for messages: its name and, in any notation, its argument, such as "nltk:NAME"
-            or "generated[:N[:SEED]]".
+        usage: the source's notation, for messages: its name and, in any form, its argument, such as "nltk:NAME" or
+            "generated[:N[:SEED]]".
 
     Raises:
-        ValueError: if the name is taken, or the usage starts with none.
+        ValueError: if the name is taken, or the usage does not start with a name.
     """
     match = SOURCE_NAME.match(usage)
     if match is None:
@@ -203,16 +203,16 @@ def register_source(usage: str) -> Callable[[Opener], Opener]:
 def hold_out(
     sentences: Sequence[Item], held_out: float, seed: int, kind: str = "sentences"
 ) -> tuple[list[Item], list[Item]]:
-    """Split sentences at random into those to train on and those held out, both in their first order.
+    """Split sentences at random into training and held-out ones, both in their original order.
 
     Args:
         sentences: all of them, in whatever form.
-        held_out: how many to hold out (an integer of 1 or more), or which share (below 1).
-        seed: of the random choice; the same seed holds the same sentences out.
+        held_out: the number to hold out (an integer of 1 or more), or the share (below 1).
+        seed: of the random choice; the same seed holds out the same sentences.
         kind: their name in messages.
 
     Raises:
-        InputError: if nothing would be left on one side, or the number is neither.
+        InputError: if nothing would be left on one side, or the number is invalid.
     """
     if not 0 < held_out < math.inf or (held_out > 1 and held_out != int(held_out)):
         raise InputError(f"sentences are held out by a share below 1, or a whole number; got {held_out:g}")

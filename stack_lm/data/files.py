@@ -1,4 +1,4 @@
-"""Files of text as bytes and as lines: unpacked as they are read, checked, and decoded."""
+"""Files of text as bytes and as lines: decompressed while they are read, checked, and decoded."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..errors import InputError, OnError, fail
 from ..messages import similar_path
 
 STANDARD_INPUT = "standard input"
-# Of a line, in bytes: a longer one is no sentence and no record, but a file without lines.
+# Of a line, in bytes: a longer one is not a sentence or a record, but a file without lines.
 LONGEST_LINE = 2**24
-_BLOCK = 2**20  # bytes that are read and decoded at a time
-# How files of other kinds begin, and what to do with them.
+_BLOCK = 2**20  # bytes read and decoded at a time
+# The first bytes of other kinds of files, and advice for each.
 _KINDS = {
     b"\xff\xfe": "it looks like UTF-16; save it as UTF-8",
     b"\xfe\xff": "it looks like UTF-16; save it as UTF-8",
@@ -53,7 +53,7 @@ def check_file(path: str | Path) -> str:
     """The name of a file that can be read, for messages; "-" is standard input.
 
     Raises:
-        InputError: if it is missing, or no regular file.
+        InputError: if it is missing, or not a regular file.
     """
     if str(path) == "-":
         return STANDARD_INPUT
@@ -76,10 +76,10 @@ def _why_no_file(path: Path) -> str:
 
 @contextmanager
 def open_file(path: str | Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """The file's name for messages, and its bytes, unpacked as its ending says; "-" is standard input.
+    """The file's name for messages, and its bytes, decompressed according to its ending; "-" is standard input.
 
     Raises:
-        InputError: if it is missing, no regular file, or damaged; also for such an error while it is read.
+        InputError: if it is missing, not a regular file, or damaged; also for such an error while it is read.
     """
     name = check_file(path)
     if name == STANDARD_INPUT:
@@ -94,20 +94,20 @@ def open_file(path: str | Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def line_blocks(name: str, stream: Any, on_error: OnError = fail) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a UTF-8 text without their ends, many at a time, each time with the number of the first.
+    """The lines of a UTF-8 text without their ends, many at a time, with the number of the first of them.
 
     Lines end in LF or CRLF; CR alone ends those of a text without any LF. A mark at the beginning (BOM) is left out.
 
     Args:
         name: of the text, for messages.
         stream: its bytes.
-        on_error: called with the error of a line that is no text, which is then left out.
+        on_error: called with the error of a line that is not text, which is then left out.
 
     Raises:
         InputError: for a line of over 16 MiB, and for a file of another kind.
     """
     number = 1
-    waiting: list[bytes] = []  # pieces of a line whose end has not come yet
+    waiting: list[bytes] = []  # pieces of a line that has not ended yet
     while raw := stream.read1(_BLOCK):
         end = raw.rfind(b"\n")
         waiting.append(raw if end < 0 else raw[:end])
@@ -126,12 +126,12 @@ def line_blocks(name: str, stream: Any, on_error: OnError = fail) -> Iterator[tu
 
 
 def _kind(beginning: bytes) -> str | None:
-    """The kind of a file that is no text."""
+    """The kind of a file that is not text."""
     return next((kind for mark, kind in _KINDS.items() if beginning.startswith(mark)), None)
 
 
 def _decode_lines(block: bytes, name: str, number: int, on_error: OnError) -> Iterator[tuple[int, list[str]]]:
-    """The lines of some bytes, together if all are text, and else one by one."""
+    """The lines of some bytes, together if all are text, otherwise one by one."""
     try:
         if len(block) > LONGEST_LINE:
             lengths = list(map(len, block.split(b"\n")))
@@ -151,7 +151,7 @@ def _decode_lines(block: bytes, name: str, number: int, on_error: OnError) -> It
 
 
 def check_length(length: int, name: str, number: int) -> None:
-    """Refuse a line that is longer than any text.
+    """Reject a line that is too long for text.
 
     Raises:
         InputError: that names it.
@@ -161,7 +161,7 @@ def check_length(length: int, name: str, number: int) -> None:
 
 
 def decode(raw: bytes, name: str, first_line: int = 1) -> str:
-    """UTF-8 text, without the mark that some programs put at a file's beginning.
+    """UTF-8 text, without the byte order mark that some programs put at a file's beginning.
 
     Raises:
         InputError: for other bytes, and for a zero byte; the message names the line, or the kind of the file.

@@ -1,4 +1,4 @@
-"""The formats of files with texts: which file has which, and the records of each, column by column."""
+"""The formats of files with texts: the format of each file, and its records, column by column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .files import LONGEST_LINE, UNPACKERS, check_file, line_blocks, open_file
 from .text import json_object, json_record, json_value, read_text
 
 TEXT = "text"
-_LARGEST_PACKED = 2**30  # bytes of a packed Parquet file, which is unpacked in memory
+_LARGEST_PACKED = 2**30  # bytes of a compressed Parquet file, which is decompressed in memory
 _ROWS = 1024  # of a Parquet file, read at a time
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
 
@@ -32,7 +32,7 @@ class Lines(NamedTuple):
     Attributes:
         name: of the file, for messages.
         numbered: each line with its number from 1.
-        first: the first that is not empty.
+        first: the first line that is not empty.
         on_error: called with the error of a record, which is then left out.
     """
 
@@ -45,7 +45,7 @@ class Lines(NamedTuple):
 class Format(NamedTuple):
     """A format of files: the endings of their names, the unit of their records for messages, and their reader.
 
-    The reader is of lines, or of whole files. Plain text, trees and CoNLL-U have no column to choose.
+    The reader reads lines or whole files. Plain text, trees and CoNLL-U have no column to choose.
     """
 
     endings: tuple[str, ...]
@@ -78,10 +78,10 @@ def read_rows(
         path: of a file; "-" is standard input, whose format its first line shows.
         column: that is asked for.
         on_error: called with the error of a record, which is then left out.
-        format_name: in place of the one that the ending says.
+        format_name: in place of that of the ending.
 
     Raises:
-        InputError: while it is read, for whatever is wrong with the file.
+        InputError: while it is read, for any error in the file.
     """
     known = None if format_name is None else FORMATS[format_name]
     if known is None and str(path) != "-":
@@ -137,7 +137,7 @@ def read_tagged_conllu(path: str | Path, on_error: OnError) -> Iterator[tuple[li
     """The words of each sentence of a CoNLL-U file, and their universal tags; None for a sentence that lacks one.
 
     Args:
-        path: of the file, which may be packed.
+        path: of the file, which may be compressed.
         on_error: called with the error of a line, which is then left out.
 
     Raises:

@@ -136,7 +136,7 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class AgreementItem:
-    """A verb that shows its number.
+    """A verb whose form shows its number.
 
     Attributes:
         verb: its position in the sentence, from 0.
@@ -167,18 +167,18 @@ class GeneratedSentence:
 class _NounPhrase:
     tree: Tree
     plural: bool
-    head: _Leaf | None  # None where conjuncts share the headship
+    head: _Leaf | None  # None if conjuncts share the headship
 
 
 class _Grammar:
-    """Makes one sentence."""
+    """A generator of one sentence."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.agreements: list[tuple[_Leaf, _Leaf, str]] = []  # subject head, verb, the verb's other form
 
     def chance(self, probability: float, depth: int) -> bool:
-        """Recursion becomes rarer with depth, so that every sentence ends."""
+        """Draw whether to recurse: recursion becomes rarer with depth, so every sentence ends."""
         return self.rng.random() < probability * 0.62**depth
 
     def noun_phrase(self, kinds: tuple[str, ...], depth: int) -> _NounPhrase:
@@ -242,7 +242,7 @@ class _Grammar:
         return Tree("SBAR", [filler, clause])
 
     def predicate(self, subject: _NounPhrase, kind: str, depth: int) -> Tree:
-        """A verb phrase that a noun of this kind can be the subject of."""
+        """A verb phrase that takes a noun of this kind as its subject."""
         rng = self.rng
         verbs = _VERBS_BY_SUBJECT[kind]
         frames = [frame for frame in verbs if frame != "sentential" or depth < 3]
@@ -271,7 +271,7 @@ class _Grammar:
         return leaf
 
     def verb_phrase(self, verb: Verb, frame: str, subject: _NounPhrase, depth: int, conjunct: bool = False) -> Tree:
-        """A verb, in some tense, with what its frame asks for; the frame "gap" lacks its object."""
+        """A verb, in some tense, with the complements of its frame; the frame "gap" lacks its object."""
         rng = self.rng
         tense = rng.random()
         outer: list[Tree] = []
@@ -328,7 +328,7 @@ class _Grammar:
 
 
 def generate_sentence(rng: random.Random) -> GeneratedSentence:
-    """Make one sentence from the random numbers that follow in `rng`."""
+    """Make one sentence from the next random numbers of `rng`."""
     grammar = _Grammar(rng)
     tree = grammar.sentence()
     leaves: list[_Leaf] = tree.leaves()
@@ -351,15 +351,15 @@ def generate_sentence(rng: random.Random) -> GeneratedSentence:
 
 
 def generate_corpus(n_sentences: int, seed: int = 0, max_length: int = 40) -> Iterator[GeneratedSentence]:
-    """Generate sentences, no two of them alike.
+    """Generate sentences, all different.
 
     Args:
-        n_sentences: how many.
+        n_sentences: their number.
         seed: of the random numbers; corpora of different seeds are independent samples, and may share sentences.
         max_length: longest sentence, in words, full stop included.
     """
     rng = random.Random(seed)
-    seen: set[bytes] = set()  # of their hashes, as millions of sentences would not fit
+    seen: set[bytes] = set()  # of their hashes, because millions of sentences would not fit
     while len(seen) < n_sentences:
         sentence = generate_sentence(rng)
         if len(sentence.words) <= max_length:

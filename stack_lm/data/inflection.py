@@ -1,4 +1,4 @@
-"""The other number of English verbs and nouns, by the rules of spelling."""
+"""The other number of English verbs and nouns, by spelling rules."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def plural_forms(noun: str) -> list[str]:
 
 
 def inflected_words(counts: Mapping[tuple[str, str], int], minimum: int) -> set[tuple[str, str]]:
-    """Singular and plural forms of nouns and present-tense verbs whose other form a text has too.
+    """Singular and plural forms of nouns and present-tense verbs whose other form is also in a text.
 
     Args:
         counts: how often the text has each word, in lower case, with each tag: NN, NNS, VBZ and VBP.
-        minimum: how often it must have a form.
+        minimum: the minimum count of a form.
 
     Returns:
         The forms, each with its tag.

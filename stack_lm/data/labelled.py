@@ -1,4 +1,4 @@
-"""Texts with a label each, from tables: CSV, TSV, JSON lines, Parquet."""
+"""Labelled texts from tables: CSV, TSV, JSON lines, Parquet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class LabelledText(NamedTuple):
 
     Attributes:
         words: of the text.
-        label: as text, also where it is an integer.
+        label: as text, even if it is an integer.
         where: its file and row, for messages.
     """
 
@@ -31,8 +31,8 @@ def read_labelled(path: str, column: str | None, label_column: str) -> list[Labe
         label_column: with the labels: strings, or integers.
 
     Raises:
-        InputError: naming the file and the row: as `read_records`; for a missing column; a row without a text or a
-            label; labels of several types.
+        InputError: naming the file and the row: as `read_records`, or for a missing column, a row without a text or a
+            label, or labels of several types.
     """
     texts = []
     types: set[type] = set()

@@ -1,9 +1,9 @@
 """Number prediction items from text: the words before a present-tense verb, and its number (Linzen et al. 2016).
 
 As in Linzen et al. (2016), section 3: the subject's head is a common noun; subject and verb agree, and the text often
-has both forms of each; one verb of a sentence is taken, at random; words are in lower case, and those outside the
-most frequent 10,000 are replaced by their part-of-speech tag. Attractors are common nouns between subject and verb of
-the other number.
+has both forms of each; one random verb of a sentence is taken; words are in lower case, and those outside the most
+frequent 10,000 are replaced by their part-of-speech tag. Attractors are common nouns of the other number between
+subject and verb.
 
 NOTE: they parsed Wikipedia. Here a tagger and rules find the subject (`stack_lm.data.subjects`).
 """
@@ -21,7 +21,7 @@ from .subjects import Dependency, find_dependencies
 
 AGREEING = {"VBZ": "NN", "VBP": "NNS"}
 _INFLECTED = {"NN", "NNS", "VBZ", "VBP"}
-MOST_ATTRACTORS = 5  # of the files by attractors, as Linzen et al. have them
+MOST_ATTRACTORS = 5  # of the files by attractors, as in Linzen et al.
 # Neighbouring sentences, often of one article, go to the same part.
 BLOCK = 1000
 
@@ -35,7 +35,7 @@ class NumberItem:
         prefix: the words before it, in lower case, rare ones as tags.
         subject: the head of its subject, in lower case.
         verb: the verb, in lower case.
-        distance: words from the subject to the verb.
+        distance: number of words from the subject to the verb.
         intervening: the tags of the common nouns between the two, NN or NNS.
         sentence: the sentence's number in the text, from 0.
     """
@@ -50,7 +50,7 @@ class NumberItem:
 
     @property
     def attractors(self) -> int:
-        """Common nouns of the other number between subject and verb."""
+        """The number of common nouns of the other number between subject and verb."""
         return sum(tag != AGREEING[self.label] for tag in self.intervening)
 
     @property
@@ -77,7 +77,7 @@ class NumberItemCollector:
 
         Args:
             words: of the sentence.
-            tags: theirs, of the Penn Treebank.
+            tags: of the words, from the Penn Treebank.
         """
         pairs = [(sys.intern(word.lower()), sys.intern(tag)) for word, tag in zip(words, tags, strict=True)]
         self.words.update(word for word, _ in pairs)
@@ -92,8 +92,8 @@ class NumberItemCollector:
         """The items of the sentences, at most one of each, in order.
 
         Args:
-            vocab_size: words kept, the most frequent ones; of equally frequent ones those first in the alphabet.
-            minimum: how often the text must have both forms of subject and verb, with their tags.
+            vocab_size: number of the most frequent words to keep; ties are broken alphabetically.
+            minimum: number of times that the text must have both forms of subject and verb, with their tags.
             seed: of the choice among the verbs of a sentence.
         """
         kept = {word for word, _ in sorted(self.words.items(), key=lambda item: (-item[1], item[0]))[:vocab_size]}
@@ -114,11 +114,11 @@ class NumberItemCollector:
 
 
 def part_of(item: NumberItem, shares: Mapping[str, float], seed: int = 0) -> str:
-    """The part that an item goes to, by the block of sentences that its own is in.
+    """The part of an item, by the block that contains its sentence.
 
     Args:
         item: any.
-        shares: of each part; what is left to 1 is "train".
+        shares: of each part; the rest, up to 1, is "train".
         seed: of the choice.
     """
     draw = random.Random(f"{seed}/block/{item.sentence // BLOCK}").random()

@@ -18,14 +18,14 @@ HUB = ("hub", "hf")
 
 
 class Record(NamedTuple):
-    """A text and where it is from.
+    """A text and its source.
 
     Attributes:
         number: of the record in its file from 1: a line of text, or a row of a table below its header.
-        text: in the column that was asked for; "" for an empty line, and where the column is empty or null.
-        fields: all columns as they were read, None where there is no value; none of plain text and of empty lines.
+        text: in the requested column; "" for an empty line, and if the column is empty or null.
+        fields: all columns as read, None for a missing value; empty for plain text and empty lines.
         source: the name of the file, for messages.
-        unit: what `number` counts: "line", "row", "item" of a JSON list, "tree" or "sentence".
+        unit: of `number`: "line", "row", "item" of a JSON list, "tree" or "sentence".
     """
 
     number: int
@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The record's place, as messages open: "reviews.csv, row 3"."""
+        """The record's place, to open messages: "reviews.csv, row 3"."""
         return f"{self.source}, {self.unit} {self.number}"
 
 
@@ -92,9 +92,9 @@ def read_records(
 
 
 def find_files(source: str | Path) -> list[Path]:
-    """The file itself, all files of a known format below a directory, or those that match a pattern, by name.
+    """The file itself, all files of a known format below a directory, or those that match a pattern, sorted by name.
 
-    Hidden files are left out. Standard input, "-", is returned as it is.
+    Hidden files are left out. Standard input, "-", is returned unchanged.
 
     Raises:
         InputError: if there is none, or files of several formats.
@@ -112,7 +112,7 @@ def find_files(source: str | Path) -> list[Path]:
         if not found:
             raise InputError(f"no file matches {source}")
     else:
-        check_file(path)  # raises an error that says why
+        check_file(path)  # raises an error with the reason
         return [path]
     formats = sorted({format_of(file) or TEXT for file in found})
     if len(formats) > 1:
@@ -155,7 +155,7 @@ def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:
         else:
             dataset = load_dataset(path, config or None, split=split, streaming=True)
         first = next(iter(dataset.take(1)), None)
-    except Exception as error:  # the library raises its own kinds, those of the network and ValueErrors
+    except Exception as error:  # the library raises its own errors, those of the network and ValueErrors
         reason = shortened(first_line(error), 200)
         raise InputError(f"cannot open the dataset {path!r} ({split}): {reason}") from error
     if first is None:

@@ -1,9 +1,9 @@
 """Subjects of present-tense verbs in tagged sentences, by rules.
 
-A sentence is rewritten twice, a letter for each part, so that the rules are regular expressions. First each tag becomes
-a letter, and base noun phrases are found among them. Then each noun phrase becomes one letter. A verb's subject is the
-leftmost noun phrase that begins a clause and is followed up to the verb by nothing but its own modifiers: prepositional
-phrases, participles, infinitives, relative clauses, and what stands between commas.
+A sentence is rewritten twice, with a letter for each part, so that the rules are regular expressions. First each tag
+becomes a letter, and base noun phrases are found among them. Then each noun phrase becomes one letter. A verb's subject
+is the leftmost noun phrase that begins a clause and has only its own modifiers between itself and the verb:
+prepositional phrases, participles, infinitives, relative clauses, and text between commas.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-# The letters of tags. Punctuation is its own.
+# The letters of tags. Punctuation is its own letter.
 _TAGS = {
     "n": "NN",
     "s": "NNS",
@@ -58,7 +58,7 @@ _QUOTED = rf'(?:"{_NPS})'
 _ASIDE = r"(?:(?:,[^,ZPDMwh.:]+(?:[wh][^,.:]*)?)+,)"
 _SUBJECT = re.compile(rf"{_NPS}(?:{_PP}|{_INFINITIVE}|{_PARTICIPLE}|{_ADJECTIVE}|{_RELATIVE}|{_QUOTED}|{_ASIDE}|r)*")
 _CLAUSE_BEGINS = re.compile(r"(?:^|[,kh:.wS(])r*$")
-# Letters between a subject and its verb at most: longer ones are rarely right, and their number bounds the search.
+# Maximum number of letters between a subject and its verb: more are rarely right, and the limit bounds the search.
 _FARTHEST = 30
 
 
@@ -79,11 +79,11 @@ class Dependency(NamedTuple):
 def find_dependencies(words: Sequence[str], tags: Sequence[str]) -> Iterator[Dependency]:
     """The verbs with tags VBZ and VBP whose subject is found and has a common noun as its head, in order.
 
-    The number of the two may differ, after an error of a tagger.
+    The two may differ in number, after an error of a tagger.
 
     Args:
         words: of a sentence.
-        tags: theirs, of the Penn Treebank.
+        tags: of the words, from the Penn Treebank.
     """
     letters, places = _letters(words, tags)
     line, heads = _noun_phrases(letters, places)
@@ -100,9 +100,9 @@ def find_dependencies(words: Sequence[str], tags: Sequence[str]) -> Iterator[Dep
 
 
 def _letters(words: Sequence[str], tags: Sequence[str]) -> tuple[str, list[int]]:
-    """A letter for each word that counts, and its place.
+    """A letter for each word that counts, and its position.
 
-    What is in brackets is left out, and so are quotation marks, except one that opens after a noun: the word "dogs".
+    Text in brackets is left out, and so are quotation marks, except one that opens after a noun: the word "dogs".
     """
     letters: list[str] = []
     places: list[int] = []
@@ -127,7 +127,7 @@ def _letters(words: Sequence[str], tags: Sequence[str]) -> tuple[str, list[int]]
 
 
 def _noun_phrases(letters: str, places: Sequence[int]) -> tuple[str, list[int]]:
-    """The letters with one for each base noun phrase; the place of each, of a phrase that of its last noun."""
+    """The letters with one for each base noun phrase; the position of each, for a phrase that of its last noun."""
     line: list[str] = []
     heads: list[int] = []
     end = 0

@@ -1,7 +1,7 @@
 """A part-of-speech tagger with the tags of the Penn Treebank, trained on tagged corpora of NLTK.
 
-The Brown corpus has tags of its own. `penn_sentence` translates a sentence, or gives it up where the translation is not
-clear: Brown does not tell base forms from present tenses ("they work", "to work"), for one.
+The Brown corpus has its own tags. `penn_sentence` translates a sentence, or rejects it if the translation is unclear:
+Brown does not distinguish base forms from present tenses ("they work", "to work"), for example.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _CAUSATIVES = re.compile(
 
 
 def train_tagger(sentences: Iterable[Tagged], iterations: int = 5, seed: int = 0) -> PerceptronTagger:
-    """An averaged perceptron (Collins 2002), as NLTK has it, trained in the same way for the same seed.
+    """NLTK's averaged perceptron (Collins 2002), trained reproducibly for a seed.
 
     Args:
         sentences: words with their tags.
-        iterations: passes over them.
+        iterations: number of passes over them.
         seed: of their order after the first pass.
     """
     from nltk.tag.perceptron import PerceptronTagger
@@ -79,7 +79,7 @@ def train_tagger(sentences: Iterable[Tagged], iterations: int = 5, seed: int = 0
 
 
 def tagged_sentences(corpus: Iterable[Sentence], brown: bool = False) -> Iterator[Tagged]:
-    """The tagged sentences of a corpus, with Penn's tags and brackets as they are in text.
+    """The tagged sentences of a corpus, with Penn's tags and with brackets as in text.
 
     Args:
         corpus: with tags.
@@ -94,7 +94,7 @@ def tagged_sentences(corpus: Iterable[Sentence], brown: bool = False) -> Iterato
 
 
 def penn_sentence(pairs: Sequence[tuple[str, str]]) -> Tagged | None:
-    """A sentence of the Brown corpus in the words and tags of the Penn Treebank; None if they are not clear.
+    """A sentence of the Brown corpus in the words and tags of the Penn Treebank; None if they are unclear.
 
     Contractions and possessives are split, as in the Treebank.
 
@@ -120,7 +120,7 @@ def penn_sentence(pairs: Sequence[tuple[str, str]]) -> Tagged | None:
 
 
 def _split(word: str, tag: str) -> Tagged | None:
-    """A word's parts with their tags of the Brown corpus; None for kinds too rare to treat."""
+    """A word's parts with their tags of the Brown corpus; None for kinds that are too rare."""
     title = "-TL" * tag.endswith("-TL")
     tag = tag.removesuffix("-TL")
     if tag.startswith("FW-") or tag == "NIL":
@@ -141,7 +141,7 @@ def _split(word: str, tag: str) -> Tagged | None:
 
 
 def _translate(word: str, tag: str, following: Sequence[str]) -> str | None:
-    """Penn's tag of a word with a tag of Brown's other than that of a base form."""
+    """Penn's tag for a word with a Brown tag other than that of a base form."""
     lower = word.lower()
     if tag.endswith("-TL"):
         tag = tag.removesuffix("-TL")
@@ -177,7 +177,7 @@ def _base_or_present(pairs: Sequence[tuple[str, str]], tags: Sequence[str], i: i
 
 
 def treebank_quotes(words: Iterable[str]) -> list[str]:
-    """Words with the Treebank's quotation marks in the place of straight ones, opening and closing in turn."""
+    """Words with the Treebank's quotation marks in place of straight ones, opening and closing in turn."""
     forms, inside = [], False
     for word in words:
         if word == '"':

@@ -13,28 +13,28 @@ from ..errors import InputError
 from ..messages import shortened, unknown_name
 from .files import LONGEST_LINE, check_length, decode, line_blocks, open_file
 
-# Enough text for Punkt to learn its abbreviations, and still only seconds of work.
+# Enough text for Punkt to learn its abbreviations, in only seconds.
 TRAINING_CHARACTERS = 1_000_000
-_DEEPEST = 100  # lists and objects of JSON in one another
+_DEEPEST = 100  # nested lists and objects of JSON
 _LARGEST_TEXT = 2**30  # bytes of a file that is read as a whole
 # Ends of sentences that Punkt does not know: of Arabic, Urdu and Hindi; and of Chinese and Japanese, without a space
 # behind them.
 _SPACED_ENDS, _UNSPACED_ENDS = "\u061f\u06d4\u0964\u0965", "\u3002\uff01\uff1f\uff61"
-# What may close a sentence behind its end: German's quotation mark is the one that opens in English.
+# Marks that may close a sentence after its end: German's closing quotation mark is the opening one in English.
 _CLOSERS = "\"'\u201d\u2019\u201c\u2018\xbb\xab)\u300d\u300f\uff09"
 _FINAL = (".", "!", "?", "\u2026", *_SPACED_ENDS, *_UNSPACED_ENDS, *_CLOSERS)
 _UNSPACED = re.compile(rf"[^{_UNSPACED_ENDS}]*(?:[{_UNSPACED_ENDS}]+[{_CLOSERS}]*|$)")
 _OTHER_ENDS = re.compile(rf"([{_SPACED_ENDS}{_UNSPACED_ENDS}]+)")
-# Text that was wrapped by hand has lines at least this long, in characters, but for the last of a paragraph.
+# Manually wrapped text has lines at least this long, in characters, except the last of a paragraph.
 _SHORTEST_WRAP, _WRAPPED_SHARE = 40, 0.9
-# NLTK's tokenizer splits a period off before the closing marks of English only.
+# NLTK's tokenizer splits off a period only before the closing marks of English.
 _PERIOD = re.compile(r"(?<=[^.\s])\.(?=[\u201c\u2018\xab]$)")
 
 
 def read_lines(path: str | Path, *, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
     """The non-empty lines of a UTF-8 file, or of standard input for "-", with their numbers from 1.
 
-    A file that ends in .gz, .bz2, .xz or .zst is unpacked as it is read.
+    A file that ends in .gz, .bz2, .xz or .zst is decompressed while it is read.
 
     Args:
         path: of the file.
@@ -76,7 +76,7 @@ def read_text(path: str | Path) -> str:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """A JSON object; None for a text that is none, such as one that was cut off or damaged."""
+    """A JSON object; None for a text that is not one, such as a truncated or damaged one."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -88,15 +88,15 @@ def json_value(text: str, where: str) -> Any:
     """The value of a JSON text; `where` opens the message of errors.
 
     Raises:
-        InputError: if the text is no JSON, or has a character that no text can have.
+        InputError: if the text is not JSON, or has a character that is invalid in text.
     """
     try:
         value = json.loads(text)
         if text.count("[") + text.count("{") > _DEEPEST:
             _check_depth(value)
-        if "\\u" in text:  # by their numbers, JSON can have characters that no text has
+        if "\\u" in text:  # by their numbers, JSON can have characters that are invalid in text
             dumped = json.dumps(value, ensure_ascii=False)
-            dumped.encode()  # half a character cannot be
+            dumped.encode()  # half a character is invalid
             if "\\u0000" in dumped.replace("\\\\", ""):
                 raise ValueError("NUL is no character of texts")
     except json.JSONDecodeError as error:
@@ -111,7 +111,7 @@ def json_value(text: str, where: str) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    """Refuse what Python can read, but not every part that goes on with it could write."""
+    """Reject nesting that Python can read, but that not every later part could write."""
     level = [value]
     for _ in range(_DEEPEST + 1):
         below = [part for part in level if isinstance(part, (dict, list))]
@@ -124,7 +124,7 @@ def json_record(line: str, where: str) -> dict[str, Any]:
     """The object in a line of JSON; `where` opens the message of errors.
 
     Raises:
-        InputError: as `json_value`, and if the value is no object.
+        InputError: as `json_value`, and if the value is not an object.
     """
     record = json_value(line, where)
     if not isinstance(record, dict):
@@ -133,13 +133,13 @@ def json_record(line: str, where: str) -> dict[str, Any]:
 
 
 class SentenceSplitter:
-    """Finds the sentences in running text, with Punkt (Kiss and Strunk 2006) as NLTK has it.
+    """A splitter of running text into sentences, with NLTK's Punkt (Kiss and Strunk 2006).
 
-    Punkt learns the abbreviations of a text from the text itself, so nothing needs to be downloaded and the same text
+    Punkt learns the abbreviations of a text from the text itself, so nothing needs to be downloaded, and the same text
     is split the same way everywhere.
 
     Args:
-        training_text: what to learn from; its first million characters count.
+        training_text: from which to learn; its first million characters count.
     """
 
     def __init__(self, training_text: str) -> None:
@@ -220,7 +220,7 @@ class Segmenter:
 
 
 def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
-    """The paragraphs of lines: those between empty lines, where they were wrapped by hand; otherwise each line."""
+    """The paragraphs of lines: those between empty lines, if they were wrapped manually; otherwise each line."""
     for filled, group in groupby(lines, key=bool):
         if filled:
             block = list(group)
@@ -228,7 +228,7 @@ def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _is_wrapped(lines: list[str]) -> bool:
-    """True if the next line's first word would not have fitted into a line, as an editor wraps them."""
+    """True if the next line's first word would not have fitted into the line, as when an editor wraps it."""
     width = max(map(len, lines))
     if len(lines) == 1 or width < _SHORTEST_WRAP or not all(" " in line for line in lines[:-1]):
         return False

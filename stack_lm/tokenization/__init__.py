@@ -1,7 +1,7 @@
 """Tokenizers, of words or of subwords, whose case rule and word splitting are part of tokenizer.json.
 
 The result is a plain `PreTrainedTokenizerFast`: any program that loads it computes the same token ids. Only the
-replacement of rare words by their part-of-speech tags needs tags, and so this package (`RareWordTags`).
+replacement of rare words by their part-of-speech tags needs tags, and therefore this package (`RareWordTags`).
 """
 
 from .rare_words import RareWordTags

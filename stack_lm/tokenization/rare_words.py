@@ -10,12 +10,12 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# The name under which the tokenizer's configuration file keeps that rare words are replaced by tags.
+# The key in the tokenizer's configuration file for the replacement of rare words by tags.
 TAG_KEY = "tag_rare_words"
 
 
 class RareWordTags:
-    """Replaces a sentence's rare words by their part-of-speech tags, if the tokenizer was trained so.
+    """A replacement of a sentence's rare words by their part-of-speech tags, if the tokenizer was trained this way.
 
     Args:
         tokenizer: any tokenizer; one that does not come from `train_word_tokenizer` leaves words unchanged.
@@ -27,7 +27,7 @@ class RareWordTags:
         self._normalizer = tokenizer.backend_tokenizer.normalizer if self.active else None
 
     def __call__(self, words: Sequence[str], tags: Sequence[str] | None = None) -> Sequence[str]:
-        """The sentence, with the tags of words outside the vocabulary in their place.
+        """Replace words outside the vocabulary by their tags.
 
         Args:
             words: the sentence.

@@ -1,4 +1,4 @@
-"""Special tokens, and the frame of them around a sentence."""
+"""Special tokens, and their frame around a sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Frame(NamedTuple):
 
 
 def begin_with(token: str, number: int) -> processors.PostProcessor:
-    """Put a token, of this id, before each text."""
+    """Put a token with this id before each text."""
     return processors.TemplateProcessing(
         single=f"{token} $A", pair=f"{token} $A $B:1", special_tokens=[(token, number)]
     )
@@ -31,15 +31,16 @@ def begin_with(token: str, number: int) -> processors.PostProcessor:
 def finish(
     tokenizer: Tokenizer, *, unk_token: str | None, add_bos: bool, add_eos: bool, **kept: Any
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer made here as transformers sees it.
+    """Convert a tokenizer made here to one of transformers.
 
-    It pads on the left: `generate` goes on from the last place of each row. Training and scoring pad by themselves.
+    It pads on the left, because `generate` continues from the last position of each row. Training and scoring do their
+    own padding.
 
     Args:
         tokenizer: with the special tokens in its vocabulary.
         unk_token: the token of unknown words, if there are any.
         add_bos, add_eos: whether there are a beginning and an end token.
-        kept: more that its configuration file keeps.
+        kept: further entries of its configuration file.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -56,7 +57,7 @@ def finish(
 
 
 def reopen_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBase:
-    """A tokenizer that will be saved again with a model, without what transformers notes down of opening it.
+    """Load a tokenizer to be saved again with a model, without transformers' records of loading it.
 
     Args:
         source: what `AutoTokenizer.from_pretrained` takes, whose errors are raised.

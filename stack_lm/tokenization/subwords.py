@@ -1,7 +1,7 @@
-"""Subword tokenizers: byte-pair encoding (BPE) and the unigram language model, of bytes, so that nothing is unknown.
+"""Subword tokenizers: byte-pair encoding (BPE) and the unigram language model, on bytes, so that nothing is unknown.
 
-Text is split into words as by a word-level tokenizer, and each word by itself into tokens: no token is of two words. A
-word's first token has the space before it ("\u0120dog"), also at the beginning of a text.
+Text is split into words as by a word-level tokenizer, and each word separately into tokens, so no token spans two
+words. A word's first token has the space before it ("\u0120dog"), even at the beginning of a text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 SubwordKind = Literal["bpe", "unigram"]
-# Each byte has a token, so that every text has tokens.
+# Each byte has a token, so every text has tokens.
 _BYTES = pre_tokenizers.ByteLevel.alphabet()
 _LARGEST = 10_000_000  # tokens, for which the trainers reserve memory at once
 
@@ -35,14 +35,14 @@ def train_subword_tokenizer(
     add_bos: bool = True,
     add_eos: bool = True,
 ) -> PreTrainedTokenizerFast:
-    """Make a tokenizer whose vocabulary is parts of the words of a corpus.
+    """Make a tokenizer whose vocabulary is parts of a corpus's words.
 
     Args:
         sentences: pairs of a sentence's words and their part-of-speech tags, which are not used.
-        vocab_size: most tokens to make, the 256 bytes among them; special tokens are added to them. A small corpus
-            gives fewer.
+        vocab_size: maximum number of tokens to make, including the 256 bytes; special tokens are added to them. A small
+            corpus gives fewer.
         kind: "bpe" or "unigram".
-        lowercase: as `train_word_tokenizer`.
+        lowercase: as in `train_word_tokenizer`.
         split_digits: have a token for each of the digits 0-9 in a number, "1995" being four.
         add_bos: have a token `<s>` that begins sentences; texts begin with it.
         add_eos: have a token `</s>` that ends sentences.
@@ -92,7 +92,7 @@ def check_subwords(kind: str, vocab_size: int) -> None:
     """Check settings that can be checked before a corpus is read.
 
     Raises:
-        InputError: for a kind that is not there, or a vocabulary that is too small or too large.
+        InputError: for an unknown kind, or a vocabulary that is too small or too large.
     """
     check_name("kind", kind, get_args(SubwordKind))
     if vocab_size <= len(_BYTES):
@@ -105,7 +105,7 @@ def check_subwords(kind: str, vocab_size: int) -> None:
 
 
 def _word_parts(split_digits: bool) -> pre_tokenizers.PreTokenizer:
-    """Split text into words, write each as its bytes with a space before it, and take digits apart."""
+    """Split text into words, write each as its bytes with a space before it, and separate digits."""
     parts = [word_splitter(), pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)]
     if split_digits:
         parts.append(pre_tokenizers.Split(Regex("\u0120?[0-9]"), "isolated"))

@@ -27,14 +27,14 @@ def train_word_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """Make a tokenizer whose vocabulary is the most frequent words of a corpus.
 
-    The tokenizer splits punctuation and contractions off as the Penn Treebank does (`word_tokenizer`), and puts the
-    beginning token before each text. It does not add the end token: a text that is to be continued has no end.
-    Training and perplexity add it.
+    The tokenizer splits off punctuation and contractions as in the Penn Treebank (`word_tokenizer`), and puts the
+    beginning token before each text. It does not add the end token, because a text to be continued has no end. Training
+    and perplexity add it.
 
     Args:
         sentences: pairs of a sentence's words and their part-of-speech tags, or None.
-        vocab_size: the most frequent words to keep; special tokens and tags are added to them. Ties are broken
-            alphabetically.
+        vocab_size: number of the most frequent words to keep; special tokens and tags are added to them. Ties are
+            broken alphabetically.
         lowercase: "none", "first_word" (of each text, see `case_rule`) or "all".
         tag_rare_words: also add the tags to the vocabulary, so that `RareWordTags` can replace an unknown word by
             its tag (Linzen et al. 2016: the `NNP`, `VBG` ... in their data).
@@ -80,12 +80,12 @@ def train_word_tokenizer(
 
 
 def _most_frequent_words(texts: Iterator[str], vocab_size: int, case: CaseRules) -> list[str]:
-    """The words that a tokenizer finds in texts, the most frequent first."""
+    """The words that a tokenizer finds in texts, most frequent first."""
     counter = Tokenizer(models.WordLevel(unk_token=UNKNOWN))
     counter.pre_tokenizer = word_splitter()
     if case.of_training is not None:
         counter.normalizer = case.of_training
-    # Special tokens in the text are not words of their own.
+    # Special tokens in the text are not words.
     special = (PADDING, UNKNOWN, BEGIN, END)
     size = vocab_size + len(special)
     trainer = trainers.WordLevelTrainer(vocab_size=size, show_progress=False, special_tokens=[])
@@ -109,15 +109,15 @@ def word_tokenizer(
         unknown: the word for all others.
         normalizer: changes the text first.
         begin: a token to put before each text.
-        split_words: also split as the Penn Treebank does: punctuation at the end of a word, quotation marks, brackets,
-            contractions ("do n't", "dog 's", "can not"), signs of money and percent are words of their own;
-            abbreviations, numbers and hyphenated words are not split. A period is split off at the end of a text only.
+        split_words: also split as in the Penn Treebank: punctuation at the end of a word, quotation marks, brackets,
+            contractions ("do n't", "dog 's", "can not"), currency and percent signs are separate words; abbreviations,
+            numbers and hyphenated words are not split. A period is split off only at the end of a text.
     """
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=unknown))
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = word_splitter() if split_words else pre_tokenizers.WhitespaceSplit()
-    # Each word is decoded with a space before it, as in byte-level tokenizers: clients decode a continuation alone and
+    # Each word is decoded with a space before it, as in byte-level tokenizers: clients decode only a continuation and
     # append it to its prompt.
     tokenizer.decoder = decoders.Sequence([decoders.Replace(Regex("^"), " "), decoders.Fuse()])
     if begin is not None:
@@ -126,9 +126,9 @@ def word_tokenizer(
 
 
 def symbol_tokenizer(symbols: Sequence[str], padding: str | None = None) -> PreTrainedTokenizerFast:
-    """A tokenizer for the symbols of a formal task, separated by spaces; the place of a symbol is its id.
+    """A tokenizer for the symbols of a formal task, separated by spaces; the position of a symbol is its id.
 
-    There is no unknown symbol: another one is an error, as it has no input of its own.
+    There is no unknown symbol: any other symbol is an error, because it has no input of its own.
 
     Args:
         symbols: all of them.

@@ -27,7 +27,7 @@ _AFTER_WORD = "|".join(
         r"(?<=[\"”»)\]}])",
         # One token of several marks ("?!"), before white space, the end, or what closes a quotation.
         rf"(?<=[,;:?!])(?<![?!]{{2}})[?!]*{_CLOSED}",
-        # The text's last period, but not that of an initial or an acronym (Plan B., the U.S.).
+        # The text's last period, except that of an initial or an acronym (Plan B., the U.S.).
         r"(?<=\.)(?<=[\p{L}\p{N}%\"'”\u2019)\]].)(?=[\"'”\u2019)\]]*\s*\z)(?<![^\p{L}]\p{L}.)(?<!\A\p{L}.)",
         r"(?<=\.)\.\.(?!\.)(?<!\....)",
         r"(?<=['\u2019])(?<=[\p{L}\p{N}].)(?:[smdSMD]|[rR][eE]|[vV][eE]|[lL][lL])(?![\p{L}\p{N}])",
@@ -46,7 +46,7 @@ _WORD_PARTS = "|".join(
         r"[cC]an(?=not(?!\p{L}))(?<!\p{L}...)",
     )
 )
-# For a corpus that has the Penn Treebank's quotation marks: text has others.
+# For a corpus with the Penn Treebank's quotation marks: text has others.
 TREEBANK_QUOTES: tuple[normalizers.Normalizer, ...] = (
     normalizers.Replace(Regex(r'(?<![^\s(\[{])"(?=\S)'), "``"),
     normalizers.Replace('"', "''"),
@@ -57,7 +57,7 @@ _EXAMPLE = ["They", "are", "n't", "low", "."]
 
 
 class CaseRules:
-    """The case rule of a tokenizer that is being made: what it does to a corpus, and then its normalizers.
+    """The case rule of a tokenizer in training: its effect on a corpus, and then its normalizers.
 
     Args:
         lowercase: "none", "first_word" (of each text, see `case_rule`) or "all".
@@ -77,18 +77,18 @@ class CaseRules:
         return normalizers.Lowercase() if self._lowercase == "all" else None
 
     def first_word(self, text: str) -> str:
-        """A text of the corpus, its first word in lower case if the rule is about it."""
+        """A text of the corpus, with its first word in lower case if the rule applies to it."""
         if self._lowercase == "first_word" and text[:1].isupper():
             self._capitals.add(text[0])
             return case_rule(text[0]).normalize_str(text)
         return text
 
     def normalizers(self, initials: Collection[str] | None = None) -> list[normalizers.Normalizer]:
-        """The rule as normalizers, one for each capital that the corpus begins a text with.
+        """The rule as normalizers, one for each capital with which the corpus begins a text.
 
         Args:
-            initials: first letters of the vocabulary's words. Where no word begins with the small letter, the rule
-                could only make words unknown. None: every word is known.
+            initials: first letters of the vocabulary's words. If no word begins with the small letter, the rule could
+                only make words unknown. None: every word is known.
         """
         if self._lowercase == "all":
             return [normalizers.Lowercase()]
@@ -101,12 +101,12 @@ class CaseRules:
 
 @cache
 def case_rule(capital: str) -> normalizers.Normalizer:
-    """Lower-case one capital letter where it begins a text's first word.
+    """Lower-case one capital letter that begins a text's first word.
 
-    The word must go on with small letters alone ("The", not "NASA", "McDonald" or "U.S."), or be "A". "I" stays.
-    Only the first letter of the text counts, so that nothing changes after a quotation mark.
+    The rest of the word must be lower case ("The", not "NASA", "McDonald" or "U.S."), or the word must be "A". "I"
+    stays. Only the first letter of the text counts, so nothing changes after a quotation mark.
 
-    NOTE: Merrill et al. (2019) lower-case all of the first word, whatever it is.
+    NOTE: Merrill et al. (2019) lower-case the whole first word, whatever it is.
     """
     word = r"\p{Ll}[^\s\p{Lu}]*(?:\s|\z)"
     alone = r"|\s+[\p{L}\p{N}]" if capital == "A" else ""
@@ -114,16 +114,16 @@ def case_rule(capital: str) -> normalizers.Normalizer:
 
 
 def word_splitter() -> pre_tokenizers.PreTokenizer:
-    """Split text into words as the Penn Treebank does; text in its form stays as it is, word for word."""
+    """Split text into words as in the Penn Treebank; text in its form stays unchanged, word for word."""
     return pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(_WORD_PARTS), "isolated"), pre_tokenizers.WhitespaceSplit()]
     )
 
 
 def word_splitter_of(tokenizer: PreTrainedTokenizerBase) -> pre_tokenizers.PreTokenizer | None:
-    """The part of a tokenizer's pre-tokenizer that separates words; None where it separates them in another way.
+    """The part of a tokenizer's pre-tokenizer that separates words; None if it separates them in another way.
 
-    It goes as far as the splitting at white space: what comes after is about the tokens of a word.
+    It ends with the splitting at white space: later parts concern the tokens of a word.
     """
     backend = tokenizer.backend_tokenizer
     if _knows_words(tokenizer):
@@ -136,7 +136,7 @@ def word_splitter_of(tokenizer: PreTrainedTokenizerBase) -> pre_tokenizers.PreTo
 
 
 def splits_words(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """True if a tokenizer is for text that is split into words: it does so as `word_splitter`, or knows whole words."""
+    """True if a tokenizer is for text split into words: it splits like `word_splitter`, or knows whole words."""
     if _knows_words(tokenizer):
         return True
     splitter = word_splitter_of(tokenizer)
@@ -144,7 +144,7 @@ def splits_words(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """True if its vocabulary is of words: one of characters, too, is a mapping from strings to numbers."""
+    """True if its vocabulary contains words: that of characters is also a mapping from strings to numbers."""
     backend = tokenizer.backend_tokenizer
     if not isinstance(backend.model, models.WordLevel):
         return False

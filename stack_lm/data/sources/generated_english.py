@@ -11,7 +11,7 @@ MOST_SENTENCES = 10_000_000  # each is kept, so that no two are alike
 
 @register_source("generated[:N[:SEED]]")
 def open_generated(request: Request) -> Corpus:
-    """N sentences of the generated English, no two alike, with their tags."""
+    """N different sentences of the generated English, with their tags."""
     from ..generated import generate_corpus
 
     numbers = request.argument.split(":") if request.argument else []

@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face hub, streamed. A dataset gets a short name by one more line at the end."""
+"""Streamed datasets of the Hugging Face hub. One more line at the end gives a dataset a short name."""
 
 from __future__ import annotations
 

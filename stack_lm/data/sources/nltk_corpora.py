@@ -12,7 +12,7 @@ from ..text import Segmenter
 
 @register_source("nltk:NAME")
 def open_nltk(request: Request) -> Corpus:
-    """An NLTK corpus, such as nltk:brown or nltk:treebank, with its tags where it has any."""
+    """An NLTK corpus, such as nltk:brown or nltk:treebank, with its tags, if any."""
     import nltk.corpus
     from nltk.corpus.reader import PlaintextCorpusReader
 
@@ -53,7 +53,7 @@ def open_nltk(request: Request) -> Corpus:
 
 
 def _by_file(request: Request, reader: Any, sentences: Callable[[list[str]], Iterator[Sentence]]) -> Corpus:
-    """A corpus each of whose files is a document."""
+    """A corpus with one document per file."""
     return Corpus(
         request.source,
         lambda: sentences(reader.fileids()),

@@ -15,7 +15,7 @@ from ..corpora import Corpus, DocumentStream, Request, Sentence, register_source
 from ..records import Record, find_files, read_records
 from ..text import Segmenter
 
-# Of a corpus, the records that its sentence splitter may learn from.
+# The number of a corpus's records from which its sentence splitter may learn.
 _LEARN_FROM = 100_000
 # In a stream a document ends here, so that a file without empty lines need not fit into memory.
 _MOST_LINES = 1_000
@@ -25,7 +25,7 @@ Records = Callable[[], Iterator[Record]]
 
 @register_source("- (standard input)")
 def open_standard_input(request: Request) -> Corpus:
-    """The records of standard input, which are kept, because it can be read once only."""
+    """The records of standard input, which are kept, because it can be read only once."""
     records = list(read_records("-", column=request.column, on_error=request.on_error))
     return _open(request, [lambda: iter(records)])
 
@@ -48,7 +48,7 @@ def _open(request: Request, files: Sequence[Records], paths: tuple[Path, ...] = 
     segment = Segmenter(mode, islice(texts, _LEARN_FROM), split_words=request.split_words)
 
     def parts(file: Records) -> Iterator[str]:
-        """The lines of a file; lines together where one may go on in the next."""
+        """The lines of a file; lines together if one may continue in the next."""
         return _documents(file, _MOST_LINES) if mode == "raw" else (record.text for record in file())
 
     def sentences() -> Iterator[Sentence]:
@@ -86,11 +86,11 @@ class TextStream:
         self._file, self._document = 0, 0
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
-        """Set the position where the next iteration begins; None is the first document."""
+        """Set the position at which the next iteration begins; None is the first document."""
         self._file, self._document = (state["file"], state["document"]) if state else (0, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """The place behind the last document that was read."""
+        """The position after the last document read."""
         return {"file": self._file, "document": self._document}
 
     def __iter__(self) -> Iterator[dict[str, str]]:
