@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,6 +90,8 @@ class StackRNN(nn.Module):
         self.bias = check_of(bool)("bias", bias)
         self.batch_first = check_of(bool)("batch_first", batch_first)
         self.dropout = Number(minimum=0, below=1)("dropout", dropout)
+        if self.dropout and num_layers == 1:  # as torch's modules
+            warnings.warn("dropout is between layers, and there is one: it changes nothing", stacklevel=2)
         self.layers = nn.ModuleList(self._make_layer(k, name, settings) for k, name in enumerate(memories))
         self.to(device=device, dtype=dtype)
 
@@ -196,6 +199,10 @@ class StackRNN(nn.Module):
             )
         if not inputs.is_floating_point():
             raise ValueError(f"input must be of a floating-point type; got {inputs.dtype}")
+        weights, device = self._cells[0].like.dtype, inputs.device.type
+        cast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        if inputs.dtype != weights and not cast:
+            raise ValueError(f"input must be of the weights' type, {weights}; got {inputs.dtype}")
         return inputs, lengths
 
     def _in_form_of(self, given: Any, outputs: Tensor, lengths: Tensor | None) -> Any:

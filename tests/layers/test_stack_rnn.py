@@ -253,7 +253,8 @@ def test_dropout_is_between_layers_and_in_training():
     rnn.eval()
     torch.testing.assert_close(rnn(inputs)[0], rnn(inputs)[0])
     assert rnn(inputs)[0].equal(make(KINDS[2]).eval()(inputs)[0])
-    alone = make(KINDS[0], dropout=0.5)
+    with pytest.warns(UserWarning, match="dropout is between layers, and there is one"):
+        alone = make(KINDS[0], dropout=0.5)
     torch.testing.assert_close(alone(inputs)[0], alone(inputs)[0])
 
 
@@ -303,6 +304,7 @@ def test_bad_inputs_are_refused():
         (torch.zeros(0, B, E), r"with T of at least 1; got \[0, 4, 5\]"),
         (pack_sequence([torch.zeros(2, 3)]), r"input must be .* packed, .*; got \[2, 3\]"),
         (torch.zeros(T, B, E).long(), "input must be of a floating-point type; got torch.int64"),
+        (torch.zeros(T, B, E).double(), "input must be of the weights' type, torch.float32; got torch.float64"),
     ):
         with pytest.raises(ValueError, match=message):
             rnn(inputs)
