@@ -221,7 +221,8 @@ def _cell(layer: Mapping[str, Any]) -> str:
     memory = "" if layer["memory"] == "none" else f"a differentiable {layer['memory'].replace('_', ' ')}"
     if "controller" not in layer:
         return memory
-    return f"{layer['controller']} of {layer['hidden_size']} units, {f'with {memory}' if memory else 'no memory'}"
+    name = {"lstm": "an LSTM", "gru": "a GRU"}.get(layer["controller"], f"a network ({layer['controller']})")
+    return f"{name} of {layer['hidden_size']} units {f'with {memory}' if memory else 'without a memory'}"
 
 
 def _description_of_layers(config: Mapping[str, Any], kind: str, parameters: int) -> str:
