@@ -10,14 +10,14 @@ import torch
 
 
 def first_derivative_only(what: str, instead: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator for the `backward` of a `torch.autograd.Function`: refuse to be part of a graph of the gradient.
+    """Decorator for the `backward` of a `torch.autograd.Function`: raise under double differentiation.
 
-    torch's `once_differentiable` takes the gradient for a constant wherever nothing that it was given needs one, as at
-    the end of a graph, and second derivatives are then silently wrong.
+    torch's `once_differentiable` treats the gradient as a constant if no incoming gradient requires grad, as at the end
+    of a graph, and second derivatives are then silently wrong.
 
     Args:
-        what: cannot be differentiated twice, for the message.
-        instead: what to do about it, for the message.
+        what: name of the operation, for the message.
+        instead: the alternative, for the message.
 
     Raises:
         RuntimeError: from the decorated function, under `create_graph=True`.

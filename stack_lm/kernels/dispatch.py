@@ -1,8 +1,8 @@
 """The backends of scans, and the choice between them with its reason.
 
 "reference" is the definition in `stack_lm.layers`, step by step in torch. "numba" (CPU) and "triton" (GPU) compute the
-same in one differentiable function per sequence. Each of the two is a module with the functions of `Backend`, which is
-loaded when it is first needed. Nothing about the backend is part of a model's configuration.
+same in one differentiable function per sequence. Each is a module with the functions of `Backend`, loaded on first
+use. A model's configuration does not contain the backend.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORK_OF_THREADS = 100_000_000
 
 
 class BackendChoice(NamedTuple):
-    """A backend's name, and why it is the one that runs."""
+    """The chosen backend, and the reason for the choice."""
 
     name: str
     reason: str
@@ -41,7 +41,7 @@ class Backend(Protocol):
     """A compiled scan, equal to the reference in outputs, states and every gradient."""
 
     def obstacle(self, system: System, device: torch.device, dtype: torch.dtype) -> str | None:
-        """The reason why it cannot run this, in a few words; None if it can."""
+        """The reason why this backend cannot run a system, in a few words; None if it can."""
 
     def scan(
         self, system: System, inputs: Inputs, state: CellState, output_readings: bool = False
@@ -58,10 +58,10 @@ def load(name: str) -> Backend:
 
 
 def check_name(name: str) -> str:
-    """Return the name of a backend, and refuse other names.
+    """Validate and return the name of a backend.
 
     Raises:
-        ValueError: naming those that there are.
+        ValueError: for an unknown name; the message lists the known ones.
     """
     if name not in BACKENDS:
         raise ValueError(f"scan_backend must be one of {', '.join(BACKENDS)}; got {name!r}")
@@ -69,11 +69,11 @@ def check_name(name: str) -> str:
 
 
 def choose(system: System, request: Request) -> BackendChoice:
-    """The backend of a scan: the one that is set, or that the environment names, or the fastest that can run.
+    """The backend of a scan: the one set in code, else the environment's, else the fastest that can run.
 
     Raises:
-        ValueError: if a backend that was named cannot run.
-        InputError: if the environment names one that there is not.
+        ValueError: if a named backend cannot run.
+        InputError: if the environment names an unknown backend.
     """
     named, by = request.backend, "as set"
     if named is None:
@@ -121,7 +121,7 @@ def _traced(system: System, request: Request, named: str, by: str) -> BackendCho
 
 
 def _is_torchs_own(system: System, request: Request) -> bool:
-    """True if torch has a function for the whole sequence."""
+    """True if torch has a kernel for the whole sequence."""
     if system.memory.actions or system.buffer or isinstance(system.driver, GivenVectors):
         return False
     if request.has_mask or request.all_layers or request.several_models:

@@ -1,4 +1,4 @@
-"""The form that all compiled scans share: a cell's parameters as blocks of gates, and its states.
+"""The layout shared by all compiled scans: a cell's parameters as blocks of gates, and its states.
 
 A layer's gates are laid out in blocks of H: one for the linear and Elman controllers, (input, forget, cell, output) for
 an LSTM, and (reset, update, new from below, new from the state) for a GRU, whose last two are kept apart because the
@@ -121,7 +121,7 @@ def gather_weights(controller: Controller, controls: Controls) -> Weights:
 
 
 def gather_states(controller: Controller, state: CellState) -> States:
-    """A cell's state with tensors in every place."""
+    """A cell's state with a tensor in every field."""
     layers, size = controller.num_layers, controller.hidden_size
     none = state.reading.new_zeros(len(state.reading), layers, size)
     hidden, memory_cell = (*state.controller, none, none)[:2]
@@ -137,7 +137,7 @@ def memory_tensors(memory: Any) -> tuple[Tensor, Tensor] | None:
 
 
 def memory_state(before: Any, values: Tensor, strengths: Tensor, dtype: torch.dtype) -> Any:
-    """A memory's state of such tensors, in the form of the one before.
+    """A memory's state built from such tensors, in the form of the previous state.
 
     Args:
         dtype: of vectors.
@@ -149,7 +149,7 @@ def memory_state(before: Any, values: Tensor, strengths: Tensor, dtype: torch.dt
 
 
 def next_state(before: CellState, last: States) -> CellState:
-    """The state that a scan ends with, in the form of the one it started from."""
+    """A scan's last state, in the form of its first."""
     return before._replace(
         controller=(last.hidden, last.cell)[: len(before.controller)],
         memory=memory_state(before.memory, last.values, last.strengths, last.reading.dtype),

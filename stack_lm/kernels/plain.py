@@ -1,4 +1,4 @@
-"""Checks that modules are as they were built: compiled scans read weights, and would not see hooks or adapters."""
+"""Checks that modules are unmodified: compiled scans read weights directly, and would miss hooks or adapters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .protocol import Controlled, System
 def hung_on(module: nn.Module) -> str | None:
     """Describe anything that overrides a module's `forward`; None if nothing does.
 
-    Hooks (one of which is the old weight_norm), parametrisations, a forward method put on the instance, and weights
-    that are no plain tensors, as quantisation makes them.
+    Covers hooks (the old weight_norm is one), parametrisations, a forward method set on the instance, and weights that
+    are not plain tensors, such as quantised ones.
     """
     own = vars(module)
     if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
@@ -39,7 +39,7 @@ def alteration_of(module: nn.Module, name: str, kind: type[nn.Module]) -> str | 
 
 
 def alteration(system: System) -> str | None:
-    """Describe in a few words the first part of a system that is no longer as it was built; None if all are."""
+    """Describe in a few words the first modified part of a system; None if there is none."""
     controls, driver, buffer = system.controls, system.driver, system.buffer
     reason = alteration_of(controls, "controls", Controls)
     if isinstance(driver, Controlled):

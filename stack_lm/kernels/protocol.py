@@ -1,10 +1,10 @@
-"""The system, inputs and states of a scan: all that the backends know of layers.
+"""The system, inputs and states of a scan: all that the backends know about layers.
 
 A memory, its controls and a driver make a `System`. There are three drivers:
 
-- `GivenVectors`: the vectors that actions are emitted from are known for all steps, so all actions are one product, and
-  the memory alone runs over time.
-- `Controlled`: a controller emits them from x_t and the last reading, so all of it runs over time.
+- `GivenVectors`: the vectors from which actions are emitted are known for all steps, so one product gives all actions,
+  and only the memory recurs.
+- `Controlled`: a controller emits the actions from x_t and the last reading, so controller and memory both recur.
 - `Controlled` with a `Buffer`: x_t is read from an input buffer, which the controller pops.
 """
 
@@ -23,7 +23,7 @@ from ..memory import Memory, serializable
 
 @serializable
 class MemoryState(NamedTuple):
-    """The state between steps of a memory alone: its own, and the last reading [B, R]."""
+    """The state of a memory without a controller between steps: the memory's state, and the last reading [B, R]."""
 
     memory: Any
     reading: Tensor
@@ -31,7 +31,7 @@ class MemoryState(NamedTuple):
 
 @serializable
 class CellState(NamedTuple):
-    """The state between steps where a controller drives; all tensors are batch first."""
+    """The state between steps with a controller; all tensors are batch first."""
 
     controller: ControllerState
     memory: Any
@@ -39,7 +39,7 @@ class CellState(NamedTuple):
 
 
 class GivenVectors(NamedTuple):
-    """A driver of given vectors [B, T, H], from which actions come."""
+    """A driver with given vectors [B, T, H], from which actions are emitted."""
 
 
 class Buffer(NamedTuple):

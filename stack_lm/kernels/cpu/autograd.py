@@ -1,7 +1,7 @@
-"""A compiled scan as one differentiable function of torch, whichever driver it has.
+"""A compiled scan as one differentiable torch function, for any driver.
 
-A plan (`plan.ControllerPlan`, `given.GivenPlan`) knows the sizes of a scan and runs it on arrays; here are tensors,
-gradients, several models under `torch.func.vmap`, and the memory that activation checkpointing may let go of.
+A plan (`plan.ControllerPlan`, `given.GivenPlan`) knows the sizes of a scan and runs it on arrays. This module handles
+tensors, gradients, several models under `torch.func.vmap`, and the memory that activation checkpointing may free.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..derivatives import first_derivative_only
 from . import compilation
 from .blocks import Block, Part, array
 
-# Arrays of at least as many bytes are kept where activation checkpointing can let go of them.
+# Arrays of at least this many bytes are saved so that activation checkpointing can free them.
 _LARGE = 2**8
 _PATIENCE = 1.5  # seconds
 
@@ -36,7 +36,7 @@ class Given(NamedTuple):
         mask: [B, T], False at padding.
         noise: of choices [B, T, S, O].
         held: False at padding of the input buffer [B, N].
-        dropped: what a layer's output is multiplied with before the next [B, L - 1, T, H].
+        dropped: dropout factors applied to a layer's output before the next layer [B, L - 1, T, H].
     """
 
     inputs: Any
@@ -71,9 +71,9 @@ class Tensors(NamedTuple):
     """Arguments of a scan, or their gradients.
 
     Attributes:
-        given: what it runs over.
+        given: the inputs.
         state: before the first step.
-        parameters: of the driver, or None where there is none.
+        parameters: of the driver; None without one.
     """
 
     given: Given
@@ -97,7 +97,7 @@ class Results(NamedTuple):
 
     Attributes:
         outputs: the controller's [B, T, H]; or [B, T, 0].
-        readings: after each step [B, T, R]; or [B, 0, R] where nothing wants them.
+        readings: after each step [B, T, R]; [B, 0, R] if unused.
         state: after the last step.
     """
 
@@ -117,7 +117,7 @@ class Results(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The arrays that one thread keeps for the backward pass: named tuples, of which a driver may not have all."""
+    """The arrays that one thread keeps for the backward pass: named tuples, some of them absent for some drivers."""
 
     part: Part
     emitted: Any
@@ -127,7 +127,7 @@ class Kept(NamedTuple):
 
 
 class Plan(Protocol):
-    """One scan: its sizes, and the arrays that its compiled code is given."""
+    """One scan: its sizes, and the arrays passed to compiled code."""
 
     dtype: np.dtype
     block: Block
@@ -136,13 +136,13 @@ class Plan(Protocol):
         """Run the scan forwards.
 
         Args:
-            arrays: with a first dimension of models.
-            wanted: whether there will be a way back.
+            arrays: with a leading model dimension.
+            wanted: whether a backward pass will follow.
             all_live: whether the memory's first values or cells want gradients.
         """
 
     def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
-        """The gradients of arrays from those of results; of given inputs only where they are wanted."""
+        """Gradients of the arrays from those of the results; of the inputs only if needed."""
 
 
 Make = Callable[[int, np.dtype, Tensors], Plan]
@@ -152,10 +152,10 @@ def differentiable(make: Make, tensors: Tensors, dtype: torch.dtype, check: Call
     """Run a scan.
 
     Args:
-        make: makes the plan of a number of models and arrays.
+        make: builds the plan from the number of models and the arrays.
         tensors: contiguous or not.
         dtype: of the numbers, float32 or float64.
-        check: of several models under vmap, called with their last states [M, B, ...], which nobody else may look at.
+        check: called under vmap with the models' last states [M, B, ...], which no other code may inspect.
     """
     numbers = np.dtype(str(dtype).removeprefix("torch."))
     if under_transform():
@@ -164,7 +164,7 @@ def differentiable(make: Make, tensors: Tensors, dtype: torch.dtype, check: Call
 
 
 def _scan(make: Make, dtype: np.dtype, models: int | None, tensors: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
-    """Run a scan of one model; or of several, whose dimension is then the first of all tensors."""
+    """Run a scan of one model, or of several stacked along the first dimension of all tensors."""
     wanted = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in tensors)
     results: tuple[Tensor, ...] = _Scan.apply(make, dtype, models, wanted, *tensors)
     return results
@@ -204,16 +204,16 @@ class _OfModels(torch.autograd.Function):
 
 
 class _Shelved(int):
-    """The place of an array among those that were put aside."""
+    """The index of an array among those put aside."""
 
 
 def _put_aside(kept: list[Kept]) -> tuple[list[Kept], list[Tensor]]:
-    """Large arrays as tensors for `save_for_backward`, from where activation checkpointing lets go of them."""
+    """Large arrays as tensors for `save_for_backward`, so that activation checkpointing can free them."""
     large: list[Tensor] = []
     return [Kept(of_thread.part, *[_shelve(part, large) for part in of_thread[1:]]) for of_thread in kept], large
 
 
-# No functions inside others: one that calls itself is a circle, and would keep the arrays until garbage is collected.
+# No nested functions: a recursive one is a reference cycle, and would keep the arrays alive until garbage collection.
 def _shelve(part: Any, large: list[Tensor]) -> Any:
     if isinstance(part, np.ndarray):
         if part.nbytes < _LARGE:
@@ -298,5 +298,5 @@ class _Scan(torch.autograd.Function):
 
 
 def _array(tensor: Tensor | None, one: bool) -> Any:
-    """A tensor's numbers as an array, with a dimension of models."""
+    """A tensor's data as an array, with a model dimension."""
     return None if tensor is None else array(tensor)[None] if one else array(tensor)

@@ -21,7 +21,7 @@ from .plan import KINDS, ControllerPlan, parameters_of
 
 
 def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | None:
-    """The reason why it cannot run this, or None; see `stack_lm.kernels.dispatch.Backend`."""
+    """The reason why this backend cannot run a system, or None; see `stack_lm.kernels.dispatch.Backend`."""
     if device.type != "cpu":
         return f"the inputs are on {device.type}"
     if dtype not in (torch.float32, torch.float64) or any(p.dtype != dtype for p in _parameters(system)):
@@ -41,7 +41,7 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
 
 
 def _parameters(system: System) -> Iterator[Tensor]:
-    """The parameters of a system, in a tenth of the time that `Module.parameters` takes."""
+    """The parameters of a system, ten times faster than `Module.parameters`."""
     modules: list[nn.Module | None] = [system.controls.projection]
     if not isinstance(system.driver, GivenVectors):
         modules += [system.controller, system.controller.first_state]
@@ -91,7 +91,7 @@ def scan(
 
 
 def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:
-    """Run a sequence of given vectors; see `stack_lm.kernels.dispatch.Backend`."""
+    """Run a memory on given vectors; see `stack_lm.kernels.dispatch.Backend`."""
     values, block, projection = inputs.values, _block(system), system.controls.projection
     logits = values[..., :0] if projection is None else projection(values).to(values.dtype)  # autocast's is another
     none = values.new_zeros(len(values), 0, 0)

@@ -1,7 +1,6 @@
-"""The host's side of the arrays that compiled code works in: a memory's block, found by the type of the memory.
+"""The host side of the arrays that compiled code uses: a memory's block, looked up by memory type.
 
-A block's file registers it. The first dimension of all arrays is that of several models, before those that the named
-tuples say.
+A block's module registers it. All arrays have a leading model dimension, before those that the named tuples document.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ def array(tensor: Tensor) -> np.ndarray:
 
 
 class Part(NamedTuple):
-    """The share of one thread: some models, and some rows of the batch.
+    """One thread's share of the work: some models, and some rows of the batch.
 
-    At least one of the two is complete, as arrays of both have to be contiguous."""
+    At least one of the two is complete, because slices must be contiguous."""
 
     models: slice
     rows: slice
@@ -45,19 +44,19 @@ class Part(NamedTuple):
 
     @classmethod
     def share(cls, i: int, parts: int, models: int, batch_size: int) -> Part:
-        """The i-th of some parts: threads share the models if there are several, otherwise the rows of the batch."""
+        """The i-th part: threads split the models if there are several, otherwise the rows of the batch."""
         of = models if models > 1 else batch_size
         share = slice(of * i // parts, of * (i + 1) // parts)
         return cls(share, slice(0, batch_size)) if models > 1 else cls(slice(0, 1), share)
 
 
 class BlockOf(NamedTuple):
-    """The memory, controls and sizes that a block is made for.
+    """The memory, controls and sizes of a block.
 
     Attributes:
         memory: of a type that the block is registered for.
         controls: emit its actions.
-        models: how many run at once.
+        models: number of models run at once.
         steps: of the scan, T.
         dtype: of the numbers.
         noise: as `Block.noise_of` chose it, [M, B, T, ...], or None.
@@ -75,11 +74,11 @@ class Block(ABC):
     """Arrays of a memory for one scan.
 
     Args:
-        of: whose.
+        of: the memory, controls and sizes.
 
     Attributes:
         kernels: the module of its compiled steps: see the stubs in `memories`.
-        group: the named tuple that these work in.
+        group: the named tuple that they operate on.
         counts_losses: whether the second array of a state has no gradient.
     """
 
@@ -108,7 +107,7 @@ class Block(ABC):
     @staticmethod
     @abstractmethod
     def last(state: Any, one: Tensor, other: Tensor) -> Any:
-        """The state that two tensors make, in the form of the first one."""
+        """The state built from two tensors, in the form of the first state."""
 
     @abstractmethod
     def results(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,12 +115,12 @@ class Block(ABC):
 
     @abstractmethod
     def block(self, results: tuple[np.ndarray, ...], part: Part, kept: bool) -> Group:
-        """The named tuple that compiled code works in for a part; with `kept`, for a backward pass."""
+        """The named tuple that compiled code uses for a part; with `kept`, for a backward pass."""
 
     @staticmethod
     @abstractmethod
     def again(memory: Group) -> Group:
-        """A copy for another backward pass, with fresh working space."""
+        """A copy for another backward pass, with fresh workspace."""
 
     @abstractmethod
     def grad(self, of_results: list[np.ndarray], memory: Group, part: Part) -> Group:
@@ -129,14 +128,14 @@ class Block(ABC):
 
     @abstractmethod
     def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The gradients of the first state in those that `grad` was made of."""
+        """The gradients of the first state, from the arrays behind `grad`."""
 
 
 _BLOCKS: dict[type[Memory[Any, Any]], type[Block]] = {}
 
 
 def register_block(*types: type[Memory[Any, Any]]) -> Any:
-    """Class decorator: the block of memories of these types, not of types derived from them."""
+    """Class decorator: register a block for exactly these memory types, not for subclasses."""
 
     def register(block: type[Block]) -> type[Block]:
         _BLOCKS.update(dict.fromkeys(types, block))
@@ -162,13 +161,13 @@ def fill_control(setting: Emission, first: int, which: int, controls: np.ndarray
 
 
 def value_kind(setting: Emission) -> int:
-    """The number of a value's activation."""
+    """The integer code of a value's activation."""
     assert isinstance(setting, Activation)
     return int({"tanh": TANH, "sigmoid": SIGMOID, "exp": EXP, "identity": IDENTITY}[setting.name])
 
 
 def unknown_emission(controls: Controls, *known: type[Emission]) -> str | None:
-    """The first emission of another type than these, in a few words."""
+    """A short description of the first emission that is not of these types."""
     for field in controls.memory.actions:
         found = type(controls.emission(field.name))
         if found not in (Fixed, Sigmoid, ExpectedValue, *known):

@@ -68,7 +68,7 @@ def begin_buffer(buffer: InputBuffer, row: int) -> None:
 
 @compiled
 def dequeue(buffer: InputBuffer, t: int, row: int, logged: int, reading: np.ndarray) -> int:
-    """Pop the pending strength, then read one element's worth [E]; returns how many places of the log are filled."""
+    """Pop the pending strength, then read one element's worth [E]; returns the number of log entries used."""
     line = strength.of_row(buffer.line, row)
     amount = buffer.pending[row]
     buffer.log_end[t, row, 0] = logged
@@ -84,7 +84,7 @@ def dequeue(buffer: InputBuffer, t: int, row: int, logged: int, reading: np.ndar
 
 @compiled
 def emit(buffer: InputBuffer, t: int, row: int, own: np.ndarray) -> None:
-    """Emit the strength of the next pop: the logits, those of a step, become its sigmoid or distribution."""
+    """Emit the strength of the next pop; a step's logits become its sigmoid or distribution in place."""
     logits = own[buffer.control[1] : buffer.control[2]]
     amount = emission.strength(buffer.control[0], buffer.fixed[0], logits)
     buffer.emitted[t, row], buffer.pending[row] = amount, amount
@@ -125,6 +125,6 @@ def dequeue_backward(buffer: InputBuffer, grad: InputBufferGrad, t: int, row: in
 
 @compiled
 def begin_buffer_backward(buffer: InputBuffer, grad: InputBufferGrad, row: int) -> None:
-    """Clear the gradients: none comes from behind the last step."""
+    """Clear the gradients: none arrives from after the last step."""
     clear(grad.strengths[row])
     grad.pending[row] = 0

@@ -17,10 +17,10 @@ class BufferBlock:
 
     Args:
         control: of its pop strength.
-        first_logit: where that control's logits begin.
+        first_logit: index of that control's first logit.
         values: [M, B, N, E].
         held: False at padding [M, B, N]; or None.
-        steps: how many are taken.
+        steps: number of steps.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class BufferBlock:
         self.held = np.empty((models, batch_size, 0), np.bool_) if held is None else held
 
     def block(self, part: Part) -> InputBuffer:
-        """The named tuple that compiled code works in for a part."""
+        """The named tuple that compiled code uses for a part."""
         values = self.values[part]
         m, n, size, _ = values.shape
         return InputBuffer(
@@ -50,7 +50,7 @@ class BufferBlock:
 
     @staticmethod
     def again(buffer: InputBuffer) -> InputBuffer:
-        """A copy for another backward pass, with fresh working space."""
+        """A copy for another backward pass, with fresh workspace."""
         return buffer._replace(line=again(buffer.line))
 
     def grad(self, of_values: np.ndarray, part: Part) -> InputBufferGrad:
@@ -62,8 +62,8 @@ class BufferBlock:
 
 @cache
 def no_buffer(models: int, dtype: np.dtype) -> tuple[InputBuffer, InputBufferGrad]:
-    """Input buffers without sequences and their gradients, for scans without any: Numba would compile a version of its
-    own for None."""
+    """Empty input buffers and their gradients, for scans without buffers: Numba would compile a separate version for
+    None."""
     values = np.empty((models, 0, 0, 0), dtype)
     block, whole = BufferBlock(Fixed(0.0), 0, values, None, 0), Part(slice(0, models), slice(0, 0))
     return block.block(whole), block.grad(values, whole)

@@ -1,6 +1,6 @@
-"""The compilation of all kernels by Numba, and the folder that keeps their code between processes.
+"""Numba compilation of all kernels, and the folder that caches their code between processes.
 
-With `NUMBA_DISABLE_JIT=1` nothing is compiled: every kernel runs as the Python that it is written in (see `python`).
+With `NUMBA_DISABLE_JIT=1` nothing is compiled: every kernel runs as plain Python (see `python`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FAST = {"contract", "nsz"}
 def compiled(function: Any = None, *, from_python: bool = False, any_order: bool = False) -> Any:
     """Decorator: compile a function with Numba when it is first called.
 
-    Python's own rules for division would put a branch into every loop. Numba's reference counts, which every view of
-    an array would change twice, are left out; so nothing is allocated inside.
+    Python's division rules would add a branch to every loop, so they are off. Numba's reference counting, which would
+    update twice for every array view, is off too; kernels must therefore allocate nothing.
 
     Args:
-        from_python: make it callable from Python, and not from compiled code alone; that takes a third longer.
-        any_order: allow sums in another order, which is what LLVM needs to vectorise them.
+        from_python: make it callable from Python, not only from compiled code; compilation takes a third longer.
+        any_order: allow sums to be reordered, which LLVM needs to vectorise them.
     """
     if function is None:
         return lambda function: compiled(function, from_python=from_python, any_order=any_order)
@@ -51,7 +51,7 @@ def compiled(function: Any = None, *, from_python: bool = False, any_order: bool
 
 
 def lowered(typed: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator: replace a function by LLVM's instructions wherever it is called in compiled code.
+    """Decorator: replace calls of a function in compiled code with LLVM instructions.
 
     Args:
         typed: as for `numba.extending.intrinsic`: Numba's context and the types of the arguments, to a signature and a
@@ -62,10 +62,10 @@ def lowered(typed: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
 
 @cache
 def code_folder(chosen: str) -> str:
-    """The folder for compiled code: beside these sources, where those can be written to, or in the user's choice.
+    """The folder for compiled code: beside these sources if that is writable, or the user's choice.
 
-    Numba looks for changes in the file of a function alone, but the scan contains the code of all files here and the
-    order of the fields in `layout`. So the folder is named after what is in them.
+    Numba checks only a function's own file for changes, but the scan inlines code from all files here and depends on
+    the field order in `layout`. So the folder's name is a hash of their contents.
 
     Args:
         chosen: NUMBA_CACHE_DIR, or "".

@@ -1,11 +1,11 @@
 """A controller's layers for some sequences of a batch, forwards and backwards.
 
-The first layer is given the reading beside its state, or a state to which the reading was added through a linear map;
-a direct controller has no layers, and puts out its input and the reading.
+The first layer receives the reading next to its state, or a state to which the reading was added through a linear map.
+A direct controller has no layers and outputs its input and the reading.
 
-A step of a layer is a product of what it is given with its weights, and a pointwise part. What x_t gives to the gates
-needs no state, so it is one product for many steps, as are the gradients of weights and inputs. What a layer was given
-at each step is kept side by side for them.
+A layer's step is the product of its inputs with its weights, then a pointwise part. The contribution of x_t to the
+gates does not depend on the state, so one product covers many steps; so do the gradients of weights and inputs. A
+layer's inputs at all steps are stored contiguously for these products.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .rows import add, add_product, clear, copy, scale
 class Parameters(NamedTuple):
     """A cell's parameters, or their gradients, or the matrices packed for products.
 
-    `layout.Weights` says what those of its names are. A part that a cell has no use for has no numbers.
+    See `layout.Weights` for the shared fields. Parts that a cell does not use are empty.
 
     Attributes:
-        symbols: in the place of `inputs` where these are one-hot, [1 or L, gates * H, V].
+        symbols: replaces `inputs` if these are one-hot, [1 or L, gates * H, V].
         entry, entry_bias: from the reading to the state that it is added to, [H, R] and [H].
     """
 
@@ -46,10 +46,10 @@ class Sequence(NamedTuple):
     """The inputs of R sequences at each step.
 
     Attributes:
-        inputs: x_t [R, T, E]; or [R, 0, E] where they come from an input buffer, and for the way back.
+        inputs: x_t [R, T, E]; or [R, 0, E] if they come from an input buffer, and in the backward pass.
         ids: of one-hot inputs [R, T]; or [R, 0].
         active: [R, T], or [R, 0] where all are.
-        dropped: what a layer's output is multiplied with before the next [R, L - 1, T, H], or [R, L - 1, T, 0].
+        dropped: dropout factors applied to a layer's output before the next [R, L - 1, T, H], or [R, L - 1, T, 0].
     """
 
     inputs: np.ndarray
@@ -72,12 +72,12 @@ class Layers(NamedTuple):
     Attributes:
         inputs: x_t [T, R, E].
         readings: that were added to the state [T, R, D]; or [T, R, 0].
-        first: state, and the reading unless it was added to it, which the first layer was given [T, R, H + D].
-        rest: layer below and state, which the others were given [L - 1, T, R, 2 H].
+        first: the first layer's input: state, and the reading unless it was added to it [T, R, H + D].
+        rest: the other layers' inputs: layer below and state [L - 1, T, R, 2 H].
         gates: [L, T, R, padded(blocks * H)].
         cells: of an LSTM, after each step [L, T, R, H].
         tops: the last layer's outputs [T, R, H].
-        entered: to work in [R, padded(H)].
+        entered: workspace [R, padded(H)].
     """
 
     inputs: np.ndarray
@@ -91,7 +91,7 @@ class Layers(NamedTuple):
 
 
 class Grads(NamedTuple):
-    """Room for the gradients of S steps, after which those of the weights are added to.
+    """Workspace for the gradients of S steps, which are then added to those of the weights.
 
     Attributes:
         gates: of the sums [L, S, R, padded(blocks * H)].
@@ -99,7 +99,7 @@ class Grads(NamedTuple):
         states: of the states that the reading was added to [S, R, padded(H)]; or [S, R, 0].
         given: [S * R, padded(largest of E, H + D, 2 H and D)].
         straight: [R, H].
-        packing: what `gemm.add_transposed_product` works in.
+        packing: workspace of `gemm.add_transposed_product`.
     """
 
     gates: np.ndarray
@@ -112,7 +112,7 @@ class Grads(NamedTuple):
 
 @compiled
 def load(start: int, stop: int, sequence: Sequence, layers: Layers) -> None:
-    """Put the inputs of steps [start, stop) side by side; zeros at padding, so that no NaN there meets a weight."""
+    """Store the inputs of steps [start, stop) contiguously; zeros at padding, so that no NaN there meets a weight."""
     for t in range(start, stop):
         for row in range(sequence.inputs.shape[0]):
             if sequence.active.shape[1] == 0 or sequence.active[row, t]:
@@ -162,7 +162,7 @@ def _add_to_column(matrix: np.ndarray, column: int, grad: np.ndarray) -> None:
 
 @compiled
 def put_out(t: int, sequence: Sequence, running: Running, layers: Layers) -> None:
-    """A step of a direct controller, whose output is its input and the reading: [x_t; r_{t-1}]."""
+    """Run a step of a direct controller, whose output is its input and the reading: [x_t; r_{t-1}]."""
     n_inputs = running.hidden.shape[2] - running.reading.shape[1]
     for row in range(running.hidden.shape[0]):
         if sequence.active.shape[1] == 0 or sequence.active[row, t]:
@@ -194,12 +194,12 @@ def _enter(t: int, weights: Parameters, running: Running, layers: Layers) -> Non
 def _join(
     layer: int, hidden: np.ndarray, reading: np.ndarray, dropped: np.ndarray, entered: np.ndarray, given: np.ndarray
 ) -> None:
-    """Put a layer's inputs of one sequence side by side: [h; r] for the first, [layer below; h] for others.
+    """Concatenate a layer's inputs of one sequence: [h; r] for the first, [layer below; h] for others.
 
     Args:
         hidden: [L, H].
         dropped: [H], or empty.
-        entered: the first layer's h with the reading added to it, which it is given alone; or empty.
+        entered: the first layer's h with the reading added, its only input; or empty.
     """
     if layer == 0 and entered.shape[0] > 0:
         copy(given, entered)
@@ -218,7 +218,7 @@ def _join(
 
 @compiled
 def step(t: int, kind: int, weights: Parameters, sequence: Sequence, running: Running, layers: Layers) -> None:
-    """Run all layers at a step that `project` has begun.
+    """Run all layers at a step whose sums `project` has begun.
 
     Args:
         kind: of controller, as `layout.CONTROLLERS` numbers them.
@@ -301,7 +301,7 @@ def put_out_backward(t: int, sequence: Sequence, grads: Running, of_inputs: np.n
 
     Args:
         grads: `Running` of gradients: `hidden` of the outputs on entry, zeros on return; `reading` is added to.
-        of_inputs: of x_t [R, E], or [R, 0] where nothing wants them; written.
+        of_inputs: of x_t [R, E], or [R, 0] if unused; written.
     """
     n_inputs = grads.hidden.shape[2] - grads.reading.shape[1]
     for row in range(grads.hidden.shape[0]):
@@ -402,7 +402,7 @@ def _enter_backward(
 
 @compiled
 def project_backward(start: int, stop: int, weights: Parameters, room: Grads) -> None:
-    """The gradients of the inputs of steps [start, stop), in `room.given`; those of no layer or symbols are zeros.
+    """Write the gradients of the inputs of steps [start, stop) to `room.given`; zeros without layers or for symbols.
 
     Args:
         weights: as in `logits_backward`.
@@ -423,7 +423,7 @@ def _add_gradient(grads: Running, stride: int, given: np.ndarray, grad_weight: n
 
     Args:
         grads: of products with it, flat, a row [N] at every stride.
-        given: what it was multiplied with [steps, R, K].
+        given: the other factor of the products [steps, R, K].
     """
     steps, n_rows, columns = given.shape
     n, rows, flat = steps * n_rows, grad_weight.shape[0], given.reshape(-1)
@@ -432,7 +432,7 @@ def _add_gradient(grads: Running, stride: int, given: np.ndarray, grad_weight: n
 
 @compiled
 def collect(start: int, stop: int, sequence: Sequence, layers: Layers, grad_weights: Parameters, room: Grads) -> None:
-    """The gradients of all matrices, for steps [start, stop) that fill `room`.
+    """Add up the gradients of all matrices, for steps [start, stop) that fill `room`.
 
     Args:
         layers: as the way forward left them.

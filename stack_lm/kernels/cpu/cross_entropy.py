@@ -9,14 +9,14 @@ from torch import Tensor
 from .softmax import cross_entropy_rows
 from .threads import available, run_parts
 
-# What can be computed here; bfloat16 in float32.
+# The supported dtypes; bfloat16 is computed in float32.
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 # Fewer logits than this are not worth a second thread.
 _MIN_LOGITS = 2**16
 
 
 class CompiledSoftmax:
-    """Cross-entropy of logits and a bias, a chunk of rows at a time, whose gradient takes the logits' place.
+    """Cross-entropy of logits and a bias, a chunk of rows at a time; the gradient overwrites the logits.
 
     Args:
         buffer: [N, V], of one of `DTYPES`, the largest of the chunks to come.
@@ -37,7 +37,7 @@ class CompiledSoftmax:
     def __call__(self, logits: Tensor, labels: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
         """The losses [N] of logits [N, V] for labels int64 [N], and the logits' gradient.
 
-        The rows that count, of `counted` [N], come first; after them nothing is computed, and losses are zero.
+        The rows that count, per `counted` [N], come first; the others are skipped and their losses are zero.
         """
         rows = int(counted.sum())
         losses = logits.new_zeros(len(logits), dtype=self.dtype)

@@ -1,7 +1,7 @@
 """Memories of elements with strengths, a step of one sequence forwards and backwards: stack, queue and deque.
 
 A stack and a queue have one end at which they pop and read; a deque has two, the top first, and pushes at both. Its
-strengths are (push, push, pop, pop, read, read), its pushed values and its readings stand side by side.
+strengths are (push, push, pop, pop, read, read); its two pushed values are concatenated, and so are its readings.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def begin(memory: Elements, row: int, all_live: bool) -> None:
 
 @compiled
 def finish(memory: Elements, row: int) -> None:
-    """Hand the strengths of a sequence's last elements over."""
+    """Write out the strengths of a sequence's last elements."""
     clear(memory.strengths[row])
     line = strength.of_row(memory.line, row)
     for i in range(line.ends[0], line.ends[1]):
@@ -108,7 +108,7 @@ def finish(memory: Elements, row: int) -> None:
 
 @compiled
 def skip(memory: Elements, t: int, row: int) -> None:
-    """Skip a step that a sequence does not take: its element is dead."""
+    """Skip a step of padding: its element is dead."""
     for e in range(_n_ends(memory)):
         memory.log_end[t, row, e] = memory.logged[row]
         clear(memory.values[row, _pushed(memory, t, e)])
@@ -116,7 +116,7 @@ def skip(memory: Elements, t: int, row: int) -> None:
 
 @compiled
 def step(memory: Elements, t: int, row: int, own: np.ndarray, reading: np.ndarray) -> None:
-    """One step of one sequence.
+    """Run one step of one sequence.
 
     Args:
         own: the logits of its values and strengths; they become the values, sigmoids and distributions.

@@ -12,7 +12,7 @@ FIXED, SIGMOID, EXPECTED_VALUE = range(3)
 
 @compiled
 def _highest(logits: np.ndarray) -> int:
-    """The place of the highest logit, the first of equals, or of the first NaN."""
+    """The index of the first highest logit, or of the first NaN."""
     place = 0
     for i in range(1, logits.shape[0]):
         if logits[place] != logits[place]:
@@ -35,7 +35,7 @@ def _softmax(logits: np.ndarray) -> None:
 
 @compiled
 def strength(kind: int, fixed: float, logits: np.ndarray) -> float:
-    """Emit a strength; the logits become its sigmoid or its distribution."""
+    """Emit a strength; the logits become its sigmoid or distribution in place."""
     if kind == FIXED:
         return fixed
     if kind == SIGMOID:
@@ -63,7 +63,7 @@ def strength_backward(
 
 @compiled
 def choose(logits: np.ndarray, noise: np.ndarray, temperature: float, hard: bool) -> None:
-    """Make logits weights that sum to 1: softmax((logits + noise) / temperature), or all of it to the highest.
+    """Turn logits into weights that sum to 1: softmax((logits + noise) / temperature), or one-hot at the highest.
 
     Args:
         noise: like the logits, or empty.

@@ -96,7 +96,7 @@ def pointwise(kind: int, gates: np.ndarray, cell: np.ndarray, before: np.ndarray
 
     Args:
         cell: [H] of an LSTM, in place.
-        before: the previous state as the gates were given it [H], of a GRU.
+        before: the previous state as the gates received it [H], of a GRU.
         hidden: the next state [H]; written.
     """
     size = hidden.shape[0]
@@ -132,7 +132,7 @@ def pointwise_backward(
         gates: activations [blocks * H].
         cell, cell_before: [H] of an LSTM, after and before the step.
         hidden_before: [H], the state before the step.
-        grad: of the next state [H]; on return, what goes straight to the previous state (of a GRU).
+        grad: of the next state [H]; on return, the direct part for the previous state (of a GRU).
         grad_cell: of the next cell [H]; on return, of the previous.
         grad_gates: of the gates' sums [blocks * H], written.
     """

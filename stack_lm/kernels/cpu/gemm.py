@@ -1,10 +1,10 @@
 """Matrix products for one core, written in LLVM's vectors.
 
-The recurrent product of a step is small, and each thread needs its own, for its own rows of the batch, without leaving
-compiled code: a call to torch at every step would cost more than the product. One tile of the result is kept in
-registers while the inner dimension runs. What comes from the right is packed into panels as wide as a tile, and the
-inner dimension is cut into pieces, so that a piece of a panel stays in the first-level cache while the rows run past
-it. Meanwhile the next piece is fetched: at large sizes the panels lie in the third-level cache, or beyond.
+The recurrent product of a step is small. Each thread computes its own, for its own rows of the batch, without leaving
+compiled code: a call to torch at every step would cost more than the product. One tile of the result stays in
+registers throughout the loop over the inner dimension. The right operand is packed into panels as wide as a tile, and
+the inner dimension is split into blocks, so that a block of a panel stays in the L1 cache for all rows. Meanwhile the
+next block is prefetched: at large sizes the panels lie in the L3 cache, or beyond.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numba.core import cgutils
 
 from .compilation import compiled, lowered
 
-# Vectors as wide as the processor's, and tiles that fill its registers but leave room for the operands: 8 x 2 of 32
+# Vectors of the processor's width, and tiles that fill its registers but leave room for the operands: 8 x 2 of 32
 # with AVX-512, 4 x 3 of 16 otherwise.
 _WIDE = bool(llvm.get_host_cpu_features().get("avx512f", False))
 VECTOR_BYTES = 64 if _WIDE else 32
@@ -29,8 +29,8 @@ PANEL_BYTES = VECTOR_BYTES * TILE_VECTORS
 # No literals, for each of which Numba would compile another version of what they are passed to.
 ZERO, ONE = np.int64(0), np.int64(1)
 INNER = 256  # of the inner dimension at a time: 32 KiB of a panel with AVX-512
-# Of what comes from the left at a time: half of a second-level cache. As much as that is used where it lies; more is
-# copied, because at large sizes each of its rows lies on a page of its own.
+# Block size of the left operand: half an L2 cache. Up to this size it is used in place; larger operands are copied,
+# because each of their rows is then on a separate page.
 BLOCK_BYTES = 512 * 1024
 
 
@@ -70,14 +70,14 @@ def _make_tile(rows: int) -> Any:
         fetch_start: int,
         fetch_step: int,
     ) -> None:
-        """c += a b, of a part of each.
+        """Compute c += a b, for a part of each.
 
         Args:
             a, b, c: flat. b is a panel, from `b_start` on.
             a_start, c_start: where the tile's first row begins.
             a_row, c_row: steps from row to row.
             a_step: along the inner dimension, of length `inner`.
-            fetch_start, fetch_step: where to fetch from in b meanwhile, and how far to go along the inner dimension.
+            fetch_start, fetch_step: where to prefetch from in b meanwhile, and the step along the inner dimension.
         """
         width = panel_width(b)
         for i in range(rows):
@@ -220,7 +220,7 @@ def panel_width(like: np.ndarray) -> int:
 
 
 def padded(columns: int, dtype: np.dtype) -> int:
-    """Columns that a result with that many needs room for."""
+    """The number of columns rounded up to whole panels."""
     width = PANEL_BYTES // dtype.itemsize
     return -(-columns // width) * width
 
@@ -247,13 +247,13 @@ def _row_of_tiles(
     c_row: int,
     fetched: int,
 ) -> None:
-    """One panel of the result, with a piece of the inner dimension: all its rows, in tiles as high as possible.
+    """Compute all rows of one panel of the result for a block of the inner dimension, in the tallest possible tiles.
 
-    Meanwhile another piece of b is fetched, an equal part of it by each tile.
+    Meanwhile another block of b is prefetched, an equal part of it by each tile.
 
     Args:
         a_row, a_step, a_tile: steps in a: from row to row of a tile, along the inner dimension, and from tile to tile.
-        fetched: where that piece starts.
+        fetched: where that block starts.
     """
     step = max(1, panel_width(b) // max(1, rows // TILE_ROWS))
     row, start, into = 0, a_start, c_start
@@ -273,7 +273,7 @@ def _row_of_tiles(
 def multiply_add(
     a: np.ndarray, a_start: int, a_row: int, rows: int, panels: np.ndarray, c: np.ndarray, c_start: int, c_row: int
 ) -> None:
-    """c += a @ matrix.
+    """Compute c += a @ matrix.
 
     Args:
         a: flat; row i is a[a_start + i * a_row :][: K].
@@ -292,9 +292,9 @@ def multiply_add(
 
 @compiled
 def _pack_left(a: np.ndarray, start: int, a_row: int, inner: int, rows: int, packed: np.ndarray) -> None:
-    """Columns of a as tiles [rows / TILE_ROWS, inner, TILE_ROWS].
+    """Copy columns of a to tiles [rows / TILE_ROWS, inner, TILE_ROWS].
 
-    Some rows of a at a time, because at large sizes each lies on a page of its own.
+    Some rows of a at a time, because at large sizes each is on a separate page.
     """
     for first in range(0, inner, 16):
         last = min(first + 16, inner)
@@ -311,7 +311,7 @@ def _pack_left(a: np.ndarray, start: int, a_row: int, inner: int, rows: int, pac
 
 @compiled
 def _pack_right(b: np.ndarray, start: int, b_row: int, inner: int, columns: int, packed: np.ndarray) -> None:
-    """Columns of b as one panel [inner, width], filled up with zeros."""
+    """Copy columns of b to one panel [inner, width], padded with zeros."""
     width = panel_width(b)
     if columns == width:
         for k in range(inner):
@@ -325,7 +325,7 @@ def _pack_right(b: np.ndarray, start: int, b_row: int, inner: int, columns: int,
 
 
 def packing_room(a_row: int, itemsize: int) -> int:
-    """Elements that `add_transposed_product` needs to work in."""
+    """The workspace size of `add_transposed_product`, in elements."""
     copied = BLOCK_BYTES if INNER * a_row * itemsize > BLOCK_BYTES else 0
     return (INNER * PANEL_BYTES + copied) // itemsize
 
@@ -342,13 +342,13 @@ def add_transposed_product(
     c: np.ndarray,
     room: np.ndarray,
 ) -> None:
-    """c += a^T b.
+    """Compute c += a^T b.
 
     Args:
         a: flat; [n, rows], from row to row a_row.
         b: flat; [n, columns], from row to row b_row.
         c: [rows, padded(columns)], contiguous.
-        room: `packing_room(a_row)` elements, or more, to work in.
+        room: workspace of at least `packing_room(a_row)` elements.
     """
     width, c_row, flat_c, tile = panel_width(c), c.shape[1], c.reshape(-1), ONE * TILE_ROWS
     panel, block = room[: INNER * width], room[INNER * width :]

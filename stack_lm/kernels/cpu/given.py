@@ -10,18 +10,18 @@ from .autograd import First, Given, Kept, Results, Tensors
 from .blocks import BlockOf, Part, block_of
 from .threads import number_of_parts, run_parts
 
-# Numbers of logits and readings that keep a thread busy for much longer than it takes to wake it.
+# Logits and readings per thread that justify the cost of waking it.
 _WORK_OF_A_THREAD = 500_000
 
 
 class GivenPlan:
-    """One scan of a memory whose logits are given: its sizes, and the arrays that its compiled code is given.
+    """One scan of a memory whose logits are given: its sizes, and the arrays passed to compiled code.
 
     Args:
-        system: whose scan it is.
-        models: how many run at once, the first dimension of all arrays.
+        system: the system to run.
+        models: number of models run at once, the first dimension of all arrays.
         dtype: of the numbers.
-        arrays: what it starts from.
+        arrays: the inputs, first state and parameters.
     """
 
     def __init__(self, system: System, models: int, dtype: np.dtype, arrays: Tensors) -> None:
@@ -37,7 +37,7 @@ class GivenPlan:
         self.parts = number_of_parts(models, self.batch_size, work // _WORK_OF_A_THREAD)
 
     def part(self, i: int) -> Part:
-        """The share of thread i."""
+        """The part of the work for thread i."""
         return Part.share(i, self.parts, self.models, self.batch_size)
 
     def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:

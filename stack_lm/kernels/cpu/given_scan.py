@@ -1,6 +1,6 @@
-"""A memory driven by given vectors, in compiled code: it alone runs over time, from the logits of all its actions.
+"""A memory driven by given vectors, in compiled code: only the memory recurs, since all logits are known beforehand.
 
-No row of the batch has a product with another one, so each runs through all steps by itself.
+No product combines rows of the batch, so each row runs through all steps independently.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def forward(
     """Run some sequences, R of them, of each of M models.
 
     Args:
-        all_active: [R, T] bool, or [R, 0] where all are; all arrays have a first dimension M more than is said.
+        all_active: [R, T] bool, or [R, 0] if all are; all arrays here have an extra leading dimension M.
         all_reading: the last readings [R, D]; updated.
         all_readings: those of all steps [R, T, D], zeros at padding; written.
         all_emitted: the logits [R, T, P], and what emissions make of them; written, for `backward`.
@@ -60,10 +60,10 @@ def backward(
     all_grad_memory: Any,
     all_grad_logits: np.ndarray,
 ) -> None:
-    """Backpropagate through `forward`, whose arguments of the same names it was given or wrote.
+    """Backpropagate through `forward`; arguments with the same names are those that it received or wrote.
 
     Args:
-        all_memory: worked in.
+        all_memory: modified.
         all_grad_readings: [R, T, D].
         all_grad_reading: of the last readings on entry, of the first on return [R, D].
         all_grad_memory: of the last state on entry, of the first on return.

@@ -96,9 +96,9 @@ def _expm1_parts_of(name: str) -> Callable[[Any], Any]:
 
 @compiled
 def exp(x: float) -> float:
-    """exp(x), to a few units in the last place; it goes to 0 and to infinity where the exact one does.
+    """exp(x), to a few units in the last place; it underflows and overflows where the exact value does.
 
-    The square of exp(x / 2), which is within the limits of the exponent for every x whose exp(x) is not 0 or infinity.
+    Computed as the square of exp(x / 2), which is in range for every x whose exp(x) is not 0 or infinity.
     """
     power, series = _expm1_parts(x * type(x)(0.5))
     root = power * series + power
@@ -159,7 +159,7 @@ def _mantissa(x: Any) -> Any:
 
 @compiled
 def log(x: float) -> float:
-    """The natural logarithm of a normal number above 0, in float64; of others any number."""
+    """The natural logarithm of a positive normal number, in float64; undefined for other inputs."""
     mantissa, exponent = _mantissa(x), _exponent(x) - (2.0**52 + 1023.0)
     high = mantissa > _SQRT2
     mantissa = mantissa * 0.5 if high else mantissa

@@ -1,4 +1,4 @@
-"""One interface of a step for memories of every kind, chosen by the type of their named tuple when it is compiled."""
+"""One step interface for all memories, dispatched at compile time on the type of their named tuple."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OPTIONS: Any = {"jit_options": {"fastmath": FAST, "error_model": "numpy", "_nrt
 
 
 def register(group: type, module: Any) -> None:
-    """Have a module run the steps of memories in a named tuple."""
+    """Register the module that runs the steps of memories in a named tuple."""
     _MODULES[group] = module
 
 

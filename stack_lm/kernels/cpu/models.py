@@ -11,10 +11,10 @@ from numba.extending import overload
 
 
 def of_model(group: Any, model: int) -> Any:
-    """One model's part of a named tuple of arrays, or of such tuples; its other fields all models share.
+    """One model's part of a (nested) named tuple of arrays; other fields are shared by all models.
 
-    NOTE: in a function that this is inlined into, Numba takes writes to the parts for dead; those of functions that are
-    called with them stay.
+    NOTE: in the function that this is inlined into, Numba treats direct writes to the parts as dead; writes in callees
+    are kept.
     """
     if isinstance(group, tuple):
         return type(group)(*(of_model(part, model) for part in group))

@@ -4,10 +4,10 @@ See `stack_lm.memory.nondeterministic` for the definition. A column of the table
 `under`: for each state and top of that time those of what is below, by the time of it, in a row of numbers; the vectors
 follow each probability, multiplied by it. So a pop adds multiples of whole rows of older columns to those of the new.
 
-Probabilities below about 1e-290 are lost. That is harmless unless later weights favour what was lost by as much. Let
-`lost` be the weight of all runs that may have been lost, as a part of the weight of all. At each step it grows at most
-by the largest sum of weights that any state and top has, and all runs by what they do. Where this bound comes near the
-precision of float64, the sequence is done again, and to its end, in logarithms (`nondeterministic_exact`).
+Probabilities below about 1e-290 are lost. That is harmless unless later weights favour the lost runs by as much. Let
+`lost` be the weight of all runs that may have been lost, as a fraction of the total weight. At each step the lost
+weight grows at most by the largest sum of weights of any state and top, and the total by its actual factor. When this
+bound approaches the precision of float64, the whole sequence is recomputed in logarithms (`nondeterministic_exact`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .nondeterministic_table import (
 )
 from .rows import clear, copy, squash_backward
 
-# The logarithm of the part of all runs that may be lost.
+# The logarithm of the fraction of all runs that may be lost.
 _MAY_BE_LOST = -35.0
 
 
@@ -53,7 +53,7 @@ def begin(memory: Nondeterministic, row: int, all_live: bool) -> None:
 
 @compiled
 def finish(memory: Nondeterministic, row: int) -> None:
-    """Hand the last state of a sequence over."""
+    """Write out the last state of a sequence."""
     pairs, width = memory.states * memory.symbols, memory.size + 1
     n, last = memory.under.shape[1], memory.given + memory.steps[row] - 1
     for ry in range(pairs):
@@ -93,14 +93,14 @@ def _hand_nothing_over(target: np.ndarray) -> None:
 
 @compiled
 def _copy_every(target: np.ndarray, source: np.ndarray, width: int) -> None:
-    """target = every `width`-th number of source."""
+    """Copy every `width`-th number of source to target."""
     for e in range(target.shape[0]):
         target[e] = source[e * width]
 
 
 @compiled
 def _take_logs(target: np.ndarray, source: np.ndarray, width: int) -> None:
-    """target = log(every `width`-th number of source); NaN stays."""
+    """Write the logarithm of every `width`-th number of source to target; NaN stays."""
     for e in range(target.shape[0]):
         share = source[e * width]
         found = log(share) if share > 0 else exact.ZERO
@@ -134,7 +134,7 @@ def step(memory: Nondeterministic, t: int, row: int, own: np.ndarray, reading: n
 
 @compiled
 def _mean(memory: Nondeterministic, row: int, c: int, ry: int, j: int) -> float:
-    """A number of the mean vector of a top."""
+    """One component of the mean vector of a top."""
     width = memory.size + 1
     below = memory.tables[row][column(memory, c, ry)]
     if not memory.exact[row]:
@@ -160,7 +160,7 @@ def _read(memory: Nondeterministic, row: int, c: int, reading: np.ndarray) -> No
 
 @compiled
 def begin_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: int) -> None:
-    """Put the gradients of the last state where the last step looks for them."""
+    """Copy the gradients of the last state to where the backward pass of the last step reads them."""
     pairs, width, n = memory.states * memory.symbols, memory.size + 1, grad.under.shape[1]
     last, logs = memory.given + memory.steps[row] - 1, memory.exact[row]
     clear(grad.tables[row])
@@ -203,7 +203,7 @@ def step_backward(
     """Backpropagate through `step`; `memory.steps` is counted back.
 
     Args:
-        own: not looked at.
+        own: unused.
         grad_reading: of no step before this one on return: zeros.
         grad_logits: of the logits of moves and vector; written.
     """
@@ -290,4 +290,4 @@ def _read_backward(
 
 @compiled
 def skip(memory: Nondeterministic, t: int, row: int) -> None:
-    """Skip a step that a sequence does not take."""
+    """Skip a step of padding."""

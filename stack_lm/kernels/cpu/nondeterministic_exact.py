@@ -1,4 +1,4 @@
-"""The nondeterministic stack in logarithms, which hold any weights; slower than in real numbers by the exponentials."""
+"""The nondeterministic stack in logarithms: safe for any weights, but slower because of the exponentials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rows import clear
 
 @compiled
 def begin(memory: Nondeterministic, row: int) -> None:
-    """Take over the state of a sequence on entry, once more."""
+    """Take over the state of a sequence on entry again."""
     pairs, width = memory.states * memory.symbols, memory.size + 1
     for c in range(memory.given):
         for ry in range(pairs):
@@ -35,7 +35,7 @@ def begin(memory: Nondeterministic, row: int) -> None:
 
 @compiled
 def _add_terms(below: np.ndarray, more: float, width: int, target: np.ndarray, sums: np.ndarray) -> None:
-    """Add terms to sums of exponentials, of which `target` holds the largest term and `sums` the sum as parts of it."""
+    """Add terms to sums of exponentials; `target` holds the largest term, and `sums` the sum relative to it."""
     if more <= ZERO / 2:
         return
     for e in range(below.shape[0] // width):
@@ -58,7 +58,7 @@ def _add_terms(below: np.ndarray, more: float, width: int, target: np.ndarray, s
 
 @compiled
 def _reveal(memory: Nondeterministic, row: int, k: int, c: int) -> None:
-    """The weights of the states and tops that pops reveal, for every time, as logarithms."""
+    """Compute the log weights of the states and tops that pops reveal, for every time."""
     states, pairs, width = memory.states, memory.states * memory.symbols, memory.size + 1
     tops, pops = memory.tops[row, c - 1], memory.moves[row, k, 2 * pairs * pairs :]
     first, before = first_time(memory, c), first_time(memory, c - 1)
@@ -73,7 +73,7 @@ def _reveal(memory: Nondeterministic, row: int, k: int, c: int) -> None:
 
 @compiled
 def move(memory: Nondeterministic, row: int, k: int, c: int) -> None:
-    """The column of a new time."""
+    """Compute the column of a new time."""
     states, symbols, width = memory.states, memory.symbols, memory.size + 1
     pairs, table = states * symbols, memory.tables[row]
     tops, total, moves = memory.tops[row, c - 1], memory.totals[row, c], memory.moves[row, k]
@@ -131,7 +131,7 @@ def _terms_backward(
     grad_new: np.ndarray,
     grad_below: np.ndarray,
 ) -> float:
-    """Backpropagate through `_add_terms`; returns the gradient of `more`, from which the new total is taken."""
+    """Backpropagate through `_add_terms`; returns the gradient of `more`, from which the new total is subtracted."""
     change = more * 0
     for place in range(0, below.shape[0], width):
         if below[place] <= ZERO / 2 or new[place] <= ZERO / 2:

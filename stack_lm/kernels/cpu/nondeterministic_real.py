@@ -1,4 +1,4 @@
-"""The nondeterministic stack in real numbers: its steps are sums of rows. `nondeterministic` says what may be lost."""
+"""The nondeterministic stack in real numbers: its steps are sums of rows. See `nondeterministic` for the underflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .nondeterministic_table import (
 )
 from .rows import add_multiple, add_two, clear, dot, put_multiple
 
-# The logarithm of what a step may lose, and the probability that is not worth to be kept.
+# The logarithm of a step's possible loss, and the probability below which nothing is kept.
 LOST, TINY = -640.0, 1e-290
 
 
@@ -50,7 +50,7 @@ def _scale_pops(memory: Nondeterministic, row: int, k: int, c: int) -> None:
 
 @compiled
 def move(memory: Nondeterministic, row: int, k: int, c: int) -> None:
-    """The column of a new time, and its `lost`."""
+    """Compute the column of a new time, and its `lost`."""
     states, symbols, width = memory.states, memory.symbols, memory.size + 1
     pairs, table = states * symbols, memory.tables[row]
     tops, total, moves = memory.tops[row, c - 1], memory.totals[row, c], memory.moves[row, k]
@@ -102,7 +102,7 @@ def move(memory: Nondeterministic, row: int, k: int, c: int) -> None:
 def _total(
     memory: Nondeterministic, moves: np.ndarray, tops: np.ndarray, ry: int, of_pops: float, scale: float
 ) -> float:
-    """The logarithm of the weight of all runs that come to a state and top."""
+    """The logarithm of the weight of all runs that reach a state and top."""
     pairs = tops.shape[0]
     logs = memory.logs
     for sz in range(pairs):

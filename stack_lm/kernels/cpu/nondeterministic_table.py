@@ -1,4 +1,4 @@
-"""The table of a nondeterministic stack: its columns, one for each time, and the code for both ways to fill them."""
+"""The table of a nondeterministic stack: its columns, one per time, and the code shared by both ways to fill them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Nondeterministic(NamedTuple):
         value_kind: the activation of the vector.
         first: the table on entry, as logarithms and vectors [R, N_0, N_0, P, P, W].
         starts: of the columns in a table [C + 1].
-        steps: how many steps each took [R], zeros; counted.
+        steps: number of steps taken by each sequence [R]; zeros on entry, then counted.
         exact: whether a table is in logarithms [R].
-        lost: the logarithm of the part of all runs that may have been lost [R].
+        lost: the logarithm of the fraction of all runs that may have been lost [R].
         tables: [R, starts[C]]: probabilities, and vectors times probabilities; or logarithms, and vectors.
         tops: log probabilities of state and top at each time [R, C, P]; written.
         totals: their logarithms before they were normalised [R, C, P]; likewise.
         moves, vectors: of the steps taken [R, T, A] and [R, T, m]; likewise.
-        popping, revealed, scales, logs, sums: to work in: [P * Q], [C * P * Q], [2, P], [2 P + max(P, Q) + 1],
+        popping, revealed, scales, logs, sums: workspace: [P * Q], [C * P * Q], [2, P], [2 P + max(P, Q) + 1],
             [C * P * P].
-        zero: [1], of the type that all is computed in.
+        zero: [1], of the type used for all computation.
         under, top: the last state, of [R, N, N, P, P, W] and [R, P]; `top` is the first on entry.
     """
 
@@ -76,7 +76,7 @@ class NondeterministicGrad(NamedTuple):
         under, top: of the last state on entry, of the first on return, in the first places.
         tables: of the probabilities, or of the logarithms, and vectors [R, starts[C]].
         tops: of the log probabilities of state and top [R, P].
-        totals, moves, vector: to work in [P], [A], [m].
+        totals, moves, vector: workspace [P], [A], [m].
     """
 
     under: np.ndarray
@@ -122,7 +122,7 @@ def log_sum(logs: np.ndarray) -> float:
 
 @compiled
 def load_moves(memory: Nondeterministic, row: int, k: int, own: np.ndarray) -> bool:
-    """The logarithms of the weights of a step, and its vector, from their logits; returns whether none is 0 or NaN."""
+    """Load a step's log weights and its vector from their logits; returns whether no weight is 0 or NaN."""
     states, pairs = memory.states, memory.states * memory.symbols
     moves, logs = memory.moves[row, k], memory.logs
     possible = True
@@ -162,7 +162,7 @@ def put_total(memory: Nondeterministic, row: int, c: int) -> float:
 
 @compiled
 def take_first(memory: Nondeterministic, grad: NondeterministicGrad, row: int) -> None:
-    """The gradients of the state on entry, in its own form, from those of its columns."""
+    """Convert the gradients of the columns to those of the state on entry, in the state's form."""
     pairs, width = memory.states * memory.symbols, memory.size + 1
     for ry in range(pairs):
         grad.top[row, ry] = grad.tops[row, ry]

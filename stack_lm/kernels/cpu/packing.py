@@ -1,10 +1,10 @@
-"""Controllers' parameters to packed matrices and back, in compiled code: by torch it would take dozens of operations.
+"""Pack controllers' parameters into matrices and back, in compiled code: in torch it would take dozens of operations.
 
-A layer's matrix is [from below; from the state; from the reading] by gates, so a parameter [blocks * H, inputs] is put
-down as its transpose. Of a GRU the new gate's rows from the state are a block of their own, the last (see `gates`).
+A layer's matrix is [from below; from the state; from the reading] by gates, so a parameter [blocks * H, inputs] is
+stored as its transpose. A GRU's new-gate rows from the state are a separate block, the last (see `gates`).
 
-All arrays have a first dimension for several models, which the descriptions leave out. Matrices have a second one, of
-which `place` is used. Several threads pack a matrix together: each writes every `shares`-th panel, from `share` on.
+All arrays have a leading model dimension, which the descriptions omit. Matrices have a second one, indexed by `place`.
+Several threads pack a matrix together: each writes every `shares`-th panel, starting at `share`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .rows import add, copy
 
 
 class LayerArrays(NamedTuple):
-    """A layer's parameters, of which those that there are not are empty.
+    """A layer's parameters; absent ones are empty.
 
     Attributes:
         below, state, reading: [gates * H, E], [gates * H, H] and [gates * H, D].
@@ -38,7 +38,7 @@ class LayerArrays(NamedTuple):
 def put(
     transposed: bool, panels: np.ndarray, place: int, weight: np.ndarray, row: int, column: int, share: int, shares: int
 ) -> None:
-    """A weight [N, K] or its transpose into a packed matrix: at `row` of K and `column` of N."""
+    """Write a weight [N, K] or its transpose into a packed matrix, at `row` of K and `column` of N."""
     for model in range(weight.shape[0]):
         _put(transposed, panels[model, place], weight[model], row, column, share, shares)
 
@@ -64,7 +64,7 @@ def _put(
 
 @compiled(from_python=True)
 def take(matrices: np.ndarray, place: int, weight: np.ndarray, row: int, column: int) -> None:
-    """The part of a plain matrix [N, K] that is a weight: at `row` of K and `column` of N, as for `put`."""
+    """Copy a weight out of a plain matrix [N, K], from `row` of K and `column` of N, as for `put`."""
     for model in range(weight.shape[0]):
         _take(matrices[model, place], weight[model], row, column)
 
@@ -87,7 +87,7 @@ def put_layer(
     share: int,
     shares: int,
 ) -> None:
-    """A layer's parameters into its packed matrix, and if that is transposed into its bias.
+    """Write a layer's parameters into its packed matrix and, if that is transposed, into its bias.
 
     Args:
         panels: zeros; for [E + H + D, blocks * H].
@@ -128,5 +128,5 @@ def take_layer(kind: int, matrices: np.ndarray, place: int, biases: np.ndarray, 
 
 @compiled
 def _rows_of_state(kind: int, state: np.ndarray) -> int:
-    """Rows of a matrix from the state that are beside those from below: all, but for a GRU's new gate."""
+    """The number of rows from the state that share blocks with those from below: all but a GRU's new gate."""
     return state.shape[1] // 3 * 2 if kind == GRU else state.shape[1]

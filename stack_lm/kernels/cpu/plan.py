@@ -1,4 +1,4 @@
-"""A scan with a controller: its sizes, its weights as the compiled code wants them, and the room that it needs."""
+"""A scan with a controller: its sizes, its weights packed for compiled code, and its workspace."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from .scan import Settings
 from .threads import number_of_parts, run_parts
 
 KINDS: dict[type[Controller], int] = {**CONTROLLERS, DirectController: DIRECT}
-# Multiply-adds that keep a thread busy for much longer than it takes to wake it.
+# Multiply-adds per thread that justify the cost of waking it.
 _WORK_OF_A_THREAD = 10_000_000
-# Rows, of all steps, whose products with the gradients of the gates are taken at a time: as many as stay in the cache.
+# Rows, over all steps, per product with the gradients of the gates: as many as fit in the cache.
 ROWS_OF_A_PRODUCT = 256
 
 
 class LayerParameters(NamedTuple):
-    """A layer's parameters, as tensors, arrays or gradients; None where there is none.
+    """A layer's parameters, as tensors, arrays or gradients; None if absent.
 
     Attributes:
-        below, state: from what is below and from the state [gates * H, E or H] and [gates * H, H].
+        below, state: from the layer or input below and from the state [gates * H, E or H] and [gates * H, H].
         bias_below, bias_state: [gates * H].
         skip: from x_t to a layer that is not the first [gates * H, E].
     """
@@ -46,7 +46,7 @@ class LayerParameters(NamedTuple):
 
 
 class SystemParameters(NamedTuple):
-    """The parameters of a controller and its controls, likewise.
+    """The parameters of a controller and its controls, as tensors, arrays or gradients; None if absent.
 
     Attributes:
         layers: of each.
@@ -77,7 +77,7 @@ class SystemParameters(NamedTuple):
 
 
 def parameters_of(system: System) -> SystemParameters:
-    """The parameters of a system, as they are."""
+    """The parameters of a system, unpacked."""
     controller, projection, buffer = system.controller, system.controls.projection, system.buffer
     own = controller._parameters  # which is faster than one attribute of a module after the other
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_skip")
@@ -106,15 +106,15 @@ def _rows(weight: np.ndarray | None) -> int:
 
 
 class ControllerPlan:
-    """One scan: its sizes, and the arrays that its compiled code is given.
+    """One scan: its sizes, and the arrays passed to compiled code.
 
     Args:
-        system: whose scan it is.
-        steps: how many.
+        system: the system to run.
+        steps: number of steps.
         output_readings: whether the readings of all steps are results.
-        models: how many run at once, the first dimension of all arrays.
+        models: number of models run at once, the first dimension of all arrays.
         dtype: of the numbers.
-        arrays: what it starts from.
+        arrays: the inputs, first state and parameters.
     """
 
     def __init__(
@@ -170,11 +170,11 @@ class ControllerPlan:
         return np.zeros(shape, self.dtype)
 
     def empty(self, *shape: int) -> np.ndarray:
-        """Room for numbers of the scan's type."""
+        """An uninitialised array of the scan's type."""
         return np.empty(shape, self.dtype)
 
     def padded(self, columns: int) -> int:
-        """Columns that a result with that many needs room for."""
+        """The number of columns rounded up to whole panels."""
         return padded(columns, self.dtype)
 
     def _layer(self, layer: int, parameters: SystemParameters) -> packing.LayerArrays:
@@ -238,7 +238,7 @@ class ControllerPlan:
         return Parameters(inputs, symbols, entry, entry_bias, first, rest, biases, controls, controls_bias)
 
     def grads(self) -> Parameters:
-        """Zeros to add the gradients of the parameters to, as `controller.collect` says."""
+        """Zeros to which `controller.collect` adds the gradients of the parameters."""
         m, symbols, padded = self.models, self.n_given if self.one_hot else 0, self.padded
         return Parameters(
             inputs=self.zeros(m, 0 if self.one_hot else self.n_given, self.gates, padded(self.n_inputs)),
@@ -282,7 +282,7 @@ class ControllerPlan:
         return Sequence(inputs[part], self.ids[part], self.active[part], self.dropped[part])
 
     def kept(self, part: Part) -> Layers:
-        """Room for the results that the layers of a part keep."""
+        """Arrays for the results that a part's layers keep for the backward pass."""
         m, n = part.shape
         steps = self.steps
         return Layers(
@@ -297,7 +297,7 @@ class ControllerPlan:
         )
 
     def room(self, part: Part) -> Grads:
-        """Room for the backward pass of a part to work in, one model after the other."""
+        """Workspace for a part's backward pass, one model after the other."""
         _, n = part.shape
         steps = min(self.steps, max(1, ROWS_OF_A_PRODUCT // max(1, n)))
         widest = max(
@@ -315,7 +315,7 @@ class ControllerPlan:
         )
 
     def part(self, i: int) -> Part:
-        """The share of thread i."""
+        """The part of the work for thread i."""
         return Part.share(i, self.parts, self.models, self.batch_size)
 
     def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
@@ -397,7 +397,7 @@ class ControllerPlan:
 
 
 def _add_up(of_threads: list[Parameters], share: int) -> None:
-    """Add the gradients that all threads have found to those of the first: as many rows in each share."""
+    """Add the gradients of all threads to those of the first: each thread adds an equal share of the rows."""
     shares = len(of_threads)
     for total, *others in zip(*of_threads, strict=True):
         flat, n = total.reshape(-1), total.size

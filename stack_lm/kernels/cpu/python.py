@@ -1,6 +1,6 @@
-"""Kernels as plain Python, for a debugger: their arrays refuse every index that compiled code must not use.
+"""Kernels as plain Python, for debugging: their arrays raise for every index that compiled code must not use.
 
-Compiled code checks no index. Python counts negative ones from the end, and cuts slices that reach too far.
+Compiled code does not check indices; Python wraps negative ones and truncates slices.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _check(shape: tuple[int, ...], key: Any) -> None:
 
 
 def entry(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel whose arrays, also those in named tuples, are checked; like compiled code it warns of no overflow."""
+    """A kernel with checked arrays, including those in named tuples; like compiled code it ignores overflow."""
 
     @functools.wraps(function)
     def run(*arguments: Any) -> Any:

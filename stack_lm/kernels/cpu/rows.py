@@ -12,62 +12,62 @@ from .math import exp, sigmoid, tanh
 # No literals: Numba would compile a version for each.
 TANH, SIGMOID, EXP, IDENTITY, RELU = np.int64(0), np.int64(1), np.int64(2), np.int64(3), np.int64(4)
 
-# The loops over a row stand in functions of their own: LLVM then vectorises every one of them. An assignment to a slice
-# would look for overlaps first.
+# Each loop over a row is a separate function, so that LLVM vectorises all of them. A slice assignment would check for
+# overlaps first.
 
 
 @compiled
 def copy(target: np.ndarray, source: np.ndarray) -> None:
-    """target = source."""
+    """Copy source to target."""
     for j in range(target.shape[0]):
         target[j] = source[j]
 
 
 @compiled
 def clear(target: np.ndarray) -> None:
-    """target = 0."""
+    """Set target to 0."""
     for j in range(target.shape[0]):
         target[j] = 0
 
 
 @compiled
 def add(target: np.ndarray, source: np.ndarray) -> None:
-    """target += source."""
+    """Add source to target."""
     for j in range(target.shape[0]):
         target[j] += source[j]
 
 
 @compiled
 def add_product(target: np.ndarray, source: np.ndarray, factor: np.ndarray) -> None:
-    """target += source * factor."""
+    """Add the elementwise product source * factor to target."""
     for j in range(target.shape[0]):
         target[j] += source[j] * factor[j]
 
 
 @compiled
 def add_multiple(target: np.ndarray, source: np.ndarray, factor: float) -> None:
-    """target += source * factor, a number."""
+    """Add source * factor, a scalar, to target."""
     for j in range(target.shape[0]):
         target[j] += source[j] * factor
 
 
 @compiled
 def add_two(target: np.ndarray, one: np.ndarray, factor: float, other: np.ndarray, other_factor: float) -> None:
-    """target += one * factor + other * other_factor, numbers."""
+    """Add one * factor + other * other_factor, with scalar factors, to target."""
     for j in range(target.shape[0]):
         target[j] += one[j] * factor + other[j] * other_factor
 
 
 @compiled
 def put_multiple(target: np.ndarray, source: np.ndarray, factor: Any) -> None:
-    """target = source * factor, a number."""
+    """Set target to source * factor, a scalar."""
     for j in range(target.shape[0]):
         target[j] = source[j] * factor
 
 
 @compiled(any_order=True)
 def dot(left: np.ndarray, right: np.ndarray) -> float:
-    """The sum of the products of `left` with as many of `right`."""
+    """The dot product of `left` with the first `len(left)` numbers of `right`."""
     total = left.dtype.type(0)
     for j in range(left.shape[0]):
         total += left[j] * right[j]
@@ -76,14 +76,14 @@ def dot(left: np.ndarray, right: np.ndarray) -> float:
 
 @compiled
 def scale(target: np.ndarray, factor: np.ndarray) -> None:
-    """target *= factor."""
+    """Multiply target by factor."""
     for j in range(target.shape[0]):
         target[j] *= factor[j]
 
 
 @compiled
 def squash(values: np.ndarray, kind: int) -> None:
-    """tanh, sigmoid, exp or max(0, x), in place; IDENTITY leaves them as they are."""
+    """Apply tanh, sigmoid, exp or max(0, x) in place; IDENTITY changes nothing."""
     if kind == TANH:
         for j in range(values.shape[0]):
             values[j] = tanh(values[j])

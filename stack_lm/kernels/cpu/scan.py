@@ -3,7 +3,7 @@
 Each thread runs its own rows of the batch through all steps, so threads never wait for each other. A step is the
 controller's (`controller`), one product for the logits of all controls, and the memory's (`elements` or
 `superposition`). Inputs are given for all steps, or are read from the input buffer of a buffered network (`buffer`).
-Several models run one after the other, which saves what a call costs before it comes to compiled code.
+Several models run one after the other in one call, which saves the overhead of entering compiled code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Settings(NamedTuple):
 
     Attributes:
         kind: of controller, as `layout` numbers them.
-        n_memory: how many logits are the memory's; the input buffer's follow.
+        n_memory: number of the memory's logits; the input buffer's follow.
         all_live: whether elements that are zero at first want gradients.
     """
 
@@ -62,20 +62,20 @@ def forward(
 ) -> None:
     """Run some sequences, R of them, of each of M models.
 
-    A function for one model, called by this one, would be compiled twice: by itself, and again as a part of this.
+    A separate function for one model would be compiled twice: alone, and inlined here.
 
     Args:
-        settings: `Settings`. All arrays in what follows have a first dimension M more than is said.
+        settings: `Settings`. All arrays below have an extra leading dimension M.
         all_weights: `controller.Parameters`, the transposes of the matrices packed.
         all_sequence: `controller.Sequence`.
         all_running: `controller.Running`; updated.
         all_outputs: [R, T, H], zeros at padding; written.
         all_readings: likewise [R, T, D]; or [R, 0, D] where nothing wants them.
         all_layers: `controller.Layers`; written, for `backward`.
-        all_emitted: what the controls make of their logits [T, R, padded(P)]; likewise.
+        all_emitted: the controls' logits after emission [T, R, padded(P)]; likewise.
         all_memory: `Elements` or `Superposition`; likewise.
         all_buffer: an `InputBuffer`, likewise; or that of `buffer_block.no_buffer`.
-        all_logged: zeros [R], to work in.
+        all_logged: workspace [R], zeros.
     """
     buffered = all_buffer.values.shape[1] > 0
     for model in range(all_outputs.shape[0]):
@@ -154,18 +154,18 @@ def backward(
     all_grad_weights: controller.Parameters,
     room: controller.Grads,
 ) -> None:
-    """Backpropagate through `forward`, whose arguments of the same names it was given or wrote.
+    """Backpropagate through `forward`; arguments with the same names are those that it received or wrote.
 
     Args:
         all_weights: `controller.Parameters`, the matrices packed as they are.
         all_first_cell: before the first step [R, L, H].
-        all_memory, all_buffer: worked in.
+        all_memory, all_buffer: modified.
         all_grad_outputs: [R, T, H].
         all_grad_readings: [R, T, D]; or [R, 0, D] where the readings were not returned.
         all_grads: `controller.Running`: of the last states on entry, of the first on return.
         all_grad_memory: `ElementsGrad` or `SuperpositionGrad`; likewise.
         all_grad_buffer: an `InputBufferGrad`; likewise.
-        all_grad_inputs: of x_t [R, T, E], written; or [R, T, 0] where nothing wants them.
+        all_grad_inputs: of x_t [R, T, E], written; or [R, T, 0] if unused.
         all_grad_weights: as in `controller.collect`; added to.
         room: `controller.Grads` for any number of steps, `logits` zeros; one for all models.
     """

@@ -1,9 +1,9 @@
-"""Logits to the gradient of their cross-entropy in place, in compiled code: a row is read once and written once.
+"""Replace logits by the gradient of their cross-entropy, in compiled code that reads and writes each row once.
 
-torch's operations would go over the logits for the bias, the softmax, its exponential, the labels and the sum that is
-the bias's gradient, and in bfloat16 to float32 and back as well. Here what lies between is one row, in the cache.
+torch would make a pass over the logits for each of the bias, the softmax, its exponential, the labels and the sum for
+the bias's gradient, plus conversions for bfloat16. Here the only intermediate is one row, which stays in the cache.
 
-Logits are float32, float64, or bfloat16 as their bits (uint16), which NumPy has no type for. bfloat16 is computed in
+Logits are float32, float64, or bfloat16 as raw bits (uint16), since NumPy has no such type. bfloat16 is computed in
 float32.
 """
 
@@ -21,7 +21,7 @@ from .math import exp
 
 
 def _reordered(builder: Any, bits: Any) -> Any:
-    """Bits of floats to integers of the same order, or back: those below zero are turned around."""
+    """Map the bits of floats to integers of the same order, or back: negative ones are reversed."""
     width = bits.type.width
     sign = builder.ashr(bits, ir.Constant(bits.type, width - 1))
     return builder.xor(bits, builder.lshr(sign, ir.Constant(bits.type, 1)))
@@ -58,7 +58,7 @@ def _of_order_type(typingctx: Any, order: Any) -> Any:
 
 @lowered(_of_order_type)
 def _of_order(order: Any) -> Any:
-    """The float with an order."""
+    """The float that `_order` maps to an integer."""
     return _reordered_bits(order).view(f"f{order.itemsize}")
 
 
@@ -76,7 +76,7 @@ def _load_type(typingctx: Any, stored: Any) -> Any:
 
 @lowered(_load_type)
 def _load(stored: Any) -> Any:
-    """A logit as a float. Those of bfloat16 are the upper half of float32's bits."""
+    """A logit as a float; bfloat16 is the upper half of float32's bits."""
     return (np.uint32(stored) << 16).view(np.float32) if stored.dtype == np.uint16 else stored
 
 
@@ -98,7 +98,7 @@ def _stored_type(typingctx: Any, number: Any, row: Any) -> Any:
 
 @lowered(_stored_type)
 def _stored(number: Any, row: np.ndarray) -> Any:
-    """A float as a row holds them. To bfloat16 it is rounded to the nearest, of two to the even one; NaN stays NaN."""
+    """A float in the row's format; to bfloat16 it rounds to nearest, ties to even, and NaN stays NaN."""
     if row.dtype != np.uint16:
         return number
     bits = number.view(np.uint32)
@@ -107,7 +107,7 @@ def _stored(number: Any, row: np.ndarray) -> Any:
 
 @compiled
 def _add_bias(row: np.ndarray, bias: np.ndarray, numbers: np.ndarray) -> Any:
-    """numbers = row + bias; returns the largest."""
+    """Set numbers to row + bias; returns the maximum."""
     largest = _order(_load(row[0]) + bias[0])
     for j in range(row.shape[0]):
         number = _load(row[j]) + bias[j]
@@ -119,7 +119,7 @@ def _add_bias(row: np.ndarray, bias: np.ndarray, numbers: np.ndarray) -> Any:
 
 @compiled(any_order=True)
 def _exponentials(numbers: np.ndarray, largest: float) -> Any:
-    """numbers = exp(numbers - largest); returns their sum."""
+    """Set numbers to exp(numbers - largest); returns their sum."""
     total = type(largest)(0)
     for j in range(numbers.shape[0]):
         e = exp(numbers[j] - largest)
@@ -130,7 +130,7 @@ def _exponentials(numbers: np.ndarray, largest: float) -> Any:
 
 @compiled
 def _scale(numbers: np.ndarray, factor: Any, row: np.ndarray, column_sums: np.ndarray) -> None:
-    """row = numbers * factor, added to the sums as well."""
+    """Set row to numbers * factor, and add that to the sums."""
     for j in range(row.shape[0]):
         number = numbers[j] * factor
         column_sums[j] += number
@@ -147,7 +147,7 @@ def cross_entropy_rows(
     numbers: np.ndarray,
     grad_bias: np.ndarray,
 ) -> None:
-    """The loss of each row, and its gradient in the logits' place: softmax less the one-hot label.
+    """Compute the loss of each row, and overwrite its logits with the gradient: softmax minus the one-hot label.
 
     Args:
         logits: [N, V], before the bias.
@@ -155,7 +155,7 @@ def cross_entropy_rows(
         labels: [N], in [0, V).
         with_gradient: whether to compute it. Without, the logits stay as they are.
         losses: [N], to be filled.
-        numbers: [V], a row's room.
+        numbers: workspace for one row [V].
         grad_bias: [V], to which the rows' gradients are added.
     """
     for i in range(logits.shape[0]):

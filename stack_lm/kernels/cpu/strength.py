@@ -1,14 +1,13 @@
 """One step of a stack, queue or deque for one sequence, forwards and backwards, on its living elements only.
 
-An element whose strength has reached zero can never come back, so a real line of the living ones is enough: `Line`, at
-the places [low, high), from bottom to top. A pop takes whole elements off one end and then shortens one; what it
-touched is logged. Backwards, the log is replayed from its end. Over a sequence each element is taken off once, so the
-pops cost O(T) in all and the log holds a place for each element and one for each pop; a read costs the elements it
-covers.
+An element whose strength has reached zero can never come back, so a list of the living ones is enough: `Line`, at
+indices [low, high), from bottom to top. A pop removes whole elements from one end and then shortens one; it logs every
+element it touches. The backward pass replays the log from its end. Over a sequence each element is removed once, so
+the pops cost O(T) in all, and the log has one entry per element and one per pop; a read costs the elements it covers.
 
 These functions equal the dense definition in memory/strength.py in results and gradients, ties included: an element
-whose strength is exactly what is left of a pop or a read counts as taken whole. An element of strength zero (just
-pushed, or from an initial state) is still seen by the next pop and its gradient, and is gone behind it.
+whose strength equals the remaining amount of a pop or a read counts as taken whole. An element of strength zero (just
+pushed, or from an initial state) is still seen by the next pop and its gradient, and is gone after it.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ class Line(NamedTuple):
 
 
 def new_line(shape: tuple[int, ...], size: int, places: int, dtype: np.dtype) -> Line:
-    """Room for the lines of sequences [shape], with so many elements and places of the log."""
+    """Allocate the lines of sequences [shape], with the given numbers of elements and log entries."""
     elements, log_index = (np.empty((*shape, n), np.int32) for n in (size, places))
     strength, log_strength = (np.empty((*shape, n), dtype) for n in (size, places))
     return Line(elements, strength, np.empty((*shape, 2), np.int64), log_index, log_strength)
 
 
 def again(line: Line) -> Line:
-    """A line for another pass backwards, with the same log."""
+    """A line for another backward pass, with the same log."""
     return Line(line.elements.copy(), line.strength.copy(), line.ends.copy(), line.log_index, line.log_strength)
 
 
@@ -60,7 +59,7 @@ def of_row(lines: Line, row: int) -> Line:
 
 @compiled
 def pop(amount: float, end: int, line: Line, low: int, high: int, logged: int) -> tuple[int, int, int, bool, bool]:
-    """Take `amount` off one end.
+    """Pop `amount` from one end.
 
     Args:
         amount: the pop strength.
@@ -228,7 +227,7 @@ def pop_backward(
     last: int,
     grad_strength: np.ndarray,
 ) -> tuple[int, int, float]:
-    """Backpropagate through `pop`: the log's places [first, last) are put back.
+    """Backpropagate through `pop`, restoring the log entries [first, last).
 
     Returns:
         `low` and `high` before the pop, and the gradient of the popped amount.

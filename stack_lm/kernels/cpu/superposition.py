@@ -1,8 +1,8 @@
 """Memories in superposition, a step of one sequence forwards and backwards: stacks of cells, and the Baby-NTM's tape.
 
-Only the cells that can be other than zero are touched: a stack's grow by one with each step from its top down; a tape's
-grow in both directions from the cell under the head, around its ends. The cells after each step are kept one after the
-other in a row of `history`, since the gradient of a weight is a product with the cells that it moved.
+Only cells that can be nonzero are touched. A stack's nonzero cells extend by one per step, from the top down; a tape's
+extend in both directions from the cell under the head, wrapping around. `history` keeps the cells after every step,
+since the gradient of a weight is a product with the cells that it moved.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Superposition(NamedTuple):
         limit: most cells N.
         given: cells on entry N_0.
         value_kind: the activation of pushed values.
-        hard: give the most probable operation all of the weight.
+        hard: give all of the weight to the most probable operation.
         temperature, empty_value: of type and meaning as in `memory.superposition`; [1] each.
         noise: added to the logits [R, T, S * O], or [R, 0, 0].
         kept: whether all cells of all steps are; otherwise those of the last two.
-        live: how many cells of each sequence can be other than zero on entry [R]; written by `begin`.
-        steps: how many steps each took [R], zeros; counted.
-        history: [R, S, what `history_size` says].
+        live: number of cells of each sequence that can be nonzero on entry [R]; written by `begin`.
+        steps: number of steps taken by each sequence [R]; zeros on entry, then counted.
+        history: [R, S, `history_size`].
         cells: [R, S, N, W]; the first N_0 are those on entry, all are those on return.
         lost: [R], added to.
     """
@@ -67,8 +67,8 @@ class SuperpositionGrad(NamedTuple):
 
     Attributes:
         cells: of the last cells on entry, of the first on return, in the first places [R, S, N, W].
-        spare: like it, to work in.
-        weights: to work in [O].
+        spare: workspace of the same shape.
+        weights: workspace [O].
     """
 
     cells: np.ndarray
@@ -78,14 +78,14 @@ class SuperpositionGrad(NamedTuple):
 
 @compiled
 def _cells_before(k: int, given: int, limit: int) -> int:
-    """The number of cells in the memories before each of the first k steps, added up."""
+    """The total number of cells in the memories before each of the first k steps."""
     growing = max(0, min(k, limit - given))
     return growing * given + growing * (growing - 1) // 2 + (k - growing) * min(limit, given + growing)
 
 
 @compiled(from_python=True)
 def history_size(steps: int, given: int, limit: int, width: int, kept: bool) -> int:
-    """Numbers to keep for one memory over that many steps."""
+    """The size of one memory's history over that many steps."""
     if kept:
         return _cells_before(steps + 1, given, limit) * width
     return 2 * min(given + steps, limit) * width
@@ -101,15 +101,15 @@ def _place(memory: Superposition, k: int) -> int:
 
 @compiled
 def _living(memory: Superposition, row: int, k: int) -> int:
-    """The number of cells of a stack that can be other than zero after k steps."""
+    """The number of cells of a stack that can be nonzero after k steps."""
     return min(memory.live[row] + k, memory.limit)
 
 
 @compiled
 def _extent(memory: Superposition, row: int, k: int) -> tuple[int, int]:
-    """The numbers of cells from the head on, and before it, that can be other than zero after k steps.
+    """The numbers of cells from the head on, and before it, that can be nonzero after k steps.
 
-    Where these are all cells, they are counted as all and none."""
+    If these are all cells, the counts are all and none."""
     if memory.live[row] == 0 and 2 * k - 1 < memory.limit:
         return k, max(0, k - 1)
     return memory.limit, 0
@@ -139,7 +139,7 @@ def begin(memory: Superposition, row: int, all_live: bool) -> None:
 
 @compiled
 def finish(memory: Superposition, row: int) -> None:
-    """Hand a sequence's last cells over."""
+    """Write out a sequence's last cells."""
     n_stacks, width, n_cells = memory.cells.shape[1], memory.width, memory.cells.shape[2]
     k = memory.steps[row]
     place = _place(memory, k)
@@ -158,7 +158,7 @@ def finish(memory: Superposition, row: int) -> None:
 
 @compiled
 def step(memory: Superposition, t: int, row: int, own: np.ndarray, reading: np.ndarray) -> None:
-    """One step of one sequence.
+    """Run one step of one sequence.
 
     Args:
         own: the logits of its values and operations; they become the values and weights.
@@ -253,7 +253,7 @@ def _turn(memory: Superposition, row: int, k: int, weights: np.ndarray, old: np.
 
 @compiled
 def begin_backward(memory: Superposition, grad: SuperpositionGrad, row: int) -> None:
-    """Put the gradient of the last cells where the last step looks for it."""
+    """Copy the gradient of the last cells to where the backward pass of the last step reads it."""
     if memory.steps[row] % 2:
         for s in range(memory.cells.shape[1]):
             copy(grad.spare[row, s].reshape(-1), grad.cells[row, s].reshape(-1))
@@ -395,4 +395,4 @@ def _turn_backward(
 
 @compiled
 def skip(memory: Superposition, t: int, row: int) -> None:
-    """Skip a step that a sequence does not take."""
+    """Skip a step of padding."""

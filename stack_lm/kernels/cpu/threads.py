@@ -1,9 +1,9 @@
 """The rows of a batch over threads: torch's own.
 
-Compiled code holds no lock, so that any threads would do. But torch's go on looking for work for some milliseconds
-after each operation, each on its core, and others would have to wait for them. So the work is given to these: to the
-OpenMP library that torch has loaded. Where none can be found (Linux has one), and in a forked process, which
-has lost these threads, all work stays in the thread it is in.
+Compiled code holds no lock, so any threads would do. But torch's threads spin for some milliseconds after each
+operation, each on its core, and other threads would have to wait. So the work goes to torch's own threads, through the
+OpenMP library that torch has loaded. If none is found (Linux has one), and in a forked process, which has lost these
+threads, all work stays in the calling thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _process = os.getpid()
 
 @cache
 def _openmp() -> Any:
-    """The function of torch's OpenMP library that runs one on all threads, or None."""
+    """The entry point of torch's OpenMP library that runs a function on all threads, or None."""
     maps = Path("/proc/self/maps")
     if not maps.exists() or not torch.backends.openmp.is_available():
         return None
@@ -46,15 +46,15 @@ def available() -> int:
 
 
 def number_of_parts(models: int, batch_size: int, worthwhile: int) -> int:
-    """The number of threads that share the models, or the rows of the batch of one model; `worthwhile` at most."""
+    """The number of threads that share the models, or the rows of one model's batch; at most `worthwhile`."""
     return max(1, min(available(), models if models > 1 else batch_size, worthwhile))
 
 
 def run_parts(run: Callable[[int], Any], parts: int) -> list[Any]:
-    """Call `run(0)` .. `run(parts - 1)`, each on a thread if there are enough; returns their results.
+    """Call `run(0)` .. `run(parts - 1)`, each on its own thread if there are enough; returns their results.
 
     Raises:
-        BaseException: what the first of them that failed raised.
+        BaseException: the exception of the first call that failed.
     """
     if parts == 1:
         return [run(0)]

@@ -32,8 +32,8 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
     """The reason why this backend cannot run a system, in one line; None if it can.
 
     Args:
-        system: what is to run.
-        device: where: a CUDA device, or the CPU if TRITON_INTERPRET=1 was set, for tests.
+        system: the system to run.
+        device: a CUDA device, or the CPU if TRITON_INTERPRET=1 is set, for tests.
         dtype: of its weights.
     """
     if importlib.util.find_spec("triton") is None:
@@ -148,14 +148,14 @@ def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tens
 
 
 def _active(inputs: Inputs) -> Tensor:
-    """The mask with the steps first; [0, 0] where there is none."""
+    """The mask with time first; [0, 0] without a mask."""
     if inputs.mask is None:
         return torch.zeros(0, 0, dtype=torch.uint8, device=inputs.values.device)
     return inputs.mask.t().to(torch.uint8).contiguous()
 
 
 def _stack(memory: Memory[Any, Any], controls: Controls) -> Stack:
-    """The memory as launches take it."""
+    """The memory in the form that launches take."""
     from . import elements, nondeterministic
 
     if isinstance(memory, NondeterministicStack):

@@ -1,4 +1,4 @@
-"""A stack, queue or deque over a whole sequence on a GPU, whatever drives it: its lists, and its launches."""
+"""A stack, queue or deque over a whole sequence on a GPU, for any driver: its lists and launches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from . import strength
 
-FUSED = {"enable_fp_fusion": True}  # Triton's default, which it announces to change unless it is given
+FUSED = {"enable_fp_fusion": True}  # Triton's default; without it Triton warns that the default will change
 
 
 class Stack(NamedTuple):
-    """A memory as scans take it.
+    """A memory in the form that scans take.
 
     Attributes:
         launches: this module, or one with the same functions.
@@ -42,7 +42,7 @@ class Lists(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients behind a step, and once it is undone before it, as `strength.backward` takes them."""
+    """Gradients after a step, updated to those before it, as `strength.backward` takes them."""
 
     reading: Tensor
     values: Tensor
@@ -53,7 +53,7 @@ class Gradients(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Numbers that the kernels take behind t: B, T, N, C and the length of a log."""
+    """The integers that kernels take after t: B, T, N, C and the length of a log."""
 
     batch_size: int
     length: int
@@ -125,7 +125,7 @@ def last(stack: dict[str, Any], lists: Lists) -> tuple[Tensor, Tensor]:
 
 
 def begin_back(stack: dict[str, Any], lists: Lists, reading: Tensor, values: Tensor, strengths: Tensor) -> Gradients:
-    """The gradients behind the last step, from those of the last reading [B, R] and of all elements by id."""
+    """The gradients after the last step, from those of the last reading [B, R] and of all elements by id."""
     return Gradients(
         reading=reading.clone(),
         values=values.clone(),
@@ -155,9 +155,9 @@ def steps_back(
 def of_first(
     stack: dict[str, Any], lists: Lists, active: Tensor, strengths: Tensor, grads: Gradients
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of the initial memory's values and strengths, those of elements of strength zero among them.
+    """The gradients of the initial memory's values and strengths, including elements of strength zero.
 
-    To these the first pop alone gives one, if they come before the element that it shortened.
+    Those get a gradient only from the first pop, and only if they come before the element that it shortened.
 
     Args:
         strengths: of the initial memory [B, N].

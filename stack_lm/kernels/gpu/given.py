@@ -1,4 +1,4 @@
-"""The memory over a whole sequence on a GPU where all logits are given: one kernel a step, and nothing else."""
+"""The memory over a whole sequence on a GPU with all logits given: just one kernel per step."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Whole scans as CUDA graphs: a thousand small launches become one.
 
-A graph works on memory of its own and on one shape. A scan leases one from its forward to the end of its backward, so
-that two scans in flight never share; what it returns is copied out. The first scan of a shape is not captured, because
-many shapes come once.
+A graph has its own memory and one fixed shape. A scan leases a graph from its forward to the end of its backward, so
+that two scans in flight never share one; results are copied out. The first scan of a shape is not captured, because
+many shapes occur only once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _count = 0
 
 
 def wanted(device: torch.device) -> bool:
-    """True if scans are to be captured: if STACK_LM_CUDA_GRAPHS=1, and nobody else is capturing."""
+    """True if scans should be captured: if STACK_LM_CUDA_GRAPHS=1 and no other capture is in progress."""
     on = os.environ.get("STACK_LM_CUDA_GRAPHS") == "1" and device.type == "cuda"
     return on and not torch.cuda.is_current_stream_capturing()
 
@@ -47,12 +47,12 @@ def record(function: Callable[[], Recorded]) -> tuple[Callable[[], None], Record
 
 
 class Captured:
-    """A scan, and if wanted its backward, on memory of their own.
+    """A captured scan and optionally its backward, with their own memory.
 
     Args:
         launches: `scan` or `given`, whose `forward` and `backward` are captured.
-        settings: of what it runs.
-        given: what the first scan starts from; its shapes are those of all.
+        settings: of the scan.
+        given: the first scan's inputs; all later scans have the same shapes.
         differentiable: whether a backward may follow.
     """
 
@@ -80,7 +80,7 @@ class Captured:
 
 
 class Lease:
-    """A captured scan that nobody else uses until this object is gone."""
+    """Exclusive use of a captured scan for the lifetime of this object."""
 
     def __init__(self, key: Any, captured: Captured) -> None:
         self.key, self.captured = key, captured
@@ -90,7 +90,7 @@ class Lease:
 
 
 def lease(launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differentiable: bool) -> Lease | None:
-    """A captured scan of these settings and shapes, or None where the scan is to go launch by launch."""
+    """A captured scan of these settings and shapes, or None if the scan should run launch by launch."""
     global _count
     first = given[0]
     stream = torch.cuda.current_stream(first.device).cuda_stream if first.is_cuda else 0

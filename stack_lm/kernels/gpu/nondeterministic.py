@@ -1,7 +1,7 @@
-"""A nondeterministic stack over a whole sequence on a GPU, whatever drives it: its table, and its launches.
+"""A nondeterministic stack over a whole sequence on a GPU, for any driver: its table and launches.
 
-It has the functions of `elements`. In place of elements' values and strengths there are the table that is remembered
-[B, N, N, P, P, 1 + m], of `under` and, behind each of its numbers, the vector; and `top` [B, P].
+It has the functions of `elements`. The remembered table [B, N, N, P, P, 1 + m], which holds `under` with the vector
+after each number, and `top` [B, P] replace the elements' values and strengths.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Lists(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients behind a step, and once it is undone before it, as the kernels of `moves_back` take them."""
+    """Gradients after a step, updated to those before it, as the kernels of `moves_back` take them."""
 
     reading: Tensor
     logs: Tensor
@@ -111,7 +111,7 @@ def last(stack: dict[str, Any], lists: Lists) -> tuple[Tensor, Tensor]:
 
 
 def begin_back(stack: dict[str, Any], lists: Lists, reading: Tensor, table: Tensor, top: Tensor) -> Gradients:
-    """The gradients behind the last step, from those of the last reading and of the results of `last`."""
+    """The gradients after the last step, from those of the last reading and of the results of `last`."""
     at, there = _remembered(stack, lists)
     sequences = torch.arange(len(at), device=at.device)[:, None, None]
     places = lists.logs.shape[1] * lists.logs.shape[2]
@@ -231,7 +231,7 @@ _READ = ("READ_STATES", "GIVEN", "GIVEN_FROM", "DEPTH", "DB")
 
 
 def _sizes(stack: dict[str, Any], lists: Lists) -> Sequence[int]:
-    """Numbers that the kernels take behind t: B, C, R and the window."""
+    """The integers that kernels take after t: B, C, R and the window."""
     return *lists.logs.shape[:3], stack["WINDOW"]
 
 

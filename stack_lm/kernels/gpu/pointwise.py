@@ -3,7 +3,7 @@
 See `stack_lm.kernels.layout` for the blocks of a layer's gates. The products with the weights are cuBLAS's; these
 kernels add them up and squash them.
 
-Steps are told apart by a number t and tensors that hold all steps, so that a launch needs no views of tensors.
+Kernels take the step index t and tensors of all steps, so that a launch needs no tensor views.
 """
 
 import triton
@@ -20,7 +20,7 @@ LSTM = tl.constexpr(layout.LSTM)
 
 @triton.jit
 def sigmoid(x):
-    """1 / (1 + exp(-x)), where nothing overflows."""
+    """1 / (1 + exp(-x)), without overflow."""
     small = tl.exp(-tl.abs(x))
     return tl.where(x >= 0, 1 / (1 + small), small / (1 + small))
 

@@ -1,7 +1,7 @@
 """The cell over a whole sequence on a GPU: cuBLAS for the products, a kernel for each layer, and one for the memory.
 
-Nothing here waits for the device, and all sizes are known beforehand, so that a whole scan can be captured in a CUDA
-graph. What `backward` needs is kept for all steps side by side; the gradient of each weight is then one product.
+Nothing here waits for the device, and all sizes are known beforehand, so a whole scan can be captured in a CUDA graph.
+The tensors that `backward` needs are stored contiguously for all steps, so each weight's gradient is one product.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Results(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Tensors that `backward` needs of `forward` besides the memory's lists; `given_*` are the layers' inputs."""
+    """Tensors that `forward` keeps for `backward`, besides the memory's lists; `given_*` are the layers' inputs."""
 
     given_first: Tensor
     given_rest: Tensor

@@ -9,10 +9,10 @@ covers. Nothing here waits for the host: logs and lists are as long as they can 
 These functions equal the dense definition in memory/strength.py in results and gradients, ties included: an element
 whose strength is exactly what is left of a pop or a read counts as taken whole.
 
-An element that is pushed with strength zero stands in the list and changes nothing. In the dense definition it has a
-gradient all the same, which its control then multiplies with a slope of zero; here it may have any.
+An element pushed with strength zero is in the list but has no effect. In the dense definition it still has a gradient,
+which its control then multiplies by a slope of zero; here its gradient is arbitrary.
 
-A barrier stands wherever one thread's writes are read by others of the same program.
+A barrier separates one thread's writes from reads by other threads of the same program.
 """
 
 import triton
@@ -79,7 +79,7 @@ def _place(k, lo, hi, TOP: tl.constexpr):
 
 @triton.jit
 def _pop(amount, index, strength, log_index, log_strength, logged, lo, hi, TOP: tl.constexpr):
-    """Take `amount` off one end; returns the list's ends, and how much of the log is filled.
+    """Pop `amount` from one end; returns the list's ends, and the number of log entries used.
 
     The log has each touched element's id and its strength before. A shortened one, which stays in the list, comes last
     and as -1 - id.
@@ -235,7 +235,7 @@ def forward(
     MASKED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One step: emit the actions, pop, push, read.
+    """Run one step: emit the actions, pop, push, read.
 
     Args:
         logits: of all controls, without their bias [T, B, P]: values first, then push, pop and read strengths; of a
