@@ -1,6 +1,6 @@
-"""Modules of this package, one after the other, as one file that needs none of them.
+"""Bundle modules of this package into one file that does not import them.
 
-Imports of one another are dropped, and a name that two modules define is renamed in one of them.
+Imports between the modules are dropped, and a name that two modules define is renamed in one of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1]
 
 
 class _Module:
-    """A module of the package as a text to be carried over."""
+    """The source of a module to be bundled."""
 
     def __init__(self, name: str, replaced: Mapping[str, str]) -> None:
         path = PACKAGE / Path(*name.split("."))
@@ -74,10 +74,10 @@ class _Module:
 
 
 class Bundle:
-    """Modules that have been carried over, and the name that each of their definitions has now.
+    """The bundled modules, and the current name of each of their definitions.
 
     Args:
-        replaced: modules in whose place others are carried over, by their names inside the package.
+        replaced: the replacements of some modules, by their names inside the package.
     """
 
     def __init__(self, replaced: Mapping[str, str]) -> None:
@@ -88,7 +88,7 @@ class Bundle:
         self.used: dict[str, set[str]] = {}
 
     def add(self, file: str, roots: Sequence[str]) -> tuple[str, list[ast.Import | ast.ImportFrom]]:
-        """The text of modules and of those that they need and that are not in a file yet; and its imports."""
+        """The text of modules and of their dependencies that are not in a file yet; and its imports."""
         order: list[str] = []
         for root in roots:
             self._visit(root, file, order)
@@ -117,7 +117,7 @@ class Bundle:
         order.append(name)
 
     def _origin(self, module: str, name: str) -> tuple[str, str]:
-        """The module that defines what another one offers."""
+        """The module that defines a name that another one exports."""
         while name not in self.modules[module].defined:
             module, of_module = self.modules[module].imported[name]
             if of_module is None:
@@ -141,7 +141,7 @@ class Bundle:
         return f"\n\n# --- stack_lm.{module.name}: {module.title}\n\n{body}\n"
 
     def _renamings(self, module: _Module, lines: list[str], file: str) -> Iterator[tuple[int, int, str]]:
-        """Where a name of the module, or one it imports, has another name now."""
+        """The places where a name of the module, or one it imports, has been renamed."""
 
         def of(origin: tuple[str, str]) -> str:
             new = self.names[origin]
@@ -181,7 +181,7 @@ class Bundle:
 
 
 def _offset(lines: list[str], line: int, column: int | None) -> int:
-    """The place of a line (from 1) and a column (of bytes; None: behind the line) in a text."""
+    """The offset in a text of a line (from 1) and a column (in bytes; None: after the line)."""
     before = sum(map(len, lines[: line - 1]))
     if column is None:
         return before + len(lines[line - 1])
@@ -189,7 +189,7 @@ def _offset(lines: list[str], line: int, column: int | None) -> int:
 
 
 def merged_imports(nodes: Sequence[ast.Import | ast.ImportFrom], body: str) -> str:
-    """Imports of other packages that a text uses, each once."""
+    """The imports of other packages that a text uses, without duplicates."""
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
     plain: set[str] = set()
     from_module: dict[str, set[str]] = {}

@@ -34,7 +34,7 @@ _HEADS = {
     "SpanParserModel": (None, "AutoModel", "parser"),
 }
 _OTHER = (None, "AutoModel", "network")
-# What PyYAML and huggingface_hub raise for metadata of another form.
+# Raised by PyYAML and huggingface_hub for malformed metadata.
 _OF_YAML = (LookupError, AttributeError, TypeError, RecursionError)
 _MERRILL = """W. Merrill, L. Khazan, N. Amsel, Y. Hao, S. Mendelsohn, R. Frank. Finding Hierarchical Structure in Neural
 Stacks Using Unsupervised Parsing. BlackboxNLP 2019."""
@@ -54,19 +54,19 @@ def write_card(
     tags: Sequence[str] = (),
     notes: str | None = None,
 ) -> Path:
-    """Write a model's card beside its weights; of a card written before, results, licence and notes are kept.
+    """Write a model's card beside its weights; results, licence and notes of an earlier card are kept.
 
     Args:
         directory: of the model.
         run: directory of the training run, with its configuration and metrics; the model's own by default.
         name: of the model; by default that of the run's directory.
-        results: evaluation results to add; they take the place of earlier ones of the same data and metric.
+        results: evaluation results to add; they replace earlier ones of the same data and metric.
         license: of the weights, by its identifier on the hub, such as "apache-2.0".
         tags: to add.
-        notes: Markdown for what no file knows, such as whose texts it was trained on and what it cannot do.
+        notes: Markdown for facts that no file records, such as the source of the training texts and limitations.
 
     Raises:
-        InputError: if there is no model, or a card that somebody else wrote.
+        InputError: if there is no model, or if the card was not written by this function.
     """
     path = directory / CARD
     earlier, earlier_notes = _earlier(path)
@@ -91,10 +91,10 @@ def is_card(path: Path) -> bool:
 
 
 def read_card(path: Path) -> ModelCardData:
-    """The metadata of a card, whoever wrote it.
+    """The metadata of any card.
 
     Raises:
-        InputError: if it cannot be read, or its metadata has another form.
+        InputError: if it cannot be read, or its metadata is malformed.
     """
     try:
         return ModelCardData(**ModelCard(path.read_text(encoding="utf-8")).data.to_dict())
@@ -103,7 +103,7 @@ def read_card(path: Path) -> ModelCardData:
 
 
 def _earlier(path: Path) -> tuple[ModelCardData | None, str]:
-    """The metadata and the notes of the card that is there."""
+    """The metadata and the notes of the existing card."""
     if not path.exists():
         return None, ""
     if not is_card(path):
@@ -207,7 +207,7 @@ def _description(config: Mapping[str, Any], kind: str, parameters: int) -> str:
 
 
 def _description_of_transformer(config: Mapping[str, Any], kind: str, parameters: int) -> str:
-    """Of a model of self-attention, stack attention and recurrent cells."""
+    """The description of a model with self-attention, stack attention and recurrent cells."""
     layers = ["self-attention" if layer == "attention" else _cell(layer) for layer in config["layers"]]
     return (
         f"A transformer {kind} of {len(layers)} layers, made with stack-lm. From the first to the last they have "
@@ -217,7 +217,7 @@ def _description_of_transformer(config: Mapping[str, Any], kind: str, parameters
 
 
 def _cell(layer: Mapping[str, Any]) -> str:
-    """A recurrent cell, or a memory alone."""
+    """The description of a recurrent cell, or of a memory alone."""
     memory = "" if layer["memory"] == "none" else f"a differentiable {layer['memory'].replace('_', ' ')}"
     if "controller" not in layer:
         return memory
@@ -226,7 +226,7 @@ def _cell(layer: Mapping[str, Any]) -> str:
 
 
 def _description_of_layers(config: Mapping[str, Any], kind: str, parameters: int) -> str:
-    """Of a model whose layers have memories of their own."""
+    """The description of a model whose layers each have a memory."""
     losses = {loss["layer"] for loss in config["auxiliary_losses"]}
     lines = [
         f"- layer {number}: {_cell(layer)}"
@@ -344,7 +344,7 @@ def _code(title: str, text: str, language: str) -> str:
 
 
 def _base_model(training: Mapping[str, Any]) -> str | None:
-    """The model of the hub that a run began with."""
+    """The hub model that a run started from."""
     initial = training.get("training", {}).get("initial_model")
     return initial if isinstance(initial, str) and _is_on_hub(initial) else None
 
@@ -354,7 +354,7 @@ def _is_on_hub(name: str) -> bool:
 
 
 def _on_hub(source: str) -> str | None:
-    """The dataset of the hub that a source of text names."""
+    """The hub dataset named by a text source."""
     from ..data.sources.hub import DATASETS
 
     name, _, rest = source.partition(":")
@@ -365,7 +365,7 @@ def _on_hub(source: str) -> str | None:
 
 
 def _source(training: Mapping[str, Any]) -> str:
-    """What a run was trained on: a text, a table, or files of trees."""
+    """The training data of a run: a text, a table, or files of trees."""
     data = training.get("data", {})
     return _names(data.get("source") or data.get("train") or data.get("trees") or "")
 
@@ -392,7 +392,7 @@ def _training_command(kind: str, training: Mapping[str, Any]) -> str:
 
 
 def _validation(run: Path, training: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The record of the model's validation: that with the least loss where the best is kept, or else the last."""
+    """The model's validation record: the one with the lowest loss if the best is kept, else the last."""
     path = run / "metrics.jsonl"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     records = [json_object(line) or {} for line in text.splitlines()]
@@ -405,7 +405,7 @@ def _validation(run: Path, training: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _count_parameters(directory: Path) -> int:
-    """By the headers of the weights' files."""
+    """The number of parameters, from the headers of the weight files."""
     count = 0
     for path in sorted(directory.glob("*.safetensors")):
         try:

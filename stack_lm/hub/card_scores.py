@@ -20,8 +20,8 @@ class ScoreOfModels:
         task: the name of the task, such as "Subject-verb agreement".
         data: the name of the data.
         metric: the name of the metric, with its convention.
-        values: by the number of the model, from 0; a model without this score is left out.
-        intervals: 95% confidence intervals, likewise, where there are any.
+        values: by model index, from 0; a model without this score is left out.
+        intervals: 95% confidence intervals, likewise, if available.
     """
 
     task: str
@@ -39,7 +39,7 @@ def find_card(path: str | Path) -> Path | None:
 
 
 def scores_of_cards(paths: Sequence[str | Path]) -> list[ScoreOfModels]:
-    """Read the scores in model cards, ordered by task, data and the place in the cards.
+    """Read the scores in model cards, ordered by task, data and position in the cards.
 
     Args:
         paths: model directories, or cards.
@@ -65,7 +65,7 @@ def scores_of_cards(paths: Sequence[str | Path]) -> list[ScoreOfModels]:
 
 
 def _scores(result: EvalResult) -> Iterator[tuple[tuple[str, str, str], float, list[float] | None]]:
-    """The score of a result, and those of its parts by the number of attractors."""
+    """The score of a result, and the scores by number of attractors."""
     if not isinstance(result.metric_value, int | float):
         return
     arguments = result.metric_args if isinstance(result.metric_args, dict) else {}

@@ -1,12 +1,12 @@
 """The code that is saved with a model, so that it loads where this package is not installed.
 
-With `trust_remote_code`, transformers' `from_pretrained` runs Python files that lie beside the weights. Those of this
-package's kinds of models are made of its own modules (see `bundle`), in a file for the configurations and one for the
-models; `standalone` takes the place of modules that need the package. Where the package is installed, its classes take
-over, with their compiled scans.
+With `trust_remote_code`, transformers' `from_pretrained` runs Python files saved beside the weights. For this
+package's kinds of models they are bundled from its own modules (see `bundle`), one file for the configurations and one
+for the models; `standalone` replaces modules that need the package. If the package is installed, its own classes are
+used, with their compiled scans.
 
-The files that define a kind registered from outside are copied as they are, with those that they import with a leading
-dot. Where they import `stack_lm` they need the package; transformers says so where it is missing.
+The files that define a kind registered from outside are copied unchanged, with their relative imports. If they import
+`stack_lm` they need the package; transformers reports it if it is missing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def push_model(
     tags: Sequence[str] = (),
     **commit: Any,
 ) -> str:
-    """Upload a model with its code and a card; a card that the repository has is left alone.
+    """Upload a model with its code and a card; an existing card in the repository is kept.
 
     Args:
         model: of a registered kind.
@@ -96,11 +96,11 @@ def save_model(model: PreTrainedModel, directory: Path, *, code: bool | None = N
     Args:
         model: of a registered kind if code is asked for.
         directory: where to save.
-        code: write the code; None writes it if there is some (see `has_code`).
+        code: write the code; None writes it if available (see `has_code`).
         **options: of transformers' `save_pretrained`.
 
     Raises:
-        ValueError: if code is asked for and there is none.
+        ValueError: if code is requested and not available.
     """
     code = has_code(model.config) if code is None else code
     if isinstance(model, MemoryPreTrainedModel):
@@ -115,7 +115,7 @@ def add_code(config: PreTrainedConfig, directory: Path) -> None:
     """Write the code of a configuration's models to a directory, and name its classes in the configuration.
 
     Raises:
-        ValueError: if there is none, or the code of its memory is not part of the package.
+        ValueError: if there is no code, or the code of its memory is not part of the package.
     """
     kind, reason = kind_of(config), _why_no_code(config)
     if kind is None or reason:
@@ -124,7 +124,7 @@ def add_code(config: PreTrainedConfig, directory: Path) -> None:
 
 
 def has_code(config: PreTrainedConfig) -> bool:
-    """True if there is code to save of all that a model of this configuration needs, its memory too."""
+    """True if the code of everything that a model of this configuration needs can be saved, including its memory."""
     return _why_no_code(config) is None
 
 
@@ -132,7 +132,7 @@ def write_code(kind: ModelKind, directory: Path) -> dict[str, str]:
     """Write the code of a kind of models to a directory.
 
     Returns:
-        Where transformers' Auto classes find its classes.
+        The `auto_map` with which transformers' Auto classes find its classes.
     """
     directory.mkdir(parents=True, exist_ok=True)
     if kind in _OURS:
@@ -174,7 +174,7 @@ def model_code() -> dict[str, str]:
     """The two files, by name.
 
     Raises:
-        ValueError: if a module uses a construct that cannot be carried over.
+        ValueError: if a module uses a construct that cannot be bundled.
     """
     bundle = Bundle(_REPLACED)
     files = {}
@@ -199,6 +199,6 @@ def _local(part: type) -> str:
 
 
 def _takeover(part: Any) -> str:
-    """A class of the package under the same name; not itself, since transformers marks the classes that it loads."""
+    """Source of a subclass with the same name; not the class itself, since transformers marks the classes that it loads."""
     body = "pass" if part in _CONFIGS else f"config_class = {part.config_class.__name__}"
     return f"\n    class {part.__name__}(stack_lm.{part.__name__}):\n        {body}\n"

@@ -1,4 +1,4 @@
-"""Results of `stack-lm` commands as evaluation results of a model card: each with its convention and interval."""
+"""Convert the results of `stack-lm` commands to evaluation results of a model card, with convention and interval."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _DIRECTORIES = re.compile(r"(?<![^\s=:'\"])~?/(?:[^\s/:'\"]+/)*(?=[^\s/:'\"])")
 
 
 class _Measure(NamedTuple):
-    """One of the numbers of a perplexity, by its name in records.
+    """One of the numbers in a perplexity result, by its name in records.
 
     Attributes:
         kind: of metric.
-        counted: what it is per, in the plural; records count them.
-        convention: what counts.
+        counted: the unit that it is per, in the plural; records count them.
+        convention: the counting convention.
     """
 
     kind: str
@@ -48,14 +48,14 @@ _PERPLEXITY = {
 
 
 def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
-    """The evaluation results in a file that a command's `--json` printed.
+    """The evaluation results in a file of a command's `--json` output.
 
     Args:
         path: the file: one JSON object, or one on each line.
         directory: of the model that the card is for.
 
     Raises:
-        InputError: if the file holds no such result, or that of another model.
+        InputError: if the file holds no such result, or a result of another model.
     """
     records = [json_record(line, f"{path}, line {number}") for number, line in read_lines(path)]
     found: list[EvalResult] = []
@@ -81,7 +81,7 @@ def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
 def of_training(
     record: Mapping[str, Any], data: str, command: str, classification: str = "Text classification"
 ) -> list[EvalResult]:
-    """The validation results in a record of metrics.jsonl; none if it has none that are known.
+    """The known validation results in a record of metrics.jsonl.
 
     Args:
         record: of one validation.
@@ -100,7 +100,7 @@ def of_training(
 
 
 def merged(earlier: Iterable[EvalResult], new: Iterable[EvalResult]) -> list[EvalResult]:
-    """Evaluation results without those that newer ones replace."""
+    """Old and new evaluation results; new ones replace old ones of the same task, data and metric."""
 
     def key(result: EvalResult) -> tuple[Any, ...]:
         return result.task_name, result.dataset_name, result.metric_name
@@ -109,7 +109,7 @@ def merged(earlier: Iterable[EvalResult], new: Iterable[EvalResult]) -> list[Eva
 
 
 def without_directories(value: Any) -> Any:
-    """A value of JSON or YAML with names in place of absolute paths, since those of a card's readers are others."""
+    """A JSON or YAML value with absolute paths cut to their last part, since paths differ between machines."""
     if isinstance(value, dict):
         return {key: without_directories(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -118,7 +118,7 @@ def without_directories(value: Any) -> Any:
 
 
 def _command(record: Mapping[str, Any]) -> str:
-    """The name of the command in a record; empty where there is none."""
+    """The name of the command in a record; empty if absent."""
     words = str(record.get("command", "")).split()
     return words[1] if len(words) > 1 and words[0] == "stack-lm" else ""
 
@@ -158,7 +158,7 @@ def _of_perplexity(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _name_of_f1(record: Mapping[str, Any], system: Mapping[str, Any]) -> str:
-    """With what a model's trees depend on, so that scores of several decoders stand side by side."""
+    """The name of an F1 score with the settings of its trees, so that scores of several decoders can coexist."""
     how = [system[key] for key in ("signal", "decoder") if system.get(key)]
     return ", ".join([f"F1, convention {record['convention']}", *how])
 

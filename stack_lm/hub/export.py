@@ -1,4 +1,4 @@
-"""Small copies of models: weights in half precision, without code and what training left beside them."""
+"""Small copies of models: weights in half precision, without code and training files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Exported:
     """The result of an export.
 
     Attributes:
-        parameters: numbers stored.
-        bytes: of all files.
-        largest_error: greatest difference of a stored weight from the original.
+        parameters: number of stored parameters.
+        bytes: total size of all files.
+        largest_error: largest absolute difference between a stored weight and the original.
         files: their names.
     """
 
@@ -40,10 +40,10 @@ class Exported:
 
 
 def export_model(source: str | Path, target: str | Path, dtype: Storage = "float16") -> Exported:
-    """Copy a model with its tokenizer and its card, its weights stored in another precision.
+    """Copy a model with its tokenizer and its card, with weights stored in another precision.
 
-    config.json names float32, so transformers loads and computes in that; only the stored numbers are rounded. The copy
-    has no code: it loads where this package is imported. `stack-lm push` adds the code.
+    config.json says float32, so transformers loads and computes in float32; only the stored numbers are rounded. The
+    copy has no code: loading it requires this package. `stack-lm push` adds the code.
 
     Args:
         source: a model directory, such as that of a run or a checkpoint.

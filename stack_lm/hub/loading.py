@@ -20,7 +20,7 @@ from .tokenizers import try_tokenizer
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _MOST_LAYERS = 10_000
-# Never code from elsewhere, and no question whether to run any: our own models have theirs here, whatever `auto_map`
+# Never run code from elsewhere, nor ask whether to: our own models use the code in this package, whatever `auto_map`
 # says.
 _OPTIONS: dict[str, Any] = {"trust_remote_code": False}
 
@@ -37,14 +37,14 @@ def load_pretrained(
 
     Args:
         auto_class: such as `AutoModelForCausalLM`.
-        path: what its `from_pretrained` takes. A name that looks like a path is not looked for on the hub.
+        path: the argument of its `from_pretrained`. A name that looks like a path is not looked up on the hub.
         device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
         what: the model, for messages.
-        classes: Auto classes for models of some kinds, by `model_type`, in place of `auto_class`.
+        classes: Auto classes that replace `auto_class` for some kinds of models, by `model_type`.
 
     Raises:
-        InputError: if it cannot be loaded, its weights are not finite or not those of such a model, its tokenizer has
-            tokens that the model has not, or there is no such device.
+        InputError: if it cannot be loaded, its weights are not finite or do not fit the model, its tokenizer has tokens
+            that the model lacks, or there is no such device.
     """
     target = find_device(device)
     try:
@@ -71,7 +71,7 @@ def load_pretrained(
 
 @contextmanager
 def _output_as_errors() -> Iterator[None]:
-    """Send the output of compiled code to standard error: tokenizers prints notes that would spoil JSON."""
+    """Redirect the output of compiled code to standard error: tokenizers prints notes that would corrupt JSON."""
     try:
         output = os.dup(1)
     except OSError:  # a service that has closed it: what is printed goes nowhere
@@ -87,10 +87,10 @@ def _output_as_errors() -> Iterator[None]:
 
 
 def find_device(name: str | None = None) -> str:
-    """A device that can compute: the one named, or else a GPU if there is one.
+    """A usable device: the one named, or else a GPU if there is one.
 
     Raises:
-        InputError: if it cannot.
+        InputError: if it is not usable.
     """
     device = name or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -101,7 +101,7 @@ def find_device(name: str | None = None) -> str:
 
 
 def _check_config(auto_class: Any, path: str, config: PreTrainedConfig) -> None:
-    """Check that a model fits its weights: transformers makes it in full size before it sees that it does not."""
+    """Check that a model fits its weights: transformers would allocate it in full before noticing a mismatch."""
     layers = getattr(config.get_text_config(), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > _MOST_LAYERS:
         raise InputError(f"its config.json is of {layers:,} layers; {_MOST_LAYERS:,} can be made at most")

@@ -22,10 +22,10 @@ def find_models(*paths: str, what: str = "language model") -> None:
 
     Args:
         paths: see `locate`.
-        what: each is, for messages.
+        what: the kind of model, for messages.
 
     Raises:
-        InputError: if one is not there, or its directory lacks a file.
+        InputError: if one is missing, or its directory lacks a file.
     """
     for path in paths:
         try:
@@ -35,11 +35,11 @@ def find_models(*paths: str, what: str = "language model") -> None:
 
 
 def check_model_directory(directory: Path, *files: str) -> None:
-    """Refuse what is no model directory.
+    """Check that a path is a model directory.
 
     Args:
         directory: of the model.
-        files: that it needs besides config.json.
+        files: required besides config.json.
 
     Raises:
         InputError: if it lacks one.
@@ -58,10 +58,10 @@ def locate(path: str) -> dict[str, Any]:
     """Find a model without loading it, or the libraries that load it.
 
     Args:
-        path: a directory, or a name on the hub. A name that looks like a path is not looked for there.
+        path: a directory, or a name on the hub. A name that looks like a path is not looked up there.
 
     Returns:
-        What `from_pretrained` needs to find it too.
+        The arguments with which `from_pretrained` finds it too.
 
     Raises:
         InputError: if there is no such model.
@@ -93,14 +93,14 @@ def looks_like_a_path(name: str) -> bool:
 
 @cache
 def ask_hub(name: str, file: str) -> dict[str, Any]:
-    """Ask for a name once and shortly: `from_pretrained` asks often, each time for a minute if nobody answers.
+    """Query the hub for a name once, with a short timeout: offline, `from_pretrained` retries for minutes.
 
     Args:
         name: on the hub.
-        file: that shows in the cache whether it has been loaded before.
+        file: whose presence in the cache shows that the model has been loaded before.
 
     Returns:
-        What `from_pretrained` needs to find it too.
+        The arguments with which `from_pretrained` finds it too.
 
     Raises:
         InputError: if there is no such name, or the hub cannot be reached and the cache does not have it.
@@ -140,8 +140,8 @@ def read_config(directory: Path) -> dict[str, Any]:
     """The content of a model directory's config.json.
 
     Raises:
-        InputError: if there is none, or it is no JSON object.
-        ValueError: if it is no JSON.
+        InputError: if there is none, or it is not a JSON object.
+        ValueError: if it is not JSON.
     """
     if not (directory / "config.json").is_file():
         raise InputError("it is not a model directory: it has no config.json")
@@ -152,7 +152,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """An error of the libraries below in one line, without advice that nobody should follow."""
+    """A library's error in one line, without misleading advice."""
     text = str(error)
     if isinstance(error, InputError):
         return text

@@ -40,8 +40,8 @@ _USE = f"""## Use
 `{DESCRIPTION}` names its tensors. The loop around it is in the package's `docs/deployment.md`.
 
 """
-_FAR = 2**30  # steps after which a memory of limited size has its size
-_MORE = 3  # elements that an example has more than a first state, so that their number is no special one
+_FAR = 2**30  # steps after which a memory of limited size has reached its limit
+_MORE = 3  # extra elements of an example over a first state, so that their number is not a special value
 _IDS = "input_ids"
 
 
@@ -51,7 +51,7 @@ class ExportedStep:
 
     Attributes:
         inputs, outputs: of the graph, as in onnx.json.
-        bytes: of all files.
+        bytes: total size of all files.
         files: their names.
     """
 
@@ -67,7 +67,7 @@ class _Part(NamedTuple):
     Attributes:
         name: such as "memory_strengths".
         first: before the first step, of one sequence [1, ...].
-        growing: the dimension that each step adds to; None: its size is fixed.
+        growing: the dimension that grows with each step; None: its size is fixed.
     """
 
     name: str
@@ -81,7 +81,7 @@ class _Part(NamedTuple):
         return [names.get(i, size) for i, size in enumerate(self.first.shape)]
 
     def example(self, batch_size: int, more: int) -> Tensor:
-        """A tensor of that form, with some more elements."""
+        """An example tensor of this form, with a few extra elements."""
         shape = [batch_size, *self.first.shape[1:]]
         if self.growing is not None:
             shape[self.growing] += more
@@ -99,11 +99,11 @@ class _Part(NamedTuple):
 
 
 class StepModel(nn.Module):
-    """One step of a language model, from and to tensors alone.
+    """One step of a language model, with only tensors as inputs and outputs.
 
     Args:
         model: a language model with memory layers.
-        max_elements: of each memory; None: as many as there are steps.
+        max_elements: of each memory; None: one per step.
 
     Raises:
         InputError: if a memory grows in two dimensions, does not say how it grows, or does not grow at all and has a
@@ -135,12 +135,11 @@ class StepModel(nn.Module):
 
     @property
     def state(self) -> list[_Part]:
-        """The tensors of the state that have any numbers."""
+        """The non-empty tensors of the state."""
         return [part for part in self.parts if 0 not in part.first.shape]
 
     def forward(self, input_ids: Tensor, *state: Tensor) -> dict[str, Tensor]:
-        """One step.
-
+        """Run one step.
         Args:
             input_ids: [B].
             state: of the names of `state`.
@@ -172,10 +171,10 @@ class StepModel(nn.Module):
 
 
 def _empty(layer: Any, max_elements: int | None) -> tuple[Any, list[int | None]]:
-    """The state of a layer before the first step, for one sequence, and the dimension in which each tensor of it grows.
+    """A layer's state before the first step, for one sequence, and the dimension in which each of its tensors grows.
 
-    A memory begins with a few elements that are empty, because graphs know no tensors without numbers, and operations
-    on a memory reach some elements.
+    A memory starts with a few empty elements, because ONNX graphs do not support empty tensors, and operations on a
+    memory touch some elements.
     """
     memory = layer.memory
     if isinstance(memory, NondeterministicStack):  # and elements of zeros would not be empty
@@ -212,7 +211,7 @@ def _difference(first: Tensor, second: Tensor) -> int | None:
 
 
 def _limited(state: Any, most: int) -> tuple[Any, Tensor | None]:
-    """A state with `most` elements, and the strength [B] that this has cost; other memories keep to their size."""
+    """A state cut to `most` elements, and the strength [B] lost by this; other memories have a fixed size."""
     memory = state.memory
     if not isinstance(memory, StackState):
         return state, None
@@ -229,10 +228,10 @@ def _limited(state: Any, most: int) -> tuple[Any, Tensor | None]:
 
 
 def check_packages() -> None:
-    """Find packages of the extra `export` that are missing.
+    """Check that the packages of the extra `export` are installed.
 
     Raises:
-        InputError: naming the first.
+        InputError: naming the first missing one.
     """
     for name in _PACKAGES:
         if find_spec(name) is None:
@@ -245,10 +244,10 @@ def export_onnx(source: str | Path, target: str | Path, max_elements: int | None
     Args:
         source: a model directory.
         target: the new directory, which must be absent or empty.
-        max_elements: of a memory: its tensors have that many from the start. None: they grow with each step.
+        max_elements: of a memory: its tensors have this size from the start. None: they grow with each step.
 
     Raises:
-        InputError: if the model cannot be loaded, is no language model with a state, or cannot be exported; or if
+        InputError: if the model cannot be loaded, is not a language model with a state, or cannot be exported; or if
             packages are missing.
     """
     check_packages()
@@ -300,7 +299,7 @@ def trace(step: StepModel) -> tuple[Any, dict[str, Tensor]]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's notes on packages that nobody needs and on its own deprecations."""
+    """Suppress the exporter's notes on unneeded packages and its own deprecations."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

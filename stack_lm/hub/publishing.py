@@ -16,8 +16,8 @@ from ..atomic import atomic_directory
 from .card import CARD
 from .locating import check_model_directory
 
-# The files of a model in a directory that may have others, such as a run's checkpoints and its configuration, whose
-# paths are of one machine; the card has its settings.
+# A model's files in a directory that may hold others, such as a run's checkpoints and its configuration, whose paths
+# belong to one machine; the card has its settings.
 PUBLISHED = (
     *("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", CARD, "*.py"),
     *("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt"),
@@ -26,7 +26,7 @@ PUBLISHED = (
 
 @contextmanager
 def staging(dry_run: str | Path | None) -> Iterator[Path]:
-    """Yield an empty directory for the files of a model: a temporary one, or that of a dry run, which is kept.
+    """Yield an empty directory for a model's files: a temporary one, or the dry run's, which is kept.
 
     Raises:
         InputError: if the directory of a dry run is not empty, or cannot be written.
@@ -40,7 +40,7 @@ def staging(dry_run: str | Path | None) -> Iterator[Path]:
 
 
 def copy_model(source: Path, target: Path, patterns: Sequence[str] = PUBLISHED) -> None:
-    """Copy the files of a model and nothing else, or only those whose names match one of the patterns.
+    """Copy only the files of a model, or only those whose names match one of the patterns.
 
     Raises:
         InputError: if there is no model.
@@ -54,13 +54,13 @@ def copy_model(source: Path, target: Path, patterns: Sequence[str] = PUBLISHED) 
 def upload(
     directory: Path, repo_id: str, *, private: bool | None = None, keep: Sequence[str] = (), **commit: Any
 ) -> str:
-    """Upload all files of a directory in one commit, to a repository that is made if there is none.
+    """Upload all files of a directory in one commit, creating the repository if necessary.
 
     Args:
         directory: the files.
         repo_id: such as "someone/model".
-        private: of a new repository.
-        keep: names of files that are not replaced where the repository has them.
+        private: make a new repository private.
+        keep: names of files not to replace in the repository.
         **commit: `token`, and arguments of `HfApi.upload_folder`: `commit_message`, `revision`, `create_pr` ...
 
     Returns:

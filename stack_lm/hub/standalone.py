@@ -1,6 +1,6 @@
-"""Stands in for modules that the code saved with a model does without (see `stack_lm.hub.code`).
+"""Stubs for modules that are left out of the code saved with a model (see `stack_lm.hub.code`).
 
-That code runs where this package is not installed, so it has the reference scan alone.
+That code runs where this package is not installed, so it has only the reference scan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DTYPES: tuple[Any, ...] = ()
 
 
 class CompiledSoftmax:
-    """Never made, since there are no `DTYPES`."""
+    """Never instantiated, since `DTYPES` is empty."""
 
     def __init__(self, buffer: Tensor, bias: Tensor | None, with_gradient: bool) -> None:
         raise NotImplementedError
@@ -32,10 +32,10 @@ class CompiledSoftmax:
 
 
 def check_name(name: str) -> str:
-    """Find names that are no backend.
+    """Validate a backend name.
 
     Raises:
-        ValueError: naming those that there are.
+        ValueError: for an unknown name; the message lists the known ones.
     """
     if name not in BACKENDS:
         raise ValueError(f"scan_backend must be one of {', '.join(BACKENDS)}; got {name!r}")
@@ -55,12 +55,12 @@ def choose(system: Any, request: Any) -> tuple[str, str]:
 
 
 def load(name: str) -> NoReturn:
-    """Never called, since `choose` gives the reference."""
+    """Never called, since `choose` returns the reference."""
     raise NotImplementedError(name)
 
 
 def describe(layer: Any, config: Any, *names: str) -> None:
-    """None: a layer cannot be made anew, and its scan is not one operator for torch.compile."""
+    """None: a layer cannot be rebuilt, and its scan is not one operator for torch.compile."""
 
 
 def register_layer(cls: Any) -> Any:
@@ -69,10 +69,10 @@ def register_layer(cls: Any) -> Any:
 
 
 def operator_obstacle(layer: Any) -> str:
-    """The reason why a layer is no operator."""
+    """The reason why a layer cannot be an operator."""
     return "the operator needs the package stack-lm"
 
 
 def run_as_operator(*arguments: Any) -> NoReturn:
-    """Never called, since `choose` gives the reference."""
+    """Never called, since `choose` returns the reference."""
     raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Stands in for `stack_lm.plugins` in the code saved with a model, whose memory is one of the package's own."""
+"""A stub for `stack_lm.plugins` in the code saved with a model, whose memory is one of the package's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Registry(dict[str, Any]):
 
     @property
     def registered(self) -> dict[str, Any]:
-        """All of them."""
+        """All registered objects."""
         return self
 
     def register(self, name: str, item: Any) -> None:
@@ -26,7 +26,7 @@ class Registry(dict[str, Any]):
         """The object of that name.
 
         Raises:
-            ValueError: if there is none, with the names that there are.
+            ValueError: for an unknown name; the message lists the known ones.
         """
         if name not in tuple(self):  # which takes what is no name too
             raise ValueError(f"{self.kind} must be one of {', '.join(map(repr, self))}; got {name!r}")

@@ -1,4 +1,4 @@
-"""Reading the state_dicts that papers released."""
+"""Read the state_dicts that papers released."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load_state_dict(path: Path) -> dict[str, Tensor]:
 
 
 def take(state: dict[str, Tensor], path: Path, *names: str) -> Tensor:
-    """The tensor under the first of the names that is there.
+    """The tensor under the first of the names that exists.
 
     Raises:
         InputError: if the state_dict has none of them.

@@ -1,4 +1,4 @@
-"""Open tokenizers to train with: of a directory, a tokenizer.json or the hub, which is never asked for a path."""
+"""Open tokenizers for training, from a directory, a tokenizer.json or the hub; paths are never looked up on the hub."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
-# What a tokenizer.json without a configuration calls its special tokens.
+# Names of the special tokens in a tokenizer.json without a configuration.
 _NAMES = {
     "bos_token": ("<s>", "<bos>", "[BOS]", "<|endoftext|>"),
     "eos_token": ("</s>", "<eos>", "[EOS]", "<|endoftext|>"),
@@ -27,7 +27,7 @@ _NAMES = {
 def open_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     """A tokenizer to train a model with and to save with it.
 
-    It pads on the left, as generation needs it, and without a token of its own with its end token.
+    It pads on the left, as generation requires, using the end token if it has no padding token.
 
     Args:
         source: a directory, a tokenizer.json, or a name on the hub.
@@ -54,7 +54,7 @@ def open_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
 
 
 def try_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Run a tokenizer: settings of other kinds, and an unknown token that it does not have, show only then.
+    """Run a tokenizer once: settings of the wrong type, or a missing unknown token, fail only then.
 
     Raises:
         Exception: of the libraries below, of any kind.
@@ -66,7 +66,7 @@ def find_tokenizer(source: str | Path) -> Path | None:
     """Find a tokenizer on disk, without loading it; None for a name on the hub.
 
     Raises:
-        InputError: if it looks like a path and is not there, or there is no tokenizer in a directory.
+        InputError: if it looks like a path and does not exist, or if a directory has no tokenizer.
     """
     name = str(source)
     if not name:
