@@ -199,6 +199,6 @@ def _local(part: type) -> str:
 
 
 def _takeover(part: Any) -> str:
-    """Source of a subclass with the same name; not the class itself, since transformers marks the classes that it loads."""
+    """Source of a subclass of the same name; not the class itself, since transformers marks classes that it loads."""
     body = "pass" if part in _CONFIGS else f"config_class = {part.config_class.__name__}"
     return f"\n    class {part.__name__}(stack_lm.{part.__name__}):\n        {body}\n"
