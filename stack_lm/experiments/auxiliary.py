@@ -1,7 +1,7 @@
 """The auxiliary losses of a recogniser, on the members of its language (Butoi et al. 2025, section 3.3).
 
-Heads over the outputs of all steps predict what may follow each prefix. A model has them while it is trained; they are
-not saved with it.
+Heads over the outputs of all steps predict the continuations of each prefix. They exist only during training and are
+not saved with the model.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ HEADS = "auxiliary_heads"
 
 
 def add_heads(model: Any, losses: Collection[str], task: Task) -> None:
-    """Give a model a head for each auxiliary loss, if there are any.
+    """Add a head to a model for each auxiliary loss.
 
     Args:
-        model: that classifies sequences.
+        model: a sequence classifier.
         losses: the names of the losses, fields of `AuxiliaryLosses`.
-        task: whose symbols they predict.
+        task: the task whose symbols they predict.
 
     Raises:
         InputError: if the task does not say which symbols may follow a prefix.
@@ -53,7 +53,7 @@ def auxiliary_loss(
         Logits [B, 1, 2], and a number.
     """
     states: list[Tensor] = []
-    # Not `output_hidden_states`, which asks for those of all layers: networks without a memory are much slower then.
+    # Not `output_hidden_states`, which returns those of all layers: it makes networks without a memory much slower.
     hook = model.base_model.register_forward_hook(lambda *call: states.append(call[-1].last_hidden_state))
     try:
         of_labels = model(inputs, use_cache=False).logits

@@ -15,8 +15,8 @@ class ComparedRow:
     """A row of both runs.
 
     Attributes:
-        row: as the first run has it.
-        values: of each measure, of the first and of the second run, fractions as in the results; None without trials.
+        row: as in the first run.
+        values: the first and second run's value of each measure, fractions as in the results; None without trials.
         seeds: of the finished trials of each run.
     """
 
@@ -25,7 +25,7 @@ class ComparedRow:
     seeds: tuple[list[int], list[int]]
 
     def difference(self, name: str) -> float | None:
-        """The second run's value of a measure less the first's; None where one has none."""
+        """The second run's value of a measure minus the first's; None if either is missing."""
         first, second = self.values[name]
         return None if first is None or second is None else second - first
 
@@ -35,8 +35,8 @@ class Comparison:
     """Two runs.
 
     Attributes:
-        rows: that both have.
-        only: the names of the rows that the first run has alone, and those of the second.
+        rows: common to both.
+        only: the names of the rows only in the first run, and only in the second.
     """
 
     rows: list[ComparedRow]

@@ -56,10 +56,10 @@ class TaskModel(NamedTuple):
 
 
 def load_task_model(directory: str | Path) -> TaskModel:
-    """The model that a trial saved.
+    """Load the model saved by a trial.
 
     Raises:
-        InputError: if the directory has none.
+        InputError: if the directory has no such model.
     """
     path = Path(directory)
     check_task_models(path)
@@ -75,16 +75,16 @@ def load_task_model(directory: str | Path) -> TaskModel:
 
 
 def choose_example(task: Task, text: str | None, length: int | None, seed: int) -> Example:
-    """An example of a task: that of a given string, or one drawn.
+    """An example of a task, given as a string or drawn at random.
 
     Args:
-        task: any.
+        task: any task.
         text: the string's symbols, separated by spaces.
-        length: of a string to draw, in the task's unit; None takes one of the training strings' that fits on a page.
+        length: of a string to draw, in the task's unit; None takes a training length that fits on a page.
         seed: of the draw.
 
     Raises:
-        InputError: if the string is not of the task's language or empty, or it has none of that length.
+        InputError: if the string is empty or not in the task's language, or the task has none of that length.
     """
     if text is not None:
         string = task.read(text)
@@ -106,11 +106,11 @@ def choose_example(task: Task, text: str | None, length: int | None, seed: int) 
 
 @torch.no_grad()
 def compute(source: TaskModel, example: Example) -> Computation:
-    """Run a model on an example. The noise of choices is one draw, the same each time.
+    """Run a model on an example, with one fixed draw of the noise of choices.
 
     Args:
-        source: a model. The columns of a network between buffers are its steps, and for its input and its output, which
-            it reads and writes at a pace of its own, positions in the string.
+        source: a model. For a network between buffers, the columns are its steps; those of its input and output, which
+            it reads and writes at its own pace, are positions in the string.
         example: of its task.
     """
     model, task, encoding = source
@@ -147,7 +147,7 @@ def compute(source: TaskModel, example: Example) -> Computation:
 
 
 def _outputs(model: Any, rows: Encoded, encoding: Encoding) -> Tensor:
-    """The logits of each output [T, K]; of a classification, as if the string had ended there."""
+    """The logits of each output [T, K]; for classification, as if the string ended at each step."""
     outputs = rows.labels.shape[1]
     if encoding.task.kind != "classification":
         return run(model, rows.inputs, outputs, encoding)[0]
@@ -157,7 +157,7 @@ def _outputs(model: Any, rows: Encoded, encoding: Encoding) -> Tensor:
 
 
 def _of_symbols(name: str, symbols: Sequence[str], shares: np.ndarray, needed: Set[str], steps: int) -> Panel:
-    """Those of the symbols that are needed or have a share somewhere, filled to the steps."""
+    """The probabilities of symbols that are targets or have some probability, padded to the number of steps."""
     kept = [k for k, symbol in enumerate(symbols) if symbol in needed or shares[k].max() > 0.005]
     filled = np.full((len(kept), steps), np.nan)
     filled[:, : shares.shape[1]] = shares[kept, :steps]
@@ -165,7 +165,7 @@ def _of_symbols(name: str, symbols: Sequence[str], shares: np.ndarray, needed: S
 
 
 def describe_network(model: Any) -> dict[str, str]:
-    """A network in a few words: its controller, if it has one, and its memories."""
+    """Describe a network in a few words: its controller, if any, and its memories."""
     config = model.config
     controller = {"controller": config.controller} if hasattr(config, "controller") else {}
     return controller | {"memory": ", ".join(config.memory_names) or "none"}
@@ -182,7 +182,7 @@ class _Step(NamedTuple):
 
 
 def _run_steps(model: Any, inputs: Tensor, buffered: bool, count: int, noise: Noise) -> tuple[list[_Step], bool]:
-    """The steps of the cell one by one, and whether elements of its memory have strengths."""
+    """Run the cell step by step; returns the steps, and whether its memory's elements have strengths."""
     base = model.base_model if not buffered else model.model
     cell, values = recurrent_layers(base)[0], base.embed(inputs, None)
     given = Inputs(values, None, noise_of(noise, 0), None, count)
@@ -201,7 +201,7 @@ def _run_steps(model: Any, inputs: Tensor, buffered: bool, count: int, noise: No
 
 
 def _walk(model: Any, cell: Any, given: Inputs, buffered: bool) -> Iterator[tuple[Tensor, Tensor, Actions, CellState]]:
-    """Of each step what was read x_t, the controller's output, the actions and the state."""
+    """The input x_t, the controller's output, the actions and the state of each step."""
     if buffered:
         for step in buffered_steps(cell, model.buffering, given, True):
             yield step.inputs, step.outputs, step.actions, step.state
@@ -215,7 +215,7 @@ def _walk(model: Any, cell: Any, given: Inputs, buffered: bool) -> Iterator[tupl
 def _walk_given(
     base: Any, layer: MemoryLayer, inputs: Tensor, given: Inputs
 ) -> Iterator[tuple[Tensor, Tensor, Actions, Any]]:
-    """`_walk` for a memory that is driven by vectors which the network computes of all steps at once."""
+    """`_walk` for a memory driven by vectors that the network computes for all steps at once."""
     driving: list[Tensor] = []
     hook = layer.register_forward_pre_hook(lambda _, arguments: driving.append(arguments[0]))
     try:
@@ -232,7 +232,7 @@ def _walk_given(
 def _steps(
     model: Any, inputs: Tensor, encoding: Encoding, count: int, noise: Noise
 ) -> tuple[int, dict[str, Panel], StackRun | None]:
-    """The number of steps; what is read, the actions on the memory and what it holds at each; its run, if any."""
+    """The number of steps; the input, actions and memory contents at each; and the most probable run, if any."""
     layers = recurrent_layers(model)
     if not layers:
         return count, {}, None

@@ -1,4 +1,4 @@
-"""Configurations of experiments: one trial's, from a preset and a task; and tables, from a YAML file."""
+"""Configurations of experiments: of one trial, from a preset and a task; and of tables, from a YAML file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..errors import InputError
 from ..messages import similar_path
 from ..training.config import BaseConfig, settled
 
-# Beside a model that was trained on a task.
+# A file saved beside a model that was trained on a task.
 TASK_FILE = "task.json"
-# Scores that are no shares, and never percentages.
+# Scores that are not fractions, and never percentages.
 IN_NATS = ("nats", "difference", "difference_given_length", "loss")
 STATISTICS = ("minimum", "median", "maximum", "mean", "best", "mean_of_best_loss")
-# What a row or a table may say of the trials themselves.
+# Settings of the trials themselves that a row or a table may have.
 _OVERRIDES = ("model", "training", "options")
 
 
@@ -271,10 +271,10 @@ class Table:
 
     @classmethod
     def build(cls, values: dict[str, Any]) -> Table:
-        """A table from the content of its file: one with `rows`, or with `tasks` and `networks` that make them.
+        """A table from the content of its file: with `rows`, or with `tasks` and `networks` that are crossed.
 
         Raises:
-            InputError: naming the key that is wrong.
+            InputError: naming the invalid key.
         """
         if "networks" in values:
             values = {**values, "rows": _crossed(values.get("tasks", []), values["networks"])}
@@ -294,18 +294,18 @@ class Table:
         return table
 
     def number_of_seeds(self, row: Row) -> int:
-        """Trials of a row."""
+        """The number of trials of a row."""
         return row.seeds or self.seeds
 
     def scale(self, score: str) -> int:
-        """Return the factor with which a score is shown: 100 for a percentage."""
+        """Return the factor by which a printed score is multiplied: 100 for a percentage."""
         return 100 if self.percent and score not in IN_NATS else 1
 
     def config(self, row: Row) -> TaskConfig:
-        """The configuration of a row's trials, but for the seed.
+        """The configuration of a row's trials, except for the seed.
 
         Raises:
-            InputError: for an unknown preset, a key that is wrong, or a value out of its range.
+            InputError: for an unknown preset, an invalid key, or a value out of range.
         """
         values = read_config(row.preset)
         for source in (self, row):
@@ -328,7 +328,7 @@ def comparable(config: TaskConfig) -> dict[str, Any]:
 def first_difference(
     before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
 ) -> tuple[str, Any, Any] | None:
-    """The first key, with those above it, in which two mappings differ, and its values; None in one is no value."""
+    """The first key, with its parents, in which two mappings differ, and both values; None is a missing value."""
     for key in {**before, **now}:
         one, other = before.get(key), now.get(key)
         if isinstance(one, Mapping) or isinstance(other, Mapping):
@@ -343,10 +343,10 @@ def first_difference(
 
 
 def compile_pattern(pattern: str, option: str = "--rows") -> re.Pattern[str]:
-    """Compile the regular expression that an option of the command line has.
+    """Compile the regular expression of a command-line option.
 
     Raises:
-        InputError: if it is none.
+        InputError: if it is invalid.
     """
     try:
         return re.compile(pattern)
@@ -355,10 +355,10 @@ def compile_pattern(pattern: str, option: str = "--rows") -> re.Pattern[str]:
 
 
 def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
-    """Rows of a table by their number, from 0: those whose name a regular expression finds, or all.
+    """The rows of a table by number, from 0: those whose name matches a regular expression, or all.
 
     Raises:
-        InputError: if it is none, or finds none.
+        InputError: if the expression is invalid or matches no row.
     """
     finder = compile_pattern(pattern or "")
     chosen = {i: row for i, row in enumerate(table.rows) if finder.search(row.name)}
@@ -401,10 +401,10 @@ def is_task_model(directory: str | Path) -> bool:
 
 
 def check_task_models(*directories: str | Path) -> None:
-    """Find models of tasks before anything that takes long.
+    """Check that task models exist before any slow work.
 
     Raises:
-        InputError: if a directory has none.
+        InputError: if a directory has no task model.
     """
     for directory in directories:
         if not is_task_model(directory):
@@ -417,7 +417,7 @@ def parse_measure(name: str) -> tuple[str, str, str]:
     """The split, the score and the statistic of a measure.
 
     Raises:
-        InputError: if it is not written "score.statistic" or "split/score.statistic".
+        InputError: if it does not have the form "score.statistic" or "split/score.statistic".
     """
     found = re.fullmatch(r"(?:(\w+)/)?(\w+)\.(\w+)", str(name))
     if found is None or found[3] not in STATISTICS:

@@ -1,8 +1,8 @@
 """Examples of a task as tensors, for the kinds of models that the task fits.
 
-All networks here run from left to right, so padding after a string's end changes nothing at its steps, and needs no
-mask. In a network with an input buffer it would: there, as in the released code of Hao et al. (2018), all strings of a
-split are equally long, with null symbols after their ends.
+All networks here run from left to right, so padding after a string's end does not affect its steps and needs no mask.
+Networks with an input buffer are the exception: for them, as in the released code of Hao et al. (2018), all strings of
+a split have the same length, with null symbols after their ends.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ class Encoded(NamedTuple):
     continuations: Tensor
 
     def rows(self, numbers: Tensor, *, trim: bool) -> Encoded:
-        """Some of the examples; `trim` takes away the padding after the longest of them."""
+        """A selection of the examples; `trim` removes the padding after the longest of them."""
         end = int(self.steps[numbers].max()) if trim else None
         return Encoded(*(field[numbers, :end] if field.dim() > 1 else field[numbers] for field in self))
 
 
 def fit_head(model: Mapping[str, Any], task: Task) -> dict[str, Any]:
-    """The section `model` of a configuration, with the head that a task of one's own needs.
+    """The section `model` of a configuration, with the head that a user's own task needs.
 
-    A preset has the head of its paper's tasks. Another task takes the network alone, where its kind of model has a
-    class for the task; the papers' own tasks take presets as they are.
+    A preset has the head for its paper's tasks. Another task uses only the network, if its kind of model has a class
+    for the task; the papers' own tasks use presets unchanged.
 
     Args:
         model: the section.
-        task: any.
+        task: any task.
     """
     if task.paper:
         return dict(model)
@@ -91,7 +91,7 @@ class Encoding:
     Args:
         task: any.
         architecture: the model's class.
-        one_boundary: of a language: whether `<s>` is what ends strings too; see `TaskTrainingConfig`.
+        one_boundary: for a language, whether `<s>` also ends strings; see `TaskTrainingConfig`.
 
     Attributes:
         kind: of the task, with its rows and scores.
@@ -132,10 +132,10 @@ class Encoding:
 
         Args:
             examples: of the task.
-            continuations: whether to look for the symbols that may follow prefixes.
+            continuations: whether to find the symbols that may follow prefixes.
 
         Raises:
-            InputError: if there are none.
+            InputError: if there are no examples.
         """
         if not examples:
             raise InputError(f"there are no examples of {self.task.name}")
@@ -181,7 +181,7 @@ def loss_weights(mask: Tensor, reduction: str, width: int = 1, dtype: torch.dtyp
         mask: the scored outputs of batches [..., B, T].
         reduction: "mean" over all scored outputs of a batch; "strings": the sum over those of a string, the mean over
             strings; "step_mean": the mean over those of a step, the sum over steps; or "step_sum": the sum of all.
-        width: numbers that an output has, over which the mean goes, too.
+        width: numbers per output, which the mean also averages over.
         dtype: of the weights.
 
     Returns:
@@ -199,7 +199,7 @@ def loss_weights(mask: Tensor, reduction: str, width: int = 1, dtype: torch.dtyp
 def weighted_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """The cross-entropy of classes [B, T], in nats, or the squared error of symbols' probabilities, labels [B, T, K].
 
-    The sigmoid of Suzgun et al. (2019), section 4.1, makes the latter.
+    The probabilities come from a sigmoid, as in Suzgun et al. (2019), section 4.1.
     """
     if labels.dim() == 3:
         return ((torch.sigmoid(logits) - labels).square().sum(-1) * weights).sum()

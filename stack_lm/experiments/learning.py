@@ -1,7 +1,7 @@
 """Training trials: the loop of epochs and updates, for one model or several of one configuration at once.
 
-An update of these networks is mostly torch and Python around it, so that several seeds at once take a fraction of the
-time of one after the other (`training.together`). Each learns from its own strings, in its own order, as alone.
+Updates of these networks are dominated by torch and Python overhead, so training several seeds at once takes a fraction
+of the time of training them in turn (`training.together`). Each sees its own strings, in its own order, as when alone.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from .trial import Trial, below
 from .unfinished import Clock, State, StateFile
 
 Batch = Mapping[str, Any]  # tensors, and the noise of actions by name
-# Arguments: the share of the epochs that are over, and in words how the trials stand.
+# Arguments: the fraction of epochs completed, and a description of the trials' progress.
 Report = Callable[[float, str], None]
 
 
 class _Learners(Protocol):
-    """Models that learn at once; `Together` is one of these."""
+    """Models trained at once; `Together` implements this."""
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """The parameters for an optimizer."""
 
     def losses(self, inputs: Batch) -> Tensor:
-        """The losses of all [S]."""
+        """The losses of all models [S]."""
 
     def clip_gradients(self, max_norm: float) -> Tensor:
         """Clip each model's gradient to a norm."""
 
 
 class _Alone:
-    """One model, as `Together` has several."""
+    """One model, with the interface of `Together`."""
 
     def __init__(self, model: Any, loss: Callable[[Any, Batch], Tensor]) -> None:
         self.model, self._loss = model, loss
@@ -66,10 +66,10 @@ def train(
     """Train trials of one configuration, and test them.
 
     Args:
-        trials: which differ in their seeds; all are trained at once where `can_join` lets them.
+        trials: differing only in their seeds; all are trained at once if `can_join` allows it.
         report: called after each epoch.
-        file: where to write, about once a minute, the state of trials that are trained at once. If it has one, they go
-            on from there, and end as if they had not been cut off.
+        file: where to write, about once a minute, the state of trials that are trained at once. If it has a state, they
+            resume from it, and end as if they had not been interrupted.
 
     Returns:
         The results of the trials: `Trial.result`, with their seconds.
@@ -116,7 +116,7 @@ def train(
 
 
 def _describe(trials: Sequence[Trial], begun: int) -> str:
-    """How trials stand after an epoch, in a line."""
+    """A line that describes the trials after an epoch."""
     records = [trial.history[-1] for trial in trials]
     said = f"epoch {records[0]['epoch']:,} of {trials[0].loop.epochs:,}, loss {_range([r['loss'] for r in records])}"
     score = trials[0].encoding.kind.shown[0]
@@ -137,9 +137,9 @@ def _state(trials: Sequence[Trial], group: _Group, seconds: float) -> State:
     """The state that training continues from.
 
     Args:
-        trials: that began at once.
-        group: those of them that are not over.
-        seconds: that they have taken.
+        trials: all trials that started together.
+        group: the trials still in training.
+        seconds: their training time so far.
     """
     tensors = {f"random.{i}": state for i, state in enumerate(_random_states())} | group.optimizer_state()
     numbers: dict[str, Any] = {"seconds": seconds, "trials": []}
@@ -156,7 +156,7 @@ def _random_states() -> list[Tensor]:
 
 
 def _resumed(trials: Sequence[Trial], state: State) -> _Group:
-    """The trials that are not over in a state, with all that they had."""
+    """The trials still in training in a saved state, restored."""
     for i, trial in enumerate(trials):
         trial.load(State(state.numbers["trials"][i], below(f"{i}.", state.tensors)))
     group = _Group(trials)
@@ -172,10 +172,10 @@ def _resumed(trials: Sequence[Trial], state: State) -> _Group:
 
 
 def can_join(trial: Trial) -> bool:
-    """True if models as a trial's can be trained at once.
+    """True if several models like a trial's can be trained at once.
 
-    Not where they have dropout that `Trial.draw_noise` does not draw: it would be drawn for all at once, so that a
-    trial's result would depend on the others; and not where the compiled scan cannot run them.
+    False if they have dropout that `Trial.draw_noise` does not draw: it would be drawn for all at once, so a trial's
+    result would depend on the others. Also false if the compiled scan cannot run them.
     """
     config, drawn = trial.model.config, draw_noise(trial.model, (1, 1), torch.Generator())
     dropouts = {name for name in checks_of(type(config)) if name.endswith("dropout") and getattr(config, name)}
@@ -208,7 +208,7 @@ class _Group:
         self._data: Encoded | None = None
 
     def without(self, over: Sequence[bool]) -> _Group:
-        """The trials that are not over, with their part of the optimizer's state."""
+        """The trials still in training, with their part of the optimizer's state."""
         kept = torch.tensor([i for i, done in enumerate(over) if not done], dtype=torch.long)
         group = _Group([self.trials[i] for i in kept.tolist()])
         if not group.trials:
@@ -225,7 +225,7 @@ class _Group:
         return group
 
     def optimizer_state(self) -> dict[str, Tensor]:
-        """The optimizer's tensors, by the number of their parameter and their name."""
+        """The optimizer's tensors, by parameter index and name."""
         parameters = self.learners.parameters() if self.trials else []
         return {
             f"optimizer.{i}.{name}": tensor
@@ -234,13 +234,13 @@ class _Group:
         }
 
     def load_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take what `optimizer_state` gave."""
+        """Restore the tensors from `optimizer_state`."""
         for i, parameter in enumerate(self.learners.parameters() if self.trials else []):
             own = below(f"optimizer.{i}.", tensors)
             self.optimizer.state[parameter] = {name: tensor.to(self.device) for name, tensor in own.items()}
 
     def epoch(self) -> tuple[list[float], int, int]:
-        """Train on all strings once: the mean loss of each trial's updates; the numbers of strings and of updates."""
+        """Train on all strings once; returns each trial's mean loss, and the numbers of strings and updates."""
         sums = torch.zeros(len(self.trials), dtype=self.trials[0].model.dtype, device=self.device)
         strings = updates = 0
         rates = [trial.learning_rate for trial in self.trials]
@@ -258,7 +258,7 @@ class _Group:
         return (sums / updates).tolist(), strings, updates
 
     def load_data(self) -> Encoded:
-        """The strings of the next epoch: those that are there, unless each epoch has others."""
+        """Load the strings of the next epoch: the same ones, unless each epoch has new strings."""
         if self._data is None or self.trials[0].has_new_strings:
             self._data = _stack([trial.training_data() for trial in self.trials], self.trials[0].encoding.padding)
         return self._data
@@ -278,7 +278,7 @@ class _Group:
             torch.nn.utils.clip_grad_value_(self.learners.parameters(), self.loop.max_grad_value)
 
     def _step(self, rates: Sequence[float]) -> None:
-        """An update, with the optimizer's own rate where all trials have one."""
+        """Make an update, with the optimizer's own rate if all trials share one."""
         if len(set(rates)) == 1:
             for group in self.optimizer.param_groups:
                 group["lr"] = rates[0]
@@ -288,7 +288,7 @@ class _Group:
             self.learners.step(self.optimizer, rates)
 
     def _cool(self, trials: Sequence[Trial], strings: int) -> None:
-        """Set temperatures. While an epoch lasts those of the first model are enough: the others follow it."""
+        """Set temperatures; during an epoch, setting the first model's is enough, since the others follow it."""
         for trial in trials:
             if trial.temperature is not None:
                 trial.temperature.step(trial.model, trial.strings + strings)
@@ -324,7 +324,7 @@ class _Group:
         return {name: torch.tensor([t.auxiliary[name] for t in trials], dtype=dtype) for name in trials[0].auxiliary}
 
     def _noise(self, steps: Tensor, longest: int) -> dict[str, Any]:
-        """The noise of each trial, by name [S, B, T, ...], in strings of so many steps [S, B]; or nothing."""
+        """The noise of each trial, by name [S, B, T, ...], for strings of the given lengths [S, B]; or nothing."""
         if self.trials[0].encoding.buffered:
             return {}
         drawn: dict[str, list[Tensor]] = {}

@@ -18,8 +18,8 @@ class Matrix:
 
     Attributes:
         networks: their names, in the table's order.
-        levels: the names of the tasks, in the table's order, by level of the hierarchy from the smallest; tasks of no
-            known level come last. Where none is known the only level is "".
+        levels: the names of the tasks, in the table's order, by level of the hierarchy from the smallest; tasks of
+            unknown level come last. If no level is known, the only one is "".
         rows: by task and network.
     """
 
@@ -29,10 +29,10 @@ class Matrix:
 
 
 def make_matrix(table: Table) -> Matrix:
-    """The matrix of a table: a column has the tasks (see `task_column`), others the networks.
+    """The matrix of a table: one column has the tasks (see `task_column`), the others the networks.
 
     Raises:
-        InputError: if the table has one column.
+        InputError: if the table has only one column.
     """
     if len(table.columns) < 2:
         raise InputError(
@@ -50,7 +50,7 @@ def make_matrix(table: Table) -> Matrix:
 
 
 def task_column(table: Table) -> int:
-    """The number of the column that has the tasks: the first that is called so, or the first."""
+    """The index of the column with the tasks: the first one named so, else the first."""
     names = [str(column).lower() for column in table.columns]
     return next((i for i, name in enumerate(names) if name in _TASKS), 0)
 
@@ -70,7 +70,7 @@ def split_cells(table: Table) -> list[tuple[str, str]]:
 
 
 def _columns_of_tasks(table: Table) -> set[int]:
-    """The task's column, and those before it that say more of tasks, not of networks, such as their class."""
+    """The task's column, and the columns before it that describe tasks, not networks, such as their class."""
     last = task_column(table)
     tasks = {row.cells[last] for row in table.rows}
     same = {i for i in range(last) if len({(row.cells[last], row.cells[i]) for row in table.rows}) == len(tasks)}

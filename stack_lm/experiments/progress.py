@@ -15,11 +15,11 @@ SECONDS = 60.0
 
 
 class TrialProgress:
-    """Shows what jobs have done while it is entered.
+    """A context manager that shows the progress of jobs.
 
     Args:
         names: of the jobs.
-        sizes: the numbers of their trials.
+        sizes: number of trials of each.
         quiet: show nothing.
     """
 
@@ -45,12 +45,12 @@ class TrialProgress:
         self._bar.stop()
 
     def advance(self, job: int, share: float, said: str) -> None:
-        """Show how a job stands after an epoch; where there is no terminal, not more than about once a minute.
+        """Show a job's progress after an epoch; without a terminal, at most about once a minute.
 
         Args:
             job: its number.
-            share: of it that is done.
-            said: how it stands.
+            share: fraction completed.
+            said: description of its progress.
         """
         self._shares[job] = share
         self._update()

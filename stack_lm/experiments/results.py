@@ -3,7 +3,7 @@
 table.yaml       the table, as its file or the command line described it
 results.jsonl    a line for each trial: row, seed, configuration, scores, history, versions, time
 models/ROW/SEED  the trained models; ROW counts from 1
-unfinished/      the state of trials that are being trained; see `unfinished`
+unfinished/      the state of trials in training; see `unfinished`
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from . import unfinished
 from .config import IN_NATS, Row, Table, choose_rows, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
-# What every record has, besides what is there to be read by people.
+# The keys of every record, besides those meant only for human readers.
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "row": str,
     "seed": int,
@@ -59,7 +59,7 @@ class Trials(ABC):
         """The table of the experiment.
 
         Raises:
-            InputError: if there is none.
+            InputError: if it is missing.
         """
 
     def of_row(self, row: Row) -> list[Record]:
@@ -70,10 +70,10 @@ class Trials(ABC):
         """The trials of some rows of the table.
 
         Args:
-            pattern: a regular expression that finds the names of the rows; None is all of them.
+            pattern: a regular expression that matches the names of the rows; None selects all.
 
         Raises:
-            InputError: if it finds none, or is no regular expression.
+            InputError: if it matches no row or is invalid.
         """
         return self if pattern is None else _OfRows(self, choose_rows(self.table(), pattern).values())
 
@@ -85,10 +85,10 @@ class Results(Trials):
         path: of the directory.
 
     Attributes:
-        records: of the finished trials, in the order in which they ended.
+        records: of the finished trials, in order of completion.
 
     Raises:
-        InputError: if a line of the results file is not such a record. Nothing is changed then.
+        InputError: if a line of the results file is not such a record; nothing is changed then.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -146,10 +146,10 @@ class Results(Trials):
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Write to the directory, as the only process that does.
+        """Lock the directory for writing by this process only.
 
         Raises:
-            InputError: if another process writes to it, or it cannot be written.
+            InputError: if another process has locked it, or it cannot be written.
         """
         lock = RunLock(self.path)
         try:
@@ -169,19 +169,19 @@ class Results(Trials):
 
         Args:
             table: the table.
-            memories: the names of those of its models.
+            memories: the names of its models' memories.
         """
         content = dataclasses.asdict(table) | used(memory=memories, task=[row.task for row in table.rows])
         with atomic_file(self.path / TABLE_FILE) as file:
             file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
     def add(self, records: Sequence[Record]) -> None:
-        """Add trials, durably: a file of results is whole at every moment."""
+        """Add trials durably: the results file is complete at every moment."""
         self.records += records
         self._write()
 
     def replace(self, records: list[Record]) -> None:
-        """Have other records."""
+        """Replace all records."""
         self.records = records
         self._write()
 
@@ -222,7 +222,7 @@ class _OfRows(Trials):
 
 
 def save_trials(trials: Trials, directory: str | Path) -> None:
-    """Write trials to a directory of their own, without their scores by length and by edits, which are most of them.
+    """Write trials to a separate directory, without scores by length and by edits, which take most of the space.
 
     Raises:
         InputError: if the directory has other trials, or cannot be written.
@@ -252,7 +252,7 @@ def same_outcome(first: Record, second: Record) -> bool:
 
 
 def measure(records: Sequence[Record], name: str) -> float | None:
-    """A number over the trials of a row; None without trials.
+    """The value of a measure over the trials of a row; None without trials.
 
     Args:
         records: of the trials.

@@ -1,4 +1,4 @@
-"""All trials of a table: those that are not finished are run, and their results written one by one."""
+"""Run all unfinished trials of a table, and write their results one by one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .shards import Shard, has_shards
 from .unfinished import StateFile, begun_rows, state_files
 from .workers import Job, run_jobs
 
-# Of each score of a table that has one row, of a preset and a task.
+# The statistics of each score in a one-row table of a preset and a task.
 _STATISTICS = ("minimum", "median", "maximum", "mean")
 
 
@@ -50,19 +50,19 @@ class Experiment:
     Args:
         table: the table.
         overrides: of the configurations of all rows: model, training and options.
-        output_dir: in place of the table's.
-        seeds: number of trials of each row, in place of the table's.
-        rows: run only rows whose name this regular expression finds; None runs all.
+        output_dir: replaces the table's.
+        seeds: number of trials of each row; replaces the table's.
+        rows: run only rows whose name matches this regular expression; None runs all.
         jobs: number of worker processes.
-        together: trials of a row to train at once, at most.
-        device: that trains them, such as "cuda"; on one other than the CPU each trial is trained by itself.
-        resume: keep what is finished.
+        together: maximum number of trials of a row to train at once.
+        device: for training, such as "cuda"; on devices other than the CPU each trial is trained separately.
+        resume: keep finished trials.
         overwrite: remove the results of these rows, and run them again.
         shard: run only this part of the trials, in a directory of its own; see `deal`.
         quiet: no progress bar and no notes.
 
     Raises:
-        InputError: if a row cannot work, or the directory has results that this would mix with. Nothing is changed
+        InputError: if a row is invalid, or the directory has results of another configuration. Nothing is changed
             then.
     """
 
@@ -101,7 +101,7 @@ class Experiment:
         self._check_directory()
 
     def run(self) -> Results:
-        """Run what is not finished.
+        """Run the unfinished trials.
 
         Raises:
             InputError: if the directory cannot be written, or a trial cannot be run.
@@ -127,7 +127,7 @@ class Experiment:
         return self.results
 
     def _plan(self) -> list[Wanted]:
-        """The trials of the chosen rows; one of each is made, so that a mistake is found before any is run."""
+        """The trials of the chosen rows; builds one of each, to find mistakes before any trial runs."""
         from .learning import can_join
         from .trial import Trial
 
@@ -181,7 +181,7 @@ class Experiment:
         self._check_finished()
 
     def _check_rows(self) -> None:
-        """A row's models are under its number, so that must be the one it had."""
+        """Check that rows keep their numbers, which name their models' directories."""
         numbers = {row.name: i for i, row in enumerate(self.table.rows, 1)}
         begun = begun_rows(self.results.path)
         for before, row in enumerate(self.results.table().rows, 1):
@@ -194,7 +194,7 @@ class Experiment:
                 )
 
     def _check_finished(self) -> None:
-        """A row's trials have one configuration."""
+        """Check that all trials of a row have the same configuration."""
         if self.overwrite:
             return
         configs = {trial.key: comparable(trial.config) for trial in self.wanted}
@@ -213,7 +213,7 @@ class Experiment:
                 )
 
     def _take_up(self, waiting: Sequence[Wanted]) -> list[tuple[list[Wanted], StateFile]]:
-        """The trials that have begun, as they are trained at once; states of others of these rows are removed."""
+        """The started trials, in their groups; removes other saved states of these rows."""
         trials = {trial.key: trial for trial in waiting}
         begun = []
         for file in state_files(self.results.path, self.chosen):
@@ -253,7 +253,7 @@ class Experiment:
 
 
 def _check_measures(measures: Sequence[str], task: Task) -> None:
-    """Find a measure of a split or a score that a task does not have."""
+    """Check that the task has the split and the score of each measure."""
     for measure in measures:
         split, score, _ = parse_measure(measure)
         splits = [name for name in task.plan if name != "train"]
@@ -269,10 +269,10 @@ def load_table(name: str, task: str | None = None, options: Mapping[str, Any] | 
     Args:
         name: a file or the name of a table, such as "hao2018/table1"; or, with a task, of a preset or its file.
         task: makes a table of one row, of the preset and this task.
-        options: of the task, as far as its scores depend on them.
+        options: the task's options that affect its scores.
 
     Raises:
-        InputError: if there is no such file, table, preset or task; if a file is no table; or if a preset has no task.
+        InputError: if there is no such file, table, preset or task, a file is not a table, or a preset has no task.
     """
     if task is None:
         path = Path(name) if Path(name).exists() else preset_path(name, tables=True)

@@ -1,4 +1,4 @@
-"""The distribution of trials: those of a row run together, those of a table are dealt to shards."""
+"""The distribution of trials: groups of one row train together; a table's trials are dealt to shards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .config import Row, TaskConfig
 
-# A shard may have so many times the trials of the mean shard if the seeds of a row stay together for it.
+# To keep the seeds of a row together, a shard may exceed the mean number of trials by this factor.
 _UNEVEN = 1.25
 
 
@@ -27,10 +27,10 @@ class Wanted:
 
 
 def deal(trials: Sequence[Wanted], shards: int) -> list[list[Wanted]]:
-    """The trials of each shard, the same for every machine that asks.
+    """The trials of each shard, identical on every machine.
 
-    Rows are dealt in turn, those of a preset after each other, so that each shard has about as many of a slow network
-    as the others. Seeds of a row are split up only where shards would be uneven.
+    Rows are dealt in turn, grouped by preset, so that slow networks are spread evenly over the shards. Seeds of a row
+    are split only if shards would otherwise be uneven.
 
     Args:
         trials: by row and seed.
@@ -49,18 +49,18 @@ def deal(trials: Sequence[Wanted], shards: int) -> list[list[Wanted]]:
 
 
 def _split(trials: Sequence[Wanted], pieces: int) -> Iterator[Sequence[Wanted]]:
-    """Trials in pieces of about one size; fewer pieces if there are fewer trials."""
+    """Split trials into pieces of about equal size; fewer pieces if there are fewer trials."""
     pieces = min(pieces, len(trials))
     for k in range(pieces):
         yield trials[k * len(trials) // pieces : (k + 1) * len(trials) // pieces]
 
 
 def grouped(trials: Sequence[Wanted], size: Callable[[int], int]) -> list[list[Wanted]]:
-    """Trials to train at once.
+    """Group trials to train at once.
 
     Args:
         trials: by row.
-        size: how many of a row, at most, by its number.
+        size: maximum group size, by row number.
     """
     groups = []
     for number, found in itertools.groupby(trials, key=lambda trial: trial.number):
@@ -70,7 +70,7 @@ def grouped(trials: Sequence[Wanted], size: Callable[[int], int]) -> list[list[W
 
 
 def describe_group(trials: Sequence[Wanted]) -> str:
-    """Trials of a row in a few words."""
+    """Describe trials of a row in a few words."""
     seeds = [trial.config.seed for trial in trials]
     if seeds == [*range(seeds[0], seeds[0] + len(seeds))] and len(seeds) > 1:
         said = f"{seeds[0]} to {seeds[-1]}"

@@ -11,16 +11,16 @@ from torch import Tensor
 from ..tasks.scores import Answers, summarize
 from .encoding import Encoded, Encoding
 
-# Numbers of steps times strings that are scored at a time.
+# Steps times strings scored at a time.
 _BATCH = 50_000
 
 
 @torch.no_grad()
 def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> dict[str, Any]:
-    """Score a model. The random numbers of training stay as they are.
+    """Score a model without changing the random state of training.
 
-    A string is given to the model once, with its targets where the model reads its own outputs. Up to its first error a
-    greedy output and the target are the same, so neither `coarse` nor `fine` could differ.
+    Each string is run once, with its targets as inputs if the model reads its own outputs. Up to the first error the
+    greedy output equals the target, so `coarse` and `fine` are unaffected.
 
     Args:
         model: in any mode; it runs in evaluation mode.
@@ -29,8 +29,8 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
         seed: of the noise of choices.
 
     Returns:
-        The scores of the task's kind, by name, each over all examples; under "by_length" by the length of sources and,
-        where any are known, under "by_edits" by the edits of strings that are no members.
+        The scores of the task's kind, by name, each over all examples; under "by_length", by source length; and under
+        "by_edits", if known, by the number of edits of non-members.
     """
     training = model.training
     model.eval()
@@ -58,7 +58,7 @@ def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
     Args:
         model: any.
         inputs: token ids [B, N].
-        outputs: their number, T: that of the inputs, where there is no output buffer; one of a classification.
+        outputs: their number, T: that of the inputs without an output buffer; 1 for classification.
         encoding: of the task for the model.
     """
     if encoding.buffered:
@@ -85,5 +85,5 @@ def _answers(model: Any, logits: Tensor, rows: Encoded, surprisals: bool) -> lis
 
 
 def _chosen(values: Tensor, mask: Tensor) -> list[list[Any]]:
-    """The values of each row that a mask chooses."""
+    """The values of each row selected by a mask."""
     return [list(compress(row, kept)) for row, kept in zip(values.tolist(), mask.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""Parts of a table's trials, each run by itself, such as by a machine; and their results in one.
+"""Shards: parts of a table's trials that run separately, such as on different machines; and their merged results.
 
 output_dir/shards/I-of-N  the directory of shard I, as that of a whole run
 """
@@ -24,7 +24,7 @@ class Shard:
 
     Attributes:
         number: from 1.
-        of: how many parts there are.
+        of: total number of parts.
     """
 
     number: int
@@ -32,10 +32,10 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """From "1/4".
+        """Parse a shard such as "1/4".
 
         Raises:
-            InputError: if it is no shard.
+            InputError: if it is not a shard.
         """
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
@@ -65,12 +65,12 @@ def has_shards(directory: str | Path) -> bool:
 
 
 def has_trials(directory: str | Path) -> bool:
-    """True if there is a table of trials in a directory, or of shards."""
+    """True if a directory has a table of trials, or shards."""
     return (Path(directory) / TABLE_FILE).is_file() or has_shards(directory)
 
 
 def _shards(directory: str | Path) -> list[tuple[Path, int]]:
-    """The directories of shards, in order, and of how many each is one."""
+    """The directories of shards, in order, each with its total number of shards."""
     found = []
     for path in (Path(directory) / SHARDS).glob("*-of-*"):
         name = re.fullmatch(r"(\d+)-of-(\d+)", path.name)
@@ -135,13 +135,13 @@ def _check_config(first: tuple[Path, Record], path: Path, record: Record) -> Non
 
 
 def read_trials(*directories: str | Path) -> Trials:
-    """The trials that runs left in directories, in those of their shards too.
+    """Read the trials of runs from their directories, including shards.
 
     Args:
         directories: of the runs.
 
     Raises:
-        InputError: if there are none, or they do not fit together.
+        InputError: if there are none, or they are incompatible.
     """
     parts = []
     for directory in directories:

@@ -1,4 +1,4 @@
-"""One trial: a model, the data of a seed, and what becomes of both; `learning.train` trains it."""
+"""One trial: a model, the data of a seed, and their training state; `learning.train` trains it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .encoding import Encoded, Encoding
 from .scores import score
 from .unfinished import State
 
-# Attributes that change while a trial is trained, and are numbers or lists of them.
+# Attributes that change during training, and are numbers or lists of numbers.
 _NUMBERS = ("history", "learning_rate", "strings", "updates", "over", "_solved")
 
 
@@ -49,17 +49,17 @@ class Trial:
     Attributes:
         model: as trained so far.
         encoding: of the task for it.
-        auxiliary: the weights of the losses of the model's auxiliary heads, by name; 0 of those that only other seeds
-            have.
+        auxiliary: the weights of the losses of the model's auxiliary heads, by name; 0 for losses that only other seeds
+            use.
         reduction: of the loss; see `encoding.loss_weights`.
-        learning_rate: as it is now.
+        learning_rate: the current value.
         history: a record for each epoch: its number, the strings trained on so far, the mean loss of its updates, and
-            the scores on the validation strings where they are scored.
-        strings, updates: trained on and made so far.
-        over: whether training is over.
+            the scores on the validation strings if computed.
+        strings, updates: totals so far.
+        over: whether training has ended.
 
     Raises:
-        InputError: if the task or the model cannot be made, or do not fit.
+        InputError: if the task or the model cannot be built, or are incompatible.
     """
 
     def __init__(self, config: TaskConfig, device: str = "cpu") -> None:
@@ -99,10 +99,10 @@ class Trial:
         self.over = False
 
     def check_batches(self) -> None:
-        """Find a trial without a batch.
+        """Check that the trial has at least one batch.
 
         Raises:
-            InputError: if all training strings are left out, as a last batch that is smaller.
+            InputError: if all training strings are dropped as an incomplete last batch.
         """
         train = self.encoding.task.planned("train")
         if self.loop.drop_last and not train.balanced and train.number < self.loop.batch_size:
@@ -112,7 +112,7 @@ class Trial:
             )
 
     def prepare(self) -> None:
-        """Draw the data that training looks at.
+        """Draw the data for training.
 
         Raises:
             InputError: if there is none; see `check_batches`.
@@ -125,7 +125,7 @@ class Trial:
             self._validation = self._encode(self._validated)
 
     def training_data(self) -> Encoded:
-        """The strings of an epoch: the same in each, or of a task that has ever new ones, the next."""
+        """The strings of an epoch: the same each time, or the next new ones if the task draws new strings."""
         task = self.encoding.task
         if self._stream is None:
             examples = task.split("train", self.config.seed)
@@ -139,7 +139,7 @@ class Trial:
         return self.encoding.task.online
 
     def order(self, steps: Tensor) -> Tensor:
-        """The order of an epoch's strings, of so many steps each [N]; every `batch_size` of them make a batch."""
+        """The order of an epoch's strings, given their lengths [N]; each `batch_size` of them form a batch."""
         number, size = len(steps), self.loop.batch_size
         if not self.loop.shuffle:
             return torch.arange(number)
@@ -153,9 +153,9 @@ class Trial:
         return torch.cat((by_length[torch.randperm(full // size, generator=of_epoch)].flatten(), order[full:]))
 
     def draw_noise(self, strings: int, steps: int) -> Noise:
-        """The noise of an update, of actions and dropout, by name [strings, steps, ...]; empty where there is none.
+        """The noise of an update, for actions and dropout, by name [strings, steps, ...]; empty if there is none.
 
-        It comes from the trial's own generator, so that it does not depend on the trials that are trained beside it.
+        It comes from the trial's own generator, so it does not depend on other trials trained at the same time.
         """
         return draw_noise(self.model, (strings, steps), self._generators["noise"])
 
@@ -163,12 +163,12 @@ class Trial:
         """Score the model after an epoch.
 
         Args:
-            loss: of its updates, a mean.
-            strings: trained on in the epoch.
-            updates: made in it.
+            loss: mean over its updates.
+            strings: number of strings in the epoch.
+            updates: number of updates in the epoch.
 
         Returns:
-            Whether training is over: after the last epoch, when nothing gets better, and when the loss is not finite.
+            True if training is over: after the last epoch, without further improvement, or if the loss is not finite.
         """
         self.strings, self.updates = self.strings + strings, self.updates + updates
         finite = math.isfinite(loss)
@@ -199,10 +199,10 @@ class Trial:
         return State(numbers, tensors)
 
     def load(self, state: State) -> None:
-        """Go on from a state, after `prepare`.
+        """Resume from a state, after `prepare`.
 
         Raises:
-            KeyError, ValueError, TypeError, RuntimeError: if it is none of such a trial.
+            KeyError, ValueError, TypeError, RuntimeError: if the state does not belong to such a trial.
         """
         for name in _NUMBERS:
             setattr(self, name, state.numbers[name])
@@ -215,7 +215,7 @@ class Trial:
         self._best = below("best.", state.tensors) or None
 
     def result(self) -> dict[str, Any]:
-        """Test the model: what a results file has of the trial, but for its time."""
+        """Test the model; returns the trial's record for the results file, except for its time."""
         if self._best is not None:
             self.model.load_state_dict(self._best)
         names = [name for name in self.encoding.task.plan if name != "train"]
@@ -251,7 +251,7 @@ class Trial:
         return self.encoding.task.add_scores(scores, examples, split)
 
     def _is_solved(self, scores: dict[str, Any]) -> bool:
-        """True if all is right; cross-entropies have no such end."""
+        """True if all strings are right; always False for cross-entropies."""
         kind = self.encoding.kind
         return not kind.distribution and scores[kind.shown[0]] == 1
 
@@ -267,7 +267,7 @@ class Trial:
         raise InputError(f"training.validate must be True, False or a split of {self.config.task}; got {named!r}")
 
     def _choose_score(self) -> str:
-        """The score on the validation strings that decides."""
+        """The validation score that selects the best epoch."""
         kind, name = self.encoding.kind, self.loop.validation_score
         if name is not None and name not in kind.scores:
             raise InputError(f"training.validation_score must be one of {', '.join(kind.scores)}; got {name!r}")
@@ -280,7 +280,7 @@ class Trial:
         return rate[self.config.seed % len(rate)] if isinstance(rate, list) else rate
 
     def _choose_auxiliary(self) -> dict[str, float]:
-        """Trials of all seeds have the same heads, so that they can be trained at once."""
+        """Weights of the auxiliary losses; all seeds have the same heads, so that they can be trained at once."""
         variants = [losses.weights() for losses in self.loop.auxiliary or ()]
         if not variants:
             return {}
@@ -297,7 +297,7 @@ def make_model(config: TaskConfig, encoding: Encoding) -> Any:
     """A new model for the task.
 
     Raises:
-        InputError: for a key or value that its configuration refuses.
+        InputError: for a key or value that its configuration rejects.
     """
     model_class = classes_for(*KINDS)[encoding.architecture]
     model: Any = model_class(make_config(model_class, config.model | encoding.fields))
@@ -305,10 +305,10 @@ def make_model(config: TaskConfig, encoding: Encoding) -> Any:
 
 
 def load_weights(model: Any, directory: str) -> None:
-    """Give a model the weights of one that a trial saved.
+    """Load the weights saved by an earlier trial into a model.
 
     Raises:
-        InputError: if there is none, or its parameters are others.
+        InputError: if there is no such model, or its parameters differ.
     """
     check_task_models(directory)
     try:
@@ -320,5 +320,5 @@ def load_weights(model: Any, directory: str) -> None:
 
 
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with a prefix, without it."""
+    """The tensors whose names begin with a prefix, which is removed."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,7 +1,7 @@
-"""The state of trials that are being trained: a file from which those that were cut off go on.
+"""The state of trials in training: a file from which interrupted trials resume.
 
 unfinished/ROW/SEED.safetensors  of trials that train at once, the first of them with this seed: their tensors, and as
-                                 JSON in the metadata what the trials are and their other numbers
+                                 JSON metadata their configurations and other numbers
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 UNFINISHED = "unfinished"
 _SUFFIX = ".safetensors"
-# Of training between two writes; what is shorter writes nothing.
+# Seconds of training between two writes; shorter training writes nothing.
 SECONDS = 60.0
 
 
@@ -50,7 +50,7 @@ class StateFile:
     Attributes:
         path: of the file.
         row: the name of their row.
-        configs: all that decides the outcome of each, its seed included.
+        configs: all settings that determine each outcome, including the seed.
     """
 
     path: Path
@@ -82,7 +82,7 @@ class StateFile:
         return [config["seed"] for config in self.configs]
 
     def save(self, state: State) -> None:
-        """Write a state, durably: the file is whole at every moment.
+        """Write a state durably: the file is complete at every moment.
 
         Raises:
             InputError: if it cannot be written.
@@ -102,7 +102,7 @@ class StateFile:
                 os.fsync(file.fileno())
 
     def load(self) -> State | None:
-        """The state in the file; None where there is none of these very trials.
+        """The state in the file; None if it has no state of exactly these trials.
 
         Raises:
             InputError: if the file is damaged, or of another kind.
@@ -113,7 +113,7 @@ class StateFile:
         return state if found == self else None
 
     def remove(self) -> None:
-        """Remove the file, and the directories that it leaves empty."""
+        """Remove the file, and any directories left empty."""
         self.path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.parent.rmdir()
@@ -121,13 +121,13 @@ class StateFile:
 
 
 class Clock:
-    """Says when a state is to be written: `SECONDS` after the start, and after it was last."""
+    """A timer for writing states: due `SECONDS` after the start, then `SECONDS` after the last time."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
     def is_due(self) -> bool:
-        """True if it is time; the next is then counted from now."""
+        """True if a write is due; the interval then restarts."""
         due = time.monotonic() - self._last >= SECONDS
         if due:
             self._last = time.monotonic()
@@ -153,7 +153,7 @@ def begun_rows(directory: Path) -> set[int]:
 
 
 def _find(directory: Path) -> list[tuple[int, int, Path]]:
-    """The files of states: the number of the row, from 0, the first seed and the path."""
+    """The state files: row number, from 0, first seed and path."""
     return sorted(
         (int(path.parent.name) - 1, int(path.stem), path)
         for path in (directory / UNFINISHED).glob(f"*/*{_SUFFIX}")
@@ -162,7 +162,7 @@ def _find(directory: Path) -> list[tuple[int, int, Path]]:
 
 
 def remove_partial(directory: Path) -> None:
-    """Remove what a process that was killed while it wrote a state left of it."""
+    """Remove partial files of processes killed while writing a state."""
     for path in (directory / UNFINISHED).glob("*/.*.partial*"):
         path.unlink(missing_ok=True)
 

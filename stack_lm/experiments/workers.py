@@ -23,12 +23,12 @@ from ..training.preemption import without_interrupts
 from .config import TaskConfig
 from .unfinished import StateFile
 
-# A worker begins with an import of the script, as multiprocessing has it.
+# A worker starts by importing the script, as multiprocessing requires.
 _NO_START = (
     "a worker process could not start. A script that runs trials in several processes is imported by each of them: its "
     'own tasks belong at its top level, and what runs the trials below `if __name__ == "__main__":`'
 )
-# Arguments: the number of a job, the share of it that is done, and in words how it stands.
+# Arguments: the number of a job, the fraction completed, and a description of its progress.
 Progress = Callable[[int, float, str], None]
 
 
@@ -37,10 +37,10 @@ class Job:
     """Trials of one configuration, to train at once.
 
     Attributes:
-        configs: of the trials, which differ in their seeds.
+        configs: of the trials, which differ only in their seeds.
         directories: of the trained models.
         file: of their state.
-        device: that trains them.
+        device: for training.
     """
 
     configs: list[TaskConfig]
@@ -123,7 +123,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
 
 
 def _give(connection: Connection, waiting: Iterator[tuple[int, Job]], busy: dict[Connection, int]) -> None:
-    """Send a worker its next job, or nothing where there is none, at which it ends."""
+    """Send a worker its next job, or None if there is none, which ends it."""
     i, job = next(waiting, (-1, None))
     try:
         connection.send(job)
@@ -171,7 +171,7 @@ def _end_with(parent: Any) -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The networks here are too small for more than a thread each; one update holds as much memory as the last."""
+    """Use one thread: the networks here are too small for more. Keep freed memory: every update reuses it."""
     import torch
 
     keep_freed_memory()
