@@ -1,4 +1,4 @@
 """The subcommands of `stack-lm`, one file each: `EXAMPLE` for the help, `add_options`, and `run`.
 
-`stack_lm.cli` has their names and summaries.
+`stack_lm.cli` lists their names and summaries.
 """

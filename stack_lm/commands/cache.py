@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """List the entries, and remove them if asked to."""
+    """List the cache entries, and remove them on request."""
     folder = token_cache()
     entries = [_describe(entry) for entry in sorted(folder.iterdir())] if folder.is_dir() else []
     if options.clear:

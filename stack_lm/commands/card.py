@@ -1,4 +1,4 @@
-"""`stack-lm card`: a model's card, with its data, its training and its scores."""
+"""`stack-lm card`: write a model's card, with its data, training and scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stack-lm results` of models: the scores in their cards, side by side."""
+"""`stack-lm results` for models: the scores in their cards, side by side."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TITLE = "Scores in the models' cards"
 
 
 def print_scores(options: argparse.Namespace) -> None:
-    """Print a line for each score, with a column for each model; or the other way round, with `--column`.
+    """Print a line for each score, with a column for each model; or transposed, with `--column`.
 
     Raises:
-        InputError: for an option that is about trials, a model without a card or scores, or a pattern that finds none.
+        InputError: for an option for trials, a model without a card or scores, or a pattern without a match.
     """
     about_trials = {"--compare": options.compare, "--matrix": options.matrix, "--save": options.save}
     given = next((option for option, value in about_trials.items() if value), None)
@@ -45,7 +45,7 @@ def print_scores(options: argparse.Namespace) -> None:
 
 
 def _print_columns(options: argparse.Namespace, names: list[str], scores: list[ScoreOfModels]) -> None:
-    """A row for each model, and a column for each head of `--column`."""
+    """Print a row for each model, and a column for each head of `--column`."""
     columns = [_column(column, names, scores) for column in options.columns]
     heads = [column.partition("=")[0] for column in options.columns]
     repeated = next((head for head in heads if heads.count(head) > 1), None)
@@ -63,7 +63,7 @@ def _print_columns(options: argparse.Namespace, names: list[str], scores: list[S
 
 
 def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[int, float]:
-    """The value of each model, by its number, of the one score that a column's pattern finds there."""
+    """Each model's value, by model index, of the one score that a column's pattern matches."""
     head, equals, pattern = column.partition("=")
     if not (head and equals and pattern):
         raise InputError(f"--column must be HEAD=REGEX, such as 'F1=prpn.*algorithm1'; got {column!r}")

@@ -1,4 +1,4 @@
-"""The accuracies of several runs: what `agreement` and `minimal-pairs` print for more than one model."""
+"""Report the accuracies of several runs, for `agreement` and `minimal-pairs` with more than one model."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ SHOWN_VALUES = 20
 
 
 def shown_properties(by: Sequence[str] | None, result: ChoiceResult) -> Sequence[str]:
-    """The properties to show: those asked for, else those of 2 to `SHOWN_VALUES` values."""
+    """The properties to show: the requested ones, else those with 2 to `SHOWN_VALUES` values."""
     return by or [name for name, group in result.groups.items() if 1 < len(group) <= SHOWN_VALUES]
 
 
 def report_runs(
     options: argparse.Namespace, head: dict[str, Any], results: Sequence[ChoiceResult], others: Sequence[ChoiceResult]
 ) -> None:
-    """Print the spread of several runs of a model, that of another model's runs, and the test of the two.
+    """Print the spread over several runs of a model and of another model, and the test of their difference.
 
     Args:
         options: of the command; `models` and `against` name the runs.
-        head: what else JSON says of the command.
+        head: further JSON fields of the command.
         results: of each run.
-        others: of each run of the other model; none for no comparison.
+        others: of each run of the other model; empty for no comparison.
     """
     sides = [(options.models, results)] + ([(options.against, others)] if others else [])
     comparisons = compare_runs(results, others) if others else {}

@@ -23,8 +23,7 @@ from .texts import add_keep_going
 
 
 class ChoiceTask(NamedTuple):
-    """The differences between the two commands: items, their files, properties to group them by, how a model scores
-    them, and their texts."""
+    """The differences between the two commands: items, files, grouping properties, scoring functions and texts."""
 
     items: Sequence[Any]
     files: list[str]
@@ -36,7 +35,7 @@ class ChoiceTask(NamedTuple):
 
 
 def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], *, models: str, data: str) -> None:
-    """Add the arguments that both commands have, with help for the models and the data."""
+    """Add the arguments that the commands share, with help for the models and the data."""
     parser.add_argument("models", metavar="MODEL", nargs="+", help=models)
     parser.add_argument("--data", metavar="PATH", required=True, nargs="+", help=data)
     parser.add_argument("--format", metavar="NAME", required=True, help=f"one of {', '.join(formats)}")
@@ -67,7 +66,7 @@ def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], 
 
 
 def check_choice_options(options: argparse.Namespace, what: str = "language model") -> None:
-    """Find mistakes before a model, which messages call `what`, is loaded."""
+    """Check the options before a model is loaded; messages call the model `what`."""
     check_different(options.data)
     check_ending("--items", options.items, TABLES)
     models = [*options.models, *(options.against or [])]
@@ -76,14 +75,14 @@ def check_choice_options(options: argparse.Namespace, what: str = "language mode
 
 
 def load_language_model(path: str, options: argparse.Namespace) -> Any:
-    """The language model at a path, as the options say."""
+    """Load the language model at a path with the given options."""
     from ..scoring.sentences import ModelScorer
 
     return ModelScorer.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
 
 
 def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask, **settings: str) -> None:
-    """Score the items that could be read, and print, write and compare what came out."""
+    """Score the readable items, and print, write and compare the results."""
     if not task.items:
         problems.finish()
     files = {"file": [Path(file).name for file in task.files]} if len(set(task.files)) > 1 else {}
@@ -120,7 +119,7 @@ def _check_names(names: Sequence[str], properties: dict[str, Sequence[str | int 
 
 
 def _check_runs(models: Sequence[str], against: Sequence[str], items: str | None) -> None:
-    """Refuse sets of models that cannot be compared, before any is scored."""
+    """Check that the sets of models can be compared, before any is scored."""
     check_different([*models, *against])
     if items is not None and len(models) > 1:
         raise InputError(f"--items takes the items of one model; got {len(models)} models")
@@ -152,7 +151,7 @@ def _report_one(
 
 
 def _items_table(task: ChoiceTask, result: ChoiceResult) -> tuple[list[str], list[list[Any]]]:
-    """A row for each item: its texts, its properties, both log-probabilities and the outcome."""
+    """A table with one row per item: its texts, properties, both log-probabilities and the outcome."""
     first, second = task.names
     properties = result.properties
     columns = [
@@ -172,10 +171,10 @@ def _items_table(task: ChoiceTask, result: ChoiceResult) -> tuple[list[str], lis
 
 
 def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict[str, list[str]]) -> ChoiceResult:
-    """A model's result, from its table of the same items.
+    """Read a model's result from its table of the same items.
 
-    Properties are the items' own and `groups`. Only columns that these lack are read: a cell does not say whether its
-    value is text or a number, and groups of runs would not match.
+    Properties come from the items and from `groups`. Only columns missing from the items are read: a cell does not
+    record whether its value is text or a number, so groups of different runs might not match.
     """
     rows = list(read_records(path, column="outcome", format_name="tsv", keep_empty=False))
     if len(rows) != len(task.items):

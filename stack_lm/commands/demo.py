@@ -1,4 +1,4 @@
-"""`stack-lm demo`: the main job in a few minutes, on the built-in generated English."""
+"""`stack-lm demo`: the main workflow in a few minutes, on the built-in generated English."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train both models, score them, and write what came out."""
+    """Train both models, score them, and write the results."""
     started = time.perf_counter()
     output = Path(options.output)
     if output.exists() and not output.is_dir():
@@ -98,7 +98,7 @@ def _score_language_model(scorer: ModelScorer, options: argparse.Namespace) -> d
 
 
 def _score_parses(scorer: ModelScorer) -> dict[str, Any]:
-    """F1 of the stack model's trees on new sentences, with baselines."""
+    """The F1 of the stack model's trees on new sentences, with baselines."""
     from ..data.generated import generate_corpus
     from ..parsing import (
         balanced,
@@ -131,7 +131,7 @@ def _score_parses(scorer: ModelScorer) -> dict[str, Any]:
 
 
 def _draw(scorer: ModelScorer, output: Path) -> str | None:
-    """The figure's path, or None where matplotlib is not installed."""
+    """Draw the figure; returns its path, or None if matplotlib is not installed."""
     from ..interpretation.figures import NO_MATPLOTLIB, can_draw, plot_strengths, save_figure
 
     if not can_draw():

@@ -1,4 +1,4 @@
-"""`stack-lm export`: a model with its tokenizer and its card, in half precision or for ONNX runtimes."""
+"""`stack-lm export`: export a model with its tokenizer and card, in half precision or for ONNX runtimes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write the copy, and print what it has."""
+    """Write the copy, and print a summary."""
     if options.format == "onnx":
         _run_onnx(options)
         return

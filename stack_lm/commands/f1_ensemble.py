@@ -27,15 +27,15 @@ def score_ensemble(
     outlier_share: float,
     prior: str | None,
 ) -> tuple[dict[str, Any], list[ConstituencyTree | None]]:
-    """Score the trees that the systems vote for, and the best of their own.
+    """Score the trees that the systems vote for, and the best system's own.
 
-    Votes are for spans of the words that count. A sentence that one system has no tree of has none in the ensemble.
+    Votes are for spans of the words that count. If one system has no tree of a sentence, neither has the ensemble.
 
     Returns:
         A record for JSON, and the ensemble's trees.
 
     Raises:
-        InputError: for fewer than two systems, or trees that are not of the gold trees' words.
+        InputError: for fewer than two systems, or trees whose words differ from the gold trees'.
     """
     names = [name for name, _ in systems]
     aligned = [[_align(item, tree, name) for item, tree in zip(gold, trees, strict=True)] for name, trees in systems]
@@ -66,7 +66,7 @@ def score_ensemble(
 
 
 def _align(item: GoldTree, tree: ConstituencyTree | None, name: str) -> ConstituencyTree | None:
-    """A tree over the words that count, or over all where none does."""
+    """A tree over the words that count, or over all words if none counts."""
     if tree is None:
         return None
     try:

@@ -41,7 +41,7 @@ def describe(score: F1Score) -> dict[str, Any]:
 
 
 def write_items(path: str, gold: Sequence[GoldTree], score: F1Score) -> None:
-    """Write a table of all sentences, from which the score can be recomputed."""
+    """Write a table of all sentences, sufficient to recompute the score."""
     rows = []
     for number, counts, values in zip(
         score.numbers.tolist(), score.counts.tolist(), score.per_sentence.tolist(), strict=True

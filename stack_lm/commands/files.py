@@ -1,4 +1,4 @@
-"""The files that commands write: endings that say what is in them, and never those that a command reads."""
+"""Checks of output files: their endings match their format, and they never overwrite a command's inputs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ..errors import InputError
 
 TABLES = (".tsv", ".txt", "")
 PAGES = (".html", ".htm")
-# Below a directory that is read, files with these endings are results of earlier runs.
+# In an input directory, files with these endings are results of earlier runs.
 _RESULTS = (".tsv", ".html", ".htm", ".png", ".pdf", ".svg", ".tex")
 
 
 def check_ending(option: str, path: str | None, endings: Sequence[str]) -> None:
-    """Refuse a file whose name promises something else than is written into it.
+    """Reject a file whose ending does not match the format to be written.
 
     Args:
-        option: that names the file.
-        path: of the file; None is no file.
-        endings: of the names that are allowed; "" is a name without any.
+        option: the option for the file.
+        path: of the file; None for no file.
+        endings: the allowed endings; "" allows a name without one.
 
     Raises:
-        InputError: that names the endings.
+        InputError: naming the allowed endings.
     """
     if path is not None and Path(path).suffix.lower() not in endings:
         allowed = ", ".join(ending or "no ending" for ending in endings)
@@ -36,15 +36,15 @@ def check_ending(option: str, path: str | None, endings: Sequence[str]) -> None:
 
 
 def check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) -> None:
-    """Refuse to write into a file that is read, two results into one file, or where no file can be.
+    """Refuse to overwrite an input file, to write two results to one file, or to write to an impossible path.
 
     Args:
-        outputs: paths by the options that name them; None is no file.
-        inputs: files, patterns of files, directories, and names that are none, such as `nltk:brown`. Of a directory
-            every file counts as read but tables, pages and figures.
+        outputs: paths by option; None for no file.
+        inputs: files, patterns of files, directories, and names that are not paths, such as `nltk:brown`. In a
+            directory every file except tables, pages and figures counts as an input.
 
     Raises:
-        InputError: that names the option and the file.
+        InputError: naming the option and the file.
     """
     written = {option: path for option, path in outputs.items() if path is not None}
     for option, path in written.items():
@@ -63,10 +63,10 @@ def check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) 
 
 
 def check_different(arguments: Sequence[str]) -> None:
-    """Refuse data or models that would count twice.
+    """Reject duplicate data or models.
 
     Raises:
-        InputError: that names the first of them.
+        InputError: naming the first duplicate.
     """
     twice = [argument for argument, n in Counter(argument.rstrip("/") for argument in arguments).items() if n > 1]
     if twice:
@@ -74,7 +74,7 @@ def check_different(arguments: Sequence[str]) -> None:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """The ends of paths, as long as it takes to tell them apart: `u1/items.tsv` and `lstm/items.tsv`.
+    """The shortest distinct ends of paths, such as `u1/items.tsv` and `lstm/items.tsv`.
 
     Whole paths, if some are the same.
     """

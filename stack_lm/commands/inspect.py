@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..scoring.sentences import ModelScorer
     from ..trace import StackRun, Trace
 
-# The page shows the stack after each word, so it grows by the square of their number: this is some 6 MB.
+# The page shows the stack after each word, so its size is quadratic in the number of words: this is about 6 MB.
 LONGEST = 500
 
 EXAMPLE = (
@@ -63,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write the page, and the figures that were asked for."""
+    """Write the page and the requested figures."""
     if is_task_model(options.model):
         _inspect_task(options)
         return
@@ -131,8 +131,8 @@ def _inspect_actions(
     tags: Sequence[str] | None,
     gold: ConstituencyTree | None,
 ) -> None:
-    """Surprisal and all actions or the run, word by word: no memory, one that makes no trees, as one in superposition,
-    one that does not keep a strength for each element, or a nondeterministic stack."""
+    """Write surprisal and all actions or the run, word by word, for a model without trees: one without a memory, with a
+    memory in superposition or without a strength per element, or with a nondeterministic stack."""
     from ..interpretation.computation import computation_of_trace, computation_page, plot_computation
     from ..layers import operation_labels
 
@@ -179,21 +179,21 @@ def _inspect_actions(
 
 
 def _make_tree(trace: Trace, signal: str, decoder: str | None) -> tuple[str, np.ndarray, ConstituencyTree]:
-    """The tree of a sentence by a signal, after its distances and the decoder: the signal's own unless one is given."""
+    """The decoder (the signal's default unless given), the distances and the tree of a sentence by a signal."""
     decoder = decoder or default_decoder(signal)
     distances = distances_from_trace(trace, signal)
     return decoder, distances, tree_from_distances(trace.words, distances, decoder)
 
 
 def _tree_of_run(options: argparse.Namespace, scorer: ModelScorer, trace: Trace) -> dict[str, Any]:
-    """The tree of a nondeterministic stack's most probable run, and how it was made."""
+    """The tree of a nondeterministic stack's most probable run, and the method."""
     signal = scorer.choose_signal(options.signal)
     decoder, distances, tree = _make_tree(trace, signal, options.decoder)
     return {"signal": signal, "decoder": decoder, **tree_record(tree, distances), "tree": str(tree)}
 
 
 def _describe_run(run: StackRun | None) -> dict[str, Any]:
-    """A most probable run for JSON, if there is one."""
+    """The most probable run for JSON, if there is one."""
     if run is None:
         return {}
     numbers = {name: getattr(run, name).tolist() for name in ("states", "symbols", "elements", "depths")}
@@ -201,7 +201,7 @@ def _describe_run(run: StackRun | None) -> dict[str, Any]:
 
 
 def _print_steps(columns: list[str], rows: Sequence[tuple[Any, ...]], run: StackRun | None, text_columns: int) -> None:
-    """A table with a row for each step, and the moves of the most probable run, if there is one."""
+    """Print a table with a row for each step, and the moves of the most probable run, if there is one."""
     if run is None:
         print_table("", columns, rows, text_columns=text_columns)
         return
@@ -212,7 +212,7 @@ def _print_steps(columns: list[str], rows: Sequence[tuple[Any, ...]], run: Stack
 
 
 def _inspect_task(options: argparse.Namespace) -> None:
-    """The page of a string of the task that a model was trained on."""
+    """Write the page of one string of the task that a model was trained on."""
     for name in ("treebank", "sentence", "distributions", "signal"):
         if getattr(options, name) is not None:
             raise InputError(f"--{name} is for sentences; {options.model} is a model of a task")
@@ -280,7 +280,7 @@ def _controls(scorer: ModelScorer) -> dict[str, str]:
 
 
 def _sentence_figures(options: argparse.Namespace, trace: Trace, tree: ConstituencyTree) -> dict[str, Figure]:
-    """The figures that were asked for, by path."""
+    """The requested figures, by path."""
     figures = {}
     if options.figure:
         figures[options.figure] = plot_strengths(trace, tree, title=options.model)

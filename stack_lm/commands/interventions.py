@@ -1,4 +1,4 @@
-"""`stack-lm interventions`: does what a stack does matter to the model that was trained with it?"""
+"""`stack-lm interventions`: test whether a trained model depends on its stack."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure every model under every intervention, and print it."""
+    """Measure every model under every intervention, and print the results."""
     _check_options(options)
     problems = Problems(options.keep_going)
     items = _read_items(options, problems)
@@ -133,7 +133,7 @@ def _read_items(options: argparse.Namespace, problems: Problems) -> list[Agreeme
 
 
 def _sample(everything: Sequence[T], n: int, seed: int) -> list[T]:
-    """Some of a sequence, drawn without replacement and in their order; all if there are no more."""
+    """A random sample of a sequence, without replacement and in the original order; all items if there are no more."""
     if len(everything) <= n:
         return list(everything)
     return [everything[i] for i in sorted(random.Random(seed).sample(range(len(everything)), n))]
@@ -151,7 +151,7 @@ def _load(path: str, options: argparse.Namespace) -> InterventionScorer:
 
 
 def _chosen(scorers: Sequence[InterventionScorer], only: Sequence[str] | None) -> list[list[Any]]:
-    """Of each model the plans that were asked for; those that another model has, but not this one, are left out."""
+    """Each model's requested plans; plans that only other models allow are left out."""
     known = {name: None for scorer in scorers for name in scorer.plans}
     for name in only or ():
         if name not in known:
@@ -190,7 +190,7 @@ def _scores(
     items: Sequence[AgreementItem],
     advance: Callable[[int], None],
 ) -> Scores:
-    """Perplexities, and agreement in percent: `agreement`, and `attractors 0` and so on."""
+    """Perplexities, and agreement in percent, under `agreement`, `attractors 0` and so on."""
     perplexity = evaluate_perplexity(scorer.trace(words, progress=advance))
     scores = {"inner_perplexity": perplexity.inner_perplexity, "perplexity": perplexity.perplexity}
     if items:
@@ -202,7 +202,7 @@ def _scores(
 
 
 def _summary(runs: Sequence[Scores]) -> dict[str, Any]:
-    """Means, and standard deviations (n - 1) where there are several."""
+    """Means, and standard deviations (n - 1) if there are several runs."""
     means = {name: float(np.mean([scores[name] for scores in runs])) for name in runs[0]}
     if len(runs) == 1:
         return {"mean": means, "sd": None}
@@ -236,7 +236,7 @@ def _changes(models: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float
 
 
 def _together(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Over the models, by intervention: the ratio of perplexities and the changes of accuracies."""
+    """The ratio of perplexities and the changes of accuracies over all models, by intervention."""
     changes = _changes(models)
     return {
         name: {"n_models": len(ratios)}

@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Score minimal pairs and print them."""
+    """Score minimal pairs and print the results."""
     check_choice_options(options)
     problems = Problems(options.keep_going)
     sources: list[str] = []

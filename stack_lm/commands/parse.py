@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..scoring.sentences import ModelScorer
     from ..scoring.spans import SpanScorer
 
-# So few are traced by the reference scan before the compiled one would be loaded, which takes half a second.
+# The reference scan traces this few sentences faster than the compiled one loads, which takes half a second.
 FEW_WORDS = 500
 
 Records = Sequence[Record | None]
@@ -110,7 +110,7 @@ def add_word_strength_option(parser: argparse.ArgumentParser) -> None:
 
 
 def check_parsing_options(options: argparse.Namespace) -> None:
-    """Find mistakes before a model is loaded."""
+    """Check the options before a model is loaded."""
     if options.decoder is not None:
         check_name("--decoder", options.decoder, DECODERS)
     if options.signal is not None:
@@ -118,12 +118,12 @@ def check_parsing_options(options: argparse.Namespace) -> None:
 
 
 def reading_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The options that say how a model reads sentences."""
+    """The options that control how a model reads sentences."""
     return {name: getattr(options, name) for name in ("device", "batch_tokens", "layer", "word_strength")}
 
 
 def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]]) -> ModelScorer:
-    """The model at a path, ready to trace some sentences."""
+    """Load the model at a path to trace sentences."""
     from ..scoring.sentences import ModelScorer
 
     scorer = ModelScorer.from_pretrained(model, **reading_options(options))
@@ -134,7 +134,7 @@ def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Seq
 def open_parser(
     model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]], *, ensemble: Sequence[str] = ()
 ) -> Parser:
-    """The model at a path, and others that vote with it, ready to parse some sentences."""
+    """Load the model at a path, and others that vote with it, to parse sentences."""
     from ..scoring.parser import Parser
 
     how = reading_options(options) | {"signal": options.signal, "decoder": options.decoder}
@@ -210,13 +210,13 @@ def _print(options: argparse.Namespace, parser: Parser, parses: Sequence[Parse |
 
 
 def _agreement(parses: Sequence[Parse | None]) -> dict[str, list[Any]]:
-    """F1 of each model's trees against the others'."""
+    """The F1 of each model's trees against the others'."""
     mutual = mutual_f1(list(zip(*(parse.runs for parse in parses if parse is not None), strict=True)))
     return {"mutual_f1": mutual.tolist(), "agreement": mean_agreement(mutual).tolist()}
 
 
 def _check_parses(options: argparse.Namespace, records: Records, failed: Sequence[int]) -> None:
-    """Say which sentences have no tree. Of a file the others go on; what is typed can be typed again."""
+    """Report sentences without a tree: an error for typed sentences or if no sentence has one, else a note."""
     knows = "every one of the models knows" if options.ensemble else "the model knows"
     unknown = [(i, record) for i in failed if (record := records[i]) is not None and record.text]
     if unknown and (len(failed) == len(records) or not _source(options)):
@@ -253,7 +253,7 @@ def _records_to_parse(options: argparse.Namespace, problems: Problems) -> Record
 
 
 def words_of(text: str, name: str) -> list[str]:
-    """The words of a sentence that is an argument.
+    """The words of a sentence given as an argument.
 
     Raises:
         InputError: if its bytes are not UTF-8.

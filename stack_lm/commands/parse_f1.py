@@ -144,7 +144,7 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
 
 
 def _convention(options: argparse.Namespace) -> tuple[Convention, dict[str, Any]]:
-    """The convention with the changes that were asked for, and those changes."""
+    """The convention with the requested changes, and the changes."""
     if options.convention is None:
         there = ", ".join(CONVENTIONS.registered)
         raise InputError(f"--convention is required, as F1 depends on it: one of {there} (docs/evaluation.md)")
@@ -288,7 +288,7 @@ def _read_system(
 def _parse_gold_sentences(
     model: str, options: argparse.Namespace, convention: Convention, gold: Sequence[GoldTree]
 ) -> tuple[list[ConstituencyTree], dict[str, Any]]:
-    """The model's parses of the gold trees' sentences, and how they were made."""
+    """The model's parses of the gold trees' sentences, and the method."""
     # Where a sentence loses all its words, the model parses all of them.
     before = options.punctuation == "before"
     seen = [item.tree if before and item.tree is not None else item.annotated for item in gold]
@@ -317,8 +317,8 @@ def _parse_gold_sentences(
 
 
 def _baselines(gold: Sequence[GoldTree], convention: Convention, decoder: str) -> dict[str, dict[str, float]]:
-    """Scores of trees that know nothing, the random ones as means over seeds; and the most a binary tree can reach."""
-    # Where a sentence loses all its words, any tree of all of them will do.
+    """Scores of trivial baseline trees, random ones as means over seeds; and the maximum for a binary tree."""
+    # If a sentence loses all its words, any tree over all of them will do.
     sentences = [item.kept_words or item.annotated.words for item in gold]
     results: dict[str, dict[str, float]] = {}
     with progress("scoring baselines", 1 + len(FIXED_BASELINES) + RANDOM_SEEDS * len(RANDOM_BASELINES)) as advance:
@@ -352,7 +352,7 @@ def _means(scores: Sequence[F1Score]) -> dict[str, float]:
 
 
 def _numbers(text: str) -> list[tuple[int, int]]:
-    """The first and the last number of each part of a list such as 1,5-8."""
+    """The first and last number of each range in a list such as 1,5-8."""
     ranges = []
     for part in text.split(","):
         ends = re.fullmatch(r"(\d{1,15})(?:-(\d{1,15}))?", part)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..scoring.sentences import ModelScorer
     from ..trace import Trace
 
-# Sentences scored at a time: enough for batches of like length.
+# Sentences scored at a time: enough for batches of similar length.
 BLOCK = 10_000
 
 EXAMPLE = "stack-lm perplexity runs/brown-u1 --data nltk:brown --held-out 3000"
@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _note_segmentation(options: argparse.Namespace) -> None:
-    """Say so if the model was trained on text in a form of its own, and none is asked for."""
+    """Print a note if the model was trained on segmented text and no segmentation is requested."""
     form = read_run_config(Path(options.model)).get("data", {}).get("segmentation")
     if form is not None and options.segmentation is None:
         print_note(f"{options.model} was trained with data.segmentation={form}; such text needs --segmentation {form}")
@@ -132,7 +132,7 @@ def _counted(sentences: Iterable[Sentence], advance: Callable[[int], None]) -> I
 
 
 def _trace(scorer: ModelScorer, sentences: Iterable[Sentence], advance: Callable[[int], None]) -> Iterator[Trace]:
-    """Traces of sentences, a block at a time, as all of a corpus need not fit into memory."""
+    """Traces of sentences, a block at a time, since a whole corpus may not fit into memory."""
     rest = iter(sentences)
     while block := list(islice(rest, BLOCK)):
         tags = [sentence.tags for sentence in block if sentence.tags is not None]

@@ -1,4 +1,4 @@
-"""`stack-lm plot`: figures of models that were trained on tasks, of their trials, and of language models' training."""
+"""`stack-lm plot`: figures of models trained on tasks, of their trials, and of language models' training."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ KINDS = {
     "training": "the perplexities and strengths of language models in the course of their training",
 }
 
-# The kinds that take an option.
+# The kinds of figures that accept each option.
 _ONE_STRING, _TRIALS = ("computation", "memory"), ("convergence", "lengths", "results")
 _OPTIONS = {"input": _ONE_STRING, "length": _ONE_STRING, "rows": _TRIALS, "score": _TRIALS}
 

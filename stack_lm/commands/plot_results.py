@@ -13,12 +13,12 @@ from ..interpretation.trials import Curve
 
 PAGE = ".html"
 ALLOWED = (*FORMATS, PAGE)
-# Lengths on an axis; where strings have more, neighbours are averaged.
+# Maximum number of lengths on an axis; with more, neighbours are averaged.
 _LENGTHS = 40
 
 
 def write_results(options: argparse.Namespace) -> dict[str, Any]:
-    """Draw the figure or the page, and write it; what to say of it in JSON."""
+    """Draw and write the figure or the page; returns its JSON record."""
     from ..experiments.config import parse_measure
     from ..experiments.matrix import make_matrix
     from ..experiments.results import measure
@@ -75,7 +75,7 @@ def write_results(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _by_length(scores: dict[str, Any], scale: int) -> Curve:
-    """A score by length, of so many lengths at most, each the mean over the strings of its neighbours."""
+    """A score by length, reduced to a maximum number of lengths by averaging over the strings of neighbours."""
     points = sorted((int(length), value, number) for length, (value, number) in scores.items())
     size = -(-len(points) // _LENGTHS)
     x, y = [], []

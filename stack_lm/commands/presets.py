@@ -149,7 +149,7 @@ def copy_preset(options: argparse.Namespace) -> None:
 
 
 def count_parameters(config: dict[str, Any]) -> int:
-    """Number of parameters of a preset's model with the data's sizes; it is built without memory for them."""
+    """The number of parameters of a preset's model with the data's sizes; the model is built without allocation."""
     import torch
 
     import stack_lm
@@ -164,5 +164,5 @@ def count_parameters(config: dict[str, Any]) -> int:
 
 @cache
 def _known_counts() -> dict[str, int]:
-    """The numbers of parameters by preset, as loading torch to count them takes seconds."""
+    """Stored numbers of parameters by preset, since loading torch to count them takes seconds."""
     return read_yaml(Path(str(files("stack_lm.configs"))) / "parameters.yaml")

@@ -1,4 +1,4 @@
-"""A table of results in the forms that people put elsewhere: text, markdown and LaTeX."""
+"""Print a table of results as text, Markdown or LaTeX."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ FORMS = ("text", "markdown", "latex")
 
 
 class Heading(str):
-    """A line across a table, above the rows that it is of."""
+    """A heading line across a table, above its rows."""
 
 
 @dataclass(frozen=True)
 class PrintedTable:
-    """A table in words.
+    """A table of formatted cells.
 
     Attributes:
-        title: above it.
-        columns: their heads.
+        title: above the table.
+        columns: column heads.
         body: a list of cells for each row, or a heading.
-        text_columns: the number of columns, from the left, that are texts; the others are numbers.
-        note: below it.
+        text_columns: the number of text columns, from the left; the others are numbers.
+        note: below the table.
     """
 
     title: str
@@ -34,7 +34,7 @@ class PrintedTable:
     note: str = ""
 
     def print_as(self, form: str) -> None:
-        """Print it in one of `FORMS`."""
+        """Print the table in one of `FORMS`."""
         {"text": self._print_text, "markdown": self._print_markdown, "latex": self._print_latex}[form]()
 
     def _print_text(self) -> None:

@@ -1,4 +1,4 @@
-"""`stack-lm push`: a model directory to the hub, with its code and its card."""
+"""`stack-lm push`: upload a model directory to the hub, with its code and its card."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Collect the files, and upload them unless it is a dry run."""
+    """Collect the files and, unless it is a dry run, upload them."""
     source = Path(options.model)
     with staging(options.dry_run) as directory:
         copy_model(source, directory)
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _add_code(source: Path, directory: Path) -> None:
-    """The code of the model's classes, if its kind is known and it has none."""
+    """Add the code of the model's classes, if its kind is known and the directory has none."""
     from ..hub.code import has_code, write_code
     from ..model_kinds import kind_of
 

@@ -53,11 +53,11 @@ def run_recipe(
         options: of the command line; see `add_options`.
         config_class: the dataclass of the configuration.
         load: imports and returns the trainer, which takes a configuration, `resume` and `overwrite`.
-        show: prints the results for people, given output_dir and what the trainer returned. With --json they are one
-            JSON object instead, for which each value with a method `record` is replaced by what that returns.
+        show: prints the results for people, given output_dir and the trainer's results. With --json they print as one
+            JSON object instead, in which each value with a method `record` is replaced by its result.
 
     Returns:
-        The exit status: 0, or `STOPPED_STATUS` where a signal ended the run early.
+        The exit status: 0, or `STOPPED_STATUS` if a signal ended the run early.
     """
     configs, pairs = split_arguments(options.overrides)
     if len(configs) > 1:
@@ -85,10 +85,10 @@ def run_recipe(
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The names among the arguments of a recipe, and the overrides.
+    """Split the arguments of a recipe into names and overrides.
 
     Raises:
-        InputError: for an option that there is not.
+        InputError: for an unknown option.
     """
     unknown = next((argument for argument in arguments if argument.startswith("-") and "=" not in argument), None)
     if unknown is not None:

@@ -100,7 +100,7 @@ def _said(directories: list[str]) -> str | list[str]:
 
 
 def describe(results: Trials) -> dict[str, Any]:
-    """The table for JSON: each row's numbers by measure, fractions as in the results."""
+    """Describe the table for JSON: each row's numbers by measure, fractions as in the results."""
     from ..experiments.results import measure
 
     table = results.table()
@@ -149,7 +149,7 @@ def print_results(results: Trials, form: str = "text") -> None:
 
 
 def _number(table: Table, name: str, value: float | None, form: str = "") -> str:
-    """A value of a measure as the table shows it; "" for None."""
+    """Format a measure's value for the table; "" for None."""
     return "" if value is None else f"{table.scale(parse_measure(name)[1]) * value:{form}.{table.decimals}f}"
 
 
@@ -237,7 +237,7 @@ def _print_matrix(options: argparse.Namespace, results: Trials) -> None:
 
 
 def _heads(measures: list[str]) -> list[str]:
-    """Names of columns: the statistic, with the split and the score where there are several."""
+    """Column names: the statistic, with the split and the score if there are several."""
     parsed = [parse_measure(measure) for measure in measures]
     several = [len({measure[part] for measure in parsed}) > 1 for part in range(2)]
     heads = []

@@ -149,7 +149,7 @@ Tagged = tuple[list[Sequence[str]], list[Sequence[str]], "list[list[str | None]]
 
 
 def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
-    """Words, tags and, where there are full trees, the verbs' frames of each sentence."""
+    """Read each sentence's words, tags and, with full trees, verb frames."""
     source = options.data
     kind, _, rest = source.partition(":")
     words: list[Sequence[str]] = []

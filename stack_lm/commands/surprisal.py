@@ -81,7 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Compute the table, write it, and print some of it."""
+    """Compute the table, write it, and print an excerpt."""
     _check_options(options)
     records = list(read_records(options.data, column=options.column, split=options.split))
     frame, column = _frame(records, options)
@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Find mistakes before anything is read."""
+    """Check the options before anything is read."""
     check_different(options.models)
     to_file = None if options.output == "-" else options.output
     check_ending("--output", to_file, ENDINGS)
@@ -134,7 +134,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def _frame(records: Sequence[Record], options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
-    """The columns of the data, and the name of the one with the sentences."""
+    """The columns of the data, and the name of the sentence column."""
     import pandas as pd
 
     fields = next((record.fields for record in records if record.fields), {})
@@ -175,7 +175,7 @@ def _read_frequencies(path: str) -> dict[str, float]:
 
 
 def _sentence_to_plot(options: argparse.Namespace, n: int, empty: Sequence[int]) -> int | None:
-    """The number of the sentence to draw: the one asked for, or the first with words; None without --plot."""
+    """The number of the sentence to draw: the requested one, or the first with words; None without --plot."""
     if options.plot is None:
         return None
     without = set(empty)
@@ -208,7 +208,7 @@ def _table(
 def _print_notes(
     records: Sequence[Record | None], columns: pd.Index, tables: dict[str, pd.DataFrame], end: bool
 ) -> None:
-    """Say what a reader of the table could miss."""
+    """Print notes on details that readers of the table could miss."""
     from ..scoring.surprisal import name_clashes
 
     for name, new in name_clashes(columns).items():
@@ -220,12 +220,12 @@ def _print_notes(
 
 
 def _words(table: pd.DataFrame, end: bool) -> pd.DataFrame:
-    """The rows but those of the ends of sentences."""
+    """The rows of words, without those of sentence ends."""
     return table[table["sentence"].duplicated(keep="last")] if end else table
 
 
 def _joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all models, with numbers as results have them; of several models, each row with its model's name."""
+    """The rows of all models, with rounded numbers; with several models, each row has its model's name."""
     import pandas as pd
 
     from ..scoring.surprisal import strengths_in
@@ -241,7 +241,7 @@ def _joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _write(path: str, table: pd.DataFrame) -> None:
-    """Write a table, whole or not at all, in the format that the file's name ends in."""
+    """Write a table atomically, in the format given by the file's ending."""
     ending = Path(path).suffix.lower()
     with atomic_file(path) as temporary:
         if ending == ".parquet":

@@ -1,4 +1,4 @@
-"""`stack-lm tasks`: the formal tasks of the papers, and those of one's own files."""
+"""`stack-lm tasks`: the formal tasks of the papers, and tasks from your own files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLE = (
     "  stack-lm tasks score strings.csv runs/hao2018-table1/models/5/*"
 )
 _HEADERS = (("input", "output"), ("string", "label"))
-# Lines that do not agree, of which more are only counted on the screen.
+# Maximum number of mismatched lines to print; further ones are only counted.
 _SHOWN_LINES = 5
 
 
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def show_examples(options: argparse.Namespace) -> None:
-    """Print examples of a split, its first ones."""
+    """Print the first examples of a split."""
     task = make_task(options.name, **parse_overrides(options.overrides))
     window = {name: size for name in ("shortest", "longest") if (size := getattr(options, name)) is not None}
     # Those of a smaller number are the first ones of a larger one.
@@ -175,7 +175,7 @@ def check_file(options: argparse.Namespace) -> None:
 
 
 def _describe_files(task: FileTask, options: argparse.Namespace) -> None:
-    """Say what was found in a task's own files, and whether another file has strings of the task."""
+    """Describe a task's own files, and the number of the task's strings in another file."""
     task.check_plan(0)
     number = None if options.file is None else len(task.read_file(options.file))
     if options.json:
@@ -231,7 +231,7 @@ def score_file(options: argparse.Namespace) -> None:
 
 
 def _read_examples(task: Task, file: str) -> list[Example]:
-    """The examples of a file whose outputs are the task's."""
+    """The examples of a file whose outputs match the task's."""
     if isinstance(task, FileTask):
         return task.read_file(file)
     lines = list(_read_lines(task, file))
@@ -252,7 +252,7 @@ class _Line(NamedTuple):
 
 
 def _read_lines(task: Task, file: str) -> Iterator[_Line]:
-    """The lines of a file, symbols spelled as the task spells them."""
+    """Read the lines of a file, with symbols spelled as in the task."""
     text = read_text(file)
     known, labels = set(task.target_vocabulary), task.kind == "classification"
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))

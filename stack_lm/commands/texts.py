@@ -1,4 +1,4 @@
-"""The texts that commands read from files, and what they say of those without a result."""
+"""Read texts from files for commands, and report those without a result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LISTED = 10  # numbers of records in a note
 
 
 def add_column(parser: argparse.ArgumentParser) -> None:
-    """The column of a table that has the texts."""
+    """Add the option for the text column of a table."""
     parser.add_argument(
         "--column",
         metavar="NAME",
@@ -29,10 +29,10 @@ def add_keep_going(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def read_texts(source: str, column: str | None, problems: Problems) -> list[Record | None]:
-    """All records of a file, empty ones too, in their places; None in the place of one that could not be read.
+    """Read all records of a file in order, including empty ones; None for one that could not be read.
 
     Raises:
-        InputError: as `read_records`, but for the records that `problems` leaves out.
+        InputError: as `read_records`, except for the records that `problems` leaves out.
     """
     records: list[Record | None] = []
 
@@ -48,12 +48,12 @@ def read_texts(source: str, column: str | None, problems: Problems) -> list[Reco
 def note_without_result(
     records: Sequence[Record | None], unknown: Sequence[int], knows: str = "the model knows"
 ) -> None:
-    """Say in one note which records are empty, and which have no word that the model knows.
+    """Print one note on the records that are empty, and those without a word that the model knows.
 
     Args:
-        records: all of a source.
-        unknown: the places of those without a known word.
-        knows: who would have to know one.
+        records: all records of a source.
+        unknown: the indices of those without a known word.
+        knows: the subject and verb of the note's clause, such as "the model knows".
     """
     there = [record for record in records if record is not None]
     several = len({record.source for record in there}) > 1

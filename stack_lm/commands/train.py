@@ -30,5 +30,5 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Without a kind: there is nothing to train."""
+    """Report an error: without a kind there is nothing to train."""
     raise InputError(f"say what to train: {', '.join(KINDS)}; stack-lm train --help describes them")
