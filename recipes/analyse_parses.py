@@ -61,7 +61,7 @@ def prepare(source: str, conventions: Sequence[str]) -> tuple[list[Any], Gold]:
 
 
 def name_of(path: str) -> tuple[str, str]:
-    """The run and the point of a model: of runs/u1/checkpoints/checkpoint-10 "u1" and "checkpoint-10"."""
+    """The run and checkpoint names of a model: "u1" and "checkpoint-10" for runs/u1/checkpoints/checkpoint-10."""
     place = Path(path)
     if place.parent.name in ("checkpoints", "epochs"):
         return place.parent.parent.name, place.name
@@ -69,7 +69,7 @@ def name_of(path: str) -> tuple[str, str]:
 
 
 def parts(score: F1Score) -> dict[str, tuple[float, int]]:
-    """F1 of all sentences and by length, and recall by label, in percent, with the numbers of sentences or phrases."""
+    """F1 overall and by length, and recall by label, in percent, with the numbers of sentences or phrases."""
     found = {"all": (score.f1, score.n_sentences)}
     found |= {f"{name} words": (part.f1, part.n_sentences) for name, part in score.by_length.items()}
     if score.convention.brackets == "set":
@@ -110,7 +110,7 @@ def analyse(
 def correlations(
     models: Sequence[dict[str, Any]], scores: dict[tuple[str, str, str], float]
 ) -> dict[tuple[str, str], float]:
-    """Spearman's correlation of F1 with the spread, by convention and decoder; none of fewer than three models."""
+    """Spearman's correlation of F1 with the spread, by convention and decoder; empty for fewer than three models."""
     from scipy.stats import spearmanr
 
     keys = dict.fromkeys((convention, decoder) for _, convention, decoder in scores)
@@ -124,12 +124,12 @@ def correlations(
 
 
 def shares(row: dict[str, Any]) -> list[float | None]:
-    """The shares of a parse's constituents that it attaches higher than the gold tree, as it does, and lower."""
+    """The percentages of a parse's constituents attached higher than in the gold tree, equally high, and lower."""
     return [100 * row[place] / row["found"] if row["found"] else None for place in ("higher", "same", "lower")]
 
 
 def draw(path: Path, models: Sequence[dict[str, Any]], scores: dict[tuple[str, str, str], float], gold: Gold) -> None:
-    """The figure."""
+    """Draw the figure."""
     shown = [name for name in SHOWN_CONVENTIONS if name in gold] or list(gold)
     points = [
         ParsedModel(

@@ -26,14 +26,14 @@ from stack_lm.hub.state_dicts import load_state_dict, take
 from stack_lm.tokenization import word_tokenizer
 
 UNKNOWN, PADDING = "@@UNKNOWN@@", "@@PADDING@@"
-# Where a word was never a label, the released model has no output for it. A finite logit keeps losses finite.
+# The released model has no output for words that were never labels. A finite logit keeps losses finite.
 NO_LOGIT = -1e4
 EMBEDDING = "_embedder.token_embedder_tokens.weight"
 CONTROLLERS: dict[int, Literal["lstm", "gru", "rnn"]] = {4: "lstm", 3: "gru", 1: "rnn"}
 
 
 def read_vocabulary(directory: Path, name: str) -> list[str]:
-    """One of AllenNLP's vocabulary files: an entry a line."""
+    """Read one of AllenNLP's vocabulary files, with one entry per line."""
     entries = read_text(directory / name).split("\n")
     if entries[-1] == "":
         entries.pop()
@@ -41,7 +41,7 @@ def read_vocabulary(directory: Path, name: str) -> list[str]:
 
 
 def convert_config(state: dict[str, Tensor], path: Path, fixed: str | None) -> StackRNNConfig:
-    """The configuration whose shapes the checkpoint has."""
+    """The configuration that matches the checkpoint's shapes."""
     embedding = take(state, path, EMBEDDING)
     recurrent = take(state, path, "_rnn_cell.weight_hh", "_rnn.weight_hh_l0")
     hidden = recurrent.shape[1]
@@ -75,7 +75,7 @@ def convert_config(state: dict[str, Tensor], path: Path, fixed: str | None) -> S
 
 
 def convert_body(state: dict[str, Tensor], path: Path, config: StackRNNConfig, fixed: str | None) -> dict[str, Tensor]:
-    """Weights of the recurrent cell, by our names."""
+    """The weights of the recurrent cell, under our names."""
     size = config.embedding_size
     weight_ih = take(state, path, "_rnn_cell.weight_ih", "_rnn.weight_ih_l0")
     body = {
@@ -95,7 +95,7 @@ def convert_body(state: dict[str, Tensor], path: Path, config: StackRNNConfig, f
 
 
 def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None) -> None:
-    """Write the model directory, whole or not at all."""
+    """Write the model directory atomically."""
     state = load_state_dict(checkpoint)
     config = convert_config(state, checkpoint, fixed)
     tokens = [PADDING, *read_vocabulary(vocabulary, "tokens.txt")]

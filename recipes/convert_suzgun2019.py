@@ -36,7 +36,7 @@ TEST_LENGTHS = (52, 100)
 def convert_config(
     state: dict[str, Tensor], path: Path, operation_control: str, temperature: float, cells: int
 ) -> StackRNNConfig:
-    """The configuration whose shapes the checkpoint has."""
+    """The configuration that matches the checkpoint's shapes."""
     controller: Literal["lstm", "rnn"] = "lstm" if "lstm.weight_ih_l0" in state else "rnn"
     weight = take(state, path, f"{controller}.weight_ih_l0")
     memory = "superposition" if "W_sh.weight" in state else "baby_ntm" if "W_m.weight" in state else "none"
@@ -70,7 +70,7 @@ def convert_config(
 
 
 def convert_weights(state: dict[str, Tensor], path: Path, config: StackRNNConfig) -> dict[str, Tensor]:
-    """The weights by our names."""
+    """The weights under our names."""
     prefix = f"{config.controller}."
     weights = {
         f"model.cell.controller.{name.removeprefix(prefix)}": value
@@ -90,15 +90,15 @@ def convert_weights(state: dict[str, Tensor], path: Path, config: StackRNNConfig
 def convert(
     path: Path, operation_control: str = "softmax", temperature: float = 0.5, cells: int = 104
 ) -> StackRNNForKHotPrediction:
-    """The model that a released file holds.
+    """Convert the model in a released file.
 
     Args:
         path: of the state_dict.
-        operation_control, temperature: how the model chooses operations.
-        cells: of a Baby-NTM's tape.
+        operation_control, temperature: the model's choice of operations.
+        cells: number of cells of a Baby-NTM's tape.
 
     Raises:
-        InputError: if the file is no such state_dict.
+        InputError: if the file is not such a state_dict.
     """
     state = load_state_dict(path)
     config = convert_config(state, path, operation_control, temperature, cells)
@@ -114,7 +114,7 @@ def convert(
 
 @torch.no_grad()
 def check(model: StackRNNForKHotPrediction, n_strings: int, seed: int) -> int:
-    """The number of fresh distinct strings, of the lengths of the paper's test sets, that the model has all right."""
+    """The number of fresh distinct strings, with the paper's test lengths, that the model gets entirely right."""
     task = Dyck(model.config.vocab_size // 2)
     examples = task.draw(random.Random(seed), n_strings, *TEST_LENGTHS, distinct=True)
     right = 0

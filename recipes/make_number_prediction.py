@@ -42,7 +42,7 @@ def make_tagger(iterations: int) -> Any:
 
 
 def collect(source: str, column: str | None, limit: int | None, iterations: int) -> NumberItemCollector:
-    """Tag the sentences of a text, and find their items."""
+    """Tag the sentences of a text and collect their items."""
     tagger = make_tagger(iterations)
     collector = NumberItemCollector()
     with progress("tagging", limit) as advance:
@@ -54,7 +54,7 @@ def collect(source: str, column: str | None, limit: int | None, iterations: int)
 
 
 def write(directory: Path, items: Iterable[NumberItem], shares: Mapping[str, float], seed: int) -> dict[str, Any]:
-    """Write the files of all parts; their numbers of items and other figures, by file.
+    """Write the files of all parts; returns their numbers of items and other statistics, by file.
 
     Raises:
         InputError: if a part has no items.

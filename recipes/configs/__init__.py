@@ -1,1 +1,1 @@
-"""The presets: configurations of the papers' models, which install as `stack_lm.configs`."""
+"""The presets: configurations of the papers' models, installed as `stack_lm.configs`."""
