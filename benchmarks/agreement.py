@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = StackRNNConfig(vocab_size=max(10_000, len(tokenizer)), memory=options.memory)
         torch.manual_seed(0)
         scorer = ModelScorer(StackRNNForCausalLM(config), tokenizer, batch_tokens=options.batch_tokens)
-        evaluate_agreement(scorer, items[:100])  # what the first call alone costs
+        evaluate_agreement(scorer, items[:100])  # pays the costs of a first call
 
         def one_at_a_time() -> None:
             for item in items[: options.alone]:
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _seconds(work: Callable[[], object]) -> tuple[float, float]:
-    """Wall-clock and CPU seconds that some work takes."""
+    """Measure the wall-clock and CPU seconds of some work."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - cpu

@@ -1,7 +1,7 @@
-"""The nondeterministic stack as it is usually written: tables in log space, filled column by column by einsum.
+"""The nondeterministic stack in its usual form: tables in log space, filled column by column by einsum.
 
-The recurrences are those of DuSell & Chiang (2023), without any of what `stack_lm` does to them: gamma and
-alpha themselves, each sum an einsum of `torch_semiring_einsum`, gradients by autograd.
+The recurrences are those of DuSell & Chiang (2023), without the transformations in `stack_lm`: gamma and alpha
+directly, each sum an einsum of `torch_semiring_einsum`, gradients by autograd.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EQUATIONS = {
 
 
 class EinsumState(NamedTuple):
-    """After N - 1 steps.
+    """The stack's state after N - 1 steps.
 
     Attributes:
         gamma: [B, N, N, P, P]: log weights of the runs from time i - 1 to time j, at [i, j].
@@ -40,10 +40,10 @@ class EinsumState(NamedTuple):
 
 
 class EinsumStack(NondeterministicStack):
-    """The RNS of 2023 by einsum in log space; a cell whose memory it is runs it step by step.
+    """The 2023 RNS by einsum in log space; a cell with this memory runs it step by step.
 
     Args:
-        like: the stack to compute: one without vectors, a window or other options.
+        like: the stack to compute, without vectors, a window or other options.
 
     Raises:
         InputError: if `torch_semiring_einsum` is not installed.
@@ -86,7 +86,7 @@ class EinsumStack(NondeterministicStack):
         return EinsumState(gamma, torch.cat((alpha, now.unsqueeze(1)), dim=1)), now.softmax(1)
 
     def check_overflow(self, state: Any) -> None:
-        """Random weights leave every sequence a run."""
+        """Do nothing: with random weights every sequence has a run."""
 
     def _sum(self, name: str, *terms: Tensor) -> Tensor:
         result: Tensor = self._log_einsum(self._equations[name], *terms, block_size=BLOCK_SIZE, grad_of_neg_inf=0.0)
@@ -94,7 +94,7 @@ class EinsumStack(NondeterministicStack):
 
 
 def einsum_cell(cell: StackRNNCell) -> StackRNNCell:
-    """A cell with the same parameters whose stack is computed by einsum.
+    """A cell with the same parameters, with its stack computed by einsum.
 
     Raises:
         InputError: as `EinsumStack`.

@@ -35,7 +35,7 @@ EXAMPLE = "python benchmarks/gpu.py --batch-size 256 --length 128 --hidden-size 
 
 
 class _Reference(nn.Module):
-    """The reference as a module, which is what `torch.cuda.make_graphed_callables` takes."""
+    """The reference as a module, as `torch.cuda.make_graphed_callables` requires."""
 
     def __init__(self, cell: StackRNNCell) -> None:
         super().__init__()
@@ -49,9 +49,9 @@ class Way(NamedTuple):
     """One way to run a sequence.
 
     Attributes:
-        run: does it.
-        module: whose parameters get gradients.
-        graphs: whether the Triton backend may capture.
+        run: runs a sequence.
+        module: the module whose parameters get gradients.
+        graphs: whether the Triton backend may capture CUDA graphs.
     """
 
     run: Run
@@ -60,7 +60,7 @@ class Way(NamedTuple):
 
 
 def rounding(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """Set the precision of products; without autocast's cache, which a graph could not use again."""
+    """Set the precision of products, without autocast's cache, which a graph could not reuse."""
     if precision != "bf16":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
@@ -73,7 +73,7 @@ def make_config(args: argparse.Namespace) -> StackRNNConfig:
 
 
 def make_ways(args: argparse.Namespace, inputs: Tensor) -> dict[str, Way]:
-    """All ways that were asked for, with the same weights where they can be."""
+    """All requested ways, with the same weights if possible."""
     cell = StackRNNCell(make_config(args)).to(inputs.device)
     reason = backend.obstacle(cell.system, inputs.device, inputs.dtype)
     if reason:
@@ -116,19 +116,19 @@ def forward_of(way: Way, inputs: Tensor, precision: str) -> None:
 
 
 def difference(found: list[Tensor], expected: list[Tensor]) -> float:
-    """The largest difference of all results, each relative to its largest number."""
+    """The largest difference over all results, each relative to its largest number."""
     pairs = zip(found, expected, strict=True)
     return max(float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) for a, b in pairs)
 
 
 def wait(device: torch.device) -> None:
-    """Until a device has done all that it was given."""
+    """Wait until a device has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def in_turn(runs: Mapping[str, Callable[[], Any]], rounds: int, device: torch.device) -> dict[str, float]:
-    """Median milliseconds of each run. What compiles and captures is over after two untimed rounds."""
+    """Median milliseconds of each run, after two untimed rounds for compilation and capture."""
     taken: dict[str, list[float]] = {name: [] for name in runs}
     for i in range(-2, rounds):
         for name, run in runs.items():
@@ -142,7 +142,7 @@ def in_turn(runs: Mapping[str, Callable[[], Any]], rounds: int, device: torch.de
 
 
 def peak_mebibytes(run: Callable[[], Any], device: torch.device) -> float | None:
-    """The most memory that a run takes beyond what is held before it; None on a CPU."""
+    """A run's peak memory above the memory held before it; None on a CPU."""
     if device.type != "cuda":
         return None
     wait(device)
@@ -154,7 +154,7 @@ def peak_mebibytes(run: Callable[[], Any], device: torch.device) -> float | None
 
 
 def measure(args: argparse.Namespace, length: int, device: torch.device) -> list[dict[str, Any]]:
-    """One row for each way."""
+    """Measure one row for each way."""
     torch.manual_seed(0)
     inputs = torch.randn(args.batch_size, length, args.embedding_size, device=device, requires_grad=True)
     grad = torch.randn(args.batch_size, length, args.hidden_size, device=device)
@@ -183,8 +183,8 @@ def measure(args: argparse.Namespace, length: int, device: torch.device) -> list
 def make_steps(args: argparse.Namespace, ids: Tensor) -> dict[str, Callable[[], Tensor]]:
     """Training steps of language models: forward, loss, backward and fused Adam. Each returns its loss.
 
-    The stack's models begin with the same weights. Their loss goes over the vocabulary in chunks on the device; the
-    LSTM's is torch's, of all logits at once.
+    The stack models start with the same weights. Their loss is computed in chunks on the device; the LSTM uses torch's
+    loss of all logits at once.
     """
     backends = {"triton": "triton", "triton-graphs": "triton", "reference": "reference"}
     steps: dict[str, Callable[[], Tensor]] = {}
@@ -224,7 +224,7 @@ def _step(
 
 
 def measure_steps(args: argparse.Namespace, length: int, device: torch.device) -> list[dict[str, Any]]:
-    """One row for each way but the reference's graphs."""
+    """Measure one row for each way except the reference's graphs."""
     torch.manual_seed(0)
     ids = torch.randint(args.vocabulary_size, (args.batch_size, length), device=device)
     steps = make_steps(args, ids)
@@ -245,7 +245,7 @@ def measure_steps(args: argparse.Namespace, length: int, device: torch.device) -
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    """The options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(
         prog="benchmarks/gpu.py",
         description="Measure the scan on a GPU, and training steps: cuDNN's LSTM, the Triton backend, the reference.",

@@ -46,7 +46,7 @@ from stack_lm.training.run_directory import CHECKPOINTS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# A run that does not come to its end by itself within this time hangs.
+# A run that does not end by itself within this time is considered hung.
 PATIENCE = 300.0
 UPDATES = 60  # of a run
 # Of the log's entries those that depend on the machine.
@@ -55,7 +55,7 @@ VOLATILE = ("seconds", "tokens_per_second")
 
 @dataclass(frozen=True)
 class Case:
-    """A run that is killed."""
+    """A training run to kill."""
 
     mode: str
     streaming: bool
@@ -63,12 +63,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The name of the case, for people."""
+        """The display name of the case."""
         number = "two processes" if self.processes == 2 else "one process"
         return f"{self.mode}, {'stream' if self.streaming else 'in memory'}, {number}"
 
     def config(self, text: Path, directory: Path) -> RunConfig:
-        """A run of some seconds, with dropout, so that random numbers count, and a checkpoint every few updates."""
+        """A run of some seconds, with dropout, so that the random state matters, and a checkpoint every few updates."""
         data = {"source": str(text), "mode": self.mode, "sequence_length": 12, "held_out": 0.15}
         if self.streaming:
             data |= {"streaming": True, "pool": 60, "workers": 0}
@@ -95,7 +95,7 @@ CASES = [
 
 
 def write_text(path: Path, documents: int) -> None:
-    """Documents of 2 to 9 sentences of the generated English, an empty line between them."""
+    """Write documents of 2 to 9 sentences of the generated English, separated by empty lines."""
     rng = random.Random(0)
     sentences = (" ".join(sentence.words) for sentence in generate_corpus(9 * documents, seed=1))
     parts = ["\n".join(next(sentences) for _ in range(rng.randint(2, 9))) for _ in range(documents)]
@@ -103,7 +103,7 @@ def write_text(path: Path, documents: int) -> None:
 
 
 class Group:
-    """The processes of an attempt, forked from this one, which has loaded everything."""
+    """The processes of an attempt, forked from this one, which has loaded all modules."""
 
     def __init__(self, number: int, work: Callable[[], Any], log: Path) -> None:
         with socket.socket() as free:
@@ -134,7 +134,7 @@ class Group:
             os._exit(status)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for some time; True if all have ended by then."""
+        """Wait up to a time limit; True if all processes have ended by then."""
         end = time.monotonic() + seconds
         while self._running:
             for pid in list(self._running):
@@ -147,7 +147,7 @@ class Group:
         return True
 
     def kill(self, ranks: Sequence[int], number: int = signal.SIGKILL) -> None:
-        """Send some of them a signal."""
+        """Send a signal to some of the processes."""
         for pid, rank in self._running.items():
             if rank in ranks:
                 os.kill(pid, number)
@@ -171,7 +171,7 @@ def same(one: Path, two: Path) -> bool:
 
 
 def kill_case(case: Case, kills: int, rng: random.Random, folder: Path) -> dict[str, Any]:
-    """Kill runs of a case so many times, and compare each that has ended with one that was left alone."""
+    """Kill runs of a case a given number of times, and compare each finished run with an undisturbed one."""
     text, log = folder / "text.txt", folder / "stderr.txt"
 
     def attempt(directory: Path) -> Group:
@@ -217,7 +217,7 @@ def kill_case(case: Case, kills: int, rng: random.Random, folder: Path) -> dict[
 
 @with_plain_text
 def draw(cases: Sequence[dict[str, Any]]) -> Figure:
-    """Each run as a line of updates, with a cross for a kill, and their number where a checkpoint has several."""
+    """Draw each run as a line of updates, with a cross for each kill, and a count if a checkpoint has several."""
     runs = [(case["case"] if not i else "", kills) for case in cases for i, kills in enumerate(case["killed_at"])]
     figure = new_figure(7, 0.24 * len(runs) + 1, "")
     axes = figure.subplots()
@@ -237,12 +237,12 @@ def draw(cases: Sequence[dict[str, Any]]) -> Figure:
 
 
 def split(kills: int, parts: int) -> Iterator[int]:
-    """A number in about equal parts."""
+    """Split a number into about equal parts."""
     return (kills // parts + (i < kills % parts) for i in range(parts))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status, 1 if a run ended otherwise than the undisturbed one."""
+    """Run the command; returns its exit status, 1 if a run's result differs from the undisturbed one's."""
     text, _, example = str(__doc__).partition("Example:")
     parser = argparse.ArgumentParser(
         description=text, epilog="Example:" + example, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -38,12 +38,12 @@ SAMPLED_SIZES: tuple[Size, ...] = ((1024, 100, 16_000), (1024, 256, 16_000), (10
 
 
 def plain(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
-    """The loss as one writes it."""
+    """The loss in its usual form."""
     return F.cross_entropy(F.linear(hidden, weight, bias), labels)
 
 
 def torchs_own(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
-    """torch's loss in chunks, in those that it chooses itself."""
+    """torch's loss in chunks, with torch's own chunk size."""
     options = torch.nn.LinearCrossEntropyOptions()
     return F.linear_cross_entropy(hidden, weight, labels, linear_bias=bias, options=options)
 
@@ -58,7 +58,7 @@ if hasattr(F, "linear_cross_entropy"):
 
 
 def run_of(loss: Loss, size: Size, device: torch.device, present: int | None = None) -> Callable[[], None]:
-    """Forward and backward pass of a loss over random inputs, whose labels are of `present` classes at most."""
+    """Forward and backward pass of a loss over random inputs, with labels from at most `present` classes."""
     rows, hidden_size, classes = size
     hidden = torch.randn(rows, hidden_size, device=device, requires_grad=True)
     weight = (torch.randn(classes, hidden_size, device=device) / hidden_size**0.5).requires_grad_()
@@ -89,7 +89,7 @@ def measure_losses(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def memory_of(name: str, size: Size, device: torch.device, threads: int) -> float | None:
-    """Peak memory of a loss's forward and backward pass, in MiB. Runs in a process of its own."""
+    """Peak memory of a loss's forward and backward pass, in MiB. Runs in a separate process."""
     torch.set_num_threads(threads)
     run_of(LOSSES[name], (16, 4, 50), device)()  # loads what a first call loads
     return peak_memory(run_of(LOSSES[name], size, device), device)
@@ -110,7 +110,7 @@ def measure_memory(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def growth_of(name: str, hidden: int, classes: int, batches: int, device: torch.device, threads: int) -> float | None:
-    """Peak memory over batches of 200 to 900 rows each, drawn at random, in MiB. Runs in a process of its own."""
+    """Peak memory over batches of 200 to 900 rows each, drawn at random, in MiB. Runs in a separate process."""
     torch.set_num_threads(threads)
     run_of(LOSSES[name], (16, 4, 50), device)()  # loads what a first call loads
     generator = torch.Generator().manual_seed(0)

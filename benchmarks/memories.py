@@ -58,7 +58,7 @@ Run = Callable[[], None]
 
 
 def sentence_runs(device: torch.device) -> dict[tuple[str, str], Run]:
-    """Forward and backward of a batch of sentences, by memory and backend; and of torch's LSTM."""
+    """Forward and backward passes over a batch of sentences, by memory and backend, and with torch's LSTM."""
     sizes = SENTENCES
     inputs = torch.randn(sizes["batch"], sizes["length"], sizes["embedding"], device=device, requires_grad=True)
     lstm = torch.nn.LSTM(sizes["embedding"], sizes["hidden"], batch_first=True, device=device)
@@ -75,7 +75,7 @@ def sentence_runs(device: torch.device) -> dict[tuple[str, str], Run]:
 
 
 def string_runs(device: torch.device) -> dict[tuple[str, str], Run]:
-    """Forward and backward of cells with memories that are full from the start; and of torch's RNN."""
+    """Forward and backward passes of cells with memories that are full from the start, and of torch's RNN."""
     sizes = STRINGS
     inputs = torch.randn(sizes["batch"], sizes["length"], sizes["symbols"], device=device)
     rnn = torch.nn.RNN(sizes["symbols"], sizes["hidden"], batch_first=True, device=device)
@@ -104,7 +104,7 @@ def string_runs(device: torch.device) -> dict[tuple[str, str], Run]:
 
 
 def layer_runs(device: torch.device) -> dict[tuple[str, str], Run]:
-    """Forward and backward of `MemoryLayer` with each memory; and of `StackRNN` without one, against torch's LSTM."""
+    """Forward and backward passes of `MemoryLayer` by memory, and of `StackRNN` without one, against torch's LSTM."""
     hidden = LAYERS["hidden"]
     inputs = torch.randn(LAYERS["batch"], LAYERS["length"], hidden, device=device, requires_grad=True)
     lstm = torch.nn.LSTM(hidden, hidden, batch_first=True)
@@ -137,7 +137,7 @@ def _scan_run(cell: StackRNNCell, backend: str, inputs: torch.Tensor, state: Any
 
 
 def update_runs(device: torch.device) -> dict[tuple[str, str], Run]:
-    """A whole training update of presets: forward, loss, backward and Adam."""
+    """Whole training updates of presets: forward, loss, backward and Adam."""
     runs: dict[tuple[str, str], Run] = {}
     for preset, batches, length, sizes in UPDATES:
         fields = read_config(preset)["model"] | sizes
@@ -168,7 +168,7 @@ def _update_run(model: Any, optimizer: torch.optim.Adam, ids: torch.Tensor, labe
 def measure(
     runs: dict[tuple[str, str], Run], rounds: int, device: torch.device, advance: Callable[[int], None]
 ) -> dict[tuple[str, str], float]:
-    """Least seconds of each, run in turn, some times in a row, as training does; compiling counts for nothing."""
+    """Minimum seconds of each, run in turn, several times in a row, as in training; compilation is not counted."""
     least = dict.fromkeys(runs, math.inf)
     for _ in range(rounds):
         for name, run in runs.items():
@@ -188,7 +188,7 @@ def _now(device: torch.device) -> float:
 
 
 def report(least: dict[tuple[str, str], float], base: str | None, steps: int) -> list[dict[str, Any]]:
-    """One record a kind: microseconds for so many steps of the batch, and the ratios to the reference and a base."""
+    """One record per kind: microseconds for the given number of steps, and the ratios to the reference and a base."""
     records: list[dict[str, Any]] = []
     for name in dict.fromkeys(name for name, _ in least):
         compiled, reference = least[name, COMPILED], least.get((name, REFERENCE))

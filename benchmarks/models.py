@@ -14,8 +14,8 @@ from stack_lm import StackRNNConfig, StackRNNForCausalLM
 from stack_lm.layers.cell import StackRNNCell
 
 VOCABULARY = 10_000
-# The models of Merrill et al. (2019); the other memories of strengths; an LSTM; and pushes of one strength, with pops
-# of half of it, so that half of what is pushed stays.
+# The models of Merrill et al. (2019); the other memories with strengths; an LSTM; and pushes of a fixed strength with
+# pops of half of it, so that half of the pushed strength stays.
 _READ = {"read_control": "expected_value", "max_read": 3}
 _PUSH = {"push_control": "expected_value", "max_push": 3}
 _POP = {"pop_control": "expected_value", "max_pop": 3}
@@ -51,7 +51,7 @@ class Size(NamedTuple):
 
 
 def lstm_run(size: Size, device: torch.device, backward: bool) -> Callable[[], None]:
-    """`nn.LSTM` over random inputs, as it is made by default: time first."""
+    """`nn.LSTM` over random inputs, in its default layout: time first."""
     lstm = nn.LSTM(size.embedding, size.hidden).to(device)
     shape = (size.length, size.batch)
     return _run(lambda inputs: lstm(inputs)[0], lstm, shape, size, device, backward)
@@ -89,7 +89,7 @@ def _run(
 
 
 class PlainLSTM(nn.Module):
-    """A language model as one writes it without a toolkit: embedding, `nn.LSTM`, `cross_entropy(linear(h))`."""
+    """A language model in plain torch: embedding, `nn.LSTM`, `cross_entropy(linear(h))`."""
 
     def __init__(self, vocabulary: int, embedding: int, hidden: int) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class PlainLSTM(nn.Module):
 
 
 def step_runs(size: Size, device: torch.device, adam: bool = False) -> dict[str, Callable[[], None]]:
-    """Forward and backward passes of whole language models; with `adam` the update of their weights too."""
+    """Forward and backward passes of whole language models; with `adam`, weight updates too."""
     ids = torch.randint(VOCABULARY, (size.batch, size.length), device=device)
     plain = PlainLSTM(VOCABULARY, size.embedding, size.hidden)
     models: dict[str, Any] = {

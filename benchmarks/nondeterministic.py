@@ -29,7 +29,7 @@ Tell = Callable[[str], None]
 Run = Callable[[], Any]
 
 SYMBOLS, HIDDEN = 5, 20  # of the papers' strings
-APART = 1e-4  # readings of two ways in float32
+APART = 1e-4  # largest difference between readings of two ways in float32
 EINSUM_AIM, UPDATE_AIM = 30, 3
 
 
@@ -65,7 +65,7 @@ class Size(NamedTuple):
 
 EINSUM_SIZES = (Size(), Size(length=80), Size(states=3))
 SIZES = (*EINSUM_SIZES, Size(element=5), Size(window=20, length=80), Size(window=20, length=320))
-# By the letter of the recurrences: the field of `Size` that grows, and its values; all else as above.
+# By the letter in the recurrences: the field of `Size` that grows, and its values; the other fields as above.
 GROWTH: dict[str, tuple[str, tuple[int, ...], Size]] = {
     "n": ("length", (20, 40, 80, 160), Size()),
     "Q": ("states", (1, 2, 3, 4, 6), Size()),
@@ -83,7 +83,7 @@ BATCH, TOKENS, MODEL_SIZE = 32, 35, 256  # of the papers' language models
 
 
 def least(runs: Mapping[Key, Run], args: argparse.Namespace, seconds: float, rounds: int = 2) -> dict[Key, float]:
-    """Least milliseconds of each, in turn for so many seconds, in `rounds` rounds at least."""
+    """Minimum milliseconds of each, run in turn for the given seconds and at least `rounds` rounds."""
     if args.quick:
         seconds, rounds = 0, 1
     times = alternate(runs, seconds=seconds, device=args.device, min_rounds=rounds, max_rounds=100)
@@ -101,7 +101,7 @@ def measure_einsum(args: argparse.Namespace, tell: Tell) -> list[Row]:
         compiled, inputs = cell_and_inputs(size, args.device)
         by_einsum = einsum_cell(compiled)
         apart = check_readings(compiled, by_einsum, inputs)
-        # Short runs have the least time more surely in several rounds.
+        # Several rounds make the minimum of short runs more reliable.
         runs: dict[tuple[str, int], Run] = {("compiled", i): partial(passes, compiled, inputs) for i in range(5)}
         times = least(runs | {("einsum", 0): partial(passes, by_einsum, inputs)}, args, 10)
         fastest = min(time for (way, _), time in times.items() if way == "compiled")
@@ -132,7 +132,7 @@ def measure_cell(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def measure_growth(letter: str, args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Time and peak memory of the compiled scan against one of its sizes."""
+    """Measure time and peak memory of the compiled scan against one of its sizes."""
     field, values, base = GROWTH[letter]
     sizes = _sizes(args, [base._replace(**{field: value}) for value in values], 2)
     tell(", ".join(str(getattr(size, field)) for size in sizes))
@@ -157,7 +157,7 @@ def measure_update(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def _sizes(args: argparse.Namespace, sizes: Sequence[Size], several: int = 1) -> list[Size]:
-    """These; or for a quick run the first of them, smaller."""
+    """The given sizes; for a quick run, a smaller version of the first."""
     if not args.quick:
         return list(sizes)
     return [size._replace(length=min(size.length, 5 + i)) for i, size in enumerate(sizes[:several])]
@@ -167,7 +167,7 @@ def _sizes(args: argparse.Namespace, sizes: Sequence[Size], several: int = 1) ->
 
 
 def cell_and_inputs(size: Size, device: torch.device) -> tuple[StackRNNCell, torch.Tensor]:
-    """A cell of the papers' size, the same whenever it is made, and random strings."""
+    """A cell of the papers' size with reproducible weights, and random strings."""
     torch.manual_seed(0)
     cell = StackRNNCell(StackRNNConfig(embedding_size=SYMBOLS, hidden_size=HIDDEN, **size.fields)).to(device)
     return cell, torch.randn(size.batch, size.length, SYMBOLS, device=device, requires_grad=True)
@@ -183,7 +183,7 @@ def check_readings(cell: StackRNNCell, other: StackRNNCell, inputs: torch.Tensor
     """Return the largest difference between the readings of two cells.
 
     Raises:
-        RuntimeError: if that is more than float32 explains: they would not compute the same.
+        RuntimeError: if it exceeds float32 rounding, so that the cells compute different functions.
     """
     readings, others = (each.scan(inputs, output_readings=True).readings for each in (cell, other))
     assert readings is not None
@@ -195,7 +195,7 @@ def check_readings(cell: StackRNNCell, other: StackRNNCell, inputs: torch.Tensor
 
 
 def peaks_of(sizes: Sequence[Size], device: torch.device, threads: int) -> list[float | None]:
-    """Peak memory of forward and backward, in MiB. Runs in a process of its own."""
+    """Peak memory of forward and backward, in MiB. Runs in a separate process."""
     torch.set_num_threads(threads)
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's: gives back what earlier sizes freed
     peaks = []
@@ -209,7 +209,7 @@ def peaks_of(sizes: Sequence[Size], device: torch.device, threads: int) -> list[
 
 
 def update_run(fields: dict[str, Any], size: int, device: torch.device) -> Run:
-    """A training step: forward from the state of the last one, loss, backward and fused Adam."""
+    """A training step: forward from the previous step's state, loss, backward and fused Adam."""
     torch.manual_seed(0)
     config = StackRNNConfig(vocab_size=VOCABULARY, embedding_size=size, hidden_size=size, **fields)
     model: Any = StackRNNForCausalLM(config)

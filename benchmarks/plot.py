@@ -29,7 +29,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 
 
 def _plot_columns(axes: Axes, rows: Sequence[Row], unit: str) -> None:
-    """Each column of one unit against T."""
+    """Plot each column of one unit against T."""
     for name, (label, color, marker) in STYLES.items():
         points = [(row["T"], row[name + unit]) for row in rows if row.get(name + unit) is not None]
         if points:
@@ -42,7 +42,7 @@ def _plot_columns(axes: Axes, rows: Sequence[Row], unit: str) -> None:
 
 
 def plot_length(axes: Axes, rows: Sequence[Row]) -> None:
-    """Time per token against T."""
+    """Plot time per token against T."""
     _plot_columns(axes, rows, "_us/token")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
@@ -51,7 +51,7 @@ def plot_length(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def plot_memory(axes: Axes, rows: Sequence[Row]) -> None:
-    """Peak memory against T."""
+    """Plot peak memory against T."""
     _plot_columns(axes, rows, "_MiB")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
@@ -59,7 +59,7 @@ def plot_memory(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def plot_ratios(axes: Axes, rows: Sequence[Row], column: str, label: str) -> None:
-    """Time relative to the LSTM against another column."""
+    """Plot time relative to the LSTM against another column."""
     places = range(len(rows))
     bars = axes.bar(places, [row["scan/lstm"] for row in rows], color=STYLES["scan"][1], width=0.6)
     axes.bar_label(bars, fmt="%.2f", padding=2, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})
@@ -71,7 +71,7 @@ def plot_ratios(axes: Axes, rows: Sequence[Row], column: str, label: str) -> Non
 
 
 def plot_chunks(axes: Axes, rows: Sequence[Row]) -> None:
-    """Speed-up of the loss against the rows of a chunk; what is chosen by default is marked."""
+    """Plot the speed-up of the loss against the rows of a chunk, with the default chunk marked."""
     sizes = list(dict.fromkeys((row["H"], row["V"]) for row in rows))
     for size, color in zip(sizes, COLORS, strict=False):
         own = [row for row in rows if (row["H"], row["V"]) == size]
@@ -88,7 +88,7 @@ def plot_chunks(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def plot_growth(axes: Axes, rows: Sequence[Row], column: str, label: str) -> None:
-    """Time and peak memory against a size, all logarithmic, so that slopes are powers."""
+    """Plot time and peak memory against a size, on logarithmic axes, so that slopes are powers."""
     from matplotlib.ticker import LogLocator
 
     x = [row[column] for row in rows]
@@ -125,10 +125,10 @@ PANELS: dict[str, Callable[[Any, Sequence[Row]], None]] = {
 
 
 def plot(source: str, target: str) -> None:
-    """Draw the tables of a result that are curves.
+    """Plot the tables of a result that are curves.
 
     Raises:
-        InputError: without matplotlib, for a file that is no result, and one without such tables.
+        InputError: without matplotlib, or for a file that is not a result or has no such tables.
     """
     try:
         from matplotlib.figure import Figure

@@ -18,7 +18,7 @@ from stack_lm.errors import InputError
 Row = dict[str, Any]
 # A table is JSON from the start: {"name", "title", "rows", "caption"}; its columns are the keys of its rows.
 Table = dict[str, Any]
-# What measures a table's rows. It takes the options, and a function to call with what is measured next.
+# The function that measures a table's rows. It takes the options, and a callback for the name of the next measurement.
 Measure = Callable[[argparse.Namespace, Callable[[str], None]], list[Row]]
 
 
@@ -26,9 +26,9 @@ class Part:
     """One table that a benchmark measures.
 
     Args:
-        name: to choose it by.
+        name: for selecting the table.
         title, caption: above and below the table.
-        measure: makes the rows.
+        measure: computes the rows.
     """
 
     def __init__(self, name: str, title: str, caption: str, measure: Measure) -> None:
@@ -43,14 +43,14 @@ def run_benchmark(
     *,
     summarize: Callable[[list[Table], argparse.Namespace], Table | None] | None = None,
 ) -> int:
-    """The command of a benchmark: measure, print, write; returns its exit status.
+    """Run a benchmark's command: measure, print, write; returns its exit status.
 
     Args:
-        name: of the benchmark, which its JSON says.
+        name: of the benchmark, for its JSON.
         parts: its tables.
         description: the docstring of its module, with a paragraph that begins with "Example:".
         argv: the arguments; None takes the process's own.
-        summarize: makes a table of all the others, to stand first.
+        summarize: makes a summary table of all the others, which comes first.
     """
     parser = script_parser(description, f"benchmarks/{name}.py")
     names = [part.name for part in parts]
@@ -82,7 +82,7 @@ def run_benchmark(
 def timed(
     runs: Mapping[Key, Callable[[], Any]], args: argparse.Namespace, seconds: float, max_rounds: int = 200
 ) -> dict[Key, Timing]:
-    """`alternate`, as the options say."""
+    """`alternate` with the given options."""
     if args.quick:
         return alternate(runs, seconds=0, device=args.device, min_rounds=1, max_rounds=1)
     return alternate(runs, seconds=seconds, device=args.device, max_rounds=max_rounds)
@@ -111,10 +111,10 @@ def _measure(name: str, parts: Sequence[Part], args: argparse.Namespace, summari
 
 
 def read_result(path: str) -> dict[str, Any]:
-    """A result that was written with `--json`.
+    """Read a result written with `--json`.
 
     Raises:
-        InputError: if it is none.
+        InputError: if the file is not such a result.
     """
     try:
         result = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -22,7 +22,7 @@ from stack_lm import StackRNNCell, StackRNNForCausalLM, explain_backend
 
 Tell = Callable[[str], None]
 
-# The reference keeps [B, T, m] for each of T steps: beyond this many steps it needs too much memory to be measured.
+# The reference keeps [B, T, m] for each of T steps: beyond this many steps it needs too much memory to measure.
 REFERENCE_STEPS = 256
 LARGE = ((650, 650, 16), (650, 650, 64), (400, 1150, 64))  # embedding, hidden and element size
 
@@ -31,7 +31,7 @@ LARGE = ((650, 650, 16), (650, 650, 64), (400, 1150, 64))  # embedding, hidden a
 
 
 def _sizes(args: argparse.Namespace, *sizes: Size) -> list[Size]:
-    """Of these sizes those that can be measured; or for a quick run the first of them, smaller."""
+    """The given sizes that can be measured; for a quick run, a smaller version of the first."""
     if not args.quick:
         longest = REFERENCE_STEPS if _backend(args.device).startswith("reference") else max(s.length for s in sizes)
         return [size for size in sizes if size.length <= longest]
@@ -39,7 +39,7 @@ def _sizes(args: argparse.Namespace, *sizes: Size) -> list[Size]:
 
 
 def _pass(size: Size, args: argparse.Namespace, tell: Tell, backward: bool = True) -> Row:
-    """One pass against the LSTM and, where it can be, the reference."""
+    """Measure one pass against the LSTM and, if possible, the reference."""
     name = "forward + backward" if backward else "forward"
     tell(f"{size.preset}, batch {size.batch}, T {size.length}, H {size.hidden}, {name}")
     runs = {"lstm": lstm_run(size, args.device, backward), "scan": cell_run(size, args.device, backward)}
@@ -61,7 +61,7 @@ def _compared(lstm: Timing, scan: Timing, reference: Timing | None) -> Row:
 
 
 def measure_cell(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """The sizes that the project sets itself targets for."""
+    """Measure the sizes for which the project has targets."""
     sizes = [Size(preset, hidden=hidden) for hidden in (100, 650) for preset in ("u1", "d1")]
     if args.device.type == "cuda":
         sizes.append(Size(batch=256, length=128, hidden=650, element=64))
@@ -69,13 +69,13 @@ def measure_cell(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def measure_large(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """The sizes of large language models, where matrix products take nearly all of the time."""
+    """Measure the sizes of large language models, where matrix products take nearly all of the time."""
     sizes = [Size(hidden=hidden, element=m, embedding=e) for e, hidden, m in LARGE]
     return [_pass(size, args, tell, backward) for size in _sizes(args, *sizes) for backward in (False, True)]
 
 
 def measure_step(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Whole training steps but for the optimiser."""
+    """Measure training steps without the optimiser."""
     rows = []
     sizes = [Size(preset, hidden=hidden) for hidden in (100, 650) for preset in ("u1", "d1")]
     for size in _sizes(args, *sizes):
@@ -100,7 +100,7 @@ def measure_step(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def measure_update(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Training steps with the optimiser, and the loss in both of its types."""
+    """Measure training steps with the optimiser, and the loss in both of its types."""
     rows = []
     sizes = [
         Size(preset, batch=batch, length=length) for preset in ("u1", "d1") for batch, length in ((16, 30), (32, 64))
@@ -129,7 +129,7 @@ def measure_update(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def measure_length(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Time per token against T. All lengths in the same rounds, since they are compared with each other."""
+    """Measure time per token against T, with all lengths in the same rounds, since they are compared."""
     sizes = _sizes(args, *(Size(length=2**i) for i in range(6, 13)))
     tell("T " + ", ".join(str(size.length) for size in sizes))
     runs: dict[Any, Callable[[], None]] = {}
@@ -139,7 +139,7 @@ def measure_length(args: argparse.Namespace, tell: Tell) -> list[Row]:
         if size.length <= REFERENCE_STEPS:
             runs["reference", size] = cell_run(size, args.device, True, "reference")
     times = timed(runs, args, 25, max_rounds=9)
-    # Long sequences need fresh pages of memory wherever something else was there in between: so also by itself.
+    # Long sequences need fresh memory pages after other runs, so measure them alone as well.
     alone = timed({size: runs["scan", size] for size in sizes}, args, 12, max_rounds=15)
     rows = []
     for size in sizes:
@@ -154,25 +154,25 @@ def measure_length(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def measure_batch(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Against the batch size."""
+    """Measure time against the batch size."""
     sizes = _sizes(args, *(Size(batch=batch) for batch in (1, 8, 32, 128)))
     return [_pass(size, args, tell) for size in sizes]
 
 
 def measure_hidden(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Against the hidden size."""
+    """Measure time against the hidden size."""
     sizes = _sizes(args, *(Size(hidden=hidden) for hidden in (100, 256, 650)))
     return [_pass(size, args, tell) for size in sizes]
 
 
 def measure_memories(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Stack, queue and deque."""
+    """Measure stack, queue and deque."""
     sizes = [size for memory in ("stack", "queue", "deque") for size in _sizes(args, Size(memory))]
     return [_pass(size, args, tell) for size in sizes]
 
 
 def measure_strength(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Against how weak pushes are: a reading of 1 covers 1/d elements, and half of what is pushed stays."""
+    """Measure time against push strength d: a reading of 1 covers 1/d elements, and half of what is pushed stays."""
     rows = []
     for push in PUSH_STRENGTHS:
         for size in _sizes(args, Size(f"d={push}", length=512)):
@@ -185,7 +185,7 @@ def measure_strength(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def memory_of(name: str, size: Size, device: torch.device, threads: int) -> float | None:
-    """Peak memory of a forward and backward pass, in MiB. Runs in a process of its own."""
+    """Peak memory of a forward and backward pass, in MiB. Runs in a separate process."""
     torch.set_num_threads(threads)
     make = lstm_run if name == "lstm" else partial(cell_run, backend="auto" if name == "scan" else name)
     make(size._replace(length=8), device, True)()  # compiles, and loads what a first call loads
@@ -193,7 +193,7 @@ def memory_of(name: str, size: Size, device: torch.device, threads: int) -> floa
 
 
 def measure_memory(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Peak memory against T."""
+    """Measure peak memory against T."""
     rows = []
     for size in _sizes(args, *(Size(batch=8, length=length) for length in (64, 256, 1024, 4096))):
         tell(f"T {size.length}")
@@ -208,7 +208,7 @@ def measure_memory(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 @torch.no_grad()
 def measure_generation(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Tokens a second at batch 1 on one thread, through more and through less of transformers."""
+    """Measure tokens per second at batch 1 on one thread, with more or less of transformers' code."""
     count = 3 if args.quick else 200
     threads = torch.get_num_threads()
     models: dict[str, Any] = {name: StackRNNForCausalLM(Size(name).config()) for name in ("u1", "lstm")}

@@ -68,7 +68,7 @@ def alone(preset: str) -> Run:
 
 
 def together(preset: str, seeds: int) -> Run:
-    """The same of several."""
+    """Updates of several models at once: forward, loss, backward and fused Adam."""
     models, batches = make(preset, seeds)
     several = Together(models)
     optimizer = torch.optim.Adam(several.parameters(), lr=0.01, fused=True)
@@ -82,7 +82,7 @@ def together(preset: str, seeds: int) -> Run:
 
 
 def in_torch(preset: str, seeds: int) -> Run | None:
-    """The same with vmap over the reference scan; None where torch has none of what the memory needs."""
+    """Updates of several models by vmap over the reference scan; None if vmap does not support the memory."""
     models, batches = make(preset, seeds)
     if preset.startswith("suzgun2019"):  # the mixing of cells has a gradient by hand
         return None
@@ -100,7 +100,7 @@ def in_torch(preset: str, seeds: int) -> Run | None:
 
 
 class Stopwatch:
-    """In the place of the compiled functions, to see how much of an update they take."""
+    """A wrapper of the compiled functions that measures their share of an update."""
 
     def __init__(self, compiled: Any) -> None:
         self._compiled, self.seconds = compiled, 0.0
@@ -117,7 +117,7 @@ class Stopwatch:
 
 
 def measure(args: argparse.Namespace, tell: Callable[[str], None]) -> list[Row]:
-    """One row for each preset and number of seeds; least times of the process."""
+    """Measure one row for each preset and number of seeds, with minimum process times."""
     rounds = 1 if args.quick else 15
     rows: list[Row] = []
     for preset, batch in PRESETS.items():
@@ -146,7 +146,7 @@ def measure(args: argparse.Namespace, tell: Callable[[str], None]) -> list[Row]:
 
 
 def least_times(runs: dict[Any, Run], rounds: int) -> tuple[dict[Any, float], dict[Any, float]]:
-    """Least time of the process of each, in turn, some in a row; and of the compiled code in it."""
+    """Minimum process time of each, in turn, several in a row; and of the compiled code within it."""
     now = clock(torch.device("cpu"))
     least = dict.fromkeys(runs, math.inf)
     compiled = dict.fromkeys(runs, math.inf)
@@ -182,7 +182,7 @@ PARTS = [
 
 
 def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
-    """Several at once against one process a seed, on as many cores."""
+    """Compare several seeds at once with one process per seed, on as many cores."""
     if args.quick:
         return None
     rows = [

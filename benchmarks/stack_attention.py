@@ -37,7 +37,7 @@ AIMED_LENGTH, AIM = 512, 2
 
 
 def measure_layers(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Time and peak memory of each sublayer at each length, of as many tokens."""
+    """Measure time and peak memory of each sublayer at each length, with a fixed number of tokens."""
     rows = []
     for length in (4,) if args.quick else LENGTHS:
         batch = 1 if args.quick else TOKENS // length
@@ -74,7 +74,7 @@ def passes(layer: Any, inputs: Tensor) -> None:
 
 
 def peaks_of(batch: int, length: int, device: torch.device, threads: int) -> list[float | None]:
-    """Peak memory of forward and backward of each, in MiB. Runs in a process of its own."""
+    """Peak memory of each sublayer's forward and backward, in MiB. Runs in a separate process."""
     torch.set_num_threads(threads)
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's: gives back what the layer before freed
     peaks = []

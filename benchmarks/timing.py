@@ -1,6 +1,6 @@
-"""Measuring in one process, alternating, so that whatever slows a machine down for a while slows down all alike.
+"""Timing in one process, alternating between runs, so that temporary slowdowns of the machine affect all runs alike.
 
-On a CPU with one thread the clock is the process's own, so that the time that other processes have does not count.
+On a CPU with one thread the clock is the process's own, so that other processes' time is not counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Timing(NamedTuple):
 
     Attributes:
         median, minimum: in seconds.
-        rounds: how often it was timed.
+        rounds: number of timed rounds.
     """
 
     median: float
@@ -50,16 +50,16 @@ def alternate(
     min_rounds: int = 3,
     max_rounds: int = 200,
 ) -> dict[Key, Timing]:
-    """Time each run once a round, in turn, until the seconds are over.
+    """Time each run once per round, in turn, until the time limit.
 
-    The first round, in which code is compiled and memory taken, does not count. Each round starts with another run, so
-    that none always comes after the same one. On a GPU a run ends when its kernels have.
+    The first round, which compiles code and allocates memory, does not count. Each round starts with a different run,
+    so that no run always follows the same one. On a GPU a run ends when its kernels do.
 
     Args:
-        runs: what to time, by name.
-        seconds: when to stop, once there are `min_rounds`.
-        device: that the runs work on.
-        min_rounds, max_rounds: how often each is timed, at least and at most.
+        runs: the functions to time, by name.
+        seconds: time limit, once there are `min_rounds`.
+        device: of the runs.
+        min_rounds, max_rounds: minimum and maximum number of rounds.
     """
     names = list(runs)
     taken: dict[Key, list[float]] = {name: [] for name in names}
@@ -95,11 +95,11 @@ def synchronize(device: torch.device) -> None:
 def peak_memory(run: Callable[[], Any], device: torch.device) -> float | None:
     """Peak memory of a run above the memory held before it, in MiB.
 
-    On a GPU what torch's allocator gave out; on a CPU resident pages, of the whole process, from the high-water mark
-    that Linux keeps. What an earlier run freed may be there still and be used again, so measure in a fresh process.
+    On a GPU, memory allocated by torch; on a CPU, resident pages of the whole process, from Linux's high-water mark.
+    Memory freed by an earlier run may still be resident and be reused, so measure in a fresh process.
 
     Returns:
-        None where it cannot be known: on a CPU without Linux.
+        None if unknown: on a CPU without Linux.
     """
     gc.collect()
     if device.type == "cuda":
@@ -124,7 +124,7 @@ def _status(field: str) -> int:
 
 
 def in_fresh_process(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Run a function in a new process. The function must be one that can be imported."""
+    """Run a function in a new process. The function must be importable."""
     with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 

@@ -39,7 +39,7 @@ MEAN_LENGTH, SHAPE, WORDS = 20.0, 2.2, 12_000
 
 
 def write_corpus(path: Path, sentences: int) -> None:
-    """Random text of the shape of Brown's, a sentence a line."""
+    """Write random text with Brown's statistics, one sentence per line."""
     rng = random.Random(0)
     words = [f"w{rank}" for rank in range(WORDS)]
     weights = list(accumulate(1 / (rank + 2.7) for rank in range(WORDS)))
@@ -62,7 +62,7 @@ def make_trainer(folder: Path, args: argparse.Namespace, **training: Any) -> Tra
 
 
 class BareStep:
-    """Forward and backward pass and optimizer, and nothing around them."""
+    """Only the forward pass, the backward pass and the optimizer."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.collate = trainer.collate
@@ -70,7 +70,7 @@ class BareStep:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
 
     def seconds(self, batches: list[list[list[int]]]) -> float:
-        """Time for a step on each batch; they are collated before."""
+        """The time of a step on each batch; batches are collated beforehand."""
         ready = [self.collate(batch)[0] for batch in batches]
         now = clock(self.model.device)
         start = now()
@@ -83,7 +83,7 @@ class BareStep:
 
 
 class Alternating:
-    """Batches that time a trainer's loop a block of them at a time, and after each block the bare step on it."""
+    """Batches that time a trainer's loop on one block at a time, and after each block the bare step on it."""
 
     def __init__(self, inner: Batches, bare: BareStep, steps: int) -> None:
         self._inner, self._bare, self._steps = inner, bare, steps
@@ -95,7 +95,7 @@ class Alternating:
         return self._inner.steps_per_epoch
 
     def read(self, position: dict[str, Any] | None) -> Iterator[tuple[list[list[int]], dict[str, Any]]]:
-        """The batches within; the trainer's time for a block is the time until it asks for the next."""
+        """Yield the inner batches; the trainer's time for a block is the time until it requests the next."""
         batches, now = self._inner.read(position), clock(self._bare.model.device)
         while True:
             start = now()
@@ -113,7 +113,7 @@ def measure_loop(args: argparse.Namespace, tell: Tell) -> list[Row]:
     steps, blocks = (2, 2) if args.quick else (20, 40)
     tell(f"{blocks} blocks of {steps} updates")
     with tempfile.TemporaryDirectory() as folder:
-        # One update more, so that the last block does not end in a validation.
+        # One extra update, so that the last block does not end in a validation.
         trainer = make_trainer(Path(folder), args, max_steps=(blocks + 1) * steps + 1, threads=args.threads or 1)
         trainer.batches = alternating = Alternating(trainer.batches, BareStep(trainer), steps)
         trainer.train()
@@ -132,7 +132,7 @@ def measure_loop(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 def measure_optimizers(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """torch's forms of the optimizers, over the weights of the model."""
+    """Measure torch's variants of the optimizers on the model's weights."""
     forms: dict[str, tuple[type[torch.optim.Optimizer], dict[str, bool]]] = {
         "Adam, tensor by tensor": (torch.optim.Adam, {"foreach": False}),
         "Adam, foreach": (torch.optim.Adam, {"foreach": True}),
@@ -156,16 +156,16 @@ def measure_optimizers(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 
 class Over(Exception):
-    """The time for a measurement is over."""
+    """Raised when the time for a measurement is over."""
 
 
 class Timed:
-    """Batches for some seconds, and the speed at which they were trained on.
+    """Batches for a fixed time, and the training speed on them.
 
     Args:
         inner: the batches.
-        seconds: to measure.
-        before: seconds before these that do not count; when they are over `begin` is called.
+        seconds: duration of the measurement.
+        before: uncounted seconds of warm-up, after which `begin` is called.
     """
 
     def __init__(self, inner: Batches, seconds: float, before: float, begin: Callable[[], Any]) -> None:
@@ -178,7 +178,7 @@ class Timed:
         return self._inner.steps_per_epoch
 
     def read(self, position: dict[str, Any] | None) -> Iterator[tuple[list[list[int]], dict[str, Any]]]:
-        """The batches within, until the time is over."""
+        """Yield the inner batches until the time is over."""
         batches = self._inner.read(position)
         yield from islice(batches, 1)  # loads and compiles
         start = time.perf_counter()
@@ -195,7 +195,7 @@ class Timed:
 
 
 class Neighbours:
-    """Processes that keep a core busy each."""
+    """Processes that each keep one core busy."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -215,7 +215,7 @@ class Neighbours:
 
 
 def speed(args: argparse.Namespace, folder: Path, case: str, threads: int | str, neighbours: Neighbours) -> float:
-    """Tokens a second of a new run, its measuring of threads included."""
+    """The tokens per second of a new run, including its measurement of thread counts."""
     seconds = 0.5 if args.quick else 20.0
     trainer = make_trainer(folder, args, epochs=1_000, threads=threads)
     arrives = case == "arrives"
@@ -233,7 +233,7 @@ def speed(args: argparse.Namespace, folder: Path, case: str, threads: int | str,
 
 
 def measure_busy(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """The trainer's speed on a quiet and on a busy machine."""
+    """Measure the trainer's speed on a quiet and on a busy machine."""
     most, number = torch.get_num_threads(), len(os.sched_getaffinity(0)) - 1
     neighbours = Neighbours(number)
     cases = [(case, threads) for case in ("quiet", "busy") for threads in ("auto", 1, most)] + [("arrives", "auto")]
@@ -275,7 +275,7 @@ PARTS = [
 
 
 def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
-    """The targets, as far as they were measured."""
+    """The measured targets."""
     rows: list[Row] = []
 
     def add(what: str, measured: float, target: float) -> None:

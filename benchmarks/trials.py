@@ -37,7 +37,7 @@ _UPDATES, _EPOCHS = 16, 2
 
 
 def measure(name: str, args: argparse.Namespace, tell: Callable[[str], None]) -> list[Row]:
-    """One row for each preset and number of seeds; least times of the process."""
+    """Measure one row for each preset and number of seeds, with minimum process times."""
     keep_freed_memory()
     now, rows = clock(args.device), []
     updates = 2 if args.quick else _UPDATES
@@ -69,7 +69,7 @@ def measure(name: str, args: argparse.Namespace, tell: Callable[[str], None]) ->
 
 
 def _validation(trial: Trial, now: Callable[[], float]) -> float:
-    """Seconds of scoring the validation strings."""
+    """The seconds needed to score the validation strings."""
     examples = trial.encoding.encode(trial.encoding.task.split("validation", 0))
     taken = []
     for _ in range(2):
