@@ -101,7 +101,7 @@ def squash(values: np.ndarray, kind: int) -> None:
 
 @compiled
 def squash_backward(squashed: np.ndarray, kind: int, grad: np.ndarray, grad_sums: np.ndarray) -> None:
-    """Backpropagate through `_squash`, from its results."""
+    """Backpropagate through `squash`, from its results."""
     one = grad.dtype.type(1)
     if kind == TANH:
         for j in range(squashed.shape[0]):
