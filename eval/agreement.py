@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Protocol
 
 import numpy as np
 
-from .choices import ChoiceResult, OutOfVocabulary, score_choices
+from .choices import ChoiceResult, OutOfVocabulary, score_choices, with_unknown_words
 
 # Items scored at a time: enough to form batches of similar length.
 BLOCK = 4000
@@ -72,8 +71,7 @@ def evaluate_agreement(
     """
     identical = np.array([item.correct == item.wrong for item in items], dtype=bool)
     forms = [[(form, not item.prefix) for form in (item.correct, item.wrong)] for item in items]
-    known = {form: model.knows(form[0], begins=form[1]) for form in set(chain.from_iterable(forms))}
-    unknown = np.array([not all(known[form] for form in of_item) for of_item in forms], dtype=bool)
+    unknown = with_unknown_words(model, forms)
     logprobs = np.full((len(items), 2), np.nan)
     wanted = np.flatnonzero(~identical & ~unknown)
     for start in range(0, len(wanted), BLOCK):

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from itertools import chain
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -112,6 +113,21 @@ class ChoiceResult:
             }
             | {"by": {name: {str(k): of(v) for k, v in group.items()} for name, group in self.groups.items()}}
         )
+
+
+class _Vocabulary(Protocol):
+    def knows(self, text: str, *, begins: bool = False) -> bool: ...
+
+
+def with_unknown_words(model: _Vocabulary, words: Sequence[Sequence[tuple[str, bool]]]) -> np.ndarray:
+    """Find the items with a word that a model does not know: [N], bool.
+
+    Args:
+        model: asked once for each different word.
+        words: of each item, and whether each begins a sentence.
+    """
+    known = {word: model.knows(word[0], begins=word[1]) for word in set(chain.from_iterable(words))}
+    return np.array([not all(known[word] for word in of_item) for of_item in words], dtype=bool)
 
 
 def correct_codes(outcomes: Sequence[str], oov: OutOfVocabulary) -> np.ndarray:

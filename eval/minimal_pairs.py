@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 
 from stack_lm.trace import SentenceModel
 
-from .choices import ChoiceResult, OutOfVocabulary, score_choices
+from .choices import ChoiceResult, OutOfVocabulary, score_choices, with_unknown_words
 
 # Pairs scored at a time.
 BLOCK = 2000
@@ -77,9 +76,7 @@ def evaluate_minimal_pairs(
         InputError: if no pair is left to score.
     """
     identical = np.array([p.good == p.bad and p.prefix_good == p.prefix_bad for p in pairs], dtype=bool)
-    differing = [pair.differing_words for pair in pairs]
-    known = {word: model.knows(word[0], begins=word[1]) for word in set(chain.from_iterable(differing))}
-    unknown = np.array([not all(known[word] for word in words) for words in differing], dtype=bool)
+    unknown = with_unknown_words(model, [pair.differing_words for pair in pairs])
     logprobs = np.full((len(pairs), 2), np.nan)
     wanted = np.flatnonzero(~identical & ~unknown)
     for start in range(0, len(wanted), BLOCK):

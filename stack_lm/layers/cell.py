@@ -158,10 +158,15 @@ class StackRNNCell(ControlledMemory):
             ValueError: if `scan_backend` names a backend that cannot run this, and as `step`.
         """
         # A call of the module, so that hooks on it run; with backward hooks, torch makes a plain tuple of a scan.
-        wanted = {
-            "output_actions": output_actions, "output_layers": output_layers, "output_readings": output_readings
-        }  # fmt: skip
-        return Scan(*self(inputs, state, mask, **wanted))
+        scan = self(
+            inputs,
+            state,
+            mask,
+            output_actions=output_actions,
+            output_layers=output_layers,
+            output_readings=output_readings,
+        )
+        return Scan(*scan)
 
     def forward(
         self, inputs: Tensor, state: CellState | None = None, mask: Tensor | None = None, **wanted: bool

@@ -15,8 +15,7 @@ from ..checks import Number, OneOf, check_of
 from ..kernels.protocol import CellState, MemoryState
 from ..memory import memory_class
 from ..memory.fields import Parts, Size
-from ..memory.settings import layer_settings
-from ..messages import did_you_mean
+from ..memory.settings import layer_settings, unknown_setting
 from .cell import StackRNNCell
 
 # Controllers that have a state, by the mode of the equivalent torch module.
@@ -84,8 +83,7 @@ class StackRNN(nn.Module):
         if unknown in ("bidirectional", "proj_size"):
             raise ValueError(f"StackRNN has no {unknown}, unlike torch's modules")
         if unknown is not None:
-            said = f"memory={memory!r} has no setting {unknown!r}; it has {', '.join(known) or 'none'}"
-            raise ValueError(f"{said}{did_you_mean(unknown, known)}")
+            raise unknown_setting(memory, unknown, known)
         self.controller = OneOf(tuple(_MODES))("controller", controller)
         self.bias = check_of(bool)("bias", bias)
         self.batch_first = check_of(bool)("batch_first", batch_first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -42,6 +43,12 @@ def setting_check(memory: str, name: str) -> Check | None:
     return None
 
 
+def unknown_setting(memory: Any, name: str, known: Collection[str]) -> ValueError:
+    """The error for a setting that neither a memory nor any of several has."""
+    said = f"memory={memory!r} has no setting {name!r}; it has {', '.join(known) or 'none'}"
+    return ValueError(f"{said}{did_you_mean(name, known)}")
+
+
 def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleNamespace:
     """A memory's settings as attributes, for `complete_settings`.
 
@@ -56,9 +63,7 @@ def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleName
     own = memory_class(check_of(MemoryName)("memory", memory)).settings
     unknown = sorted(given.keys() - own.keys())
     if unknown:
-        known = ", ".join(own) or "none"
-        near = did_you_mean(unknown[0], own)
-        raise ValueError(f"memory={memory!r} has no setting {unknown[0]!r}; it has {known}{near}")
+        raise unknown_setting(memory, unknown[0], own)
     return SimpleNamespace(memory=memory, **fields, **(dict.fromkeys(setting_names()) | given))
 
 
