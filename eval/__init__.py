@@ -9,7 +9,14 @@ from .agreement_formats import AGREEMENT_FORMATS, read_agreement
 from .choices import Accuracy, ChoiceResult, score_choices, score_pairs
 from .minimal_pairs import MinimalPair, evaluate_minimal_pairs
 from .pair_formats import PAIR_FORMATS, pair_files, read_minimal_pairs, split_words
-from .perplexity import Perplexity, evaluate_perplexity
+from .perplexity import (
+    Perplexity,
+    PerplexityComparison,
+    SentenceLosses,
+    compare_perplexity,
+    evaluate_perplexity,
+    sentence_losses,
+)
 from .seeds import SeedComparison, Spread, compare_runs, compare_seeds, spreads
 from .significance import McNemar, binomial_interval, mcnemar
 
@@ -22,9 +29,12 @@ __all__ = [
     "McNemar",
     "MinimalPair",
     "Perplexity",
+    "PerplexityComparison",
     "SeedComparison",
+    "SentenceLosses",
     "Spread",
     "binomial_interval",
+    "compare_perplexity",
     "compare_runs",
     "compare_seeds",
     "evaluate_agreement",
@@ -37,6 +47,7 @@ __all__ = [
     "read_minimal_pairs",
     "score_choices",
     "score_pairs",
+    "sentence_losses",
     "split_words",
     "spreads",
 ]

@@ -1,4 +1,4 @@
-"""Perplexity, per token and per word, and bits per byte."""
+"""Perplexity, per token and per word, and bits per byte; and the difference of two models on the same text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 from stack_lm.errors import InputError
 from stack_lm.messages import shortened
 from stack_lm.trace import Trace
+
+from .seeds import quasi_f
 
 
 @dataclass(frozen=True)
@@ -57,59 +59,173 @@ class Perplexity:
     n_all_words: int
 
 
+@dataclass(frozen=True, eq=False)
+class SentenceLosses:
+    """The losses of a text, sentence by sentence. `Perplexity` explains the units.
+
+    Attributes:
+        nats: the loss of each sentence [sentences], its end included where it is predicted.
+        inner_nats: the loss of its words that have a word before them [sentences].
+        n_tokens, n_words, n_inner_tokens, n_bytes: what was predicted [sentences].
+        n_unknown: words outside the vocabulary, in all sentences.
+        n_all_words: all words.
+    """
+
+    nats: np.ndarray
+    inner_nats: np.ndarray
+    n_tokens: np.ndarray
+    n_words: np.ndarray
+    n_inner_tokens: np.ndarray
+    n_bytes: np.ndarray
+    n_unknown: int
+    n_all_words: int
+
+    def perplexity(self) -> Perplexity:
+        """Compute the perplexity of the text, with equal weight for all tokens."""
+        nats, n_tokens, n_words = float(self.nats.sum()), int(self.n_tokens.sum()), int(self.n_words.sum())
+        inner_nats, n_inner, n_bytes = float(self.inner_nats.sum()), int(self.n_inner_tokens.sum()), self.n_bytes.sum()
+        per_token, per_word = nats / n_tokens, nats / n_words
+        return Perplexity(
+            perplexity=_exp(per_token),
+            nats_per_token=per_token,
+            bits_per_token=per_token / math.log(2),
+            n_tokens=n_tokens,
+            word_perplexity=_exp(per_word),
+            nats_per_word=per_word,
+            bits_per_word=per_word / math.log(2),
+            n_words=n_words,
+            bits_per_byte=nats / math.log(2) / int(n_bytes),
+            n_bytes=int(n_bytes),
+            inner_perplexity=_exp(inner_nats / n_inner) if n_inner else math.nan,
+            nats_per_inner_token=inner_nats / n_inner if n_inner else math.nan,
+            n_inner_tokens=n_inner,
+            n_sentences=len(self.nats),
+            n_unknown=self.n_unknown,
+            n_all_words=self.n_all_words,
+        )
+
+
 def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
     """Perplexity of the traced sentences, with equal weight for all tokens. Each trace is read once.
 
     Raises:
+        InputError: as `sentence_losses`.
+    """
+    return sentence_losses(traces).perplexity()
+
+
+def sentence_losses(traces: Iterable[Trace]) -> SentenceLosses:
+    """The losses of the traced sentences. Each trace is read once.
+
+    Raises:
         InputError: if no token was predicted, every word is unknown, or a log-probability is NaN or +inf.
     """
-    n_sentences = n_tokens = n_words = n_inner = n_unknown = n_all = n_bytes = 0
-    nats = inner_nats = 0.0
+    rows: list[tuple[float, ...]] = []
+    n_unknown = n_all = 0
     first: tuple[str, ...] = ()
     for trace in traces:
-        n_sentences += 1
         first = first or trace.words
         scored = trace.n_tokens > 0
         if not np.isfinite(trace.logprobs[scored]).all():
             raise InputError(
                 f"the model gives no finite probability to {' '.join(trace.words)!r}: its weights are broken"
             )
-        nats -= float(trace.logprobs[scored].sum())
-        n_tokens += int(trace.n_tokens.sum())
-        n_words += int(scored.sum())
-        n_bytes += _bytes(trace.words, scored)
-        inner_nats -= float(trace.logprobs[1:][scored[1:]].sum())
-        n_inner += int(trace.n_tokens[1:].sum())
+        inner = trace.logprobs[1:][scored[1:]].sum()
+        # The end of a sentence is a token, and a byte.
+        end, n_ends = (0.0, 0) if math.isnan(trace.end_logprob) else (trace.end_logprob, 1)
+        nats = trace.logprobs[scored].sum() + end
+        counts = trace.n_tokens.sum() + n_ends, scored.sum(), trace.n_tokens[1:].sum()
+        rows.append((-nats, -inner, *counts, _bytes(trace.words, scored) + n_ends))
         n_unknown += int(trace.unknown.sum())
         n_all += len(trace.words)
-        if not math.isnan(trace.end_logprob):
-            nats -= trace.end_logprob
-            n_tokens += 1
-            n_bytes += 1
-    if not n_words:
+    columns = np.array(rows, dtype=float).reshape(len(rows), 6).T
+    n_tokens, n_words, n_inner, n_bytes = columns[2:].astype(np.int64)
+    if not n_words.sum():
         raise InputError("no word was predicted: every sentence has one word only, and the model needs one before it")
     if n_unknown == n_all:
         words = shortened(" ".join(first), 80)
         raise InputError(f"every word of the text is unknown to the model; the first sentence is {words!r}")
-    per_token, per_word = nats / n_tokens, nats / n_words
-    return Perplexity(
-        perplexity=_exp(per_token),
-        nats_per_token=per_token,
-        bits_per_token=per_token / math.log(2),
-        n_tokens=n_tokens,
-        word_perplexity=_exp(per_word),
-        nats_per_word=per_word,
-        bits_per_word=per_word / math.log(2),
-        n_words=n_words,
-        bits_per_byte=nats / math.log(2) / n_bytes,
-        n_bytes=n_bytes,
-        inner_perplexity=_exp(inner_nats / n_inner) if n_inner else math.nan,
-        nats_per_inner_token=inner_nats / n_inner if n_inner else math.nan,
-        n_inner_tokens=n_inner,
-        n_sentences=n_sentences,
-        n_unknown=n_unknown,
-        n_all_words=n_all,
-    )
+    return SentenceLosses(columns[0], columns[1], n_tokens, n_words, n_inner, n_bytes, n_unknown, n_all)
+
+
+@dataclass(frozen=True)
+class PerplexityComparison:
+    """The perplexities of two models, or of several runs of each, on the same sentences.
+
+    Attributes:
+        difference: the first model's perplexity less the second's, in percent of the second's. Of several runs it is
+            that of their geometric means.
+        low, high: its interval of 95%; NaN if the models differ by the same loss in every sentence.
+        p_value: two-sided; NaN likewise.
+        degrees: of freedom, of Student's t.
+        n: what was predicted: tokens, words or inner tokens.
+        n_sentences: in which it was.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    degrees: float
+    n: int
+    n_sentences: int
+
+
+def compare_perplexity(
+    first: Sequence[SentenceLosses], second: Sequence[SentenceLosses]
+) -> dict[str, PerplexityComparison]:
+    """Compare two models' perplexities per "token", "word" and "inner_token".
+
+    Units in which not all runs predict as many in each sentence are left out: models with different tokenizers compare
+    by words, those with and without a beginning token by inner tokens. The difference of the losses per unit is tested
+    over sentences (the paired t-test of a ratio of means) if each model has one run, and over runs and sentences
+    (`compare_seeds`) if one has several.
+
+    Args:
+        first: losses of the first model's runs, on the same sentences.
+        second: of the second model's.
+
+    Raises:
+        InputError: if the runs have different numbers of sentences, fewer than two, or no unit in common.
+    """
+    runs = [*first, *second]
+    sizes = {len(run.nats) for run in runs}
+    if len(sizes) > 1:
+        raise InputError(
+            f"models are compared on the same sentences; these have {' and '.join(map(str, sorted(sizes)))}"
+        )
+    if sizes == {1}:
+        raise InputError("a comparison needs two sentences or more")
+    found = {}
+    for unit, losses, counts in (
+        ("token", "nats", "n_tokens"),
+        ("word", "nats", "n_words"),
+        ("inner_token", "inner_nats", "n_inner_tokens"),
+    ):
+        weights = getattr(runs[0], counts)
+        if weights.any() and all(np.array_equal(getattr(run, counts), weights) for run in runs[1:]):
+            found[unit] = _compare([[getattr(run, losses) for run in side] for side in (first, second)], weights)
+    if not found:
+        raise InputError(
+            "the models predict different words in these sentences, so their perplexities do not compare; text whose "
+            "punctuation is split off has the same words for all models"
+        )
+    return found
+
+
+def _compare(sides: Sequence[Sequence[np.ndarray]], weights: np.ndarray) -> PerplexityComparison:
+    """Compare the losses of two models' runs [sentences] per unit, given the units of each sentence [sentences]."""
+    total = weights.sum()
+    by_run = [np.array([losses.sum() / total for losses in side]) for side in sides]
+    differences = np.mean(sides[0], axis=0) - np.mean(sides[1], axis=0)
+    mean = differences.sum() / total
+    # A ratio of means varies as its residuals do.
+    by_sentence = mean + (differences - mean * weights) * len(weights) / total
+    test = quasi_f(by_run, by_sentence)
+    with np.errstate(over="ignore"):
+        difference, low, high = (100 * np.expm1([test.difference, test.low, test.high])).tolist()
+    n_sentences = int((weights > 0).sum())
+    return PerplexityComparison(difference, low, high, test.p_value, test.degrees, int(total), n_sentences)
 
 
 def _bytes(words: Sequence[str], scored: np.ndarray) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -15,16 +15,16 @@ from .choices import ChoiceResult, in_order
 
 Key = tuple[str, str | int]  # a property of items and its value
 ALL: Key = ("all", "")
-# Below any possible difference of accuracies, in percentage points; means of thirds differ by rounding.
+# Below any possible difference, in percentage points or nats; means of thirds differ by rounding.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Accuracies of several runs, in percent.
+    """A score of several runs: accuracies are in percent.
 
     Attributes:
-        runs: the accuracy of each run, on the items that it scored.
+        runs: the score of each run; accuracies are on the items that it scored.
         mean, sd, min, median, max: over the runs; the sd is that of a sample, NaN for one run.
     """
 
@@ -123,25 +123,45 @@ def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
     if scored.sum() < 2:
         raise InputError(f"fewer than two items were scored by all {len(first) + len(second)} runs")
     sides = [100.0 * side[:, scored] for side in (first, second)]
-    by_run = [side.mean(axis=1) for side in sides]
     by_item = sides[0].mean(axis=0) - sides[1].mean(axis=0)
+    return SeedComparison(*quasi_f([side.mean(axis=1) for side in sides], by_item), int(scored.sum()))
+
+
+class QuasiF(NamedTuple):
+    """A difference of means, the ends of its interval of 95%, its two-sided p-value, and Student's degrees of freedom.
+
+    Ends and p-value are NaN if there is a difference, but neither runs nor items have any variance.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    degrees: float
+
+
+def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> QuasiF:
+    """Test a difference of two models over runs and items by min F'; see `compare_seeds`.
+
+    Args:
+        by_run: of each model, the mean score of each run [runs]. Of models with one run the test is over items alone.
+        by_item: for each of two or more items, the difference of the models' means over runs [items].
+    """
     difference = float(by_item.mean())
     # Variances of the mean, each with its degrees of freedom.
-    parts = [(float(means.var(ddof=1)) / len(means), len(means) - 1) for means in by_run]
+    parts = [(float(means.var(ddof=1)) / len(means), len(means) - 1) for means in by_run if len(means) > 1]
     parts.append((float(by_item.var(ddof=1)) / len(by_item), len(by_item) - 1))
     variance = sum(part for part, _ in parts)
     if variance < _ROUNDING**2:
         # Runs and items without any variance do not show how much others would vary.
         differs = abs(difference) > _ROUNDING
         bound, p_value = (float("nan"), float("nan")) if differs else (difference, 1.0)
-        return SeedComparison(difference, bound, bound, p_value, np.inf, int(scored.sum()))
+        return QuasiF(difference, bound, bound, p_value, np.inf)
     degrees = variance**2 / sum(part**2 / df for part, df in parts)
     error = variance**0.5
     margin = float(stdtrit(degrees, 0.975)) * error
     p_value = 2 * float(stdtr(degrees, -abs(difference) / error))
-    return SeedComparison(
-        difference, difference - margin, difference + margin, p_value, float(degrees), int(scored.sum())
-    )
+    return QuasiF(difference, difference - margin, difference + margin, p_value, float(degrees))
 
 
 def record(found: dict[Key, Any]) -> dict[str, Any]:

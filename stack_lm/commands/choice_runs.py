@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from ..console import print_json, print_table
 from ..eval.choices import Accuracy, ChoiceResult
-from ..eval.seeds import ALL, SeedComparison, compare_runs, record, spreads
+from ..eval.seeds import ALL, compare_runs, record, spreads
 from .files import short_names
+from .runs import interval_and_p
 
 # Longer groups are not shown unless asked for.
 SHOWN_VALUES = 20
@@ -75,7 +75,12 @@ def _print_spreads(command: str, paths: Sequence[str], side: Sequence[ChoiceResu
 
 def _print_comparisons(comparisons: dict[Any, Any], shown: Sequence[Any], n_first: int, n_second: int) -> None:
     rows = [
-        (_label(*key), f"{found.n_items:,}", f"{found.difference:+.2f}", *_test(found))
+        (
+            _label(*key),
+            f"{found.n_items:,}",
+            f"{found.difference:+.2f}",
+            *interval_and_p(found.low, found.high, found.p_value),
+        )
         for key, found in comparisons.items()
         if key in shown
     ]
@@ -85,12 +90,6 @@ def _print_comparisons(comparisons: dict[Any, Any], shown: Sequence[Any], n_firs
         rows,
         caption=f"over {n_first} and {n_second} runs and the items that all of them scored: min F' (Clark 1973)",
     )
-
-
-def _test(found: SeedComparison) -> tuple[str, str]:
-    if math.isnan(found.p_value):
-        return "no variance", "-"
-    return f"{found.low:+.2f} to {found.high:+.2f}", f"{found.p_value:.2g}"
 
 
 def _accuracy(result: ChoiceResult, name: str, value: str | int) -> Accuracy | None:

@@ -19,6 +19,7 @@ from ..hub.locating import find_models
 from ..messages import did_you_mean
 from .choice_runs import SHOWN_VALUES, report_runs, shown_properties
 from .files import TABLES, check_different, check_ending, check_outputs
+from .runs import check_runs
 from .texts import add_keep_going
 
 
@@ -96,7 +97,9 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
             return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
 
     against = options.against or []
-    _check_runs(options.models, against, options.items)
+    check_runs(options.models, against)
+    if options.items is not None and len(options.models) > 1:
+        raise InputError(f"--items takes the items of one model; got {len(options.models)} models")
     paths = sorted((*options.models, *against), key=lambda path: not Path(path).is_file())  # reading fails sooner
     scores = {path: score(path) for path in paths}
     results, others = ([scores[path] for path in side] for side in (options.models, against))
@@ -116,18 +119,6 @@ def _check_names(names: Sequence[str], properties: dict[str, Sequence[str | int 
         if name not in there:
             allowed = f"one of {', '.join(there)}" if there else "no property, as these items have none"
             raise InputError(f"--by must name {allowed}; got {name!r}{did_you_mean(name, there)}")
-
-
-def _check_runs(models: Sequence[str], against: Sequence[str], items: str | None) -> None:
-    """Check that the sets of models can be compared, before any is scored."""
-    check_different([*models, *against])
-    if items is not None and len(models) > 1:
-        raise InputError(f"--items takes the items of one model; got {len(models)} models")
-    if against and len(models) != len(against) and 1 in (len(models), len(against)):
-        raise InputError(
-            "--against compares one model with one, or two or more runs of a model with two or more of another; got "
-            f"{len(models)} and {len(against)}"
-        )
 
 
 def _report_one(

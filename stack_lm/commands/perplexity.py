@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ..config_files import read_run_config
 from ..console import (
     Problems,
-    add_model,
     add_model_options,
     positive_int,
     print_json,
@@ -23,9 +22,12 @@ from ..console import (
 )
 from ..data import Sentence, hold_out, open_corpus
 from ..data.text import Segmenter
-from ..eval.perplexity import evaluate_perplexity
+from ..errors import InputError
+from ..eval.perplexity import Perplexity, SentenceLosses, compare_perplexity, sentence_losses
+from ..eval.seeds import Spread
 from ..hub.locating import find_models
 from ..tokenization import splits_words
+from .runs import check_runs, interval_and_p
 from .texts import add_column, add_keep_going
 
 if TYPE_CHECKING:
@@ -34,13 +36,33 @@ if TYPE_CHECKING:
 
 # Sentences scored at a time: enough for batches of similar length.
 BLOCK = 10_000
+# Of several models: the scores in the table, and their headings.
+_SHOWN = {
+    "perplexity": "per token",
+    "word_perplexity": "per word",
+    "inner_perplexity": "per inner token",
+    "bits_per_byte": "bits per byte",
+}
 
-EXAMPLE = "stack-lm perplexity runs/brown-u1 --data nltk:brown --held-out 3000"
+EXAMPLE = """stack-lm perplexity runs/brown-u1 --data nltk:brown --held-out 3000
+  stack-lm perplexity runs/u1-s0 runs/u1-s1 --against runs/lstm-s0 runs/lstm-s1 --data text.txt"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm perplexity`."""
-    add_model(parser)
+    parser.add_argument(
+        "models",
+        metavar="MODEL",
+        nargs="+",
+        help="a model directory, or a model on the hub; several count as runs of one model",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="MODEL",
+        nargs="+",
+        help="another model, or several runs of it: show the difference in perplexity, tested over sentences, or over "
+        "runs and sentences",
+    )
     parser.add_argument(
         "--data",
         metavar="PATH",
@@ -67,62 +89,172 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measure perplexity and print it."""
-    from ..scoring.sentences import ModelScorer
-
-    find_models(options.model)
-    _note_segmentation(options)
+    against = options.against or []
+    paths = [*options.models, *against]
+    check_runs(options.models, against)
+    find_models(*paths)
+    for path in paths:
+        _note_segmentation(path, options.segmentation)
     problems = Problems(options.keep_going)
-    scorer = ModelScorer.from_pretrained(options.model, device=options.device, batch_tokens=options.batch_tokens)
-    corpus = open_corpus(
-        options.data,
-        split=options.split,
-        segmentation=options.segmentation,
-        column=options.column,
-        on_error=problems.on_error,
-        split_words=splits_words(scorer.tokenizer),
-    )
-    sentences: Iterable[Sentence] = islice(corpus, options.limit)
-    if options.held_out is not None:
+    text = _Text(options, problems, keep=len(paths) > 1)
+    losses = {path: _score(path, text, options) for path in paths}
+    if len(paths) == 1:
+        _report_one(options, losses[paths[0]].perplexity())
+    else:
+        _report_runs(options, *([losses[path] for path in side] for side in (options.models, against)))
+    problems.finish()
+
+
+class _Text:
+    """The sentences to score; for several models they are kept, in each form that a tokenizer takes."""
+
+    def __init__(self, options: argparse.Namespace, problems: Problems, keep: bool) -> None:
+        self._options = options
+        self._problems = problems
+        self._kept: dict[bool, list[Sentence]] | None = {} if keep else None
+
+    def sentences(self, split_words: bool) -> Iterable[Sentence]:
+        """The sentences for a tokenizer that takes words, or text as it stands."""
+        if self._kept is None:
+            return self._read(split_words)
+        if split_words not in self._kept:
+            if self._kept and self._options.data == "-":
+                raise InputError(
+                    "standard input is read once, but these models need it in two forms, with punctuation split off "
+                    "and as it stands; save it to a file"
+                )
+            self._kept[split_words] = list(self._read(split_words))
+        return self._kept[split_words]
+
+    def _read(self, split_words: bool) -> Iterable[Sentence]:
+        options = self._options
+        corpus = open_corpus(
+            options.data,
+            split=options.split,
+            segmentation=options.segmentation,
+            column=options.column,
+            on_error=self._problems.on_error,
+            split_words=split_words,
+        )
+        sentences: Iterable[Sentence] = islice(corpus, options.limit)
+        if options.held_out is None:
+            return sentences
         with progress("reading sentences", options.limit) as advance:
             everything = list(_counted(sentences, advance))
-        _, sentences = hold_out(everything, options.held_out, options.seed)
+        return hold_out(everything, options.held_out, options.seed)[1]
+
+
+def _score(path: str, text: _Text, options: argparse.Namespace) -> SentenceLosses:
+    """The losses of one model."""
+    from ..scoring.sentences import ModelScorer
+
+    scorer = ModelScorer.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
+    sentences = text.sentences(splits_words(scorer.tokenizer))
     total = len(sentences) if isinstance(sentences, list) else options.limit
-    with progress("scoring sentences", total) as advance:
-        result = dataclasses.asdict(evaluate_perplexity(_trace(scorer, sentences, advance)))
+    with progress(f"scoring {path}", total) as advance:
+        return sentence_losses(_trace(scorer, sentences, advance))
+
+
+def _report_one(options: argparse.Namespace, found: Perplexity) -> None:
+    result = dataclasses.asdict(found)
     if options.json:
-        print_json({"model": options.model, "data": options.data} | result)
-        problems.finish()
+        print_json({"model": options.models[0], "data": options.data} | result)
         return
-    bits = result["bits_per_byte"]
+    bits = found.bits_per_byte
     rows = [
-        ("token", result["perplexity"], result["nats_per_token"], result["bits_per_token"], result["n_tokens"]),
-        ("word", result["word_perplexity"], result["nats_per_word"], result["bits_per_word"], result["n_words"]),
+        ("token", found.perplexity, found.nats_per_token, found.bits_per_token, found.n_tokens),
+        ("word", found.word_perplexity, found.nats_per_word, found.bits_per_word, found.n_words),
         (
             "inner token",
-            result["inner_perplexity"],
-            result["nats_per_inner_token"],
-            result["nats_per_inner_token"] / math.log(2),
-            result["n_inner_tokens"],
+            found.inner_perplexity,
+            found.nats_per_inner_token,
+            found.nats_per_inner_token / math.log(2),
+            found.n_inner_tokens,
         ),
-        ("byte", None, f"{bits * math.log(2):.4f}", f"{bits:.4f}", result["n_bytes"]),
+        ("byte", None, f"{bits * math.log(2):.4f}", f"{bits:.4f}", found.n_bytes),
     ]
-    unknown = result["n_unknown"] / result["n_all_words"]
+    unknown = found.n_unknown / found.n_all_words
     compares = ", so bits per byte do not compare" if unknown else ""
     print_table(
         f"perplexity, {options.data}",
         ["per", "perplexity", "nats", "bits", "predicted"],
         rows,
-        caption=f"{result['n_sentences']:,} sentences, {result['n_all_words']:,} words, "
+        caption=f"{found.n_sentences:,} sentences, {found.n_all_words:,} words, "
         f"{unknown:.1%} of them unknown{compares}",
     )
-    problems.finish()
 
 
-def _note_segmentation(options: argparse.Namespace) -> None:
+def _report_runs(
+    options: argparse.Namespace, first: Sequence[SentenceLosses], second: Sequence[SentenceLosses]
+) -> None:
+    """Print the perplexities of several runs, and the difference of two models."""
+    sides = [(options.models, first)] + ([(options.against, second)] if second else [])
+    results = [(paths, [losses.perplexity() for losses in side]) for paths, side in sides]
+    comparison = compare_perplexity(first, second) if second else {}
+    if options.json:
+        described = [
+            {
+                "runs": [{"model": path} | dataclasses.asdict(run) for path, run in zip(paths, side, strict=True)],
+                "spread": {name: dataclasses.asdict(_spread(side, name)) for name in _SHOWN},
+            }
+            for paths, side in results
+        ]
+        compared = {unit: dataclasses.asdict(found) for unit, found in comparison.items()}
+        more = {"against": described[1], "comparison": compared} if second else {}
+        print_json({"data": options.data} | described[0] | more)
+        return
+    rows: list[tuple[object, ...]] = []
+    for paths, side in results:
+        for path, run in zip(paths, side, strict=True):
+            rows.append((path, *(_number(name, getattr(run, name)) for name in _SHOWN), f"{_unknown(run):.1%}"))
+        if len(side) > 1:
+            spread = [_spread(side, name) for name in _SHOWN]
+            rows.append(("  mean", *map(_number, _SHOWN, (of.mean for of in spread)), ""))
+            rows.append(("  sd", *map(_number, _SHOWN, (of.sd for of in spread)), ""))
+    runs = [run for _, side in results for run in side]
+    print_table(
+        f"perplexity, {options.data}",
+        ["model", *_SHOWN.values(), "unknown words"],
+        rows,
+        caption=f"{runs[0].n_sentences:,} sentences"
+        + (
+            ", some with unknown words, so only models with the same vocabulary compare"
+            if any(map(_unknown, runs))
+            else ""
+        ),
+    )
+    if comparison:
+        several = len(first) > 1
+        print_table(
+            "difference in perplexity, in %",
+            ["per", "difference", "95% interval", "p", "predicted"],
+            [
+                (unit.replace("_", " "), f"{of.difference:+.2f}", *interval_and_p(of.low, of.high, of.p_value), of.n)
+                for unit, of in comparison.items()
+            ],
+            caption=f"over {len(first)} and {len(second)} runs and the sentences: min F' (Clark 1973)"
+            if several
+            else "over the sentences: paired t-test of a ratio of means",
+        )
+
+
+def _spread(side: Sequence[Perplexity], name: str) -> Spread:
+    return Spread.of([getattr(run, name) for run in side])
+
+
+def _number(name: str, value: float) -> str:
+    return f"{value:.4f}" if name == "bits_per_byte" else f"{value:,.2f}"
+
+
+def _unknown(run: Perplexity) -> float:
+    return run.n_unknown / run.n_all_words
+
+
+def _note_segmentation(path: str, requested: str | None) -> None:
     """Print a note if the model was trained on segmented text and no segmentation is requested."""
-    form = read_run_config(Path(options.model)).get("data", {}).get("segmentation")
-    if form is not None and options.segmentation is None:
-        print_note(f"{options.model} was trained with data.segmentation={form}; such text needs --segmentation {form}")
+    form = read_run_config(Path(path)).get("data", {}).get("segmentation")
+    if form is not None and requested is None:
+        print_note(f"{path} was trained with data.segmentation={form}; such text needs --segmentation {form}")
 
 
 def _counted(sentences: Iterable[Sentence], advance: Callable[[int], None]) -> Iterator[Sentence]:

@@ -341,6 +341,32 @@ def test_perplexity(capsys, models, tmp_path):
     assert run_json(capsys, "perplexity", models / "lstm", "--data", path, "--limit", 1)["n_tokens"] == 5
 
 
+def test_perplexities_of_several_models(capsys, models, tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("the dog sleeps .\na cat waits .\nthe cats wait .\n")
+    stack, lstm = models / "stack", models / "lstm"
+    result = run_json(capsys, "perplexity", stack, "--against", lstm, "--data", path)
+    ours, other = result["runs"][0], result["against"]["runs"][0]
+    alone = run_json(capsys, "perplexity", stack, "--data", path)
+    assert ours | {"command": 0, "data": 0} == alone | {"command": 0, "data": 0}
+    difference = 100 * (ours["perplexity"] / other["perplexity"] - 1)
+    assert result["comparison"]["token"]["difference"] == pytest.approx(difference)
+    status, out, _ = run(capsys, "perplexity", stack, lstm, "--data", path)
+    assert status == 0
+    assert "difference" not in out
+    assert f"{(ours['perplexity'] + other['perplexity']) / 2:,.2f}" in out
+    status, out, _ = run(capsys, "perplexity", stack, "--against", lstm, "--data", path)
+    assert f"{difference:+.2f}" in out
+    assert "paired t-test" in out
+    for paths, message in (
+        ((stack, "--against", stack), "is given twice"),
+        ((stack, lstm, "--against", path), "2 and 1"),
+    ):
+        status, _, err = run(capsys, "perplexity", *paths, "--data", path)
+        assert status == 2
+        assert message in err
+
+
 @pytest.mark.slow
 def test_demo(capsys, tmp_path):
     command = ("demo", "--output", tmp_path / "demo", "--sentences", 2500, "--epochs", 1)

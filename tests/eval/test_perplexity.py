@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from stack_lm.errors import InputError
-from stack_lm.eval import evaluate_perplexity
+from stack_lm.eval import compare_perplexity, compare_seeds, evaluate_perplexity, sentence_losses
 from stack_lm.trace import Trace
 
 NAN = float("nan")
@@ -61,3 +62,69 @@ def test_a_hopeless_model_has_an_infinite_perplexity():
 def test_bad_traces(traces, message):
     with pytest.raises(InputError, match=message):
         evaluate_perplexity(traces)
+
+
+def runs(rng, n_runs, sentences, shift=0.0, tokens=(2, 12)):
+    """Losses of several runs on the same sentences, whose difficulty and number of words vary."""
+    lengths = np.random.default_rng(7).integers(*tokens, sentences)
+    difficulty = np.random.default_rng(8).gamma(4, 1, sentences)
+    return [
+        sentence_losses(
+            trace(-(difficulty[i] + shift + level + rng.normal(0, 1, n)), end=-1.0) for i, n in enumerate(lengths)
+        )
+        for level in rng.normal(0, 0.01, n_runs)
+    ]
+
+
+def test_two_models_of_equally_long_sentences_are_compared_by_the_paired_t_test():
+    rng = np.random.default_rng(0)
+    (first,), (second,) = (runs(rng, 1, 60, shift, tokens=(5, 6)) for shift in (0.0, 0.1))
+    found = compare_perplexity([first], [second])
+    assert list(found) == ["token", "word", "inner_token"]
+    test = stats.ttest_rel(first.nats / 6, second.nats / 6)
+    interval = test.confidence_interval()
+    token = found["token"]
+    assert token.difference == pytest.approx(100 * (first.perplexity().perplexity / second.perplexity().perplexity - 1))
+    assert (token.low, token.high) == pytest.approx((100 * math.expm1(interval.low), 100 * math.expm1(interval.high)))
+    assert (token.p_value, token.degrees) == pytest.approx((test.pvalue, 59))
+    assert (token.n, found["word"].n, found["inner_token"].n, token.n_sentences) == (360, 300, 240, 60)
+    back = compare_perplexity([second], [first])["token"]
+    assert 1 + back.difference / 100 == pytest.approx(1 / (1 + token.difference / 100))
+
+
+def test_long_sentences_weigh_more():
+    """The interval is that of a bootstrap over sentences, in which each token counts."""
+    rng = np.random.default_rng(1)
+    (first,), (second,) = (runs(rng, 1, 400, shift, tokens=(2, 40)) for shift in (0.0, 0.3))
+    found = compare_perplexity([first], [second])["token"]
+    draws = rng.integers(400, size=(4000, 400))
+    ratios = (first.nats - second.nats)[draws].sum(axis=1) / first.n_tokens[draws].sum(axis=1)
+    assert (found.low, found.high) == pytest.approx(100 * np.expm1(np.percentile(ratios, [2.5, 97.5])), abs=0.4)
+    assert found.low < found.difference < found.high < 0
+
+
+def test_several_runs_are_compared_over_runs_and_sentences():
+    rng = np.random.default_rng(2)
+    first, second = runs(rng, 3, 50, tokens=(5, 6)), runs(rng, 2, 50, 0.05, tokens=(5, 6))
+    found = compare_perplexity(first, second)["token"]
+    # Losses per token in place of right and wrong, of which `compare_seeds` takes percentages.
+    test = compare_seeds(*(np.array([losses.nats for losses in side]) / 600 for side in (first, second)))
+    assert (found.p_value, found.degrees) == pytest.approx((test.p_value, test.degrees))
+    assert found.difference == pytest.approx(100 * math.expm1(test.difference))
+    assert found.degrees < 49
+
+
+def test_models_are_compared_in_the_units_that_they_share():
+    words = [trace([-1.0, -2.0, -1.5]), trace([-1.0, -0.5])]
+    first = sentence_losses(words)
+    pieces = sentence_losses([trace([-1.0, -3.0, -1.0], n_tokens=[1, 2, 1]), trace([-2.0, -0.5])])
+    inner = sentence_losses([trace([NAN, -2.0, -1.0]), trace([NAN, -0.5])])
+    assert list(compare_perplexity([first], [pieces])) == ["word"]
+    assert list(compare_perplexity([first], [inner])) == ["inner_token"]
+    assert compare_perplexity([first], [first])["token"].p_value == 1
+    with pytest.raises(InputError, match="predict different words"):
+        compare_perplexity([pieces], [inner])
+    with pytest.raises(InputError, match="on the same sentences; these have 1 and 2"):
+        compare_perplexity([first], [sentence_losses(words[:1])])
+    with pytest.raises(InputError, match="two sentences or more"):
+        compare_perplexity(*[[sentence_losses(words[:1])]] * 2)
