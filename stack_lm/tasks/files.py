@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..messages import check_name
 from .base import Example, Kind, Split, SplitChanges, Task
 from .kinds import BEGIN, END, PAD, SEPARATOR
-from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps
+from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps, unseparated
 
 _KINDS: dict[OwnKind, Kind] = {
     "tagging": "per_step",
@@ -97,6 +97,7 @@ class FileTask(Task):
             raise InputError(f"{self}: unknown=replace is for symbols that are only read; a language predicts its own")
         parts = held_out(content, {"test": test, "validation": validation}, seed, replace=unknown == "replace")
         self._make_vocabularies(parts["train"], unknown)
+        self._unseparated = unseparated(parts["train"])
         self._examples = {name: [self._encode(row) for row in rows] for name, rows in parts.items()}
         self._known = {example.source: example for rows in self._examples.values() for example in rows}
         self._available = {name: _plan(self, rows) for name, rows in self._examples.items()}
@@ -163,7 +164,7 @@ class FileTask(Task):
         number = self._ids.get(symbol, self._ids.get(UNKNOWN))
         if number is None:
             hint = "" if self.own_kind == "language" else "; trained with unknown=replace, a network reads it as <unk>"
-            raise InputError(f"{row.where}: no training string has the symbol {symbol!r}{hint}")
+            raise InputError(f"{row.where}: no training string has the symbol {symbol!r}{self._unseparated or hint}")
         return number
 
     def _answer_id(self, symbol: str, row: Row) -> int:
@@ -242,10 +243,7 @@ class FileTask(Task):
         if self.own_kind == "classification":
             labels = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
             said += f"; {len(self.target_vocabulary)} labels: {labels}"
-        one_each = all(len(example.source) <= 1 for examples in self._examples.values() for example in examples)
-        if one_each and self._reading.symbols == "words" and any(len(symbol) > 1 for symbol in self.vocabulary):
-            said += "; each string is one symbol: symbols=characters makes one of each character"
-        return "; ".join([said, *self._repetitions()])
+        return "; ".join([said + self._unseparated, *self._repetitions()])
 
     def _repetitions(self) -> Iterator[str]:
         """Describe the strings that a split shares with training, and those with several answers."""

@@ -209,10 +209,11 @@ def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replac
         free.sort(key=lambda i: rows[i].target)  # of each label in the order of the draw
     numbers = {name: max(1, round(share * len(rows))) if share else 0 for name, share in wanted.items()}
     if sum(numbers.values()) > len(free) or (wanted and sum(numbers.values()) == len(rows)):
-        hint = "" if replace or content.kind == "language" else " (unknown=replace allows others)"
+        allowed = "" if replace or content.kind == "language" else " (unknown=replace allows others)"
         raise InputError(
-            f"{rows[0].where.rpartition(', ')[0]}: of {len(rows)} strings {len(free)} have no symbol that training "
-            f"would lack{hint}, too few to hold out {', '.join(f'{n} for {name}' for name, n in numbers.items())}"
+            f"{rows[0].where.rpartition(', ')[0]}: {' and '.join(f'{n:,} {name}' for name, n in numbers.items())} "
+            f"strings are to be held out, but only {len(free):,} of {len(rows):,} have no symbol that training would "
+            f"then lack{unseparated(rows) or allowed}"
         )
     place: dict[int, str] = {}
     for name, number in numbers.items():
@@ -222,6 +223,14 @@ def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replac
         parts[place.get(i, "train")].append(row)
     parts |= {name: own for name, own in content.parts.items() if name != "train"}
     return {name: part for name, part in parts.items() if part}
+
+
+def unseparated(rows: Sequence[Row]) -> str:
+    """A hint, for the end of a message, if each string has one symbol only, of several characters; else nothing."""
+    longer = any(len(symbol) > 1 for row in rows for symbol in row.source)
+    if longer and all(len(row.source) <= 1 for row in rows):
+        return "; each string is one symbol: symbols=characters makes one of each character"
+    return ""
 
 
 def _without_the_first_of_each_symbol(rows: Sequence[Row], order: Sequence[int], replace: bool) -> list[int]:

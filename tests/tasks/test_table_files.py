@@ -78,10 +78,10 @@ def test_what_is_held_out_has_no_symbol_that_training_lacks(tmp_path):
     for seed in range(5):
         task = make_task(path, seed=seed)
         assert {symbol for e in task.split("train", 0) for symbol in e.target} >= set(range(16))
-    with pytest.raises(InputError, match="of 30 strings 1. have no symbol .* too few to hold out 12 for test, 6 for"):
+    with pytest.raises(InputError, match="12 test and 6 validation strings .* only 1. of 30 have no symbol"):
         make_task(path, test=0.4, validation=0.2)
     path = write(tmp_path / "b.csv", ("string", "label"), [(f"a{k}", k % 2) for k in range(30)])
-    with pytest.raises(InputError, match="of 30 strings 0 have no symbol"):
+    with pytest.raises(InputError, match="only 0 of 30 have no symbol"):
         make_task(path)
     task = make_task(path, unknown="replace")
     assert {task.write(e.source) for e in task.split("test", 0)} == {"<unk>"}
@@ -167,7 +167,13 @@ def test_no_symbol_of_a_language_is_replaced(tmp_path):
         (
             "input,output\na,a\n",
             {},
-            "of 1 strings 0 have no symbol that training would lack .unknown=replace allows others., too few to",
+            "1 test and 1 validation strings are to be held out, but only 0 of 1 have no symbol that training would "
+            "then lack .unknown=replace allows others.$",
+        ),
+        (
+            "string,label\n" + "".join(f"{'a' * n},{n % 2}\n" for n in range(1, 30)),
+            {},
+            "only . of 29 have .* lack; each string is one symbol: symbols=characters makes one of each character$",
         ),
         ("text\n" + "a\n" * 9, {"kind": "tag"}, "kind must be one of tagging, .*; got 'tag'"),
         ("text\n" + "a\n" * 9, {"symbols": "bytes"}, "symbols must be one of words, characters; got 'bytes'"),
