@@ -40,7 +40,7 @@ def print_scores(options: argparse.Namespace) -> None:
     for heading, of_data in groupby(scores, _heading):
         body.append(Heading(heading))
         for score in of_data:
-            body.append([score.metric, *(_number(score.values.get(model)) for model in range(len(names)))])
+            body.append([score.metric, *(_number(score.values.get(model), score) for model in range(len(names)))])
     PrintedTable(_TITLE, ["score", *names], body, 1).print_as(options.format)
 
 
@@ -53,37 +53,47 @@ def _print_columns(options: argparse.Namespace, names: list[str], scores: list[S
         raise InputError(f"--column has two columns named {repeated!r}")
     if options.json:
         rows = [
-            {"model": name} | {head: column.get(model) for head, column in zip(heads, columns, strict=True)}
+            {"model": name}
+            | {head: _value(column.get(model), model) for head, column in zip(heads, columns, strict=True)}
             for model, name in enumerate(names)
         ]
         print_json({"models": _models(options, names), "rows": rows})
         return
-    body = [[name, *(_number(column.get(model)) for column in columns)] for model, name in enumerate(names)]
+    found = [[column.get(model) for column in columns] for model in range(len(names))]
+    body = [
+        [name, *(_number(_value(score, model), score) for score in own)]
+        for model, (name, own) in enumerate(zip(names, found, strict=True))
+    ]
     PrintedTable(_TITLE, ["model", *heads], body, 1).print_as(options.format)
 
 
-def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[int, float]:
-    """Each model's value, by model index, of the one score that a column's pattern matches."""
+def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[int, ScoreOfModels]:
+    """The one score that a column's pattern matches, for each model that has it, by model index."""
     head, equals, pattern = column.partition("=")
     if not (head and equals and pattern):
         raise InputError(f"--column must be HEAD=REGEX, such as 'F1=prpn.*algorithm1'; got {column!r}")
-    values: dict[int, float] = {}
-    sources: dict[int, ScoreOfModels] = {}
+    found: dict[int, ScoreOfModels] = {}
     for score in _chosen(scores, pattern, "--column"):
-        for model, value in score.values.items():
-            if model in values:
-                both = " and ".join(repr(_full_name(each)) for each in (sources[model], score))
+        for model in score.values:
+            if model in found:
+                both = " and ".join(repr(_full_name(each)) for each in (found[model], score))
                 raise InputError(f"--column {column!r} finds more than one score of {names[model]}: {both}")
-            values[model], sources[model] = value, score
-    return values
+            found[model] = score
+    return found
+
+
+def _value(score: ScoreOfModels | None, model: int) -> float | None:
+    return None if score is None else score.values[model]
 
 
 def _models(options: argparse.Namespace, names: list[str]) -> dict[str, str]:
     return dict(zip(names, options.directories, strict=True))
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+def _number(value: float | None, score: ScoreOfModels | None) -> str:
+    if value is None or score is None:
+        return ""
+    return f"{value:.{3 if score.metric == 'bits per byte' else 2}f}"
 
 
 def _heading(score: ScoreOfModels) -> str:

@@ -87,6 +87,12 @@ def test_a_row_for_each_model(capsys, models):
     ]
 
 
+def test_bits_per_byte_have_three_decimals(capsys, tmp_path):
+    model = write(tmp_path / "u1", score("Prediction", "text", "bits per byte", 1.1491))
+    for options in ((), ("--column", "bits=byte")):
+        assert "| 1.149 |" in run(capsys, "results", model, *options, "--format", "markdown")[1]
+
+
 def test_json_has_the_intervals(capsys, models):
     found = run_json(capsys, "results", *models)
     assert found["models"] == {"u1": str(models[0]), "lstm": str(models[1])}
