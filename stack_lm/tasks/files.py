@@ -57,6 +57,7 @@ class FileTask(Task):
         seed: of this choice, independent of the seed of a trial.
         unknown: treatment of a symbol of a validation or test string that no training string has: "refuse" it, or
             "replace" it by `<unk>` where it is only read. Symbols of answers must occur in training.
+        begin: of a classification, begin each string with `<s>`, so that the empty string can be classified too.
         splits: see `Task`.
 
     Attributes:
@@ -79,6 +80,7 @@ class FileTask(Task):
         test: float = 0.1,
         seed: int = 0,
         unknown: Literal["refuse", "replace"] = "refuse",
+        begin: bool = False,
         splits: SplitChanges | None = None,
     ) -> None:
         if kind is not None:
@@ -87,6 +89,8 @@ class FileTask(Task):
         check_name("unknown", unknown, ("refuse", "replace"))
         if type(seed) is not int:
             raise InputError(f"seed must be an integer; got {seed!r}")
+        if type(begin) is not bool:
+            raise InputError(f"begin must be true or false; got {begin!r}")
         self.name = path
         self._reading = Reading(kind, symbols)
         files = find_files(Path(path))
@@ -95,6 +99,9 @@ class FileTask(Task):
         self.kind = _KINDS[self.own_kind]
         if unknown == "replace" and self.own_kind == "language":
             raise InputError(f"{self}: unknown=replace is for symbols that are only read; a language predicts its own")
+        if begin and self.own_kind != "classification":
+            raise InputError(f"{self}: begin=true is for strings with labels; a {self.own_kind} task needs none")
+        self._begin = begin
         parts = held_out(content, {"test": test, "validation": validation}, seed, replace=unknown == "replace")
         self._make_vocabularies(parts["train"], unknown)
         self._unseparated = unseparated(parts["train"])
@@ -109,19 +116,19 @@ class FileTask(Task):
         """Collect the symbols of the training strings and of the answers, together if they share one vocabulary."""
         read = {symbol for row in train for symbol in row.source}
         answered = {part for row in train for symbol in row.target for part in self._answers(symbol)}
-        for symbol in (*_RESERVED[self.own_kind], *([UNKNOWN] if unknown == "replace" else [])):
+        added = (*([BEGIN] if self._begin else []), *([UNKNOWN] if unknown == "replace" else []))
+        for symbol in (*_RESERVED[self.own_kind], *added):
             row = next((row for row in train if symbol in row.source or symbol in row.target), None)
             if row is not None:
                 raise InputError(f"{row.where}: the symbol {symbol!r} is one that a {self.own_kind} task adds itself")
         if self.own_kind == "classification" and len(answered) < 2:
             raise InputError(f"{self}: classes need two labels or more; all training strings have {min(answered)!r}")
-        replacement = (UNKNOWN,) if unknown == "replace" else ()
         if self.own_kind == "language":
             self.vocabulary = self._target_vocabulary = (*sorted(read), BEGIN, END)
         elif self.own_kind == "transduction":
-            self.vocabulary = self._target_vocabulary = (*sorted(read | answered), *replacement)
+            self.vocabulary = self._target_vocabulary = (*sorted(read | answered), *added)
         else:
-            self.vocabulary, self._target_vocabulary = (*sorted(read), *replacement), tuple(sorted(answered))
+            self.vocabulary, self._target_vocabulary = (*sorted(read), *added), tuple(sorted(answered))
         self._ids = {symbol: number for number, symbol in enumerate(self.vocabulary)}
         self._answer_ids = {symbol: number for number, symbol in enumerate(self._target_vocabulary)}
 
@@ -144,15 +151,20 @@ class FileTask(Task):
                 f"{row.where}: in a {self.own_kind} task the output has a symbol for each of the input; it has "
                 f"{len(row.target)} for {len(row.source)}"
             )
-        if not row.source and self.own_kind in ("tagging", "next_symbols", "classification"):
-            raise InputError(f"{row.where}: the string is empty")
-        source = tuple(self._id(symbol, row) for symbol in row.source)
+        if not row.source and self.own_kind in ("tagging", "next_symbols", "classification") and not self._begin:
+            hint = "; begin=true lets it be classified" if self.own_kind == "classification" else ""
+            raise InputError(f"{row.where}: the string is empty{hint}")
+        source = self._source(tuple(self._id(symbol, row) for symbol in row.source))
         if self.own_kind == "language":
             return self._of_language(source)
         sets = [[self._answer_id(part, row) for part in self._answers(symbol)] for symbol in row.target]
         sets_wanted = self.own_kind == "next_symbols"
         target = tuple(frozenset(ids) if sets_wanted else ids[0] for ids in sets)
         return Example(source, target, (True,) * len(target))
+
+    def _source(self, string: Sequence[int]) -> tuple[int, ...]:
+        """What a network reads of a string of a task that is no language."""
+        return (self._ids[BEGIN], *string) if self._begin else tuple(string)
 
     def _of_language(self, string: Sequence[int]) -> Example:
         begin = len(self.vocabulary) - 2
@@ -208,7 +220,7 @@ class FileTask(Task):
             self.split(name, seed)
 
     def _length(self, example: Example) -> int:
-        return len(example.source) - (self.own_kind == "language")
+        return len(example.source) - (self._begin or self.own_kind == "language")
 
     def length_weights(self, shortest: int, longest: int) -> Mapping[int, float]:
         """The lengths of strings, weighted by their number."""
@@ -227,14 +239,15 @@ class FileTask(Task):
         """
         if self.own_kind == "language":
             return self._of_language(string)
-        found = self._known.get(tuple(string))
+        source = self._source(string)
+        found = self._known.get(source)
         if found is not None:
             return found
         if self.own_kind == "transduction":
             raise InputError(f"{self} has no such string, and so no target for it")
         number = 1 if self.own_kind == "classification" else len(string)
         nothing = frozenset[int]() if self.own_kind == "next_symbols" else 0
-        return Example(tuple(string), (nothing,) * number, (False,) * number)
+        return Example(source, (nothing,) * number, (False,) * number)
 
     def summary(self) -> str:
         """Describe the files in one line."""

@@ -126,6 +126,26 @@ def test_a_string_without_a_row_has_no_scored_target(tmp_path):
         task.example(task.read("b a b"))
 
 
+def test_a_beginning_lets_the_empty_string_be_classified(tmp_path):
+    rows = [("", "yes"), *((" ".join("ab" * n), "yes") for n in range(1, 9)), *(("b " * n, "no") for n in range(1, 9))]
+    path = write(tmp_path / "train.csv", ("string", "label"), rows)
+    write(tmp_path / "test.csv", ("string", "label"), rows[:3])
+    task = make_task(str(tmp_path), begin=True)
+    assert task.vocabulary == ("a", "b", "<s>")
+    assert [task.write(e.source) for e in task.split("test", 0)] == ["<s>", "<s> a b", "<s> a b a b"]
+    assert (task.plan["test"].shortest, task.plan["test"].longest) == (0, 4)
+    assert task.example(()) in task.split("test", 0)
+    assert task.example(task.read("a a")) == ((2, 0, 0), (0,), (False,))
+    assert next(e.source for e in task.read_file(path)) == (2,)
+    assert "3 symbols; 2 labels: no, yes" in task.summary()
+    with pytest.raises(InputError, match="row 1: the string is empty; begin=true lets it be classified"):
+        make_task(path)
+    with pytest.raises(InputError, match="begin=true is for strings with labels; a language task needs none"):
+        make_task(write(tmp_path / "a.csv", ("text",), [("a",)] * 20), begin=True)
+    with pytest.raises(InputError, match="begin must be true or false; got 1"):
+        make_task(path, begin=1)
+
+
 def test_symbols_that_training_lacks(tmp_path):
     labels(tmp_path / "train.csv", {"x": 5, "y": 5})
     labels(tmp_path / "test.csv", {"x": 1}, string="a c")
