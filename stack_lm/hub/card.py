@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
@@ -25,6 +25,7 @@ CARD = "README.md"
 _WRITTEN_BY_US = "<!-- Written by `stack-lm card`"
 _MARK = f"{_WRITTEN_BY_US}, which writes it again and keeps what `--notes` gave. -->"
 _NOTES, _END_OF_NOTES = "<!-- notes -->", "<!-- end of notes -->"
+_OF_TRAINING = re.compile(r"^## (?:Data|Training)\n.*(?=^## Licence\n)", re.MULTILINE | re.DOTALL)
 _PACKAGES = ("stack-lm", "torch", "transformers", "tokenizers")
 _HEADS = {
     "ForCausalLM": ("text-generation", "AutoModelForCausalLM", "language model"),
@@ -56,6 +57,9 @@ def write_card(
 ) -> Path:
     """Write a model's card beside its weights; results, licence and notes of an earlier card are kept.
 
+    So is what the earlier card says of data and training, if the run has no configuration here, as in a model that was
+    exported or downloaded.
+
     Args:
         directory: of the model.
         run: directory of the training run, with its configuration and metrics; the model's own by default.
@@ -69,8 +73,8 @@ def write_card(
         InputError: if there is no model, or if the card was not written by this function.
     """
     path = directory / CARD
-    earlier, earlier_notes = _earlier(path)
-    notes = earlier_notes if notes is None else notes
+    earlier = _earlier(path)
+    notes = earlier.notes if notes is None else notes
     try:
         card = _make_card(directory, run or directory, name, earlier, list(results), license, tags, notes)
     except InputError:
@@ -102,21 +106,30 @@ def read_card(path: Path) -> ModelCardData:
         raise InputError(f"cannot read {path}: {shortened(error, 300)}") from error
 
 
-def _earlier(path: Path) -> tuple[ModelCardData | None, str]:
-    """The metadata and the notes of the existing card."""
+class _Earlier(NamedTuple):
+    """What stays of an earlier card: metadata, notes, and the sections from data to versions."""
+
+    data: ModelCardData
+    notes: str = ""
+    training: str = ""
+
+
+def _earlier(path: Path) -> _Earlier:
     if not path.exists():
-        return None, ""
+        return _Earlier(ModelCardData())
     if not is_card(path):
         raise InputError(f"{path} was not written by stack-lm, so it is not replaced; move it away first")
-    notes = path.read_text(encoding="utf-8", errors="replace").partition(_NOTES)[2].rpartition(_END_OF_NOTES)[0]
-    return read_card(path), notes.strip()
+    text = path.read_text(encoding="utf-8", errors="replace")
+    notes, end, after = text.partition(_NOTES)[2].rpartition(_END_OF_NOTES)
+    training = _OF_TRAINING.search(after if end else text)
+    return _Earlier(read_card(path), notes.strip(), training[0].strip() if training else "")
 
 
 def _make_card(
     directory: Path,
     run: Path,
     name: str | None,
-    earlier: ModelCardData | None,
+    earlier: _Earlier,
     results: Sequence[EvalResult],
     license: str | None,
     tags: Sequence[str],
@@ -128,7 +141,7 @@ def _make_card(
     raw = read_run_config(run)
     training = without_directories(raw)
     command = _training_command(kind, training)
-    known = list(earlier.eval_results or ()) if earlier else []
+    known = list(earlier.data.eval_results or ())
     if training:
         numbers = {*(config.get("id2label") or {}).values()} == {"VBP", "VBZ"}
         named = ("Number prediction",) if numbers else ()
@@ -139,9 +152,9 @@ def _make_card(
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag=task,
-        license=license or (earlier.license if earlier else None),
-        datasets=_on_hub(source),
-        base_model=_base_model(raw),
+        license=license or earlier.data.license,
+        datasets=_on_hub(source) if training else earlier.data.datasets,
+        base_model=_base_model(raw) if training else earlier.data.base_model,
         tags=["stack-lm", family, *_memories(config), *tags],
         model_name=name or run.resolve().name,
         eval_results=known or None,
@@ -153,7 +166,7 @@ def _make_card(
         _evaluation(known),
         _data(training, source),
         _training(training, command),
-        _versions(),
+        earlier.training if earlier.training and not training else _versions(),
         _license(data.license),
         f"## Citation\n\n{_PAPERS[family]}",
     ]

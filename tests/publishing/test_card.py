@@ -202,6 +202,28 @@ def test_notes_stay(capsys, model, tmp_path):
     assert (status, out, "absent.md" in err, err.count("\n")) == (2, "", True, 1)
 
 
+def test_data_and_training_stay_in_a_model_without_its_run(capsys, model, tmp_path):
+    """As `stack-lm export` writes it, or as someone else downloads it."""
+    (tmp_path / "notes.md").write_text("## Data\n\nOf notes.")
+    config = yaml.safe_load((model / "training_config.yaml").read_text())
+    config["data"]["source"] = "hf:someone/text"
+    (model / "training_config.yaml").write_text(yaml.safe_dump(config))
+    assert run(capsys, "card", model, "--notes", tmp_path / "notes.md")[0] == 0
+    before = of(model)
+    for name in ("training_config.yaml", "metrics.jsonl"):
+        (model / name).unlink()
+    assert run(capsys, "card", model, "--license", "mit")[0] == 0
+    after = of(model)
+    assert before.data.datasets == after.data.datasets == "someone/text"
+    sections = [
+        card.text.partition("## Use")[2].partition("## Data\n")[2].partition("## Licence")[0]
+        for card in (before, after)
+    ]
+    assert sections[0] == sections[1]
+    assert "training_config.yaml" in sections[0]
+    assert after.text.count("## Versions") == 1
+
+
 def test_nobody_elses_card_is_replaced(capsys, model, tmp_path):
     (model / "README.md").write_text("# Mine\n")
     status, _, err = run(capsys, "card", model)
