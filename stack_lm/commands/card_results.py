@@ -9,6 +9,7 @@ from ..console import print_json
 from ..errors import InputError
 from ..experiments.config import compile_pattern
 from ..hub.card_scores import ScoreOfModels, scores_of_cards
+from ..hub.evaluations import format_score
 from .files import check_different, short_names
 from .printing import Heading, PrintedTable
 
@@ -40,7 +41,9 @@ def print_scores(options: argparse.Namespace) -> None:
     for heading, of_data in groupby(scores, _heading):
         body.append(Heading(heading))
         for score in of_data:
-            body.append([score.metric, *(_number(score.values.get(model), score) for model in range(len(names)))])
+            body.append(
+                [score.metric, *(format_score(score.values.get(model), score.metric) for model in range(len(names)))]
+            )
     PrintedTable(_TITLE, ["score", *names], body, 1).print_as(options.format)
 
 
@@ -54,14 +57,17 @@ def _print_columns(options: argparse.Namespace, names: list[str], scores: list[S
     if options.json:
         rows = [
             {"model": name}
-            | {head: _value(column.get(model), model) for head, column in zip(heads, columns, strict=True)}
+            | {
+                head: column[model].values[model] if model in column else None
+                for head, column in zip(heads, columns, strict=True)
+            }
             for model, name in enumerate(names)
         ]
         print_json({"models": _models(options, names), "rows": rows})
         return
     found = [[column.get(model) for column in columns] for model in range(len(names))]
     body = [
-        [name, *(_number(_value(score, model), score) for score in own)]
+        [name, *("" if score is None else format_score(score.values[model], score.metric) for score in own)]
         for model, (name, own) in enumerate(zip(names, found, strict=True))
     ]
     PrintedTable(_TITLE, ["model", *heads], body, 1).print_as(options.format)
@@ -82,18 +88,8 @@ def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[
     return found
 
 
-def _value(score: ScoreOfModels | None, model: int) -> float | None:
-    return None if score is None else score.values[model]
-
-
 def _models(options: argparse.Namespace, names: list[str]) -> dict[str, str]:
     return dict(zip(names, options.directories, strict=True))
-
-
-def _number(value: float | None, score: ScoreOfModels | None) -> str:
-    if value is None or score is None:
-        return ""
-    return f"{value:.{3 if score.metric == 'bits per byte' else 2}f}"
 
 
 def _heading(score: ScoreOfModels) -> str:

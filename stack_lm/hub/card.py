@@ -19,7 +19,7 @@ from ..config_files import read_run_config
 from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
 from ..messages import shortened
-from .evaluations import merged, of_training, without_directories
+from .evaluations import format_score, merged, of_training, without_directories
 
 CARD = "README.md"
 _WRITTEN_BY_US = "<!-- Written by `stack-lm card`"
@@ -301,12 +301,11 @@ def _evaluation(results: Sequence[EvalResult]) -> str:
     for result in results:
         arguments = result.metric_args or {}
         interval = " to ".join(f"{bound:.2f}" for bound in arguments.get("interval_95") or ())
-        value = "" if result.metric_value is None else f"{result.metric_value:.2f}"
         cells = (
             result.task_name,
             result.dataset_name,
             result.metric_name,
-            value,
+            format_score(result.metric_value, result.metric_name or ""),
             interval,
             arguments.get("convention", ""),
         )

@@ -47,6 +47,11 @@ _PERPLEXITY = {
 }
 
 
+def format_score(value: float | None, metric: str) -> str:
+    """A score for a table: three decimals for bits per byte, two for others, "" for None."""
+    return "" if value is None else f"{value:.{3 if metric == 'bits per byte' else 2}f}"
+
+
 def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
     """The evaluation results in a file of a command's `--json` output.
 
