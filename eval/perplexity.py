@@ -186,7 +186,8 @@ def compare_perplexity(
         second: of the second model's.
 
     Raises:
-        InputError: if the runs have different numbers of sentences, fewer than two, or no unit in common.
+        InputError: if the runs have different numbers of sentences or of unknown words, fewer than two sentences, or no
+            unit in common.
     """
     runs = [*first, *second]
     sizes = {len(run.nats) for run in runs}
@@ -205,6 +206,12 @@ def compare_perplexity(
         weights = getattr(runs[0], counts)
         if weights.any() and all(np.array_equal(getattr(run, counts), weights) for run in runs[1:]):
             found[unit] = _compare([[getattr(run, losses) for run in side] for side in (first, second)], weights)
+    unknown = [run.n_unknown / run.n_all_words for run in runs]
+    if len({run.n_unknown for run in runs}) > 1:
+        raise InputError(
+            f"{min(unknown):.1%} to {max(unknown):.1%} of the words are unknown to these models, so their perplexities "
+            "do not compare; a test needs models with the same vocabulary, or without unknown words"
+        )
     if not found:
         raise InputError(
             "the models predict different words in these sentences, so their perplexities do not compare; text whose "

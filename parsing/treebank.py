@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from stack_lm.data.brackets import without_remarks
 from stack_lm.data.formats import read_rows
 from stack_lm.data.text import json_record, read_text
 from stack_lm.errors import InputError, OnError, fail
-from stack_lm.messages import shortened
+from stack_lm.messages import shortened, similar_path
 
 from .distances import DEFAULT_DECODER, tree_from_distances
 from .trees import ConstituencyTree, Span, read_binary_parse, read_brackets
@@ -142,6 +143,9 @@ def _is_json(source: str) -> bool:
 
 
 def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[ConstituencyTree]:
+    if source != "-" and not os.path.exists(source):
+        others = f"; trees come from a file, a directory, {', '.join(NLTK_TREEBANKS)} or chunks:FILE"
+        raise InputError(f"{source} does not exist{similar_path(source) or others}")
     if _is_json(source):
         for number, record in read_rows(source, None, on_error, "jsonl")[1]:
             if isinstance(record, str):  # an empty line

@@ -19,7 +19,7 @@ from ..parsing.ensemble import mean_agreement, mutual_f1
 from ..parsing.export import ENDINGS, check_tree_file, tree_record, write_trees
 from ..trace import Trace
 from .files import check_ending, check_outputs
-from .texts import add_column, add_keep_going, note_without_result, read_texts
+from .texts import add_column, add_keep_going, note_several_sentences, note_without_result, read_texts
 
 if TYPE_CHECKING:
     from ..scoring.parser import Parse, Parser
@@ -176,6 +176,7 @@ def run(options: argparse.Namespace) -> None:
     find_models(options.model, *options.ensemble)
     problems = Problems(options.keep_going)
     records = _records_to_parse(options, problems)
+    note_several_sentences(records)
     texts = ["" if record is None else record.text for record in records]
     models = [options.model, *options.ensemble]
     parser = open_parser(options.model, options, [text.split() for text in texts], ensemble=options.ensemble)

@@ -21,6 +21,7 @@ from ..console import (
     progress,
 )
 from ..data import Sentence, hold_out, open_corpus
+from ..data.corpora import several_in_a_line
 from ..data.text import Segmenter
 from ..errors import InputError
 from ..eval.perplexity import Perplexity, SentenceLosses, compare_perplexity, sentence_losses
@@ -136,6 +137,9 @@ class _Text:
             on_error=self._problems.on_error,
             split_words=split_words,
         )
+        several = "" if options.segmentation is not None else several_in_a_line(corpus)
+        if several:
+            print_note(f"{several}: for ordinary text, --segmentation raw")
         sentences: Iterable[Sentence] = islice(corpus, options.limit)
         if options.held_out is None:
             return sentences

@@ -21,7 +21,7 @@ from ..interpretation.figures import check_figure_names, save_figure
 from ..messages import shortened
 from .files import check_different, check_ending, check_outputs, short_names
 from .parse import add_word_strength_option, open_scorer
-from .texts import add_column, note_without_result
+from .texts import add_column, note_several_sentences, note_without_result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,6 +84,7 @@ def run(options: argparse.Namespace) -> None:
     """Compute the table, write it, and print an excerpt."""
     _check_options(options)
     records = list(read_records(options.data, column=options.column, split=options.split))
+    note_several_sentences(records)
     frame, column = _frame(records, options)
     counts = None if options.frequencies is None else _read_frequencies(options.frequencies)
     empty = [number for number, record in enumerate(records, start=1) if not record.text]

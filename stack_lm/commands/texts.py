@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..console import Problems, print_note
 from ..data.records import Record, read_records
+from ..data.text import has_several_sentences
 from ..errors import InputError
 
 _LISTED = 10  # numbers of records in a note
@@ -64,6 +65,16 @@ def note_without_result(
     ]
     if any(parts):
         print_note("; ".join(filter(None, parts)))
+
+
+def note_several_sentences(records: Sequence[Record | None]) -> None:
+    """Print one note on the records that seem to have several sentences, which a model would read as one."""
+    there = [record for record in records if record is not None]
+    found = [record for record in there if has_several_sentences(record.text)]
+    if found:
+        sources = len({record.source for record in there}) > 1
+        rows = _these(found, "seems to have several sentences", "seem to have several sentences", sources)
+        print_note(f"{rows}; a model reads a row as one sentence, so give each its own")
 
 
 def _these(records: Sequence[Record], one: str, many: str, several: bool) -> str:

@@ -8,13 +8,14 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError, OnError
 from ..messages import first_line, shortened
 from ..plugins import Registry
-from .text import Segmenter
+from .text import Segmenter, has_several_sentences
 
 Item = TypeVar("Item")
 
@@ -146,6 +147,15 @@ class Corpus:
             yield sentence
         if empty:
             raise InputError(f"the corpus {self.name} has no sentences")
+
+
+def several_in_a_line(corpus: Corpus) -> str:
+    """The beginning of a note if a tenth of a file's lines look like ordinary text instead of sentences; else ""."""
+    if not corpus.files:
+        return ""
+    lines = [" ".join(sentence.words) for sentence in islice(corpus, 1000)]
+    share = sum(map(has_several_sentences, lines)) / len(lines)
+    return f"{share:.0%} of the lines of {corpus.name} have several sentences" if share >= 0.1 else ""
 
 
 class Request(NamedTuple):

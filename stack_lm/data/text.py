@@ -28,6 +28,8 @@ _OTHER_ENDS = re.compile(rf"([{_SPACED_ENDS}{_UNSPACED_ENDS}]+)")
 # Manually wrapped text has lines at least this long, in characters, except the last of a paragraph.
 _SHORTEST_WRAP, _WRAPPED_SHARE = 40, 0.9
 # NLTK's tokenizer splits off a period only before the closing marks of English.
+# A word with a period, followed by a capital. Text in the Penn Treebank's form has a space before the period.
+_NEXT_SENTENCE = re.compile(r"(?<![A-Za-z])[a-z]{3,}[.!?] [A-Z]")
 _PERIOD = re.compile(r"(?<=[^.\s])\.(?=[\u201c\u2018\xab]$)")
 
 
@@ -130,6 +132,11 @@ def json_record(line: str, where: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise InputError(f"{where}: a JSON object is needed; got {shortened(line, 60)!r}")
     return record
+
+
+def has_several_sentences(text: str) -> bool:
+    """True if an ordinary text seems to have more than one sentence."""
+    return _NEXT_SENTENCE.search(text) is not None
 
 
 class SentenceSplitter:

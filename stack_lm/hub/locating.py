@@ -115,16 +115,22 @@ def ask_hub(name: str, file: str) -> dict[str, Any]:
             raise InputError("there is no such directory; if it is a sentence, the model comes before it") from error
         raise InputError("there is no such directory, and models on the hub have no such names") from error
     except RepositoryNotFoundError as error:
-        raise InputError(f"there is no such directory, and no such model on the hub{similar_path(name)}") from error
+        raise InputError(f"there is no such directory, and no such model on the hub{_near(name)}") from error
     except Exception as error:  # the network has many kinds
         if not isinstance(try_to_load_from_cache(name, file), str):
             reason = "HF_HUB_OFFLINE is set" if isinstance(error, OfflineModeIsEnabled) else first_line(error)
             raise InputError(
-                f"there is no such directory, and the hub cannot be reached ({reason}){similar_path(name)}"
+                f"there is no such directory, and the hub cannot be reached ({reason}){_near(name)}"
             ) from error
         print_note(f"the hub cannot be reached: {name} comes from its cache")
         return {"local_files_only": True}
     return {}
+
+
+def _near(name: str) -> str:
+    """The end of a message about a missing model: the one of that name in models/, or the nearest path."""
+    inside = Path("models") / name
+    return f"; did you mean {inside}?" if inside.is_dir() else similar_path(name)
 
 
 def _check_directory(directory: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
@@ -19,6 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..console import print_note, progress
 from ..data import Corpus, Sentence, hold_out, open_corpus
+from ..data.corpora import several_in_a_line
 from ..data.formats import format_of
 from ..errors import InputError
 from ..hub.tokenizers import open_tokenizer
@@ -40,9 +40,6 @@ from .pools import Pools, StreamPools, WholePools
 from .run_directory import on_first_process
 from .text_size import TextSize
 from .token_cache import Tokenised, cache_key, read_entry, size_digest, text_digest, write_entry
-
-# A word with a period, followed by a capital. Text in the Penn Treebank's form has a space before the period.
-_NEXT_SENTENCE = re.compile(r"(?<![A-Za-z])[a-z]{3,}[.!?] [A-Z]")
 
 
 class Data(NamedTuple):
@@ -88,7 +85,8 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
     check_same_texts(config, checkpoint, texts)
     if config.data.streaming:
         return _open_stream(config, corpus, other, given, texts)
-    notes = [] if config.data.segmentation is not None else _several_in_a_line(corpus)
+    several = "" if config.data.segmentation is not None else several_in_a_line(corpus)
+    notes = [f"{several}: for ordinary text, data.segmentation=raw"] if several else []
     resumed = checkpoint is not None
     train, validation, size, tokenizer = _tokenise(config, corpus, other, given, texts, resumed=resumed, quiet=quiet)
     if not len(train):
@@ -97,19 +95,6 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
     frame = frame_of(config.tokenizer, tokenizer)
     notes += _missing_tokens(config.tokenizer, frame)
     return Data(_make_batches(config, WholePools(train)), validation, size, tokenizer, frame, texts, notes)
-
-
-def _several_in_a_line(corpus: Corpus) -> list[str]:
-    """Warn if many lines of a file look like ordinary text instead of sentences."""
-    if not corpus.files:
-        return []
-    lines = [" ".join(sentence.words) for sentence in islice(corpus, 1000)]
-    share = sum(_NEXT_SENTENCE.search(line) is not None for line in lines) / len(lines)
-    if share < 0.1:
-        return []
-    return [
-        f"{share:.0%} of the lines of {corpus.name} have several sentences: for ordinary text, data.segmentation=raw"
-    ]
 
 
 def _missing_tokens(config: TokenizerConfig, frame: Frame) -> list[str]:

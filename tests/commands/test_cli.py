@@ -367,6 +367,31 @@ def test_perplexities_of_several_models(capsys, models, tmp_path):
         assert message in err
 
 
+def test_a_model_in_the_folder_of_models_is_suggested(capsys, models, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").symlink_to(models)
+    status, _, err = run(capsys, "parse", "stack", "the dog sleeps .")
+    assert status == 2
+    assert err.rstrip().endswith("did you mean models/stack?")
+
+
+def test_ordinary_text_where_a_line_is_a_sentence_gets_a_note(capsys, models, tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("The dog sleeps. The cat waits.\n" * 3 + "The dog sleeps.\n")
+    _, _, err = run(capsys, "perplexity", models / "lstm", "--data", path)
+    assert "75% of the lines of" in err
+    assert "--segmentation raw" in err
+    assert (
+        "several sentences"
+        not in run(capsys, "perplexity", models / "lstm", "--data", path, "--segmentation", "raw")[2]
+    )
+    note = "3 lines seem to have several sentences (1, 2, 3); a model reads a row as one sentence, so give each its own"
+    for arguments in (("surprisal", models / "lstm", "--data", path), ("parse", models / "stack", "--file", path)):
+        status, _, err = run(capsys, *arguments)
+        assert status == 0
+        assert note in err
+
+
 @pytest.mark.slow
 def test_demo(capsys, tmp_path):
     command = ("demo", "--output", tmp_path / "demo", "--sentences", 2500, "--epochs", 1)

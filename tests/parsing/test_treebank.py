@@ -158,7 +158,11 @@ def test_files_that_cannot_be_read_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.mrg", None, "t.mrg does not exist"),
+        (
+            "t.mrg",
+            None,
+            "t.mrg does not exist; trees come from a file, a directory, nltk:treebank, nltk:conll2000 or chunks",
+        ),
         ("t.mrg", "\n", "t.mrg is empty"),
         ("t.mrg", "(S (NN a)\n", "t.mrg: the tree that starts on line 1 lacks 1 closing bracket"),
         ("t.mrg", "( (NP (-NONE- *)) )", "t.mrg has no trees"),
