@@ -156,7 +156,8 @@ class Results(Trials):
             self.path.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except OSError as error:
-            raise InputError(f"cannot write in output_dir {self.path}: {error.strerror}") from error
+            reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+            raise InputError(f"cannot write in output_dir {self.path}: {reason}") from error
         try:
             self.records = self._read()
             unfinished.remove_partial(self.path)

@@ -317,7 +317,8 @@ def writing(what: str, rest: str = "") -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        is_file = isinstance(error, FileExistsError)  # in the place of a directory
+        reason = "it is a file" if is_file else getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot write {what}: {reason}{rest}") from error
     except RuntimeError as error:
         if not any(sign in str(error) for sign in _TORCH_WRITES):
