@@ -92,7 +92,8 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     unknown = next((argument for argument in arguments if argument.startswith("-") and "=" not in argument), None)
     if unknown is not None:
-        raise InputError(f"unknown option {unknown!r}; an override is written key.key=value")
+        such = "training.epochs=2 or, of train lm, data.source=FILE"
+        raise InputError(f"unknown option {unknown!r}; an override is written key.key=value, such as {such}")
     return [a for a in arguments if "=" not in a], [a for a in arguments if "=" in a]
 
 
