@@ -83,7 +83,8 @@ class SentenceLosses:
     def perplexity(self) -> Perplexity:
         """Compute the perplexity of the text, with equal weight for all tokens."""
         nats, n_tokens, n_words = float(self.nats.sum()), int(self.n_tokens.sum()), int(self.n_words.sum())
-        inner_nats, n_inner, n_bytes = float(self.inner_nats.sum()), int(self.n_inner_tokens.sum()), self.n_bytes.sum()
+        inner_nats, n_inner = float(self.inner_nats.sum()), int(self.n_inner_tokens.sum())
+        n_bytes = int(self.n_bytes.sum())
         per_token, per_word = nats / n_tokens, nats / n_words
         return Perplexity(
             perplexity=_exp(per_token),
@@ -94,8 +95,8 @@ class SentenceLosses:
             nats_per_word=per_word,
             bits_per_word=per_word / math.log(2),
             n_words=n_words,
-            bits_per_byte=nats / math.log(2) / int(n_bytes),
-            n_bytes=int(n_bytes),
+            bits_per_byte=nats / math.log(2) / n_bytes,
+            n_bytes=n_bytes,
             inner_perplexity=_exp(inner_nats / n_inner) if n_inner else math.nan,
             nats_per_inner_token=inner_nats / n_inner if n_inner else math.nan,
             n_inner_tokens=n_inner,
@@ -197,6 +198,12 @@ def compare_perplexity(
         )
     if sizes == {1}:
         raise InputError("a comparison needs two sentences or more")
+    if len({run.n_unknown for run in runs}) > 1:
+        unknown = [run.n_unknown / run.n_all_words for run in runs]
+        raise InputError(
+            f"{min(unknown):.1%} to {max(unknown):.1%} of the words are unknown to these models, so their perplexities "
+            "do not compare; a test needs models with the same vocabulary, or without unknown words"
+        )
     found = {}
     for unit, losses, counts in (
         ("token", "nats", "n_tokens"),
@@ -206,12 +213,6 @@ def compare_perplexity(
         weights = getattr(runs[0], counts)
         if weights.any() and all(np.array_equal(getattr(run, counts), weights) for run in runs[1:]):
             found[unit] = _compare([[getattr(run, losses) for run in side] for side in (first, second)], weights)
-    unknown = [run.n_unknown / run.n_all_words for run in runs]
-    if len({run.n_unknown for run in runs}) > 1:
-        raise InputError(
-            f"{min(unknown):.1%} to {max(unknown):.1%} of the words are unknown to these models, so their perplexities "
-            "do not compare; a test needs models with the same vocabulary, or without unknown words"
-        )
     if not found:
         raise InputError(
             "the models predict different words in these sentences, so their perplexities do not compare; text whose "

@@ -33,6 +33,13 @@ def find_target(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def reason_of(error: Exception) -> str:
+    """The reason, for the end of a message, why a directory cannot be made or a file not written."""
+    if isinstance(error, FileExistsError):
+        return "it is a file"
+    return getattr(error, "strerror", None) or str(error)
+
+
 def _make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)

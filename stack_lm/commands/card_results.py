@@ -41,9 +41,7 @@ def print_scores(options: argparse.Namespace) -> None:
     for heading, of_data in groupby(scores, _heading):
         body.append(Heading(heading))
         for score in of_data:
-            body.append(
-                [score.metric, *(format_score(score.values.get(model), score.metric) for model in range(len(names)))]
-            )
+            body.append([score.metric, *(_cell(score, model) for model in range(len(names)))])
     PrintedTable(_TITLE, ["score", *names], body, 1).print_as(options.format)
 
 
@@ -65,11 +63,7 @@ def _print_columns(options: argparse.Namespace, names: list[str], scores: list[S
         ]
         print_json({"models": _models(options, names), "rows": rows})
         return
-    found = [[column.get(model) for column in columns] for model in range(len(names))]
-    body = [
-        [name, *("" if score is None else format_score(score.values[model], score.metric) for score in own)]
-        for model, (name, own) in enumerate(zip(names, found, strict=True))
-    ]
+    body = [[name, *(_cell(column.get(model), model) for column in columns)] for model, name in enumerate(names)]
     PrintedTable(_TITLE, ["model", *heads], body, 1).print_as(options.format)
 
 
@@ -86,6 +80,10 @@ def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[
                 raise InputError(f"--column {column!r} finds more than one score of {names[model]}: {both}")
             found[model] = score
     return found
+
+
+def _cell(score: ScoreOfModels | None, model: int) -> str:
+    return "" if score is None else format_score(score.values.get(model), score.metric)
 
 
 def _models(options: argparse.Namespace, names: list[str]) -> dict[str, str]:

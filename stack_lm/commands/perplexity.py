@@ -137,8 +137,8 @@ class _Text:
             on_error=self._problems.on_error,
             split_words=split_words,
         )
-        several = "" if options.segmentation is not None else several_in_a_line(corpus)
-        if several:
+        checked = options.segmentation is not None or self._kept  # and noted, in the other form
+        if not checked and (several := several_in_a_line(corpus)):
             print_note(f"{several}: for ordinary text, --segmentation raw")
         sentences: Iterable[Sentence] = islice(corpus, options.limit)
         if options.held_out is None:
@@ -177,7 +177,7 @@ def _report_one(options: argparse.Namespace, found: Perplexity) -> None:
         ),
         ("byte", None, f"{bits * math.log(2):.4f}", f"{bits:.4f}", found.n_bytes),
     ]
-    unknown = found.n_unknown / found.n_all_words
+    unknown = _unknown(found)
     compares = ", so bits per byte do not compare" if unknown else ""
     print_table(
         f"perplexity, {options.data}",

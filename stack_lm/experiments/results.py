@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from ..atomic import atomic_file
+from ..atomic import atomic_file, reason_of
 from ..config_files import read_yaml
 from ..errors import InputError
 from ..messages import similar_path
@@ -156,8 +156,7 @@ class Results(Trials):
             self.path.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except OSError as error:
-            reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
-            raise InputError(f"cannot write in output_dir {self.path}: {reason}") from error
+            raise InputError(f"cannot write in output_dir {self.path}: {reason_of(error)}") from error
         try:
             self.records = self._read()
             unfinished.remove_partial(self.path)

@@ -26,6 +26,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from safetensors import SafetensorError
 
+from ..atomic import reason_of
 from ..checks import build
 from ..config_files import CONFIG_FILE, read_yaml
 from ..console import print_note
@@ -317,9 +318,7 @@ def writing(what: str, rest: str = "") -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        is_file = isinstance(error, FileExistsError)  # in the place of a directory
-        reason = "it is a file" if is_file else getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot write {what}: {reason}{rest}") from error
+        raise InputError(f"cannot write {what}: {reason_of(error)}{rest}") from error
     except RuntimeError as error:
         if not any(sign in str(error) for sign in _TORCH_WRITES):
             raise
