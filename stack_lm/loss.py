@@ -407,6 +407,25 @@ def ignore_after_padding(labels: Tensor, attention_mask: Tensor, shift: int = 1,
     return labels.masked_fill(padded.to(labels.device), ignore_index)
 
 
+def number_after_padding(
+    number: Tensor | float, labels: Tensor, kept: Tensor, ignore_index: int = IGNORED
+) -> Tensor | float:
+    """A trainer's number of labels, reduced by the share that `ignore_after_padding` took out of a batch.
+
+    transformers' Trainer counts all labels but those of the first column, in one batch or in the several of an update.
+    Of several, each reduces the number by its own share, which is exact if their shares are equal.
+
+    Args:
+        number: of labels.
+        labels: shifted or not, as the trainer counts them [B, T].
+        kept: what is left of them [B, T].
+        ignore_index: the label that does not count.
+    """
+    counted, left = ((of_both != ignore_index).sum() for of_both in (labels, kept))
+    share = torch.where(left == counted, torch.ones((), device=left.device), left / counted)  # also of no label
+    return number * share
+
+
 def is_plain_linear(module: nn.Module) -> bool:
     """True if calling a module only computes `linear(input, weight, bias)`.
 

@@ -22,7 +22,7 @@ from .kernels.plain import hung_on
 from .labels import IGNORED
 from .layers.cell import CellState, Scan, StackRNNCell
 from .layers.controlled import Actions
-from .loss import causal_lm_loss, ignore_after_padding, why_logits
+from .loss import causal_lm_loss, ignore_after_padding, number_after_padding, why_logits
 from .memory.base import numbers_hidden
 from .modeling_base import MemoryPreTrainedModel
 
@@ -400,15 +400,19 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
             kwargs, input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds
         )
         shifted = of_loss.get("shift_labels")
-        has_labels = labels is not None or shifted is not None
-        if attention_mask is not None:
-            ignored = of_loss.get("ignore_index", IGNORED)
-            if shifted is not None:
-                of_loss["shift_labels"] = ignore_after_padding(shifted, attention_mask, 0, ignored)
-            elif labels is not None:
-                labels = ignore_after_padding(labels, attention_mask, 1, ignored)
+        given = labels if shifted is None else shifted
+        if attention_mask is not None and given is not None:
+            ignored, number = of_loss.get("ignore_index", IGNORED), of_loss.get("num_items_in_batch")
+            shift = 1 if shifted is None else 0
+            kept = ignore_after_padding(given, attention_mask, shift, ignored)
+            if number is not None:
+                of_loss["num_items_in_batch"] = number_after_padding(number, given[:, shift:], kept[:, shift:], ignored)
+            if shifted is None:
+                labels = kept
+            else:
+                of_loss["shift_labels"] = kept
         own_loss = self.loss_function is not ForCausalLMLoss
-        needed = why_logits(has_labels, logits_to_keep, own_loss, self.lm_head)
+        needed = why_logits(given is not None, logits_to_keep, own_loss, self.lm_head)
         if skip_logits and needed:
             raise ValueError(f"skip_logits=True cannot be: {needed}")
         hidden: Any = outputs.last_hidden_state
@@ -424,7 +428,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
                 raise ValueError(f"{asked} cannot be: {needed or computed}")
             steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.lm_head(self.dropout(hidden[:, steps]))
-            if has_labels:
+            if given is not None:
                 loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **of_loss)
         else:
             of_loss |= {"loss_dtype": loss_dtype, "softmax_samples": softmax_samples}

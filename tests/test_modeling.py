@@ -210,9 +210,15 @@ def test_loss_is_that_without_padding(side, skip_logits):
     nats = sum(model(sentence, labels=sentence).loss * (sentence.shape[1] - 1) for sentence in sentences)
     run = {"attention_mask": mask, "skip_logits": skip_logits}
     torch.testing.assert_close(model(batch, labels=labels, **run).loss, nats / 8)
-    torch.testing.assert_close(model(batch, labels=labels, num_items_in_batch=4, **run).loss, nats / 4)
+    counted = int((labels[:, 1:] != -100).sum())  # as a trainer counts; with the first token after padding
+    assert counted == (9 if side == "left" else 8)
+    for number in (counted, torch.tensor(counted)):
+        torch.testing.assert_close(model(batch, labels=labels, num_items_in_batch=number, **run).loss, nats / 8)
+    nothing = model(batch, labels=torch.full_like(labels, -100), num_items_in_batch=counted, **run)
+    assert nothing.loss == 0
     shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
     torch.testing.assert_close(model(batch, shift_labels=shifted, **run).loss, nats / 8)
+    torch.testing.assert_close(model(batch, shift_labels=shifted, num_items_in_batch=counted, **run).loss, nats / 8)
     longer = torch.nn.functional.pad(mask, (3, 0), value=1)  # of a longer mask the last columns count
     torch.testing.assert_close(model(batch, labels=labels, **run | {"attention_mask": longer}).loss, nats / 8)
     assert labels.equal(batch.masked_fill(mask == 0, -100))  # the caller's are as they were

@@ -6,8 +6,8 @@ import pytest
 import torch
 from test_language_model import metrics, run_config
 from torch.utils.data import DataLoader
+from transformers import DataCollatorForLanguageModeling, TrainingArguments
 from transformers import Trainer as TransformersTrainer
-from transformers import TrainingArguments
 
 from stack_lm.training.data import collate
 from stack_lm.training.language_model import Trainer, make_model
@@ -70,3 +70,23 @@ def test_the_loss_curve_is_that_of_transformers_trainer(tmp_path, accumulation):
     assert rates[0][1:] == pytest.approx(rates[1][:-1])  # theirs is logged before the schedule's step, ours behind it
     for name, value in ours.model.state_dict().items():
         torch.testing.assert_close(model.state_dict()[name], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_evaluation_of_transformers_trainer_does_not_depend_on_padding(tmp_path, side):
+    """The number of labels that it counts has the first token after padding on the left, which nothing predicts."""
+    ours = Trainer(run_config(tmp_path / "run", epochs=1), quiet=True)
+    tokenizer, model = ours.data.tokenizer, ours.model.eval()
+    tokenizer.padding_side = side
+    sentences = [ours.data.validation[i] for i in range(12)]
+    assert len({len(ids) for ids in sentences}) > 1
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path), per_device_eval_batch_size=12, report_to="none", use_cpu=True, disable_tqdm=True
+    )
+    data = [{"input_ids": ids} for ids in sentences]
+    collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    theirs = TransformersTrainer(model, arguments, eval_dataset=data, data_collator=collator).evaluate()
+    with torch.no_grad():
+        alone = [(model(ids := torch.tensor([each]), labels=ids).loss.item(), len(each) - 1) for each in sentences]
+    nats = sum(loss * n for loss, n in alone)
+    assert theirs["eval_loss"] == pytest.approx(nats / sum(n for _, n in alone), rel=1e-5)
