@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numba.core.event import install_recorder
 from torch import Tensor
 
 from ...memory import under_transform
@@ -243,17 +244,22 @@ def _first_call(what: str, plan: Plan) -> Iterator[None]:
     def tell(text: str) -> None:
         print(f"stack-lm: {text}", file=sys.stderr, flush=True)
 
+    def tell_of_compilation() -> None:
+        if compilations.buffer:  # reading kept code is slow, too, on a busy machine
+            tell(f"compiling the {what} for {plan.dtype}, once for this machine ...")
+
     start = time.perf_counter()
-    timer = threading.Timer(_PATIENCE, tell, [f"compiling the {what} for {plan.dtype}, once for this machine ..."])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    with install_recorder("numba:compile") as compilations:
+        timer = threading.Timer(_PATIENCE, tell_of_compilation)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
     _called.add(key)
     seconds = time.perf_counter() - start
-    if seconds > _PATIENCE:
+    if compilations.buffer and seconds > _PATIENCE:
         tell(f"compiled the {what} in {seconds:.0f} s (`stack-lm warmup` does it ahead)")
 
 

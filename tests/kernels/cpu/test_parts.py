@@ -4,8 +4,11 @@ import importlib
 import itertools
 import subprocess
 import sys
+import time
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config, njit
 from numba.core.dispatcher import Dispatcher
+from numba.core.event import trigger_event
 
-from stack_lm.kernels.cpu import compilation, gemm, math, packing
+from stack_lm.kernels.cpu import autograd, compilation, gemm, math, packing
 from stack_lm.kernels.cpu import threads as torch_threads
 
 
@@ -239,3 +243,15 @@ def test_code_just_compiled_computes_as_code_that_was_kept(program, tmp_path):
     )
     assert first == second
     assert list(tmp_path.rglob("*.nbc"))
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_a_notice_of_compilation_and_not_of_reading_kept_code(monkeypatch, capsys, compiles):
+    """On a busy machine either is slow."""
+    monkeypatch.setattr(autograd, "_PATIENCE", 0.01)
+    monkeypatch.setattr(autograd, "_called", set())
+    plan = SimpleNamespace(dtype=np.dtype("float32"), block=None)
+    with autograd._first_call("forward pass", plan), trigger_event("numba:compile") if compiles else nullcontext():
+        time.sleep(0.1)
+    said = capsys.readouterr().err
+    assert ("compiling the forward pass" in said, "compiled the forward pass" in said) == (compiles, compiles)
