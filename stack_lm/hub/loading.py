@@ -105,6 +105,8 @@ def _check_config(auto_class: Any, path: str, config: PreTrainedConfig) -> None:
     layers = getattr(config.get_text_config(), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > _MOST_LAYERS:
         raise InputError(f"its config.json is of {layers:,} layers; {_MOST_LAYERS:,} can be made at most")
+    if type(config) not in auto_class._model_mapping and not hasattr(config, "auto_map"):
+        raise InputError(f"it is a model of type {config.model_type}")
     if not Path(path).is_dir():
         return
     with torch.device("meta"):  # without memory for its weights

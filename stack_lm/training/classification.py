@@ -99,7 +99,7 @@ class ClassificationTrainer(TrainingLoop):
             "label2id": {label: i for i, label in enumerate(self.labels)},
         }
         model = new_model(kind, own | fields)
-        self.notes += initial.give(model)
+        self.notes += initial.give(model, self.tokenizer)
         return model, batches
 
     def _read(self, path: str) -> list[LabelledText]:

@@ -282,6 +282,13 @@ class BaseLoopConfig:
                 "training.decay_steps is the end of a constant learning rate, so training.schedule must be constant; "
                 f"got {self.schedule}"
             )
+        if self.initial_model is not None:
+            from ..hub.locating import find_models
+
+            try:
+                find_models(self.initial_model, what="model")
+            except InputError as error:
+                raise InputError(f"training.initial_model: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -357,8 +364,8 @@ class RunConfig(BaseConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
-        self.tokenizer.check()
         self.training.check()
+        self.tokenizer.check()
         if self.data.streaming and self.training.max_steps is None:
             raise InputError("data.streaming needs training.max_steps: the length of a stream is not known")
         if self.data.streaming and self.data.validation is None and self.data.held_out >= 1:
@@ -437,12 +444,12 @@ class ClassificationConfig(BaseConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
+        self.training.check()
         self.tokenizer.check()
         if not self.data.train:
             raise InputError("data.train must name a file of labelled texts: data.train=reviews.csv")
         if self.data.column == self.data.label_column:
             raise InputError(f"data.column and data.label_column must differ; got {self.data.column!r} for both")
-        self.training.check()
 
 
 @dataclass(frozen=True)
@@ -496,7 +503,7 @@ class SpanParserTrainingConfig(BaseConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
-        self.tokenizer.check()
         self.training.check()
+        self.tokenizer.check()
         if not self.data.trees:
             raise InputError("data.trees must name a file of trees, or one for each voter: data.trees=[a.mrg, b.mrg]")

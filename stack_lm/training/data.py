@@ -41,6 +41,9 @@ from .run_directory import on_first_process
 from .text_size import TextSize
 from .token_cache import Tokenised, cache_key, read_entry, size_digest, text_digest, write_entry
 
+# Least share of sentences that are cut off to be told of.
+_SHARE_CUT = 1e-3
+
 
 class Data(NamedTuple):
     """The data of a run: this process's batches, the validation text, the tokenizer and the tokens around sentences.
@@ -93,8 +96,41 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
         kind = "documents" if config.data.mode == "continuous" else "training sentences"
         raise InputError(f"{config.data.source} has no {kind} of two tokens or more")
     frame = frame_of(config.tokenizer, tokenizer)
-    notes += _missing_tokens(config.tokenizer, frame)
+    notes += _about_tokenizer(config.tokenizer, frame)
+    if config.data.mode == "sentences":
+        notes += _cut_sentences(train, config.data.max_length, frame)
     return Data(_make_batches(config, WholePools(train)), validation, size, tokenizer, frame, texts, notes)
+
+
+def _cut_sentences(sentences: TokenArray, max_length: int, frame: Frame) -> list[str]:
+    """Warn of training sentences that lost their end, if they are more than a few."""
+    longest = sentences.lengths == max_length
+    cut = longest & (sentences.ids[sentences.ends - 1] != frame.end[-1]) if frame.end else longest
+    n, total = int(cut.sum()), len(sentences)
+    if n < _SHARE_CUT * total:
+        return []
+    verb = "is" if n == 1 else "are"
+    return [
+        f"{n:,} of {total:,} training sentences {verb} cut off at data.max_length={max_length} tokens; "
+        "data.mode=continuous reads long texts to their ends"
+    ]
+
+
+def _about_tokenizer(config: TokenizerConfig, frame: Frame) -> list[str]:
+    """Warn of settings that the tokenizer cannot follow."""
+    if config.pretrained is None:
+        return _missing_tokens(config, frame)
+    notes = []
+    of_new = ("kind", "vocab_size", "lowercase", "split_digits", "tag_rare_words")
+    without = [f"tokenizer.{name}" for name in of_new if getattr(config, name) != getattr(TokenizerConfig(), name)]
+    if without:
+        notes.append(f"the tokenizer is that of {config.pretrained}, as it is, without {', '.join(without)}")
+    kept = [
+        f"tokenizer.{key}=false: the tokenizer adds its own token, which stays"
+        for key, wanted, token in (("add_bos", config.add_bos, frame.begin), ("add_eos", config.add_eos, frame.end))
+        if token and not wanted
+    ]
+    return notes + kept + _missing_tokens(config, frame)
 
 
 def _missing_tokens(config: TokenizerConfig, frame: Frame) -> list[str]:
@@ -191,7 +227,7 @@ def _open_stream(
     encoder = TextEncoder(tokenizer, stream.segmenter, data.max_length, frame, whole=continuous)
     state = PartialState()
     pools = StreamPools(stream, encoder, data.pool, data.workers, state.process_index, state.num_processes)
-    notes = _missing_tokens(config.tokenizer, frame)
+    notes = _about_tokenizer(config.tokenizer, frame)
     return Data(_make_batches(config, pools), _not_empty(tokens), size, tokenizer, frame, texts, notes)
 
 

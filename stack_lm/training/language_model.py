@@ -49,7 +49,7 @@ class Trainer(TrainingLoop):
         self.texts = self.data.texts
         initial = InitialModel(self.config.training.initial_model)
         model = make_model(self.config, self.data.tokenizer, initial)
-        self.notes += [*initial.give(model), *self.data.notes]
+        self.notes += [*initial.give(model, self.data.tokenizer), *self.data.notes]
         if self.config.data.mode == "continuous":
             kind = kind_of(model.config)
             if kind is not None and not kind.continuous:

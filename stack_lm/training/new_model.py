@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..checks import build
 from ..errors import InputError
@@ -85,8 +85,8 @@ class InitialModel:
     ) -> None:
         self.source = source
         if source is not None:
-            model, _ = load_pretrained(auto_class, source, "cpu", what=what)
-            self._config, self._weights = model.config, model.state_dict()
+            model, tokenizer = load_pretrained(auto_class, source, "cpu", what=what)
+            self._config, self._weights, self._numbers = model.config, model.state_dict(), tokenizer.get_vocab()
 
     def fields(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of a run's model: those of the section `model`, and for the others those of this model.
@@ -102,14 +102,32 @@ class InitialModel:
         names = {"model_type"}.union(*(vars(base).get("__annotations__", ()) for base in classes))
         return {name: value for name, value in theirs.items() if name in names} | dict(own)
 
-    def give(self, model: PreTrainedModel) -> list[str]:
-        """Copy its weights to a model; returns a line about those that it lacks, which keep their initial values.
+    def give(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+        """Copy its weights to a model.
+
+        Args:
+            model: takes them.
+            tokenizer: of that model.
+
+        Returns:
+            A line about weights that it lacks, which keep their initial values, and one about tokens that it has not,
+            or that have other embeddings.
 
         Raises:
             InputError: as `take_weights`.
         """
-        kept = [] if self.source is None else take_weights(model, self._weights, self.source)
-        return [f"{self.source} has no {', '.join(kept)}: they start anew"] if kept else []
+        if self.source is None:
+            return []
+        notes = []
+        if kept := take_weights(model, self._weights, self.source):
+            notes.append(f"{self.source} has no {', '.join(kept)}: they start anew")
+        vocabulary = tokenizer.get_vocab()
+        if others := sum(self._numbers.get(token) != number for token, number in vocabulary.items()):
+            notes.append(
+                f"{others:,} of {len(vocabulary):,} tokens are not those of {self.source}: they start with the "
+                "embeddings of other tokens"
+            )
+        return notes
 
 
 def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: str) -> list[str]:
@@ -153,8 +171,8 @@ def freeze_weights(model: PreTrainedModel, names: Sequence[str]) -> None:
     for name in names:
         frozen = [one for whole, one in model.named_parameters() if whole == name or whole.startswith(f"{name}.")]
         if not frozen:
-            with_weights = (whole.rpartition(".")[0] for whole, _ in model.named_parameters())
-            raise unknown_name("training.freeze", name, dict.fromkeys(with_weights))
+            modules = {whole[:i] for whole, _ in model.named_parameters() for i, c in enumerate(whole) if c == "."}
+            raise unknown_name("training.freeze", name, sorted(modules, key=lambda module: module.count(".")))
         for parameter in frozen:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):

@@ -134,7 +134,7 @@ class SpanParserTrainer(TrainingLoop):
         fields = {"vocab_size": len(self.tokenizer), "pad_token_id": self.tokenizer.pad_token_id}
         fields |= {"bos_token_id": self.tokenizer.bos_token_id, "eos_token_id": self.tokenizer.eos_token_id}
         model = new_model(kind, own | fields)
-        self.notes += initial.give(model)
+        self.notes += initial.give(model, self.tokenizer)
         self._scorer = SpanScorer(model, self.tokenizer)
         self._encoded = list(self._scorer.encode([one.words for one in self.sentences]))
         # Each row ends with the sentence's number, for the look-up of its fences and votes.

@@ -1,5 +1,6 @@
 """A run that begins with the weights of a model: its fields and tokenizer, new weights, and what does not fit."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -109,8 +110,10 @@ def test_fields_that_do_not_fit(earlier, tmp_path, model, message):
 
 
 def test_models_that_do_not_fit(earlier, tmp_path):
-    with pytest.raises(InputError, match="cannot load a tokenizer from .*nowhere"):
-        Trainer(further(tmp_path / "nowhere", tmp_path / "run"), quiet=True)
+    with pytest.raises(InputError, match=r"training.initial_model: cannot load a model from .*nowhere"):
+        further(tmp_path / "nowhere", tmp_path / "run").check()
+    with pytest.raises(InputError, match="did you mean"):
+        further(f"{earlier}n", tmp_path / "run").check()
     damaged = shutil.copytree(earlier, tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(InputError, match="cannot load a language model from .*damaged"):
@@ -118,6 +121,41 @@ def test_models_that_do_not_fit(earlier, tmp_path):
     tokenizer = TokenizerConfig(pretrained=str(other_tokenizer(earlier, tmp_path)))
     with pytest.raises(InputError, match=r"run has another shape of model: (lm_head|model.embed_tokens)"):
         Trainer(replace(further(earlier, tmp_path / "run"), tokenizer=tokenizer), quiet=True)
+
+
+def test_another_tokenizer_of_the_same_size(earlier, tmp_path):
+    """Its tokens get the embeddings of others, which a note tells."""
+    tokenizer = json.loads((earlier / "tokenizer.json").read_text())
+    words = sorted(tokenizer["model"]["vocab"], key=tokenizer["model"]["vocab"].get)
+    special = {token["content"] for token in tokenizer["added_tokens"]}
+    plain = [word for word in words if word not in special]
+    turned = dict(zip(plain, reversed(plain), strict=True))
+    tokenizer["model"]["vocab"] = {turned.get(word, word): number for number, word in enumerate(words)}
+    other = shutil.copytree(earlier, tmp_path / "other")
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    config = further(earlier, tmp_path / "run")
+    config = replace(config, tokenizer=TokenizerConfig(pretrained=str(other)))
+    trainer = Trainer(config, quiet=True)
+    changed = len(plain) - len(plain) % 2
+    assert trainer.notes[0].startswith(f"{changed} of {len(words)} tokens are not those of {earlier}: they start with")
+
+
+def test_settings_of_a_new_tokenizer_do_nothing_to_that_of_the_model(earlier, tmp_path):
+    config = further(earlier, tmp_path / "run")
+    tokenizer = replace(config.tokenizer, kind="bpe", vocab_size=300, add_bos=False)
+    notes = Trainer(replace(config, tokenizer=tokenizer), quiet=True).data.notes
+    assert notes == [
+        f"the tokenizer is that of {earlier}, as it is, without tokenizer.kind, tokenizer.vocab_size",
+        "tokenizer.add_bos=false: the tokenizer adds its own token, which stays",
+    ]
+
+
+def test_a_parser_is_no_language_model(earlier, tmp_path):
+    parser = shutil.copytree(earlier, tmp_path / "parser")
+    config = json.loads((parser / "config.json").read_text())
+    (parser / "config.json").write_text(json.dumps({"model_type": "span_parser", "vocab_size": config["vocab_size"]}))
+    with pytest.raises(InputError, match="cannot load a language model from .*: it is a model of type span_parser"):
+        Trainer(further(parser, tmp_path / "run"), quiet=True)
 
 
 def other_tokenizer(earlier, tmp_path):

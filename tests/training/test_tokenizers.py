@@ -120,6 +120,13 @@ def test_notes_on_text_and_tokenizer(tmp_path):
     assert trainer.data.notes == []
 
 
+def test_a_note_on_sentences_that_are_cut_off(tmp_path):
+    (tmp_path / "t.txt").write_text("\n".join(["one two three four five six"] * 5 + ["one two three four"] * 5))
+    data = DataConfig(source=str(tmp_path / "t.txt"), validation=str(tmp_path / "t.txt"), max_length=6)
+    (note,) = Trainer(run_config(tmp_path, data=data), quiet=True).data.notes
+    assert note.startswith("5 of 10 training sentences are cut off at data.max_length=6 tokens; data.mode=continuous")
+
+
 def test_the_size_of_text():
     tokenizer = train_subword_tokenizer([(line.split(), None) for line in TEXT], 300)
     sentence = Sentence("the Grüße 🐶 barks".split())
