@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn, get_args
 from stack_lm.data.files import check_file
 from stack_lm.data.formats import format_of, is_table, read_rows
 from stack_lm.errors import InputError, OnError, fail
-from stack_lm.messages import similar_path, unknown_name
+from stack_lm.messages import shortened, similar_path, unknown_name
 
 from .minimal_pairs import MinimalPair
 
@@ -134,7 +134,9 @@ def _of_pair(row: dict[str, Any], where: str, path: Path, method: Method, words:
 
 
 def _text(row: dict[str, Any], key: str, where: str, words: ToWords) -> tuple[str, ...]:
-    value = row.get(key)
+    if key not in row:
+        raise InputError(f"{where} has no {key!r}; it has {shortened(', '.join(row), 200) or 'nothing'}")
+    value = row[key]
     if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
         return tuple(value)
     if not isinstance(value, str) or not value.strip():

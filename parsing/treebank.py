@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stack_lm.data.brackets import without_remarks
-from stack_lm.data.formats import read_rows
+from stack_lm.data.formats import format_of, read_rows
 from stack_lm.data.text import json_record, read_text
 from stack_lm.errors import InputError, OnError, fail
 from stack_lm.messages import shortened, similar_path
@@ -66,7 +66,7 @@ def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnEr
 
 
 def read_predictions(
-    source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnError = fail
+    source: str, *, sentences: int = 0, decoder: str = DEFAULT_DECODER, on_error: OnError = fail
 ) -> list[ConstituencyTree | None]:
     """Read the trees of a parser, in the order of their sentences.
 
@@ -74,6 +74,7 @@ def read_predictions(
 
     Args:
         source: see `read_treebank`.
+        sentences: how many sentences were parsed; of the empty lines at the end, those beyond that number do not count.
         decoder: see `read_treebank`.
         on_error: called with the error of a line, whose tree is then None; the default raises it.
 
@@ -82,7 +83,9 @@ def read_predictions(
     """
     if source.startswith("nltk:") or source.startswith(CHUNKS) or Path(source).is_dir():
         return list(read_treebank(source, decoder=decoder, on_error=on_error))
-    lines = read_text(source).rstrip().split("\n")
+    text = read_text(source)
+    lines = text.rstrip().split("\n")
+    lines += text.removesuffix("\n").split("\n")[len(lines) : sentences]
     if not _is_json(source) and _run_over_lines(lines):
         return list(read_treebank(source, decoder=decoder, on_error=on_error))
     trees: list[ConstituencyTree | None] = []
@@ -146,6 +149,8 @@ def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[Constit
     if source != "-" and not os.path.exists(source):
         others = f"; trees come from a file, a directory, {', '.join(NLTK_TREEBANKS)} or chunks:FILE"
         raise InputError(f"{source} does not exist{similar_path(source) or others}")
+    if format_of(source) == "conllu":
+        raise InputError(f"{source} has dependencies (CoNLL-U); F1 needs the phrases of bracketed trees")
     if _is_json(source):
         for number, record in read_rows(source, None, on_error, "jsonl")[1]:
             if isinstance(record, str):  # an empty line
@@ -181,6 +186,8 @@ def _readable_brackets(text: str, source: str, on_error: OnError) -> Iterator[Co
 
 def _from_record(record: dict[str, Any], where: str, decoder: str) -> ConstituencyTree:
     if isinstance(record.get(BRACKETS_KEY), str):
+        if not record[BRACKETS_KEY].strip():
+            raise InputError(f"{where}: `{BRACKETS_KEY}` is empty; each line must have a tree")
         return ConstituencyTree.from_brackets(record[BRACKETS_KEY], where)
     for key in BINARY_PARSE_KEYS:
         if isinstance(record.get(key), str):

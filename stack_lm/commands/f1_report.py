@@ -92,9 +92,7 @@ def _print_comparisons(comparisons: Sequence[dict[str, Any]]) -> None:
 
 def _rules(convention: Convention, result: dict[str, Any]) -> str:
     rules = {
-        "removed": convention.removed
-        if convention.removed == "nothing"
-        else f"{convention.removed}, by {convention.removed_by} ({result['words_removed']:.1f}% of the tokens)",
+        "removed": _removed(convention, result["words_removed"]),
         "gold trees": convention.gold,
         "whole sentence": convention.whole_sentence,
         "average": convention.average,
@@ -103,6 +101,14 @@ def _rules(convention: Convention, result: dict[str, Any]) -> str:
     if convention.brackets == "multiset":
         rules["labels"] = result["systems"][0]["labels"]
     return "; ".join(f"{name}: {value}" for name, value in rules.items())
+
+
+def _removed(convention: Convention, share: float) -> str:
+    """Describe the words that do not count, with their share in %."""
+    ways = [] if convention.removed == "nothing" else [f"{convention.removed}, by {convention.removed_by}"]
+    if convention.deleted_labels and share:
+        ways.append("words with a deleted tag")
+    return f"{' and '.join(ways)} ({share:.1f}% of the tokens)" if ways else "nothing"
 
 
 def _print_system(system: dict[str, Any], alone: bool) -> None:

@@ -222,7 +222,9 @@ def _check_parses(options: argparse.Namespace, records: Records, failed: Sequenc
     unknown = [(i, record) for i in failed if (record := records[i]) is not None and record.text]
     if unknown and (len(failed) == len(records) or not _source(options)):
         record = unknown[0][1]
-        is_file = not _source(options) and os.path.isfile(record.text)
+        if source := _source(options):
+            raise InputError(f"{source} has no word that {knows}; {record.unit} {record.number}: {record.text!r}")
+        is_file = os.path.isfile(record.text)
         hint = f"; --file {record.text} parses the sentences of that file" if is_file else ""
         raise InputError(f"{record.unit} {record.number} has no word that {knows}: {record.text!r}{hint}")
     note_without_result(records, [i for i, _ in unknown], knows)

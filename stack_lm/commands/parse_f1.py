@@ -195,6 +195,8 @@ def run(options: argparse.Namespace) -> None:
     if not options.keep_going:
         find_models(*options.models)
     trees = read_treebank(options.treebank, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
+    if only is not None and (number := max(first for first, _ in only)) > len(trees):
+        raise InputError(f"--only names sentence {number}; {options.treebank} has {len(trees):,}")
     gold = [prepare_gold(tree, convention) for tree in trees]
     wanted = [i for i, item in enumerate(gold) if options.max_length is None or item.length <= options.max_length]
     if not wanted:
@@ -279,7 +281,8 @@ def _check_ensemble_options(options: argparse.Namespace, systems: Sequence[str])
 def _read_system(
     path: str, options: argparse.Namespace, n_gold: int, problems: Problems
 ) -> list[ConstituencyTree | None]:
-    predictions = read_predictions(path, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
+    decoder = options.decoder or DEFAULT_DECODER
+    predictions = read_predictions(path, sentences=n_gold, decoder=decoder, on_error=problems.on_error)
     if len(predictions) != n_gold:
         raise InputError(f"{path} has {len(predictions)} trees, but {options.treebank} has {n_gold}")
     return predictions
@@ -358,7 +361,10 @@ def _numbers(text: str) -> list[tuple[int, int]]:
         ends = re.fullmatch(r"(\d{1,15})(?:-(\d{1,15}))?", part)
         if ends is None:
             raise InputError(f"--only takes numbers of sentences such as 1,5-8; got {text!r}")
-        ranges.append((int(ends[1]), int(ends[2] or ends[1])))
+        first, last = int(ends[1]), int(ends[2] or ends[1])
+        if not 1 <= first <= last:
+            raise InputError(f"--only takes numbers from 1 and ranges that rise, such as 1,5-8; got {part!r}")
+        ranges.append((first, last))
     return ranges
 
 

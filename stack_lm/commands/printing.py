@@ -1,14 +1,16 @@
-"""Print a table of results as text, Markdown or LaTeX."""
+"""Print a table of results as text, Markdown, LaTeX or CSV."""
 
 from __future__ import annotations
 
+import csv
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..console import print_table
 from ..parsing.export import escape_latex
 
-FORMS = ("text", "markdown", "latex")
+FORMS = ("text", "markdown", "latex", "csv")
 
 
 class Heading(str):
@@ -35,7 +37,8 @@ class PrintedTable:
 
     def print_as(self, form: str) -> None:
         """Print the table in one of `FORMS`."""
-        {"text": self._print_text, "markdown": self._print_markdown, "latex": self._print_latex}[form]()
+        forms = (self._print_text, self._print_markdown, self._print_latex, self._print_csv)
+        dict(zip(FORMS, forms, strict=True))[form]()
 
     def _print_text(self) -> None:
         rows = [self._across(row, "{}") for row in self.body]
@@ -63,6 +66,12 @@ class PrintedTable:
             else:
                 print(" & ".join(map(escape_latex, row)) + " \\\\")
         print("\\hline\n\\end{tabular}\n\\end{table}")
+
+    def _print_csv(self) -> None:
+        """Print the rows alone, without title, headings and note."""
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(row for row in self.body if not isinstance(row, Heading))
 
     def _across(self, row: Sequence[str] | Heading, form: str) -> Sequence[str]:
         return [form.format(row), *[""] * (len(self.columns) - 1)] if isinstance(row, Heading) else row

@@ -200,6 +200,8 @@ def _print_matrix(options: argparse.Namespace, results: Trials) -> None:
     from ..experiments.results import measure
 
     table = results.table()
+    if options.format == "csv" and len(table.measures) > 1:
+        raise InputError(f"--matrix prints {len(table.measures)} tables, one for each measure; --format csv prints one")
     matrix = make_matrix(table)
     records = {place: results.of_row(row) for place, row in matrix.rows.items()}
     if options.json:

@@ -23,7 +23,7 @@ from ..data.formats import format_of, read_tagged_conllu
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, plot_groups, save_figure
-from ..interpretation.strengths import ALL_WORDS, CLASSES, PUNCTUATION, Occurrences, Summary, contrast
+from ..interpretation.strengths import ALL_WORDS, CLASSES, Occurrences, Summary, contrast
 from ..interpretation.verbs import VERB_FRAMES, verb_frames
 from ..messages import shortened, unknown_name
 from ..parsing.distances import SHIFTS, distances_from_trace
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 AT_LEAST = 20  # occurrences with a frame of a verb form that is listed by itself
 SHOWN_VERBS = 8
-SHOWN_TAGS = 20  # where most have no class
+SHOWN_TAGS, DRAWN_TAGS = 20, 4  # where most have no class
 _EXAMPLES = {"transitive": "took,made", "intransitive": "went,came"}
 
 EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png"
@@ -130,7 +130,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(result)
     else:
-        _print_strengths(result)
+        _print_strengths(result, words.has_classes())
         if frames is None and not verbs:
             print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
     problems.finish()
@@ -194,20 +194,26 @@ def _corpus_figure(
     signal: str,
     options: argparse.Namespace,
 ) -> Figure:
+    if words.has_classes():
+        parts = ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups})
+    else:
+        tags = np.array(words.tags)
+        parts = (
+            "the most frequent tags",
+            {tag: words.values[tags == tag] for tag in islice(words.by_tag(), DRAWN_TAGS)},
+        )
     panels = [
         ("all words", {ALL_WORDS: words.values}),
-        ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups}),
+        parts,
         ("verbs with and without an object", {name: words.values[found] for name, found in verbs.items()}),
     ]
     return plot_groups([panel for panel in panels if panel[1]], signal, title=f"{options.model} on {options.data}")
 
 
-def _print_strengths(result: dict[str, Any]) -> None:
+def _print_strengths(result: dict[str, Any], has_classes: bool) -> None:
     signal = result["signal"].replace("_", " ")
     groups = result["groups"]
-    counts = {name: groups[name]["n"] for name in CLASSES if name in groups}
-    n_marks = counts.pop(PUNCTUATION, 0)  # whose tags many tag sets share
-    if 2 * sum(counts.values()) < result["n_words"] - n_marks:
+    if not has_classes:
         groups = {name: of_words for name, of_words in groups.items() if name not in CLASSES}
         groups |= dict(islice(result["by_tag"].items(), SHOWN_TAGS))
         print_note(

@@ -29,7 +29,7 @@ _OTHER_ENDS = re.compile(rf"([{_SPACED_ENDS}{_UNSPACED_ENDS}]+)")
 _SHORTEST_WRAP, _WRAPPED_SHARE = 40, 0.9
 # NLTK's tokenizer splits off a period only before the closing marks of English.
 # A word with a period, followed by a capital. Text in the Penn Treebank's form has a space before the period.
-_NEXT_SENTENCE = re.compile(r"(?<![A-Za-z])[a-z]{3,}[.!?] [A-Z]")
+_NEXT_SENTENCE = re.compile(rf"(?<![A-Za-z])[a-z]{{3,}}[.!?] [A-Z]|[{_UNSPACED_ENDS}][^{_UNSPACED_ENDS}{_CLOSERS}\s]")
 _PERIOD = re.compile(r"(?<=[^.\s])\.(?=[\u201c\u2018\xab]$)")
 
 

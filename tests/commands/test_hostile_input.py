@@ -191,7 +191,7 @@ def test_an_empty_line_keeps_its_place(capsys, model, tmp_path):
     found = read_predictions(str(tmp_path / "t.jsonl"), on_error=lambda error: None)
     assert [tree is None for tree in found] == [False, True, True, False, True]
     (tmp_path / "u.txt").write_text("\nqwx\n")
-    assert "line 2 has no word that the model knows: 'qwx'" in fails(
+    assert "u.txt has no word that the model knows; line 2: 'qwx'" in fails(
         capsys, "parse", model, "--file", tmp_path / "u.txt"
     )
 

@@ -95,7 +95,7 @@ def test_options_change_the_rules_and_say_so(run, run_json, right):
     assert "removed: punctuation+currency, by tags (13.0% of the tokens); gold trees: left" in out
 
 
-def test_parameters(tmp_path, run_json, gold, right):
+def test_parameters(tmp_path, run, run_json, gold, right):
     path = tmp_path / "my.prm"
     path.write_text("DELETE_LABEL .\nCUTOFF_LEN 6\nDELETE_LABEL_FOR_LENGTH .\n")
     (system,) = run_json("--predictions", gold, "--parameters", path, convention="evalb")["systems"]
@@ -103,6 +103,32 @@ def test_parameters(tmp_path, run_json, gold, right):
     assert system["evalb"]["at_most_cutoff_words"]["n_sentences"] == 4
     (system,) = run_json("--predictions", right, "--parameters", path, convention="evalb")["systems"]
     assert system["labels"] == "ignored"
+    _, out, _ = run("--predictions", right, "--parameters", path, convention="evalb")
+    assert "removed: words with a deleted tag (13.0% of the tokens); gold trees" in out
+    _, out, _ = run("--predictions", gold, convention="evalb")
+    assert "removed: nothing; gold trees" in out
+
+
+def test_sentences_without_a_tree_keep_their_places(tmp_path, run, gold):
+    """As `parse` writes them, at the end of the file too: an error, or left out."""
+    with_empty = TREES[0] + "\n\n" + TREES[2] + "\n\n"
+    (tmp_path / "p.mrg").write_text(with_empty)
+    records = [{"brackets": line, "spans": []} for line in with_empty.split("\n")[:-1]]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    for name, said in (("p.mrg", "line 2: the line is empty"), ("p.jsonl", "line 2: `brackets` is empty")):
+        status, _, err = run("--predictions", tmp_path / name)
+        assert (status, said in err) == (2, True)
+        status, out, err = run("--predictions", tmp_path / name, "--keep-going", "--json")
+        assert (status, f"{name}, line 4" in err) == (2, True)
+        assert json.loads(out)["systems"][0]["n_sentences"] == 2
+    (tmp_path / "more.mrg").write_text("\n".join(TREES) + "\n\n\n")
+    assert run("--predictions", tmp_path / "more.mrg")[0] == 0
+
+
+def test_a_file_of_dependencies_has_no_phrases(tmp_path, run, gold):
+    (tmp_path / "t.conllu").write_text("1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n\n")
+    status, _, err = run("--predictions", gold, treebank=tmp_path / "t.conllu")
+    assert (status, "t.conllu has dependencies (CoNLL-U); F1 needs the phrases of bracketed trees" in err) == (2, True)
 
 
 def test_baselines_and_the_upper_bound(run, run_json, right):
@@ -186,7 +212,13 @@ def test_keeping_going_with_nothing_left(run, tmp_path):
         (["--compare"], "--compare needs two systems or more; got "),
         (["--only", "1"], "--only says which sentences --trees writes; give both"),
         (["--trees", "t.svg", "--only", "one"], "--only takes numbers of sentences such as 1,5-8; got 'one'"),
-        (["--trees", "t.svg", "--only", "99"], "no sentence that was scored is among those that --only names"),
+        (["--trees", "t.svg", "--only", "1,99"], "--only names sentence 99; "),
+        (["--trees", "t.svg", "--only", "4-2"], "--only takes numbers from 1 and ranges that rise, such as 1,5-8; got"),
+        (["--trees", "t.svg", "--only", "0"], "--only takes numbers from 1"),
+        (
+            ["--trees", "t.svg", "--only", "3", "--min-words", "6"],
+            "no sentence that was scored is among those that --only names",
+        ),
         (["--punctuation", "kept", "--removed", "period"], "--punctuation kept and --removed period contradict"),
         (["--ignore-labels", "--decoder", "best"], "--decoder must be one of algorithm1, gap; got 'best'"),
         (["--max-length", "1"], "no sentence has at most 1 words that count"),

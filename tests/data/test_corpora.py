@@ -13,7 +13,7 @@ from conftest import needs_real_data
 
 from stack_lm.data import Corpus, Sentence, hold_out, open_corpus, register_source, sources
 from stack_lm.data.generated import generate_corpus
-from stack_lm.data.text import Segmenter, read_lines, read_text
+from stack_lm.data.text import Segmenter, has_several_sentences, read_lines, read_text
 from stack_lm.errors import InputError
 
 
@@ -177,6 +177,21 @@ def test_sentences_of_other_scripts(text, expected):
         assert [" ".join(words) for words in Segmenter(mode, [text] * 5)(text)] == expected
     as_it_stands = Segmenter("raw", [text] * 5, split_words=False)(text)
     assert "".join("".join(words) for words in as_it_stands) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "several"),
+    [
+        ("The dog barks. The cat sleeps.", True),
+        ("犬が走る。猫が寝る。", True),
+        ("「犬が走る。」と言った", False),
+        ("犬が走る。」", False),
+        ("the dog barks . the cat sleeps .", False),
+        ("Mr. Smith of the U.S. Army", False),
+    ],
+)
+def test_texts_of_several_sentences(text, several):
+    assert has_several_sentences(text) == several
 
 
 def test_paragraphs_of_wikitext():

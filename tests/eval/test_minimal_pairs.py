@@ -219,7 +219,7 @@ def test_bad_templates(tmp_path, content, message):
     [
         ("{", "bad.jsonl, line 1: not JSON"),
         ("[]", "line 1: a JSON object is needed"),
-        ('{"good": "a"}', "line 1: 'bad' must be a sentence or a list of words; got None"),
+        ('{"good": "a"}', "line 1 has no 'bad'; it has good"),
         ('{"good": "a", "bad": []}', "'bad' must be a sentence"),
         ("", "is empty"),
     ],

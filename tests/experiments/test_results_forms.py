@@ -140,6 +140,10 @@ def test_a_matrix(capsys, first):
     latex = run(capsys, "results", first, "--matrix", "--format", "latex")[1]
     assert "\\multicolumn{3}{l}{\\textit{context-sensitive}} \\\\\ncopy & 62.5 &  \\\\" in latex
     assert "context-sensitive" in run(capsys, "results", first, "--matrix")[1]
+    assert run(capsys, "results", first, "--matrix", "--format", "csv")[::2] == (
+        2,
+        "stack-lm: error: --matrix prints 2 tables, one for each measure; --format csv prints one\n",
+    )
     found = run_json(capsys, "results", first, "--matrix")
     assert found["networks"] == ["RNN", "LSTM"]
     assert found["levels"] == {"regular": ["parity"], "context-sensitive": ["copy"], "other tasks": ["own"]}

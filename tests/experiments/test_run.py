@@ -478,7 +478,13 @@ none & no &  &  &  &  & 0 of 3 \\
 """
 
 
-@pytest.mark.parametrize(("form", "expected"), [("markdown", AS_MARKDOWN), ("latex", AS_LATEX)])
+AS_CSV = """task,stack,paper min,paper med,ours min,ours med,seeds
+odd & even,yes,49.3,100.0,50.0,99.9,3
+none,no,,,,,0 of 3
+"""
+
+
+@pytest.mark.parametrize(("form", "expected"), [("markdown", AS_MARKDOWN), ("latex", AS_LATEX), ("csv", AS_CSV)])
 def test_a_table_in_other_forms(capsys, fixed, form, expected):
     assert run(capsys, "results", fixed, "--format", form)[1] == expected
 
