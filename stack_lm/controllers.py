@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -247,9 +248,15 @@ class Controller(nn.Module, ABC):
             weights[0] = torch.cat((weights[0], self.parameter_of("weight_skip", layers[0])), dim=1)
         # The flags: has biases, number of layers, dropout, training, bidirectional, batch first.
         flags = (self.bias, len(layers), self.dropout if len(layers) > 1 else 0.0, self.training, False, True)
-        result: list[Tensor] = getattr(torch, str(self.fused))(
-            inputs, first if self.states == 2 else first[0], weights, *flags
-        )
+        autocast = inputs.is_cpu and inputs.dtype != torch.float64 and torch.is_autocast_enabled("cpu")
+        if autocast:  # which casts likewise, but fails for LSTMs on processors that do not multiply bfloat16
+            dtype = torch.get_autocast_dtype("cpu")
+            inputs = inputs.to(dtype)
+            first, weights = [part.to(dtype) for part in first], [weight.to(dtype) for weight in weights]
+        with torch.autocast("cpu", enabled=False) if autocast else nullcontext():
+            result: list[Tensor] = getattr(torch, str(self.fused))(
+                inputs, first if self.states == 2 else first[0], weights, *flags
+            )
         return result
 
 

@@ -7,6 +7,7 @@ import torch
 from conftest import tiny_config
 from torch import nn
 
+from stack_lm import StackRNNForCausalLM
 from stack_lm.controllers import make_controller
 
 MODULES = {"rnn": nn.RNN, "rnn_relu": partial(nn.RNN, nonlinearity="relu"), "gru": nn.GRU, "lstm": nn.LSTM}
@@ -167,3 +168,18 @@ def test_learned_initial_state():
 def test_nothing_but_a_tensor_is_called_weight(kind):
     """PEFT takes the `weight` of a module that it adapts for a tensor."""
     assert not hasattr(make_controller(tiny_config(controller=kind), 3), "weight")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_autocast(kind, dtype):
+    """Also on processors that do not multiply bfloat16, where torch's own LSTM fails under autocast."""
+    model = StackRNNForCausalLM(tiny_config(memory="none", controller=kind)).eval()
+    batch = torch.arange(1, 9).view(2, 4)
+    exact = model(batch, labels=batch).loss
+    if dtype is torch.float64:  # which autocast leaves alone
+        model, dtype = model.double(), torch.bfloat16
+    with torch.autocast("cpu", dtype=dtype):
+        loss = model(batch, labels=batch).loss
+    torch.testing.assert_close(loss.float(), exact, rtol=0.03, atol=0)
+    loss.backward()
