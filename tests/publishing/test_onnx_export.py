@@ -144,7 +144,7 @@ def test_what_has_no_step_is_refused(tmp_path, capsys):
     byte_level_tokenizer().save_pretrained(tmp_path / "buffered")
     write_model(tmp_path / "lstm", memory="none")
     for model, options, message in (
-        ("buffered", [], "Buffered"),
+        ("buffered", [], "it is a model of type buffered_stack_rnn"),
         ("lstm", ["--max-elements", "5"], "max_elements=5 does not go with memory='none', whose size is fixed"),
     ):
         arguments = ("export", tmp_path / model, tmp_path / "onnx", "--format", "onnx", *options)
