@@ -83,9 +83,9 @@ def read_predictions(
     """
     if source.startswith("nltk:") or source.startswith(CHUNKS) or Path(source).is_dir():
         return list(read_treebank(source, decoder=decoder, on_error=on_error))
-    text = read_text(source)
-    lines = text.rstrip().split("\n")
-    lines += text.removesuffix("\n").split("\n")[len(lines) : sentences]
+    lines = read_text(source).removesuffix("\n").split("\n")
+    while len(lines) > max(sentences, 1) and not lines[-1].strip():
+        lines.pop()
     if not _is_json(source) and _run_over_lines(lines):
         return list(read_treebank(source, decoder=decoder, on_error=on_error))
     trees: list[ConstituencyTree | None] = []

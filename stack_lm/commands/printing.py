@@ -37,8 +37,13 @@ class PrintedTable:
 
     def print_as(self, form: str) -> None:
         """Print the table in one of `FORMS`."""
-        forms = (self._print_text, self._print_markdown, self._print_latex, self._print_csv)
-        dict(zip(FORMS, forms, strict=True))[form]()
+        forms = {
+            "text": self._print_text,
+            "markdown": self._print_markdown,
+            "latex": self._print_latex,
+            "csv": self._print_csv,
+        }
+        forms[form]()
 
     def _print_text(self) -> None:
         rows = [self._across(row, "{}") for row in self.body]

@@ -23,7 +23,7 @@ from ..data.formats import format_of, read_tagged_conllu
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, plot_groups, save_figure
-from ..interpretation.strengths import ALL_WORDS, CLASSES, Occurrences, Summary, contrast
+from ..interpretation.strengths import ALL_WORDS, CLASSES, PUNCTUATION, Occurrences, Summary, contrast
 from ..interpretation.verbs import VERB_FRAMES, verb_frames
 from ..messages import shortened, unknown_name
 from ..parsing.distances import SHIFTS, distances_from_trace
@@ -122,7 +122,7 @@ def run(options: argparse.Namespace) -> None:
         "by_verb": words.by_verb(AT_LEAST),
     }
     if options.figure:
-        save_figure(options.figure, _corpus_figure(words, groups, verbs, signal, options))
+        save_figure(options.figure, _corpus_figure(words, result, groups, verbs, options))
     if options.items:
         columns = ("sentence", "word", "tag", "frame", signal)
         rows = zip(words.sentences + 1, words.words, words.tags, words.frames, words.values.tolist(), strict=True)
@@ -130,7 +130,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(result)
     else:
-        _print_strengths(result, words.has_classes())
+        _print_strengths(result)
         if frames is None and not verbs:
             print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
     problems.finish()
@@ -187,33 +187,38 @@ def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
     return [tree.words for tree in trees], tags, frames
 
 
+def _has_classes(result: dict[str, Any]) -> bool:
+    """True if most words have a class; if not, the tags are of another set than those of `CLASSES`."""
+    counts = {name: result["groups"][name]["n"] for name in CLASSES if name in result["groups"]}
+    n_marks = counts.pop(PUNCTUATION, 0)  # whose tags many tag sets share
+    return 2 * sum(counts.values()) >= result["n_words"] - n_marks
+
+
 def _corpus_figure(
     words: Occurrences,
+    result: dict[str, Any],
     groups: Mapping[str, np.ndarray],
     verbs: Mapping[str, np.ndarray],
-    signal: str,
     options: argparse.Namespace,
 ) -> Figure:
-    if words.has_classes():
+    if _has_classes(result):
         parts = ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups})
     else:
-        tags = np.array(words.tags)
-        parts = (
-            "the most frequent tags",
-            {tag: words.values[tags == tag] for tag in islice(words.by_tag(), DRAWN_TAGS)},
-        )
+        tags, frequent = np.array(words.tags), islice(result["by_tag"], DRAWN_TAGS)
+        parts = ("the most frequent tags", {tag: words.values[tags == tag] for tag in frequent})
     panels = [
         ("all words", {ALL_WORDS: words.values}),
         parts,
         ("verbs with and without an object", {name: words.values[found] for name, found in verbs.items()}),
     ]
-    return plot_groups([panel for panel in panels if panel[1]], signal, title=f"{options.model} on {options.data}")
+    title = f"{options.model} on {options.data}"
+    return plot_groups([panel for panel in panels if panel[1]], result["signal"], title=title)
 
 
-def _print_strengths(result: dict[str, Any], has_classes: bool) -> None:
+def _print_strengths(result: dict[str, Any]) -> None:
     signal = result["signal"].replace("_", " ")
     groups = result["groups"]
-    if not has_classes:
+    if not _has_classes(result):
         groups = {name: of_words for name, of_words in groups.items() if name not in CLASSES}
         groups |= dict(islice(result["by_tag"].items(), SHOWN_TAGS))
         print_note(

@@ -126,12 +126,6 @@ class Occurrences:
         found = {name: of_words == name for name in CLASSES}
         return {ALL_WORDS: np.ones(len(self.words), dtype=bool)} | {k: v for k, v in found.items() if v.any()}
 
-    def has_classes(self) -> bool:
-        """Return whether most words have a class; if not, their tags are of another set than those of `CLASSES`."""
-        of_words = [word_class(tag) for tag in self.tags]
-        marks = of_words.count(PUNCTUATION)  # whose tags many tag sets share
-        return 2 * (len(of_words) - of_words.count(None) - marks) >= len(of_words) - marks
-
     def verbs(self, frame: str) -> np.ndarray:
         """Return the mask [N] of the verbs of a frame."""
         return np.array([found == frame for found in self.frames], dtype=bool)

@@ -171,7 +171,9 @@ def freeze_weights(model: PreTrainedModel, names: Sequence[str]) -> None:
     for name in names:
         frozen = [one for whole, one in model.named_parameters() if whole == name or whole.startswith(f"{name}.")]
         if not frozen:
-            modules = {whole[:i] for whole, _ in model.named_parameters() for i, c in enumerate(whole) if c == "."}
+            modules = dict.fromkeys(
+                whole[:i] for whole, _ in model.named_parameters() for i, c in enumerate(whole) if c == "."
+            )
             raise unknown_name("training.freeze", name, sorted(modules, key=lambda module: module.count(".")))
         for parameter in frozen:
             parameter.requires_grad_(False)

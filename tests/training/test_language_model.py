@@ -211,7 +211,8 @@ def test_frozen_weights_stay(tmp_path):
     stayed = {name for name, weight in weights(tmp_path / "run").items() if torch.equal(weight, before[name])}
     assert stayed == {name for name in before if name.startswith("model.cell.controls.") or name == "lm_head.bias"}
     shutil.rmtree(tmp_path / "run")
-    with pytest.raises(InputError, match=r"must be one of .*model.cell, .*; got 'model.cel'.*mean 'model.cell'"):
+    allowed = r"training.freeze must be one of model, lm_head, model.embed_tokens, model.cell, .*"
+    with pytest.raises(InputError, match=rf"{allowed}; got 'model.cel'; did you mean 'model.cell'\?"):
         training("model.cel")
     with pytest.raises(InputError, match="training.freeze leaves no weight to train"):
         training("model", "lm_head")
