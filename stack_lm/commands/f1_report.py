@@ -64,8 +64,7 @@ def print_f1(result: dict[str, Any], convention: Convention) -> None:
         rows,
         caption=_rules(convention, result),
     )
-    for system in result["systems"]:
-        _print_system(system, alone=len(result["systems"]) == 1)
+    _print_details(result["systems"])
     if "comparisons" in result:
         _print_comparisons(result["comparisons"])
 
@@ -111,23 +110,39 @@ def _removed(convention: Convention, share: float) -> str:
     return f"{' and '.join(ways)} ({share:.1f}% of the tokens)" if ways else "nothing"
 
 
-def _print_system(system: dict[str, Any], alone: bool) -> None:
-    title = "" if alone else f" of {system['system']}"
-    parts = {name: Score(**part) for name, part in system["by_length"].items()}
-    print_table(
-        f"F1 in %{title} by words in a sentence",
-        ["", *parts],
-        [("F1", *(part.f1 for part in parts.values())), ("sentences", *(part.n_sentences for part in parts.values()))],
-    )
-    if system.get("label_recall"):
-        recalls = dict(list(system["label_recall"].items())[:SHOWN_LABELS])
-        print_table(f"recall of gold phrases{title} by label, in %", list(recalls), [list(recalls.values())])
-    if "evalb" in system:
-        shown = {name.replace("_", " "): value for name, value in system["evalb"].items() if isinstance(value, float)}
-        print_table(f"as EVALB reports{title}", list(shown), [list(shown.values())])
-    if "signal" in system:
-        made = f"signal {system['signal']}, decoder {system['decoder']}, " if system["signal"] else ""
-        print_note(
-            f"{system['system']}: {made}punctuation {system['punctuation']}, {system['unknown_words']:.1f}% of the "
-            "words unknown to the model"
-        )
+def _print_details(systems: Sequence[dict[str, Any]]) -> None:
+    """Print the scores by length and label, with a row for each system."""
+    names = ["F1"] if len(systems) == 1 else [system["system"] for system in systems]
+    first = "" if len(systems) == 1 else "trees"
+    lengths = [{name: Score(**part) for name, part in system["by_length"].items()} for system in systems]
+    rows = [(name, *(part.f1 for part in parts.values())) for name, parts in zip(names, lengths, strict=True)]
+    counts = {
+        tuple(part.n_sentences for part in parts.values()): name for name, parts in zip(names, lengths, strict=True)
+    }
+    rows += [("sentences" if len(counts) == 1 else f"sentences, {name}", *of_name) for of_name, name in counts.items()]
+    print_table("F1 in % by words in a sentence", [first, *lengths[0]], rows)
+    _print_scores("recall of gold phrases by label, in %", first, names, [s.get("label_recall", {}) for s in systems])
+    evalb = [
+        {name.replace("_", " "): value for name, value in system.get("evalb", {}).items() if isinstance(value, float)}
+        for system in systems
+    ]
+    _print_scores("as EVALB reports", first, names, evalb)
+    for system in systems:
+        if "signal" in system:
+            made = f"signal {system['signal']}, decoder {system['decoder']}, " if system["signal"] else ""
+            print_note(
+                f"{system['system']}: {made}punctuation {system['punctuation']}, {system['unknown_words']:.1f}% of the "
+                "words unknown to the model"
+            )
+
+
+def _print_scores(title: str, first: str, names: Sequence[str], scores: Sequence[dict[str, float]]) -> None:
+    """Print scores by name, with a row for each system; its name only if there are several."""
+    columns = list(scores[0])[:SHOWN_LABELS]
+    if not columns:
+        return
+    rows = [[of_system.get(column) for column in columns] for of_system in scores]
+    if first:
+        print_table(title, [first, *columns], [[name, *row] for name, row in zip(names, rows, strict=True)])
+    else:
+        print_table(title, columns, rows)

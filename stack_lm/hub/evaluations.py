@@ -42,7 +42,9 @@ _PERPLEXITY = {
         "bits_per_byte", "bytes", "per byte of UTF-8, spaces and ends of lines included; unknown words flatter it"
     ),
     "inner_perplexity": _Measure(
-        "perplexity", "inner_tokens", "per token of words with a word before them, without ends of sentences"
+        "perplexity",
+        "inner_tokens",
+        "per token after the first word (in training: after the first token), without ends of sentences",
     ),
 }
 

@@ -168,6 +168,21 @@ def test_systems_are_compared(run, run_json, gold, right):
     assert "10,000 resamples of 4 sentences" in out
 
 
+@pytest.mark.parametrize("convention", ["prpn", "evalb"])
+def test_the_details_of_several_systems_share_their_tables(run, run_json, gold, right, convention):
+    systems = run_json("--predictions", right, gold, convention=convention)["systems"]
+    status, out, _ = run("--predictions", right, gold, convention=convention)
+    assert status == 0
+    details = "recall of gold phrases by label" if convention == "prpn" else "as EVALB reports"
+    assert (out.count("F1 in % by words in a sentence"), out.count(details)) == (1, 1)
+    for path, system in zip((right, gold), systems, strict=True):
+        _, by_length, of_labels = (line for line in out.splitlines() if line.startswith(f"│ {path} "))
+        assert f"{system['by_length']['1-10']['f1']:.2f}" in by_length
+        some = system["label_recall"]["NP"] if convention == "prpn" else system["evalb"]["average_crossing"]
+        assert f"{some:.2f}" in of_labels
+    assert sum(line.startswith("│ sentences ") for line in out.splitlines()) == 1
+
+
 def test_trees_are_written(tmp_path, run, right):
     for name in ("t.svg", "t.tex", "t.jsonl", "t.mrg"):
         assert run("--predictions", right, "--trees", tmp_path / name, "--only", "1,3-4")[0] == 0
