@@ -274,7 +274,8 @@ def _summary(table: pd.DataFrame, end: bool) -> dict[str, Any]:
     words = _words(table, end)
     summary = {
         "words": len(words),
-        "mean_surprisal": float(words["surprisal"].mean()),
+        # The surprisal of an unknown word is that of all unknown words together, which is small.
+        "mean_surprisal": float(words["surprisal"][~words["unknown"].astype(bool)].mean()),
         "without_surprisal": int(words["surprisal"].isna().sum()),
         "unknown": int(words["unknown"].sum()),
     }
@@ -304,4 +305,9 @@ def _print(options: argparse.Namespace, tables: dict[str, pd.DataFrame], everyth
     )
     summaries = [(model, *_summary(table, options.end).values()) for model, table in tables.items()]
     names = ["words", "mean surprisal", "without surprisal", "unknown", "without frequency"]
-    print_table(f"surprisal, {options.data}", ["model", *names[: len(summaries[0]) - 1]], summaries)
+    print_table(
+        f"surprisal, {options.data}",
+        ["model", *names[: len(summaries[0]) - 1]],
+        summaries,
+        caption="the mean leaves out unknown words" if everything["unknown"].any() else "",
+    )

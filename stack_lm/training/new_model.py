@@ -114,10 +114,15 @@ class InitialModel:
             or that have other embeddings.
 
         Raises:
-            InputError: as `take_weights`.
+            InputError: for a tokenizer of another size, and as `take_weights`.
         """
         if self.source is None:
             return []
+        if model.config.vocab_size != self._config.vocab_size:
+            raise InputError(
+                f"the run's tokenizer has {len(tokenizer):,} tokens, that of {self.source} {len(self._numbers):,}; "
+                "without tokenizer.pretrained the run takes the latter"
+            )
         notes = []
         if kept := take_weights(model, self._weights, self.source):
             notes.append(f"{self.source} has no {', '.join(kept)}: they start anew")

@@ -80,7 +80,7 @@ def test_several_models(capsys, models, data, tmp_path):
     for model, of_json in zip(models, result["models"], strict=True):
         rows = table[table["model"] == str(model)]
         assert (of_json["model"], of_json["words"]) == (str(model), len(rows))
-        assert of_json["mean_surprisal"] == pytest.approx(rows["surprisal"].mean())
+        assert of_json["mean_surprisal"] == pytest.approx(rows["surprisal"][~rows["unknown"]].mean())
         assert of_json["unknown"] == rows["unknown"].sum() > 0
         assert rows["push_strength"].isna().all() == (model == models[1])
         expected = surprisal(str(model), TEXTS, base="e")["surprisal"]
@@ -91,6 +91,7 @@ def test_several_models(capsys, models, data, tmp_path):
     status, out, _ = run(capsys, "surprisal", *models, "--data", data)
     assert status == 0
     assert "mean surprisal" in out
+    assert out.splitlines()[-1] == "the mean leaves out unknown words"
 
 
 def test_standard_input_and_output(capsys, monkeypatch, models):
