@@ -1,4 +1,4 @@
-"""A kind of model from outside the package, the example of docs/extending.md: it gets what the built-in ones do."""
+"""A kind of model from outside the package, the example of docs/own_model.md: it gets what the built-in ones do."""
 
 import importlib.util
 import json
@@ -303,7 +303,7 @@ def test_attention_of_transformers_keeps_its_keys_in_the_cache():
 
 
 def test_the_page_shows_this_file():
-    text = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
+    text = (Path(__file__).parents[1] / "docs" / "own_model.md").read_text()
     assert f"```python\n{SOURCE.read_text()}```" in text
 
 

@@ -1,4 +1,4 @@
-"""A memory from outside the package, the example of docs/extending.md: it owes and gets what the built-in ones do."""
+"""A memory from outside the package, the example of docs/own_memory.md: it owes and gets what the built-in ones do."""
 
 from pathlib import Path
 
@@ -198,5 +198,5 @@ def test_a_strength_without_settings_is_refused():
 
 
 def test_the_document_has_the_file_as_it_is():
-    text = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "own_memory.md").read_text()
     assert f"```python\n{SOURCE.read_text()}```" in text
