@@ -202,7 +202,7 @@ def compare_perplexity(
         unknown = [run.n_unknown / run.n_all_words for run in runs]
         raise InputError(
             f"{min(unknown):.1%} to {max(unknown):.1%} of the words are unknown to these models, so their perplexities "
-            "do not compare; a test needs models with the same vocabulary, or without unknown words"
+            "are not comparable; a test needs models with the same vocabulary, or without unknown words"
         )
     found = {}
     for unit, losses, counts in (
@@ -215,8 +215,8 @@ def compare_perplexity(
             found[unit] = _compare([[getattr(run, losses) for run in side] for side in (first, second)], weights)
     if not found:
         raise InputError(
-            "the models predict different words in these sentences, so their perplexities do not compare; text whose "
-            "punctuation is split off has the same words for all models"
+            "the models predict different words in these sentences, so their perplexities are not comparable; text "
+            "whose punctuation is split off has the same words for all models"
         )
     return found
 

@@ -73,14 +73,14 @@ def _print_comparisons(comparisons: Sequence[dict[str, Any]]) -> None:
     one = comparisons[0]
     least = 2 / one["n_resamples"]
     print_table(
-        f"differences in F1 to {one['first']}, paired bootstrap",
-        ["trees", "lower by", f"{one['level']:g}% from", "to", "p"],
+        f"difference in F1 from {one['first']}, paired bootstrap",
+        ["trees", "difference", f"{one['level']:g}% from", "to", "p"],
         [
             (
                 c["second"],
-                c["difference"],
-                c["low"],
-                c["high"],
+                f"{-c['difference']:+.2f}",
+                f"{-c['high']:+.2f}",
+                f"{-c['low']:+.2f}",
                 f"{c['p_value']:.4f}" if c["p_value"] else f"< {least:g}",
             )
             for c in comparisons

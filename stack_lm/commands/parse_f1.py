@@ -6,12 +6,13 @@ import argparse
 import dataclasses
 import random
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, get_args
 
 import numpy as np
 
-from ..console import Problems, positive_int, print_json, progress
+from ..console import Problems, positive_int, print_json, print_note, progress
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..messages import shortened
@@ -198,6 +199,7 @@ def run(options: argparse.Namespace) -> None:
     if only is not None and (number := max(first for first, _ in only)) > len(trees):
         raise InputError(f"--only names sentence {number}; {options.treebank} has {len(trees):,}")
     gold = [prepare_gold(tree, convention) for tree in trees]
+    _note_tags(gold, convention)
     wanted = [i for i, item in enumerate(gold) if options.max_length is None or item.length <= options.max_length]
     if not wanted:
         raise InputError(f"no sentence has at most {options.max_length} words that count")
@@ -263,7 +265,31 @@ def run(options: argparse.Namespace) -> None:
         print_f1(result, convention)
         if options.ensemble:
             print_ensemble(result["ensemble"], [score.f1 for score in scores])
+        if written := [path for path in (options.trees, options.items) if path]:
+            print("written: " + ", ".join(written))
     problems.finish()
+
+
+def _note_tags(gold: Sequence[GoldTree], convention: Convention) -> None:
+    """Print a note if most punctuation counts because the convention does not know its tags."""
+    if not convention.removed.startswith("punctuation") or convention.removed_by == "tokens":
+        return
+    by_token = dataclasses.replace(convention, removed_by="tokens")
+    marks = 0
+    counted: Counter[str | None] = Counter()
+    for item in gold:
+        words = item.annotated.words
+        tags = item.annotated.word_tags or (None,) * len(words)
+        for tag, kept, is_word in zip(tags, item.kept, by_token.kept(words, tags), strict=True):
+            marks += not is_word
+            if kept and not is_word:
+                counted[tag] += 1
+    if 2 * counted.total() > marks:
+        shown = ", ".join(str(tag) for tag, _ in counted.most_common(5))
+        print_note(
+            f"the convention does not know the tags ({shown}) of {counted.total():,} of {marks:,} punctuation marks, "
+            "which count as words; --removed-by tokens removes them by their form"
+        )
 
 
 def _check_ensemble_options(options: argparse.Namespace, systems: Sequence[str]) -> None:

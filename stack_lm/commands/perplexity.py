@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,13 @@ from ..data import Sentence, hold_out, open_corpus
 from ..data.corpora import several_in_a_line
 from ..data.text import Segmenter
 from ..errors import InputError
-from ..eval.perplexity import Perplexity, SentenceLosses, compare_perplexity, sentence_losses
+from ..eval.perplexity import (
+    Perplexity,
+    PerplexityComparison,
+    SentenceLosses,
+    compare_perplexity,
+    sentence_losses,
+)
 from ..eval.seeds import Spread
 from ..hub.locating import find_models
 from ..tokenization import splits_words
@@ -178,7 +184,7 @@ def _report_one(options: argparse.Namespace, found: Perplexity) -> None:
         ("byte", None, f"{bits * math.log(2):.4f}", f"{bits:.4f}", found.n_bytes),
     ]
     unknown = _unknown(found)
-    compares = ", so bits per byte do not compare" if unknown else ""
+    compares = ", so bits per byte are not comparable" if unknown else ""
     print_table(
         f"perplexity, {options.data}",
         ["per", "perplexity", "nats", "bits", "predicted"],
@@ -194,7 +200,23 @@ def _report_runs(
     """Print the perplexities of several runs, and the difference of two models."""
     sides = [(options.models, first)] + ([(options.against, second)] if second else [])
     results = [(paths, [losses.perplexity() for losses in side]) for paths, side in sides]
-    comparison = compare_perplexity(first, second) if second else {}
+    comparison: dict[str, PerplexityComparison] = {}
+    refusal = None
+    if second:
+        try:
+            comparison = compare_perplexity(first, second)
+        except InputError as error:
+            refusal = error  # the perplexities have taken long, so they are printed
+    _print_runs(options, results, comparison)
+    if refusal is not None:
+        raise refusal
+
+
+def _print_runs(
+    options: argparse.Namespace,
+    results: Sequence[tuple[Sequence[str], list[Perplexity]]],
+    comparison: Mapping[str, PerplexityComparison],
+) -> None:
     if options.json:
         described = [
             {
@@ -204,7 +226,7 @@ def _report_runs(
             for paths, side in results
         ]
         compared = {unit: dataclasses.asdict(found) for unit, found in comparison.items()}
-        more = {"against": described[1], "comparison": compared} if second else {}
+        more = {"against": described[1], "comparison": compared} if len(described) > 1 else {}
         print_json({"data": options.data} | described[0] | more)
         return
     rows: list[tuple[object, ...]] = []
@@ -222,13 +244,13 @@ def _report_runs(
         rows,
         caption=f"{runs[0].n_sentences:,} sentences"
         + (
-            ", some with unknown words, so only models with the same vocabulary compare"
+            ", some with unknown words, so only models with the same vocabulary are comparable"
             if any(map(_unknown, runs))
             else ""
         ),
     )
     if comparison:
-        several = len(first) > 1
+        numbers = [len(side) for _, side in results]
         print_table(
             "difference in perplexity, in %",
             ["per", "difference", "95% interval", "p", "predicted"],
@@ -236,8 +258,8 @@ def _report_runs(
                 (unit.replace("_", " "), f"{of.difference:+.2f}", *interval_and_p(of.low, of.high, of.p_value), of.n)
                 for unit, of in comparison.items()
             ],
-            caption=f"over {len(first)} and {len(second)} runs and the sentences: min F' (Clark 1973)"
-            if several
+            caption=f"over {numbers[0]} and {numbers[1]} runs and the sentences: min F' (Clark 1973)"
+            if numbers[0] > 1
             else "over the sentences: paired t-test of a ratio of means",
         )
 
@@ -258,7 +280,10 @@ def _note_segmentation(path: str, requested: str | None) -> None:
     """Print a note if the model was trained on segmented text and no segmentation is requested."""
     form = read_run_config(Path(path)).get("data", {}).get("segmentation")
     if form is not None and requested is None:
-        print_note(f"{path} was trained with data.segmentation={form}; such text needs --segmentation {form}")
+        print_note(
+            f"{path} was trained with data.segmentation={form}; for text that is not one sentence a line, "
+            f"--segmentation {form}"
+        )
 
 
 def _counted(sentences: Iterable[Sentence], advance: Callable[[int], None]) -> Iterator[Sentence]:

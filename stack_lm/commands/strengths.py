@@ -131,6 +131,8 @@ def run(options: argparse.Namespace) -> None:
         print_json(result)
     else:
         _print_strengths(result)
+        if written := [path for path in (options.figure, options.items) if path]:
+            print("written: " + ", ".join(written))
         if frames is None and not verbs:
             print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
     problems.finish()

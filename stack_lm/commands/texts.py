@@ -74,7 +74,7 @@ def note_several_sentences(records: Sequence[Record | None]) -> None:
     if found:
         sources = len({record.source for record in there}) > 1
         rows = _these(found, "seems to have several sentences", "seem to have several sentences", sources)
-        print_note(f"{rows}; a model reads a row as one sentence, so give each its own")
+        print_note(f"{rows}; a model reads a row as one sentence")
 
 
 def _these(records: Sequence[Record], one: str, many: str, several: bool) -> str:
@@ -83,5 +83,6 @@ def _these(records: Sequence[Record], one: str, many: str, several: bool) -> str
         return ""
     names = ", ".join(record.where if several else str(record.number) for record in records[:_LISTED])
     more = ", ..." if len(records) > _LISTED else ""
-    unit = records[0].unit + "s" * (len(records) > 1)
-    return f"{len(records):,} {unit} {one if len(records) == 1 else many} ({names}{more})"
+    if len(records) == 1:
+        return f"{names if several else f'{records[0].unit} {names}'} {one}"
+    return f"{len(records):,} {records[0].unit}s {many} ({names}{more})"

@@ -132,7 +132,9 @@ class Results(Trials):
         """See `Trials.table`."""
         file = self.path / TABLE_FILE
         if not file.is_file():
-            raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it{similar_path(self.path)}")
+            if not self.path.exists():
+                raise InputError(f"{self.path} does not exist{similar_path(self.path)}")
+            raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it")
         return Table.build(read_yaml(file))
 
     def model_directory(self, row: int, seed: int) -> Path:

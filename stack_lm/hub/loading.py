@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 
 from ..console import without_progress_bars
 from ..errors import InputError
+from ..messages import shortened
 from ..model_kinds import kind_of
 from .locating import WEIGHTS, cannot_load, locate, read_config
 from .tokenizers import try_tokenizer
@@ -96,7 +97,8 @@ def find_device(name: str | None = None) -> str:
     try:
         torch.ones(1, device=device).item()
     except Exception as error:  # torch has many kinds for a device that is not there, or that only has shapes
-        raise InputError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from error
+        said = shortened(str(error).splitlines()[0], 100)
+        raise InputError(f"cannot use the device {device!r}, unlike cpu or cuda:0 ({said})") from error
     return device
 
 

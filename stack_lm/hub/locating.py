@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..config_files import CONFIG_FILE
 from ..console import print_note
 from ..errors import InputError
 from ..messages import first_line, shortened, similar_path
@@ -150,6 +151,8 @@ def read_config(directory: Path) -> dict[str, Any]:
         ValueError: if it is not JSON.
     """
     if not (directory / "config.json").is_file():
+        if (directory / CONFIG_FILE).is_file():
+            raise InputError("its training has not finished: --resume continues it, and its checkpoints are models too")
         raise InputError("it is not a model directory: it has no config.json")
     content = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     if not isinstance(content, dict):

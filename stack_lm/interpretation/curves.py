@@ -43,7 +43,9 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
     """
     file = Path(run) / METRICS
     if not file.is_file():
-        raise InputError(f"{run} is no training run: it has no {METRICS}{similar_path(run)}")
+        if not Path(run).exists():
+            raise InputError(f"{run} does not exist{similar_path(run)}")
+        raise InputError(f"{run} is not a training run: it has no {METRICS}")
     records = []
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):

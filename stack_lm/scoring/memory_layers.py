@@ -62,7 +62,7 @@ class MemoryLayers:
         if self._layer is not None:
             return self._layer
         if not self.memories:
-            raise self.no_memory(", so it has no push or pop strengths to parse with")
+            raise self.no_memory(", so it has no push or pop strengths")
         usable = ", ".join(str(i) for i, memory in enumerate(self.memories) if _free_strengths(memory)) or "none"
         raise InputError(
             f"the model has {len(self.memories)} memory layers: name one with layer (--layer), from 0 to "

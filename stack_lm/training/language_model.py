@@ -149,7 +149,7 @@ def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None
         return wanted, f"the loss multiplies in {wanted}"
     if multiplies_bfloat16():
         return "bfloat16", "the loss multiplies in bfloat16 (training.loss_dtype)"
-    return "float32", "the loss multiplies in float32, since this processor does not multiply bfloat16"
+    return "float32", "the loss is computed in float32, because this processor does not multiply bfloat16"
 
 
 def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: InitialModel) -> PreTrainedModel:

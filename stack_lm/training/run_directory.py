@@ -239,11 +239,14 @@ class RunDirectory:
             raise InputError(f"cannot resume {self.path}: {file}: {error}") from error
         for section, now in settled(self._config).items():
             before = earlier[section]
+            if before == now:
+                continue
+            changed = [(section, before, now)]
             if isinstance(now, dict):
                 keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-                before, now = ({key: side[key] for key in keys if key in side} for side in (before, now))
-            if before != now:
-                raise InputError(f"cannot resume {self.path}: its {section} was {before}, and is {now} now")
+                changed = [(f"{section}.{key}", before.get(key), now.get(key)) for key in keys]
+            said = "; ".join(f"its {key} was {old}, and is {new} now" for key, old, new in changed)
+            raise InputError(f"cannot resume {self.path}: {said}")
 
     def _begin(self) -> None:
         with writing(f"in output_dir {self.path}"):

@@ -142,7 +142,7 @@ class _LayerStatistics:
             mean, sd = (record[f"{self._name(name)}_{part}"] for part in ("mean", "sd"))
             at_an_end = min(mean, maximum - mean) < NEAR * maximum
             if sd < CONSTANT * maximum * (2 if at_an_end else 1):
-                about = f"it is {mean:.2f} (sd {sd:.3f}) at every word, as often on little text"
+                about = f"it is {mean:.2f} (sd {sd:.3f}) at every word, common with little text"
                 found.append(f"the {short} strength has collapsed: {about}")
         share = record.get(self._name("read_below_top"), 1.0)
         if share < SHALLOW:

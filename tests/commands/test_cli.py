@@ -358,6 +358,15 @@ def test_perplexities_of_several_models(capsys, models, tmp_path):
     status, out, _ = run(capsys, "perplexity", stack, "--against", lstm, "--data", path)
     assert f"{difference:+.2f}" in out
     assert "paired t-test" in out
+    other_words = shutil.copytree(lstm, tmp_path / "other")
+    tokenizer = json.loads((other_words / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["Zeppelin"] = vocabulary.pop("cat")
+    (other_words / "tokenizer.json").write_text(json.dumps(tokenizer))
+    status, out, err = run(capsys, "perplexity", stack, "--against", other_words, "--data", path)
+    assert (status, "difference" in out) == (2, False)
+    assert f"{ours['perplexity']:,.2f}" in out  # what has taken long is not lost
+    assert "of the words are unknown to these models, so their perplexities are not comparable" in err
     for paths, message in (
         ((stack, "--against", stack), "is given twice"),
         ((stack, lstm, "--against", path), "2 and 1"),
@@ -385,7 +394,7 @@ def test_ordinary_text_where_a_line_is_a_sentence_gets_a_note(capsys, models, tm
         "several sentences"
         not in run(capsys, "perplexity", models / "lstm", "--data", path, "--segmentation", "raw")[2]
     )
-    note = "3 lines seem to have several sentences (1, 2, 3); a model reads a row as one sentence, so give each its own"
+    note = "3 lines seem to have several sentences (1, 2, 3); a model reads a row as one sentence"
     for arguments in (("surprisal", models / "lstm", "--data", path), ("parse", models / "stack", "--file", path)):
         status, _, err = run(capsys, *arguments)
         assert status == 0

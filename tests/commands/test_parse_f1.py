@@ -164,8 +164,27 @@ def test_systems_are_compared(run, run_json, gold, right):
     assert comparison["low"] <= comparison["difference"] <= comparison["high"]
     status, out, _ = run("--predictions", right, gold, "--compare")
     assert status == 0
-    assert "paired bootstrap" in out
+    assert f"difference in F1 from {right}, paired bootstrap" in out
+    (row,) = (line for line in out.splitlines() if line.startswith(f"│ {gold} ") and "+" in line)
+    assert [cell.strip() for cell in row.split("│")][2:5] == [
+        f"{-comparison[name]:+.2f}" for name in ("difference", "high", "low")
+    ]
     assert "10,000 resamples of 4 sentences" in out
+
+
+def test_tags_of_punctuation_that_the_convention_does_not_know(tmp_path, run, run_json, right):
+    own = tmp_path / "own.mrg"
+    own.write_text("\n".join(TREES).replace("(. ", "(Punct ") + "\n")
+    note = (
+        "the convention does not know the tags (Punct) of 3 of 3 punctuation marks, which count as words; "
+        "--removed-by tokens removes them by their form\n"
+    )
+    assert note in run("--predictions", right, treebank=own)[2]
+    assert run("--predictions", right, "--removed-by", "tokens", treebank=own)[2] == ""
+    assert run("--predictions", right)[2] == ""
+    assert run("--predictions", right, convention="merrill", treebank=own)[2] == ""
+    by_token = run_json("--predictions", right, "--removed-by", "tokens", treebank=own)
+    assert by_token["f1"] == run_json("--predictions", right)["f1"]
 
 
 @pytest.mark.parametrize("convention", ["prpn", "evalb"])

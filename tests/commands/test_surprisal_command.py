@@ -63,7 +63,7 @@ def test_every_format_has_the_table_of_the_function(capsys, models, data, tmp_pa
     output.write_text("an earlier result")
     status, out, err = run(capsys, "surprisal", models[0], "--data", data, "--end", "--output", output)
     assert (status, out.splitlines()[-1]) == (0, f"written: {output}")
-    assert err == f"1 row is empty (2); 1 row has no word that {models[0]} knows (4)\n"
+    assert err == f"row 2 is empty; row 4 has no word that {models[0]} knows\n"
     frame = pd.DataFrame({"item": ["00", "01", "02", "03"], "condition": 'two\nlines, "quoted"', "sentence": TEXTS})
     expected = surprisal(str(models[0]), frame, end=True)
     assert expected["word"].tolist()[5:9] == ["</s>", "the", '"old"', "dog"]

@@ -350,7 +350,7 @@ def test_a_missing_nltk_corpus_says_how_to_get_it(monkeypatch):
 @pytest.mark.parametrize(("asked", "count"), [(0.001, 0), (100, 100), (200, 200)])
 def test_holding_out_nothing_or_everything_is_refused(asked, count):
     message = (
-        rf"cannot hold {asked} out of 100 sentences \(that is {count}\): at least one must be held out, and one left"
+        rf"cannot hold out {asked} of 100 sentences \(that is {count}\): at least one must be held out, and one left"
     )
     with pytest.raises(InputError, match=message):
         hold_out([Sentence(["a"])] * 100, asked, seed=0)

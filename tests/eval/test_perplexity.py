@@ -123,7 +123,7 @@ def test_models_are_compared_in_the_units_that_they_share():
     assert list(compare_perplexity([first], [inner])) == ["inner_token"]
     assert compare_perplexity([first], [first])["token"].p_value == 1
     other = sentence_losses([trace([-1.0, -2.0, -1.5], unknown=[False, True, False]), words[1]])
-    with pytest.raises(InputError, match=r"0.0% to 20.0% of the words are unknown .* do not compare"):
+    with pytest.raises(InputError, match=r"0.0% to 20.0% of the words are unknown .* are not comparable"):
         compare_perplexity([first], [other])
     with pytest.raises(InputError, match="predict different words"):
         compare_perplexity([pieces], [inner])

@@ -309,7 +309,7 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
         (["memory", "M", "--input", ""], "a figure of test/per_step needs a string of at least one symbol"),
         (["computation", "M", "--input", "a " * 121], "a figure shows at most 120 steps; there are 121"),
         (["lengths", "RUNS", "M"], "a figure of lengths has one DIR; got 2"),
-        (["training", "RUNS"], "is no training run: it has no metrics.jsonl"),
+        (["training", "RUNS"], "is not a training run: it has no metrics.jsonl"),
         (["lengths", "RUNS", "--output", "x.gif"], "must end in one of .png, .pdf, .svg; got 'x.gif'"),
     ],
 )

@@ -382,6 +382,7 @@ def test_a_directory_without_results(capsys, tmp_path):
     status, out, err = run(capsys, "results", tmp_path)
     assert (status, out) == (2, "")
     assert "has no results: there is no table.yaml in it" in err
+    assert "nowhere does not exist" in run(capsys, "results", tmp_path / "nowhere")[2]
     (tmp_path / "thesis.tex").write_text("")
     status, _, err = train(capsys, "hao2018/linear_stack", "hao2018/reversal", f"output_dir={tmp_path}", "--overwrite")
     assert status == 2

@@ -55,7 +55,10 @@ def test_metrics_are_read(tmp_path):
         (tmp_path / "metrics.jsonl").write_text(text)
         with pytest.raises(InputError, match=message):
             read_metrics(tmp_path)
-    with pytest.raises(InputError, match=r"is no training run: it has no metrics.jsonl"):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"is not a training run: it has no metrics.jsonl"):
+        read_metrics(tmp_path / "empty")
+    with pytest.raises(InputError, match=r"none does not exist"):
         read_metrics(tmp_path / "none")
 
 

@@ -182,7 +182,7 @@ def test_the_command_goes_on_behind_a_sentence_without_a_tree(models, capsys, tm
         status, out, err = run(capsys, "parse", models / "one", "--file", file, "--output", output)
         assert status == 0
         assert [bool(line) for line in out.splitlines()] == [True, False, False, True]
-        assert err == "1 line is empty (3); 1 line has no word that the model knows (2)\n"
+        assert err == "line 3 is empty; line 2 has no word that the model knows\n"
     assert [bool(line) for line in trees.read_text().splitlines()] == [True, False, False, True]
     assert len(read_treebank(str(trees))) == 2
     text = page.read_text()

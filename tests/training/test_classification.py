@@ -212,7 +212,7 @@ def test_the_four_variants_differ_in_their_memory_alone():
         ),
         (["data.test=[1]"], r"data.test\[0\] must be a string; got 1"),
         (["data.test=[none]"], "none does not exist"),
-        (["data.held_out=300"], "cannot hold 300 out of 300 sentences"),
+        (["data.held_out=300"], "cannot hold out 300 of 300 sentences"),
         (["training.weight_decay=-1"], "training.weight_decay must be a finite number of at least 0"),
         (["training.loss_dtype=float32"], "unknown key 'training.loss_dtype'"),
         (["training.optimizer=sgd"], "training.optimizer must be"),

@@ -171,7 +171,7 @@ def test_bad_input(gold, parser, tmp_path, capsys):
         ([f"data.trees=[{tmp_path / 'none.mrg'}]"], "none.mrg"),
         ([f"data.trees=[{gold}]", "data.prior=left"], "data.prior"),
         ([f"data.trees={gold}", f"data.validation={short}"], "short.mrg: no sentence has three words or more"),
-        ([f"data.trees=[{few}]"], "cannot hold"),
+        ([f"data.trees=[{few}]"], "cannot hold out"),
         ([f"data.trees=[{gold}]", "model.memory=stack"], "memory"),
         ([f"data.trees=[{gold}]", "tokenizer.add_eos=false"], "its tokenizer needs tokens for both ends"),
     ):

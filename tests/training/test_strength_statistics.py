@@ -112,7 +112,7 @@ def test_a_pop_that_empties_the_stack_is_a_collapse():
 def test_the_range_of_a_sigmoid_is_one():
     pop = {"pop": spread(1.0, 0.3), "read": 1.0, "total": 3.0}
     (warning,) = statistics(FREE, push=spread(0.5, 0.01), **pop | {"read": spread(1.5, 0.3)}).warnings()
-    assert warning == "the push strength has collapsed: it is 0.50 (sd 0.010) at every word, as often on little text"
+    assert warning == "the push strength has collapsed: it is 0.50 (sd 0.010) at every word, common with little text"
     assert statistics(FREE, push=spread(0.5, 0.03), **pop | {"read": spread(1.5, 0.3)}).warnings() == []
 
 
