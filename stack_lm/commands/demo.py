@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..scoring.sentences import ModelScorer
 
 SENTENCE = "the dog that the cats fear chases a rabbit near the old bridge .".split()
+FIGURE = "strengths.png"
 HELD_OUT = 1_000
 PARSED = 500
 
@@ -53,6 +54,8 @@ def run(options: argparse.Namespace) -> None:
     from ..training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
     from ..training.language_model import Trainer
 
+    for earlier in ("metrics.json", FIGURE):  # they are not of models that this one replaces
+        (output / earlier).unlink(missing_ok=True)
     results: dict[str, Any] = {}
     scorers: dict[str, ModelScorer] = {}
     for name, memory in (("stack", "stack"), ("lstm", "none")):
@@ -141,7 +144,7 @@ def _draw(scorer: ModelScorer, output: Path) -> str | None:
 
     (trace,) = scorer.trace([SENTENCE], logprobs=False)
     tree = tree_from_distances(trace.words, distances_from_trace(trace, scorer.parsing_signal))
-    target = str(output / "strengths.png")
+    target = str(output / FIGURE)
     save_figure(target, plot_strengths(trace, tree, title="stack RNN (u = 1) on generated English"))
     return target
 

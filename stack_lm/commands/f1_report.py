@@ -40,15 +40,23 @@ def describe(score: F1Score) -> dict[str, Any]:
     return described
 
 
-def write_items(path: str, gold: Sequence[GoldTree], score: F1Score) -> None:
-    """Write a table of all sentences, sufficient to recompute the score."""
+def write_items(path: str, gold: Sequence[GoldTree], score: F1Score, numbers: Sequence[int]) -> None:
+    """Write a table of all sentences, sufficient to recompute the score.
+
+    Args:
+        path: the file.
+        gold: the trees that were scored.
+        score: of their predictions.
+        numbers: of the trees in the treebank.
+    """
     rows = []
-    for number, counts, values in zip(
+    for place, counts, values in zip(
         score.numbers.tolist(), score.counts.tolist(), score.per_sentence.tolist(), strict=True
     ):
-        item = gold[number]
-        rows.append((item.annotated.origin, item.length, *counts, *values, " ".join(item.kept_words)))
-    columns = "sentence,length,spans right,spans predicted,spans in gold,precision,recall,F1,words".split(",")
+        item = gold[place]
+        scores = (round(value, 6) for value in values)
+        rows.append((numbers[place], item.annotated.origin, item.length, *counts, *scores, " ".join(item.kept_words)))
+    columns = "number,sentence,length,spans right,spans predicted,spans in gold,precision,recall,F1,words".split(",")
     write_table(path, columns, rows)
 
 

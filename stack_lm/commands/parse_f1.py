@@ -245,7 +245,7 @@ def run(options: argparse.Namespace) -> None:
         ]
         _write_trees(options.trees, [(chosen[i], shown[i]) for i in numbers], ", ".join(systems))
     if options.items:
-        write_items(options.items, chosen, score)
+        write_items(options.items, chosen, score, [i + 1 for i in wanted])
     if options.compare and len(scores) > 1:
         result["comparisons"] = [
             {"first": result["systems"][0]["system"], "second": other["system"]}

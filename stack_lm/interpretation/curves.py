@@ -20,7 +20,7 @@ METRICS = "metrics.jsonl"
 Records = Sequence[Mapping[str, Any]]
 # Panels of learning curves: the records' key, the axis' label. A panel that no run has is left out.
 _PANELS = {
-    "eval_perplexity": "validation perplexity",
+    "eval_perplexity": "validation perplexity (thin: training)",
     "eval_push_mean": "push strength, mean (elements)",
     "eval_push_sd": "push strength, sd (elements)",
     "eval_pop_mean": "pop strength, mean (elements)",

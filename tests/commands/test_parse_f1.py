@@ -148,10 +148,15 @@ def test_items_recompute_the_score(tmp_path, run_json, right, convention):
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [row["words"] for row in rows][:2] == ["the old cat sat on it", "Ann is very old"]
     assert rows[1]["sentence"].endswith("gold.mrg, line 2")
+    assert [row["number"] for row in rows] == ["1", "2", "3", "4"]  # as --only counts
+    run_json("--predictions", right, "--items", path, "--max-length", 5, convention=convention)
+    with open(path, encoding="utf-8", newline="") as file:
+        kept = [row["number"] for row in csv.DictReader(file, delimiter="\t")]
+    assert kept == [row["number"] for row in rows if int(row["length"]) <= 5] != ["1", "2"]
     counts = np.array([[int(row[f"spans {kind}"]) for kind in ("right", "predicted", "in gold")] for row in rows])
     if convention == "prpn":
         assert 100 * sentence_scores(counts)[:, 2].mean() == pytest.approx(system["f1"])
-        assert np.mean([float(row["F1"]) for row in rows]) == pytest.approx(system["f1"])
+        assert np.mean([float(row["F1"]) for row in rows]) == pytest.approx(system["f1"], abs=1e-6)
     else:
         assert 100 * corpus_scores(counts.sum(axis=0))[2] == pytest.approx(system["f1"])
 

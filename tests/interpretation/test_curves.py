@@ -26,7 +26,7 @@ def test_learning_curves(tmp_path):
     figure.savefig(tmp_path / "f.png")
     labels = [axes.get_ylabel() for axes in figure.axes if axes.axison]
     assert labels == [
-        "validation perplexity", "push strength, mean (elements)", "push strength, sd (elements)",
+        "validation perplexity (thin: training)", "push strength, mean (elements)", "push strength, sd (elements)",
         "read from below the top (share)",
     ]  # fmt: skip
     assert {axes.get_xlabel() for axes in figure.axes if axes.axison} == {"updates"}
