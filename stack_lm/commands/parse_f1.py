@@ -33,6 +33,7 @@ from .files import TABLES, check_ending, check_outputs
 from .parse import add_parsing_options, check_parsing_options, open_parser
 
 RANDOM_SEEDS = 5
+COLLAPSED = 0.05  # sd in elements; a sixtieth of the usual range, as in training's warning
 
 EXAMPLE = (
     "stack-lm parse-f1 runs/brown-u1 --treebank nltk:treebank --convention prpn --baselines\n"
@@ -333,6 +334,10 @@ def _parse_gold_sentences(
     unknown = [parse.unknown for parse in parses if parse.unknown is not None]  # of each, since none is a vote
     if all(of_sentence.all() for of_sentence in unknown):
         raise InputError(f"{model} knows no word of {options.treebank}: {shortened(' '.join(words[0]), 80)!r}")
+    distances = [parse.distances for parse in parses if parse.distances is not None]
+    if distances and (spread := float(np.std(np.concatenate(distances)))) < COLLAPSED:
+        name = str(parser.signal).replace("_", " ")
+        print_note(f"{model}: its {name} hardly varies between words (sd {spread:.3f}), so its trees mean little")
     described = {
         "signal": parser.signal,
         "decoder": parser.decoder,

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from conftest import REAL_DATA, byte_level_tokenizer, needs_real_data, run, run_json
 from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
-from stack_lm import ModelScorer, __version__, commands
+from stack_lm import ModelScorer, StackRNNForCausalLM, __version__, commands, memories
 from stack_lm.cli import COMMANDS, main, make_parser
 from stack_lm.data.generated import generate_corpus
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
@@ -87,6 +88,18 @@ def test_parse_with_several_models(capsys, models, tmp_path):
     status, out, _ = run(capsys, *command)
     assert status == 0
     assert "mean F1 with the other models" in out
+
+
+def test_parse_f1_of_a_collapsed_model(capsys, models, treebank, tmp_path):
+    command = ("--treebank", treebank, "--convention", "prpn")
+    collapsed = shutil.copytree(models / "stack", tmp_path / "collapsed")
+    model = StackRNNForCausalLM.from_pretrained(collapsed)
+    (memory,) = memories(model)
+    torch.nn.init.zeros_(memory.controls.projection.weight)
+    model.save_pretrained(collapsed)
+    note = "its push strength hardly varies between words (sd 0.000), so its trees mean little\n"
+    assert f"{collapsed}: {note}" in run(capsys, "parse-f1", collapsed, *command)[2]
+    assert "hardly varies" not in run(capsys, "parse-f1", models / "stack", *command)[2]
 
 
 def test_parse_f1(capsys, models, treebank, tmp_path):
