@@ -6,10 +6,17 @@ from collections.abc import Iterable, Mapping
 from textwrap import shorten
 from typing import Any
 
+import torch
 from transformers.utils import TransformersKwargs
 
+# They mark the borders of texts within a row, across which these models would read on.
+_OF_PACKED_ROWS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx"}
 # transformers' own programs pass these to every model; a recurrent network does not use them.
-_WITHOUT_EFFECT = {*TransformersKwargs.__annotations__, "cache_position", "position_ids", "token_type_ids", "use_cache"}
+_WITHOUT_EFFECT = {
+    *TransformersKwargs.__annotations__,
+    *("cache_position", "position_ids", "token_type_ids", "use_cache"),
+    *("tokenizer", "assistant_tokenizer"),  # of `generate`, for its stop strings
+} - _OF_PACKED_ROWS
 
 
 def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> None:
@@ -21,9 +28,27 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
 
     Raises:
         TypeError: naming the first unknown argument, and the known ones.
+        ValueError: for position_ids that start again within a row.
     """
     known = list(known)
+    if _OF_PACKED_ROWS & {name for name, value in arguments.items() if value is not None} - set(known) or _starts_again(
+        arguments.get("position_ids")
+    ):
+        raise ValueError(
+            "this batch has several texts in a row, without padding, and the model would read on from one to the next; "
+            "give each text a row of its own, with an attention_mask"
+        )
     for name, value in arguments.items():
         if value is not None and name not in known and name not in _WITHOUT_EFFECT:
             there = f"; beside those of its signature it has {', '.join(known)}" if known else ""
             raise TypeError(f"the model's call has no argument {name!r}, which is {shorten(repr(value), 40)}{there}")
+
+
+def _starts_again(positions: Any) -> bool:
+    """True if positions [B, T] go up from 0 and start again, as those of packed texts do, and not those of padding."""
+    if not isinstance(positions, torch.Tensor) or positions.dim() != 2 or positions.shape[1] < 2:
+        return False
+    if torch.compiler.is_compiling() or positions.device.type == "meta":
+        return False
+    falls = (positions[:, 1:] < positions[:, :-1]).any(dim=1)
+    return bool((falls & (positions[:, 0] == 0)).any())

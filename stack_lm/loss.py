@@ -422,7 +422,8 @@ def number_after_padding(
         ignore_index: the label that does not count.
     """
     counted, left = ((of_both != ignore_index).sum() for of_both in (labels, kept))
-    share = torch.where(left == counted, torch.ones((), device=left.device), left / counted)  # also of no label
+    # Also of no label: the sum of their losses is 0, and must not be divided by 0.
+    share = torch.where((left == counted) | (left == 0), torch.ones((), device=left.device), left / counted)
     return number * share
 
 

@@ -9,11 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers.loss.loss_utils import ForCausalLMLoss
+from transformers.utils import logging
 
 from .configuration_layers import AuxiliaryLoss
 from .layers.controlled import Actions
 from .loss import causal_lm_loss, is_plain_linear
 from .modeling_stack_rnn import StackRNNCausalLMOutput, StackRNNForCausalLM, StackRNNModelOutput
+
+logger = logging.get_logger(__name__)
 
 
 @dataclass
@@ -128,6 +131,8 @@ class LayeredForCausalLM(StackRNNForCausalLM):
     ) -> LayeredCausalLMOutput:
         answer = outputs.answered(LayeredCausalLMOutput, loss, logits)
         if loss is None or not self.training or not self._heads:
+            if loss is None and self.training and self._heads and torch.is_grad_enabled():
+                _warn_of_missing_labels()
             return answer
         parts = {"main": loss.detach()}
         assert isinstance(outputs, LayeredModelOutput)
@@ -149,3 +154,11 @@ class LayeredForCausalLM(StackRNNForCausalLM):
             of_loss.pop(name, None)
         loss: Tensor = ForCausalLMLoss(logits, vocab_size=self.config.vocab_size, **of_loss)
         return loss
+
+
+def _warn_of_missing_labels() -> None:
+    if not torch.compiler.is_compiling():
+        logger.warning_once(
+            "The model was called in training mode without labels, so its auxiliary losses are not computed, and "
+            "layers that only they reach do not learn. A loss of your own and label_smoothing_factor have this effect."
+        )

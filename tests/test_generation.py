@@ -8,7 +8,7 @@ import torch
 from test_modeling import D1, EXIT, ids, make_lm, tokenizer_of
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, pipeline
 
-from stack_lm import MemoryCache, StackTransformerConfig, StackTransformerForCausalLM
+from stack_lm import MemoryCache, StackTransformerConfig, StackTransformerForCausalLM, train_subword_tokenizer
 
 # --- cache
 
@@ -267,3 +267,36 @@ def test_the_cache_of_another_model_is_refused():
     cache = another(ids(2, 4), use_cache=True).past_key_values
     with pytest.raises(ValueError, match="the state is of another layer"):
         model(ids(2, 1), past_key_values=cache)
+
+
+# --- batches of other programs
+
+
+@pytest.mark.parametrize("layers", [None, ["attention", "stack"]])
+def test_packed_rows_are_refused(layers):
+    if layers is None:
+        model = make_lm()
+    else:
+        config = StackTransformerConfig(vocab_size=50, hidden_size=8, num_attention_heads=2, layers=layers)
+        model = StackTransformerForCausalLM(config).eval()
+    tokens, alone = ids(1, 5), torch.arange(5)[None]
+    packed = torch.tensor([[0, 1, 2, 0, 1]])
+    for arguments in ({"position_ids": packed}, {"cu_seq_lens_q": torch.tensor([0, 3, 5])}, {"seq_idx": packed}):
+        with pytest.raises(ValueError, match="several texts in a row, without padding"):
+            model(tokens, **arguments)
+    expected = model(tokens).logits
+    # Those of one text, and of left padding in both forms of transformers.
+    for positions in (alone, alone + 3, torch.tensor([[1, 1, 0, 1, 2]]), torch.tensor([[0, 0, 0, 1, 2]])):
+        torch.testing.assert_close(model(tokens, position_ids=positions).logits, expected)
+
+
+def test_stop_strings():
+    tokenizer = train_subword_tokenizer([(["dogs", "bark"], None)], 300)
+    model = make_lm(vocab_size=len(tokenizer))
+    begun = tokenizer("dogs", return_tensors="pt").input_ids
+    whole = model.generate(begun, max_new_tokens=8, do_sample=False, eos_token_id=None)
+    stop = tokenizer.decode(whole[0, begun.shape[1] : begun.shape[1] + 3])[-1]
+    options = {"stop_strings": [stop], "tokenizer": tokenizer, "eos_token_id": None}
+    stopped = model.generate(begun, max_new_tokens=8, do_sample=False, **options)
+    assert begun.shape[1] < stopped.shape[1] <= begun.shape[1] + 3
+    assert stopped.tolist() == whole[:, : stopped.shape[1]].tolist()

@@ -287,3 +287,12 @@ def test_trainer_trains_without_logits_and_evaluates_with_them(tmp_path):
     assert metrics["eval_loss"] == pytest.approx(float(expected(ids, labels=ids).loss.detach()), rel=1e-5)
     assert trainer.train().training_loss == pytest.approx(metrics["eval_loss"], rel=0.05)
     assert any(not torch.equal(a, b) for a, b in zip(model.parameters(), expected.parameters(), strict=True))
+
+
+def test_a_batch_whose_only_label_is_after_padding_has_no_loss():
+    model = StackRNNForCausalLM(tiny_config(pad_token_id=0)).train()
+    batch = {"input_ids": torch.tensor([[0, 0, 1]]), "attention_mask": torch.tensor([[0, 0, 1]])}
+    loss = model(**batch, labels=torch.tensor([[-100, -100, 1]]), num_items_in_batch=5).loss
+    loss.backward()
+    assert loss == 0
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())

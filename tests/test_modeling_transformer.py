@@ -12,6 +12,7 @@ from stack_lm import (
     StackTransformerForCausalLM,
     StackTransformerForSequenceClassification,
     StackTransformerForTokenClassification,
+    modeling_layers,
 )
 from stack_lm.checks import build
 from stack_lm.config_files import read_config
@@ -320,3 +321,18 @@ def test_learned_positions_end():
     model = make("attention", position_encoding="learned", max_position_embeddings=4)
     with pytest.raises(ValueError, match="has at most max_position_embeddings=4 tokens; got 5"):
         model(ids(1, 5))
+
+
+def test_a_loss_without_the_model_warns_that_auxiliary_losses_are_missing(caplog, monkeypatch):
+    logger = modeling_layers.logger
+    monkeypatch.setattr(logger, "warning_once", logger.warning)
+    logger.addHandler(caplog.handler)
+    model = make(CELL | {"detach": True}, "attention", auxiliary_losses=[{"layer": 0}]).train()
+    model(ids(2, 6), labels=ids(2, 6))
+    with torch.no_grad():
+        model(ids(2, 6))
+    model.eval()(ids(2, 6))
+    assert not caplog.records
+    model.train()(ids(2, 6))
+    logger.removeHandler(caplog.handler)
+    assert "its auxiliary losses are not computed" in caplog.text

@@ -12,7 +12,14 @@ from transformers import AutoTokenizer
 
 from stack_lm import ModelScorer, StackRNNForCausalLM
 from stack_lm.errors import InputError
-from stack_lm.tokenization import RareWordTags, case_rule, sentence_frame, train_word_tokenizer, word_splitter
+from stack_lm.tokenization import (
+    RareWordTags,
+    case_rule,
+    sentence_frame,
+    train_subword_tokenizer,
+    train_word_tokenizer,
+    word_splitter,
+)
 
 CORPUS = [
     ("The dog saw the cat .".split(), "DT NN VBD DT NN .".split()),
@@ -241,3 +248,10 @@ def test_as_many_tags_as_words():
     replace = RareWordTags(train_word_tokenizer(CORPUS, tag_rare_words=True))
     with pytest.raises(InputError, match="2 words but 1 tags: 'a b'"):
         replace(["a", "b"], ["X"])
+
+
+@pytest.mark.parametrize("train", [train_word_tokenizer, train_subword_tokenizer])
+@pytest.mark.parametrize("sentence", ["dogs bark", ["dogs", "bark"], ["dogs", "bark", "loudly"], ("dogs", "bark")])
+def test_sentences_are_pairs(train, sentence):
+    with pytest.raises(InputError, match=r"a sentence must be a pair \(words, tags or None\)"):
+        train([sentence], 300)

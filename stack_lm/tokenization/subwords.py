@@ -14,7 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from ..errors import InputError
 from ..messages import check_name
 from .special import BEGIN, END, PADDING, begin_with, finish
-from .words import TREEBANK_QUOTES, CaseRules, Lowercase, word_splitter
+from .words import TREEBANK_QUOTES, CaseRules, Lowercase, tagged_sentences, word_splitter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -48,14 +48,14 @@ def train_subword_tokenizer(
         add_eos: have a token `</s>` that ends sentences.
 
     Raises:
-        InputError: if there are no words, or as `check_subwords`.
+        InputError: for sentences that are no pairs, if there are no words, or as `check_subwords`.
     """
     check_subwords(kind, vocab_size)
     case = CaseRules(lowercase)
     texts_with = {"": 0, "``": 0, '"': 0}
 
     def texts() -> Iterator[str]:
-        for words, _ in sentences:
+        for words, _ in tagged_sentences(sentences):
             if words:
                 text = case.first_word(" ".join(words))
                 for mark in texts_with:

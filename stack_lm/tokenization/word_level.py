@@ -10,7 +10,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from ..errors import InputError
 from .rare_words import TAG_KEY
 from .special import BEGIN, END, PADDING, UNKNOWN, begin_with, finish
-from .words import TREEBANK_QUOTES, CaseRules, Lowercase, word_splitter
+from .words import TREEBANK_QUOTES, CaseRules, Lowercase, tagged_sentences, word_splitter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -42,15 +42,15 @@ def train_word_tokenizer(
         add_eos: have a token `</s>` that ends sentences.
 
     Raises:
-        InputError: if there are no words, no tags although `tag_rare_words` asks for them, or tags that `lowercase`
-            would change.
+        InputError: for sentences that are no pairs, if there are no words, no tags although `tag_rare_words` asks for
+            them, or tags that `lowercase` would change.
     """
 
     case = CaseRules(lowercase)
     tags: set[str] = set()
 
     def texts() -> Iterator[str]:
-        for words, sentence_tags in sentences:
+        for words, sentence_tags in tagged_sentences(sentences):
             if tag_rare_words:
                 if sentence_tags is None:
                     raise InputError("tag_rare_words needs part-of-speech tags, but the corpus has none")

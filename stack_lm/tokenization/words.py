@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
+from ..errors import InputError
 from ..messages import check_name
 
 if TYPE_CHECKING:
@@ -160,3 +161,19 @@ def _flat(splitter: pre_tokenizers.PreTokenizer) -> list[pre_tokenizers.PreToken
         for i in count():
             parts += _flat(splitter[i])
     return parts
+
+
+def tagged_sentences(
+    sentences: Iterable[tuple[Sequence[str], Sequence[str] | None]],
+) -> Iterator[tuple[Sequence[str], Sequence[str] | None]]:
+    """The sentences of a corpus, checked to be pairs of words and tags.
+
+    Raises:
+        InputError: for another kind of sentence.
+    """
+    for sentence in sentences:
+        if not isinstance(sentence, tuple) or len(sentence) != 2 or isinstance(sentence[0], str):
+            raise InputError(
+                f"a sentence must be a pair (words, tags or None), such as (['dogs', 'bark'], None); got {sentence!r}"
+            )
+        yield sentence

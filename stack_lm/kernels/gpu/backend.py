@@ -220,7 +220,7 @@ class _Scan(torch.autograd.Function):
         return results
 
     @staticmethod
-    @first_derivative_only("the compiled scan", 'set_scan_backend("reference") has one that can')
+    @first_derivative_only("the compiled scan", 'set_scan_backend(model, "reference") has one that can')
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         launches = ctx.launches
         of_results = launches.Results(*(grad.contiguous() for grad in grads))
