@@ -28,12 +28,11 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
 
     Raises:
         TypeError: naming the first unknown argument, and the known ones.
-        ValueError: for position_ids that start again within a row.
+        ValueError: for arguments of packed rows, and position_ids that start again within a row.
     """
     known = list(known)
-    if _OF_PACKED_ROWS & {name for name, value in arguments.items() if value is not None} - set(known) or _starts_again(
-        arguments.get("position_ids")
-    ):
+    packed = any(arguments.get(name) is not None for name in _OF_PACKED_ROWS)
+    if packed or _starts_again(arguments.get("position_ids")):
         raise ValueError(
             "this batch has several texts in a row, without padding, and the model would read on from one to the next; "
             "give each text a row of its own, with an attention_mask"

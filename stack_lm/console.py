@@ -289,6 +289,12 @@ def print_note(text: str) -> None:
     _console(stderr=True, soft_wrap=True).print(_one_line(text))
 
 
+def print_written(*paths: str | None) -> None:
+    """Print which files were written, with the result; None is a file that was not."""
+    if written := [path for path in paths if path]:
+        print("written: " + ", ".join(written))
+
+
 @contextmanager
 def progress(description: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """A progress bar on standard error, if that is a terminal; yields a function that advances it."""

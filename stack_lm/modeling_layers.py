@@ -130,8 +130,10 @@ class LayeredForCausalLM(StackRNNForCausalLM):
         self, outputs: StackRNNModelOutput, loss: Tensor | None, logits: Tensor | None, **of_loss: Any
     ) -> LayeredCausalLMOutput:
         answer = outputs.answered(LayeredCausalLMOutput, loss, logits)
-        if loss is None or not self.training or not self._heads:
-            if loss is None and self.training and self._heads and torch.is_grad_enabled():
+        if not self.training or not self._heads:
+            return answer
+        if loss is None:
+            if torch.is_grad_enabled():
                 _warn_of_missing_labels()
             return answer
         parts = {"main": loss.detach()}

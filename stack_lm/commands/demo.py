@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic import atomic_file
-from ..console import positive_int, print_json, print_note, print_table
+from ..console import positive_int, print_json, print_note, print_table, print_written
 from ..errors import InputError
 
 if TYPE_CHECKING:
@@ -181,6 +181,5 @@ def _print(results: dict[str, Any], output: Path) -> None:
             for name, a in ((name, result["agreement"]) for name, result in both.items())
         ],
     )
-    written = [str(output / "stack"), str(output / "lstm"), results["figure"], str(output / "metrics.json")]
-    print("written: " + ", ".join(path for path in written if path))
+    print_written(str(output / "stack"), str(output / "lstm"), results["figure"], str(output / "metrics.json"))
     print(f'all this took {results["seconds"]:.0f} s; next: stack-lm parse {output / "stack"} "{" ".join(SENTENCE)}"')

@@ -120,21 +120,21 @@ def _removed(convention: Convention, share: float) -> str:
 
 def _print_details(systems: Sequence[dict[str, Any]]) -> None:
     """Print the scores by length and label, with a row for each system."""
-    names = ["F1"] if len(systems) == 1 else [system["system"] for system in systems]
-    first = "" if len(systems) == 1 else "trees"
+    alone = len(systems) == 1
+    names = ["F1"] if alone else [system["system"] for system in systems]
     lengths = [{name: Score(**part) for name, part in system["by_length"].items()} for system in systems]
     rows = [(name, *(part.f1 for part in parts.values())) for name, parts in zip(names, lengths, strict=True)]
     counts = {
         tuple(part.n_sentences for part in parts.values()): name for name, parts in zip(names, lengths, strict=True)
     }
     rows += [("sentences" if len(counts) == 1 else f"sentences, {name}", *of_name) for of_name, name in counts.items()]
-    print_table("F1 in % by words in a sentence", [first, *lengths[0]], rows)
-    _print_scores("recall of gold phrases by label, in %", first, names, [s.get("label_recall", {}) for s in systems])
+    print_table("F1 in % by words in a sentence", ["" if alone else "trees", *lengths[0]], rows)
+    _print_scores("recall of gold phrases by label, in %", names, [s.get("label_recall", {}) for s in systems])
     evalb = [
         {name.replace("_", " "): value for name, value in system.get("evalb", {}).items() if isinstance(value, float)}
         for system in systems
     ]
-    _print_scores("as EVALB reports", first, names, evalb)
+    _print_scores("as EVALB reports", names, evalb)
     for system in systems:
         if "signal" in system:
             made = f"signal {system['signal']}, decoder {system['decoder']}, " if system["signal"] else ""
@@ -144,13 +144,13 @@ def _print_details(systems: Sequence[dict[str, Any]]) -> None:
             )
 
 
-def _print_scores(title: str, first: str, names: Sequence[str], scores: Sequence[dict[str, float]]) -> None:
+def _print_scores(title: str, names: Sequence[str], scores: Sequence[dict[str, float]]) -> None:
     """Print scores by name, with a row for each system; its name only if there are several."""
     columns = list(scores[0])[:SHOWN_LABELS]
     if not columns:
         return
     rows = [[of_system.get(column) for column in columns] for of_system in scores]
-    if first:
-        print_table(title, [first, *columns], [[name, *row] for name, row in zip(names, rows, strict=True)])
-    else:
+    if len(rows) == 1:
         print_table(title, columns, rows)
+    else:
+        print_table(title, ["trees", *columns], [[name, *row] for name, row in zip(names, rows, strict=True)])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..atomic import atomic_file
-from ..console import add_model, positive_int, print_json, print_table
+from ..console import add_model, positive_int, print_json, print_table, print_written
 from ..errors import InputError
 from ..experiments.config import is_task_model
 from ..hub.locating import find_models
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> None:
         for i, word in enumerate(words)
     ]
     print_table("", ["word", *(name.replace("_", " ") for name in names)], rows)
-    print("written: " + ", ".join(targets))
+    print_written(*targets)
 
 
 def _inspect_actions(
@@ -175,7 +175,7 @@ def _inspect_actions(
     shown = [f"{word} (unknown)" if new else word for word, new in zip(words, trace.unknown, strict=True)]
     rows = [(word, *row) for word, row in zip(shown, numbers, strict=True)]
     _print_steps(["word", *columns], rows, trace.run, 1)
-    print("written: " + ", ".join(written))
+    print_written(*written)
 
 
 def _make_tree(trace: Trace, signal: str, decoder: str | None) -> tuple[str, np.ndarray, ConstituencyTree]:
@@ -247,7 +247,7 @@ def _inspect_task(options: argparse.Namespace) -> None:
     else:
         symbols = zip(computation.inputs, computation.targets, computation.outputs, strict=True)
         _print_steps(["read", "target", "answer"], list(symbols), computation.run, 3)
-    print("written: " + ", ".join(written))
+    print_written(*written)
 
 
 def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..console import Problems, positive_int, print_json, print_note, progress
+from ..console import Problems, positive_int, print_json, print_note, print_written, progress
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..messages import shortened
@@ -266,8 +266,7 @@ def run(options: argparse.Namespace) -> None:
         print_f1(result, convention)
         if options.ensemble:
             print_ensemble(result["ensemble"], [score.f1 for score in scores])
-        if written := [path for path in (options.trees, options.items) if path]:
-            print("written: " + ", ".join(written))
+        print_written(options.trees, options.items)
     problems.finish()
 
 

@@ -201,15 +201,11 @@ def _report_runs(
     sides = [(options.models, first)] + ([(options.against, second)] if second else [])
     results = [(paths, [losses.perplexity() for losses in side]) for paths, side in sides]
     comparison: dict[str, PerplexityComparison] = {}
-    refusal = None
-    if second:
-        try:
+    try:
+        if second:
             comparison = compare_perplexity(first, second)
-        except InputError as error:
-            refusal = error  # the perplexities have taken long, so they are printed
-    _print_runs(options, results, comparison)
-    if refusal is not None:
-        raise refusal
+    finally:  # the perplexities have taken long, so they are printed even if they cannot be compared
+        _print_runs(options, results, comparison)
 
 
 def _print_runs(

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..console import positive_int, print_json
+from ..console import positive_int, print_json, print_written
 from ..errors import InputError
 from ..interpretation.figures import FORMATS, check_figure_names, save_figure
 from .files import check_outputs, short_names
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"kind": options.kind, "sources": options.sources, **about, "written": options.output})
     else:
-        print(f"written: {options.output}")
+        print_written(options.output)
 
 
 def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:

@@ -17,6 +17,7 @@ from ..console import (
     print_json,
     print_note,
     print_table,
+    print_written,
     write_table,
 )
 from ..data.formats import format_of, read_tagged_conllu
@@ -131,8 +132,7 @@ def run(options: argparse.Namespace) -> None:
         print_json(result)
     else:
         _print_strengths(result)
-        if written := [path for path in (options.figure, options.items) if path]:
-            print("written: " + ", ".join(written))
+        print_written(options.figure, options.items)
         if frames is None and not verbs:
             print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
     problems.finish()

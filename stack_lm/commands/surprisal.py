@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic import atomic_file
-from ..console import add_model_options, positive_int, print_json, print_note, print_table, progress, rounded
+from ..console import (
+    add_model_options,
+    positive_int,
+    print_json,
+    print_note,
+    print_table,
+    print_written,
+    progress,
+    rounded,
+)
 from ..data.files import check_file
 from ..data.records import HUB, Record, choose_column, read_records
 from ..errors import InputError
@@ -108,8 +117,7 @@ def run(options: argparse.Namespace) -> None:
         print_json(about | {"models": models} | rows | {"written": written})
     elif options.output != "-":
         _print(options, tables, everything, len(frame))
-        if written:
-            print("written: " + ", ".join(written))
+        print_written(*written)
 
 
 def _check_options(options: argparse.Namespace) -> None:

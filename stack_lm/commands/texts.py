@@ -81,8 +81,10 @@ def _these(records: Sequence[Record], one: str, many: str, several: bool) -> str
     """Name the first records with their number and a verb for one or many; "" for none."""
     if not records:
         return ""
+    first = records[0]
+    if len(records) == 1:
+        place = first.where if several else f"{first.unit} {first.number}"
+        return f"{place} {one}"
     names = ", ".join(record.where if several else str(record.number) for record in records[:_LISTED])
     more = ", ..." if len(records) > _LISTED else ""
-    if len(records) == 1:
-        return f"{names if several else f'{records[0].unit} {names}'} {one}"
-    return f"{len(records):,} {records[0].unit}s {many} ({names}{more})"
+    return f"{len(records):,} {first.unit}s {many} ({names}{more})"

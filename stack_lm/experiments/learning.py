@@ -205,7 +205,7 @@ class _Group:
         # Each trial has a rate of its own; `_step` sets it.
         self.device: torch.device = models[0].device
         # Most draw none, and looking for it in every update takes a twentieth of their time.
-        self._draws_noise = bool(draw_noise(models[0], (1, 1), torch.Generator()))
+        self._draws_noise = not trials[0].encoding.buffered and bool(draw_noise(models[0], (1, 1), torch.Generator()))
         self.optimizer = make_optimizer(self.loop, self.learners.parameters(), 1.0, self.device)
         self._data: Encoded | None = None
 
@@ -327,7 +327,7 @@ class _Group:
 
     def _noise(self, steps: Tensor, longest: int) -> dict[str, Any]:
         """The noise of each trial, by name [S, B, T, ...], for strings of the given lengths [S, B]; or nothing."""
-        if self.trials[0].encoding.buffered or not self._draws_noise:
+        if not self._draws_noise:
             return {}
         drawn: dict[str, list[Tensor]] = {}
         for trial, own in zip(self.trials, steps.amax(1).tolist(), strict=True):

@@ -98,7 +98,7 @@ def find_device(name: str | None = None) -> str:
         torch.ones(1, device=device).item()
     except Exception as error:  # torch has many kinds for a device that is not there, or that only has shapes
         said = shortened(str(error).splitlines()[0], 100)
-        raise InputError(f"cannot use the device {device!r}, unlike cpu or cuda:0 ({said})") from error
+        raise InputError(f"cannot use the device {device!r}: {said}") from error
     return device
 
 
