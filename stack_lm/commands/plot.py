@@ -25,20 +25,10 @@ EXAMPLE = (
     "  stack-lm plot results runs/deletang2023-hierarchy --output hierarchy.html\n"
     "  stack-lm plot training runs/u1 runs/lstm --output training.png"
 )
-# The panels of each figure of one string; "computation" has all.
-_MEMORY = (
-    "operation",
-    "push_strength",
-    "pop_strength",
-    "push_strength_top",
-    "pop_strength_top",
-    "push_strength_bottom",
-    "pop_strength_bottom",
-    "memory",
-    "run_move",
-    "run_state",
-    "run_stack",
-    "run_depth",
+# The panels of a "computation" that a figure of the memory lacks.
+_NOT_OF_MEMORY = (
+    *("input", "output", "input_reading", "value", "reading", "read_strength"),
+    *("input_pop_strength", "output_push_strength", "input_strength"),
 )
 KINDS = {
     "computation": "what a model reads, answers and does at each step of a string",
@@ -118,7 +108,10 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
     network = describe_network(source.model)
     controller = f", {network['controller']} controller" if "controller" in network else ""
     title = f"{source.task}{controller}, memory: {network['memory']}"
-    figure = plot_computation(computation, _MEMORY if options.kind == "memory" else None, title.replace("_", " "))
+    panels = list(computation.panels)
+    if options.kind == "memory":
+        panels = [name for name in panels if name not in _NOT_OF_MEMORY]
+    figure = plot_computation(computation, panels, title.replace("_", " "))
     return figure, {
         "input": " ".join(computation.inputs),
         "outputs": computation.outputs,

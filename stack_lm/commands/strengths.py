@@ -20,6 +20,8 @@ from ..console import (
     print_written,
     write_table,
 )
+from ..data import open_corpus
+from ..data.corpora import SOURCES
 from ..data.formats import format_of, read_tagged_conllu
 from ..errors import InputError
 from ..hub.locating import find_models
@@ -28,7 +30,7 @@ from ..interpretation.strengths import ALL_WORDS, CLASSES, PUNCTUATION, Occurren
 from ..interpretation.verbs import VERB_FRAMES, verb_frames
 from ..messages import shortened, unknown_name
 from ..parsing.distances import SHIFTS, distances_from_trace
-from ..parsing.treebank import read_treebank
+from ..parsing.treebank import NLTK_TREEBANKS, read_treebank
 from .files import TABLES, check_ending, check_outputs
 from .parse import add_layer_option, open_scorer, trace_sentences
 from .texts import add_keep_going
@@ -52,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         required=True,
         help="a treebank (as for parse-f1), whose trees show the verbs' objects; a .conllu file; or a corpus with "
-        "tags, such as nltk:brown or generated",
+        "tags, such as nltk:brown, generated or one of your own",
     )
     parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N sentences")
     for name in ("transitive", "intransitive"):
@@ -153,12 +155,10 @@ Tagged = tuple[list[Sequence[str]], list[Sequence[str]], "list[list[str | None]]
 def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
     """Read each sentence's words, tags and, with full trees, verb frames."""
     source = options.data
-    kind, _, rest = source.partition(":")
+    kind = source.partition(":")[0]
     words: list[Sequence[str]] = []
     tags: list[Sequence[str]] = []
-    if kind == "generated" or (kind == "nltk" and rest != "treebank"):
-        from ..data import open_corpus
-
+    if kind in SOURCES and source not in NLTK_TREEBANKS:
         for sentence in islice(open_corpus(source), options.limit):
             if sentence.tags is None:
                 raise InputError(f"{source} has no part-of-speech tags")

@@ -243,8 +243,9 @@ def _steps(
         read = np.array([step.read for step in steps]).T
         used = {encoding.symbols[k] for k in inputs[0].tolist()}
         panels["input_reading"] = _of_symbols("read from the input buffer", encoding.symbols, read, used, len(steps))
-    fixed = {name for name, emission in strengths_of(layers[0]).items() if isinstance(emission, Fixed)}
-    for name in (*_SAID, *(name for name in actions if name.endswith(("_top", "_bottom")))):
+    emissions = strengths_of(layers[0])
+    fixed = {name for name, emission in emissions.items() if isinstance(emission, Fixed)}
+    for name in (*_SAID, *(name for name in emissions if name not in _SAID)):
         if name in actions and name not in fixed:
             limits = None if name == "input_strength" else (0.0, 1.0)
             said = _SAID.get(name, f"{name.replace('_', ' ')} (elements)")

@@ -145,7 +145,7 @@ def plot_computation(computation: Computation, panels: Sequence[str] | None = No
     Raises:
         InputError: without matplotlib, if none of the panels exists, or for more steps than can be drawn.
     """
-    names = [name for name in (panels or computation.panels) if name in computation.panels]
+    names = [name for name in (computation.panels if panels is None else panels) if name in computation.panels]
     if not names:
         raise InputError(
             f"there is nothing to draw; the computation has {', '.join(computation.panels) or 'no panels'}"

@@ -168,13 +168,6 @@ class InterventionScorer(ModelScorer):
             return None
         return self._means[name] if self._plan.reading == "mean" else torch.zeros(sizes[name])
 
-    def _record(self, ids: Tensor) -> dict[str, Tensor]:
-        """Record the untouched memory: all its actions, its reading and its exit, [B, T, ...]."""
-        with intervene(self.intervened, Intervention()):
-            actions = self._actions(self._run(ids))[self.layer]
-        names = [field.name for field in self.intervened.memory.actions]
-        return {name: actions[name] for name in [*names, "reading", "exit"] if name in actions}
-
     def _shuffle(self, batch: Sequence[int], ids: Tensor, lengths: Sequence[int]) -> Tensor:
         """For each token the source of its actions [B, T]; special tokens keep theirs.
 

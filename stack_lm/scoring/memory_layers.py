@@ -113,12 +113,13 @@ class MemoryLayers:
 
     @property
     def keeps_strengths(self) -> bool:
-        """True if the memory's state contains the strengths of its elements.
+        """True if the memory keeps one strength for each step, so that its contents can be shown.
 
         Raises:
             InputError: as `layer`.
         """
-        return hasattr(self.memories[self.layer].memory.state_type, "strengths")
+        strengths = getattr(self.memories[self.layer].empty(1).memory, "strengths", None)
+        return strengths is not None and strengths.shape == (1, 0)
 
     @property
     def parsing_signal(self) -> str:

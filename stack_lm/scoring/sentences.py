@@ -20,6 +20,7 @@ from ..errors import InputError
 from ..hub.loading import load_pretrained
 from ..kernels.runs import tables_for
 from ..layers import actions_by_layer
+from ..layers.interventions import Intervention, intervene
 from ..memory.viterbi import Tables, best_runs
 from ..messages import check_name
 from ..model_kinds import body_and_head, kind_of
@@ -243,21 +244,25 @@ class ModelScorer(MemoryLayers):
         return contents
 
     def _replay(self, ids: Sequence[int]) -> Iterator[Any]:
-        """The states of a memory after each token, without the elements' values, from the model's actions.
+        """The states of a memory after each token, from the actions that the model took.
 
         A scan drops dead elements now and then; here each keeps its position.
         """
-        actions = self._actions(self._run(torch.tensor([ids], device=self.model.device)))[self.layer]
+        actions = self._record(torch.tensor([ids], device=self.model.device))
         layer = self.memories[self.layer]
-        memory, like = layer.memory, layer.like
-        state = memory.initial_state(1, device=like.device, dtype=like.dtype)
+        memory, state = layer.memory, layer.empty(1).memory
         for step in range(len(ids)):
-            fields = {
-                field.name: actions[field.name][:, step] if field.name in actions else like.new_zeros(1, *field.shape)
-                for field in memory.actions
-            }
-            state, _ = memory.update(state, memory.action_type(**fields))
+            of_step = {field.name: actions[field.name][:, step] for field in memory.actions}
+            state, _ = memory.update(state, memory.action_type(**of_step))
             yield state
+
+    def _record(self, ids: Tensor) -> dict[str, Tensor]:
+        """The memory over sequences [B, T]: all actions on it, its reading, and its exit if it has one, [B, T, ...]."""
+        layer = self.memories[self.layer]
+        with intervene(layer, Intervention()):
+            actions = self._actions(self._run(ids))[self.layer]
+        names = [field.name for field in layer.memory.actions]
+        return {name: actions[name] for name in [*names, "reading", "exit"] if name in actions}
 
     @torch.inference_mode()
     def continuation_logprobs(

@@ -9,9 +9,10 @@ from conftest import run, run_json, tiny_config
 
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.commands import strengths
-from stack_lm.data import Sentence
+from stack_lm.data import Corpus, Sentence, register_source
 from stack_lm.data.generated import generate_corpus
 from stack_lm.interpretation.figures import new_figure
+from stack_lm.memory import NeuralStack, register_memory
 from stack_lm.parsing import read_treebank
 
 SENTENCE = "the dog that the cats fear chases a rabbit ."
@@ -143,6 +144,26 @@ def test_inspect_shows_strengths_of_a_memory_from_outside_without_contents(capsy
     status, out, _ = run(capsys, "inspect", "run", "the dog runs .", "--import", "counter.py")
     assert (status, "push" in out, "dog" in out) == (0, True, True)
     assert "dog" in (tmp_path / "inspect.html").read_text()
+
+
+def test_inspect_shows_actions_where_elements_are_not_one_for_each_step(capsys, models, tmp_path, registries):
+    @register_memory("other")
+    class Other(NeuralStack):
+        """Has an element before the first step."""
+
+        def initial_state(self, batch_size, length=None, **kwargs):
+            empty = super().initial_state(batch_size, length, **kwargs)
+            size = empty.values.shape[2]
+            return empty._replace(
+                values=empty.values.new_zeros(batch_size, 1, size), strengths=empty.strengths.new_zeros(batch_size, 1)
+            )
+
+    scorer = ModelScorer.from_pretrained(str(models / "stack"), device="cpu")
+    StackRNNForCausalLM(tiny_config(vocab_size=len(scorer.tokenizer), memory="other")).save_pretrained(tmp_path / "m")
+    scorer.tokenizer.save_pretrained(tmp_path / "m")
+    found = run_json(capsys, "inspect", tmp_path / "m", SENTENCE, "--output", tmp_path / "page.html")
+    assert len(found["push_strength"]) == len(SENTENCE.split())
+    assert "contents" not in found
 
 
 def test_inspect_shows_the_run_of_a_nondeterministic_stack(capsys, models, treebank, tmp_path):
@@ -361,7 +382,17 @@ def test_bad_input_of_strengths(capsys, models, tmp_path, model, arguments, mess
 
 
 def test_a_corpus_without_tags(capsys, models, monkeypatch):
-    monkeypatch.setattr("stack_lm.data.open_corpus", lambda source: [Sentence(["the", "dog"])])
+    monkeypatch.setattr(strengths, "open_corpus", lambda source: [Sentence(["the", "dog"])])
     status, _, err = run(capsys, "strengths", models / "stack", "--data", "nltk:abc")
     assert status == 2
     assert "nltk:abc has no part-of-speech tags" in err
+
+
+def test_strengths_of_a_registered_corpus_with_tags(capsys, models, registries):
+    @register_source("field-notes")
+    def field_notes(request):
+        sentences = [Sentence(["the", "dog", "sleeps"], ["DT", "NN", "VBZ"])] * 3
+        return Corpus(request.source, lambda: sentences)
+
+    found = run_json(capsys, "strengths", models / "stack", "--data", "field-notes")
+    assert (found["n_words"], found["groups"]["nouns"]["n"]) == (9, 3)

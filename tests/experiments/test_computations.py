@@ -421,5 +421,15 @@ def test_a_memory_from_outside_is_shown_without_its_contents(tmp_path, registers
     saved(tmp_path / "m", "test/per_step", memory="registers", memory_depth=3)
     found = load_task_model(tmp_path / "m")
     computation = compute(found, choose_example(found.task, "a b b a", None, 0))
-    assert {"write", "read", "value", "reading"} <= set(computation.panels)
+    assert {"write", "read", "decay_strength", "value", "reading"} <= set(computation.panels)
     assert "memory" not in computation.panels
+
+
+def test_a_plot_of_a_memory_from_outside_has_its_actions(capsys, tmp_path, registers):
+    saved(tmp_path / "m", "test/per_step", memory="registers", memory_depth=3)
+    output = tmp_path / "figure.svg"
+    status, _, _ = run(capsys, "plot", "memory", tmp_path / "m", "--length", 4, "--output", output)
+    text = output.read_text()
+    assert status == 0
+    assert all(f"<!-- {said} -->" in text for said in ("decay strength (elements)", "write (weight)", "read (weight)"))
+    assert "<!-- reading -->" not in text

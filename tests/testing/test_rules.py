@@ -58,6 +58,11 @@ def broken(registers, part):
             def hold(self, active, new, old):
                 return State(torch.where(active.view(-1, 1, 1), new.values, 0.5 * old.values))
 
+        if part == "measures":
+
+            def measure(self, state):
+                return {"norms": state.values.norm(dim=-1)}
+
         if part == "reset_sequences":
 
             def reset(self, state, fresh):
