@@ -106,7 +106,7 @@ def _rules(convention: Convention, result: dict[str, Any]) -> str:
         "brackets": convention.brackets,
     }
     if convention.brackets == "multiset":
-        rules["labels"] = result["systems"][0]["labels"]
+        rules["labels"] = convention.labels
     return "; ".join(f"{name}: {value}" for name, value in rules.items())
 
 

@@ -232,6 +232,13 @@ def run(options: argparse.Namespace) -> None:
             result["systems"].append(described | describe(score))
     if not scores:
         problems.finish()
+    if (source := _without_labels(options, result["systems"])) and convention.labels == "compared":
+        convention = dataclasses.replace(convention, labels="ignored")
+        if any(described["labels"] == "compared" for described in result["systems"]):
+            print_note(f"labels are ignored, because {source} no labels, and all trees are scored by the same rules")
+            scores = [score_trees(chosen, of, convention, keep_going=options.keep_going) for _, of in read]
+            for described, score in zip(result["systems"], scores, strict=True):
+                described |= describe(score)
     shown, score = read[0][1], scores[0]
     if options.ensemble:
         result["ensemble"], shown = score_ensemble(
@@ -268,6 +275,13 @@ def run(options: argparse.Namespace) -> None:
             print_ensemble(result["ensemble"], [score.f1 for score in scores])
         print_written(options.trees, options.items)
     problems.finish()
+
+
+def _without_labels(options: argparse.Namespace, systems: Sequence[dict[str, Any]]) -> str:
+    """Say which trees of the report have no labels to compare; "" if all have."""
+    names = [described["system"] for described in systems if described["labels"] == "ignored"]
+    names += ["the ensemble"] * options.ensemble + ["baselines"] * options.baselines
+    return f"{names[0]} has" if names and names != ["baselines"] else "baselines have" if names else ""
 
 
 def _note_tags(gold: Sequence[GoldTree], convention: Convention) -> None:

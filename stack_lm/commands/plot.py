@@ -140,7 +140,7 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
         raise InputError(f"{options.sources[0]} has no finished trials of such rows")
     split = "training" if score == "loss" else "validation" if options.kind == "convergence" else "test"
     said = f"{score} (%), {split}" if scale == 100 else f"{score}, {split}"
-    x_label = "strings trained on" if options.kind == "convergence" else "length of strings (symbols)"
+    x_label = "strings trained on" if options.kind == "convergence" else "symbols read"
     return plot_curves(curves, x_label, said, table.title, log=score == "loss"), {"score": score}
 
 

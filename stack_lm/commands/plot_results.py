@@ -59,7 +59,7 @@ def write_results(options: argparse.Namespace) -> dict[str, Any]:
         values,
         counts,
         curves,
-        "length of strings (symbols)",
+        "symbols read",
         f"{drawn.replace('_', ' ')}{unit}",
         percent,
         table.decimals,

@@ -109,6 +109,19 @@ def test_parameters(tmp_path, run, run_json, gold, right):
     assert "removed: nothing; gold trees" in out
 
 
+@pytest.mark.parametrize("extra", [["--compare"], ["--ensemble"], []], ids=str)
+def test_labels_are_compared_for_all_trees_of_a_report_or_for_none(run, run_json, gold, right, extra):
+    _, out, err = run("--predictions", gold, right, *extra, convention="evalb")
+    assert "labels: ignored" in " ".join(out.split())
+    assert f"labels are ignored, because {right} has no labels" in " ".join(err.split())
+    one, two = run_json("--predictions", gold, right, *extra, convention="evalb")["systems"]
+    assert (one["labels"], two["labels"]) == ("ignored", "ignored")
+    _, out, err = run("--predictions", gold, gold, convention="evalb")
+    assert ("labels: compared" in " ".join(out.split()), err) == (True, "")
+    (system,) = run_json("--predictions", gold, "--baselines", convention="evalb")["systems"]
+    assert system["labels"] == "ignored"
+
+
 def test_sentences_without_a_tree_keep_their_places(tmp_path, run, gold):
     """As `parse` writes them, at the end of the file too: an error, or left out."""
     with_empty = TREES[0] + "\n\n" + TREES[2] + "\n\n"

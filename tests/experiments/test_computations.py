@@ -265,7 +265,7 @@ def test_plots_of_trials(capsys, tmp_path, trials, arguments):
     status, _, err = run(capsys, "plot", kind, trials, "--output", output, *rest)
     assert status == 0, err
     text = output.read_text()
-    x = "strings trained on" if kind == "convergence" else "length of strings (symbols)"
+    x = "strings trained on" if kind == "convergence" else "symbols read"
     y = "loss, training" if "loss" in rest else f"accuracy (%), {'validation' if kind == 'convergence' else 'test'}"
     names = ["stack: yes"] if "--rows" in rest else ["stack: yes", "stack: no"]
     for said in (x, y, "Strings that are echoed", *names):
