@@ -172,7 +172,9 @@ class Experiment:
             raise InputError(f"{path} has the trials of shards; give --shard, or name another output_dir")
         if not (path / TABLE_FILE).is_file():
             raise InputError(f"{path} is not empty, and has no results of trials; name another output_dir")
-        if not (self.resume or self.overwrite):
+        # Without them a run has failed at once, perhaps because of its table.
+        begun = self.results.records or begun_rows(path)
+        if begun and not (self.resume or self.overwrite):
             raise InputError(
                 f"{path} is not empty; continue its trials with --resume, run them again with --overwrite, or name "
                 "another output_dir"

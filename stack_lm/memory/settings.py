@@ -171,8 +171,18 @@ def make_memory(config: Any) -> Memory[Any, Any]:
     """The memory named by `config.memory`, whose settings are complete.
 
     Raises:
-        ValueError: if the settings are incompatible, or if the memory does not declare those of one of its actions.
+        ValueError: if the settings are incompatible, or if the memory does not declare one of its parts, or the
+            settings of one of its actions.
     """
     memory = memory_class(config.memory).from_config(config)
+    undeclared = [part for part in ("actions", "action_type", "reading_size") if not hasattr(memory, part)]
+    if undeclared:
+        raise ValueError(f"memory={config.memory!r}, {type(memory).__qualname__}, lacks {', '.join(undeclared)}")
     check_fields(config.memory, (*memory.actions, *memory.learned), memory.settings)
+    names = tuple(field.name for field in memory.actions)
+    if memory.action_type._fields != names:
+        raise ValueError(
+            f"memory={config.memory!r}: the fields of its action_type are its actions, {', '.join(names)}; got "
+            f"{', '.join(memory.action_type._fields)}"
+        )
     return memory

@@ -208,9 +208,11 @@ class RunDirectory:
     def _find_checkpoint(self) -> tuple[Path | None, list[str]]:
         if self._resume and self._overwrite:
             raise InputError("a run is either resumed or overwritten: give --resume or --overwrite, not both")
-        if not self.path.is_dir() or all(path.name in (_PARTIAL, LOCK_FILE) for path in self.path.iterdir()):
-            return None, []
+        there = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
         is_run = (self.path / CONFIG_FILE).is_file()
+        # A run that failed before it logged anything leaves its configuration, which may be what was wrong.
+        if there <= {_PARTIAL, LOCK_FILE, *([] if self._resume else [CONFIG_FILE])}:
+            return None, []
         if self._overwrite:
             if not is_run:
                 raise InputError(f"{self.path} is not a run (it has no {CONFIG_FILE}), so it is not overwritten")

@@ -134,6 +134,16 @@ def test_rows_can_be_run_again(capsys, files):
     assert (second["epochs"], changed["epochs"]) == (2, 1)
 
 
+def test_a_table_whose_first_trials_failed_can_be_run_again(capsys, files, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("stack_lm.experiments.run.run_jobs", lambda *_: iter(lambda: 1 / 0, None))
+        with pytest.raises(ZeroDivisionError):
+            train(capsys, files / "table.yaml", "--seeds", 1)
+    assert (files / "runs" / "table.yaml").exists()
+    assert train(capsys, files / "table.yaml", "--seeds", 1, "training.epochs=1")[0] == 0
+    assert [record["epochs"] for record in lines(files)] == [1, 1]
+
+
 def test_results_of_another_configuration_are_not_mixed(capsys, files):
     assert train(capsys, files / "table.yaml", "--seeds", 1)[0] == 0
     before = lines(files)

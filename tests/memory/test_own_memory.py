@@ -1,6 +1,7 @@
 """A memory from outside the package, the example of docs/own_memory.md: it owes and gets what the built-in ones do."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import test_conformance
@@ -190,11 +191,40 @@ def test_a_strength_without_settings_is_refused():
         def __init__(self, size):
             super().__init__(size)
             self.actions = (*self.actions, Strength("decay"))
+            self.action_type = NamedTuple("Actions", [(field.name, torch.Tensor) for field in self.actions])
 
     with pytest.raises(ValueError, match="has an action 'decay_strength', but no setting 'decay_control' for it"):
         StackRNNConfig(memory="fading")
     Fading.settings = NeuralStack.settings | control_settings("decay", 1.0)
     assert StackRNNConfig(memory="fading").decay_control == 1.0
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"action_type": None}, "memory='partial', .*Partial, lacks action_type"),
+        ({"reading_size": None}, "memory='partial', .*Partial, lacks reading_size"),
+        (
+            {"action_type": NamedTuple("Two", [("push_value", int), ("push_strength", int)])},
+            "the fields of its action_type are its actions, push_value, push_strength, .*; got push_value, push_strength",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("registries")
+def test_a_memory_lacks_a_part(own, message):
+    @register_memory("partial")
+    class Partial(NeuralStack):
+        """Lacks a part, or has another."""
+
+        def __getattribute__(self, name):
+            if name not in own:
+                return super().__getattribute__(name)
+            if own[name] is None:
+                raise AttributeError(name)
+            return own[name]
+
+    with pytest.raises(ValueError, match=message):
+        StackRNNConfig(memory="partial")
 
 
 def test_the_document_has_the_file_as_it_is():

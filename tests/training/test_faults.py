@@ -151,10 +151,20 @@ def test_of_two_runs_in_a_new_directory_one_is_refused(tmp_path, kind):
     first.begin()
     with pytest.raises(InputError, match="is in use by process"):
         second.begin()
+    first.log({"step": 1})
     first.close()
     with pytest.raises(InputError, match="is not empty; resume its run with --resume"):  # the first has been here
         second.begin()
     second.close()
+
+
+def test_a_run_that_failed_before_it_logged_anything_can_be_started_again(tmp_path, kind):
+    """Also with another setting, which may be what was wrong."""
+    failed = RunDirectory(kind.config(tmp_path / "run", epochs=1), quiet=True)
+    failed.begin()
+    failed.close()
+    assert files(tmp_path / "run")
+    kind.run(tmp_path / "run", epochs=2)
 
 
 def test_a_run_that_cannot_start_gives_the_lock_back(tmp_path, kind):
