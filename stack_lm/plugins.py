@@ -241,14 +241,30 @@ def remember(content: Mapping[str, Any]) -> dict[str, Any]:
     """
     rest = dict(content)
     plugins = rest.pop("plugins", {})
+    _noted.update(_named(plugins))
+    return rest
+
+
+def named_in(content: Mapping[str, Any]) -> list[str]:
+    """The plug-ins that a file names under the key that `used` has added, each once.
+
+    Raises:
+        InputError: as `remember`.
+    """
+    return list(dict.fromkeys(_named(content.get("plugins", {})).values()))
+
+
+def _named(plugins: Any) -> dict[tuple[str, str], str]:
+    """The plug-ins by kind and name, from the value of `used`."""
     kinds = plugins.values() if isinstance(plugins, dict) else [plugins]
     if not all(isinstance(of_kind, dict) and all(isinstance(v, str) for v in of_kind.values()) for of_kind in kinds):
         raise InputError(f"plugins must be a mapping of kinds to mappings of names to plug-ins; got {plugins!r:.80}")
-    for kind, of_kind in plugins.items():
-        for name, origin in of_kind.items():
-            # Anyone may have written the file.
-            _noted[kind, name] = re.sub(r"[^\w.-]", "?", origin)[:80]
-    return rest
+    # Anyone may have written the file.
+    return {
+        (kind, name): re.sub(r"[^\w.-]", "?", origin)[:80]
+        for kind, of_kind in plugins.items()
+        for name, origin in of_kind.items()
+    }
 
 
 @contextmanager

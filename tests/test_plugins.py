@@ -371,6 +371,11 @@ def test_a_language_models_run_with_workers(files, registries, tmp_path, capsys)
     assert saved["plugins"] == {"memory": {"own_stack": "own_memory.py"}, "corpus": {"own_texts": "own_corpus.py"}}
     assert train([*imports, *settings, "--resume", "training.max_steps=3"]) == 0, capsys.readouterr().err
 
+    assert run(capsys, "card", run_directory)[0] == 0
+    card = (run_directory / "README.md").read_text()
+    assert "Run `import stack_lm` first, then import `own_memory.py`, which the model needs and which is not here." in card
+    assert "\nstack-lm train lm --import own_memory.py --import own_corpus.py training_config.yaml\n" in card
+
     forget(registries)
     capsys.readouterr()
     again = [str(run_directory / "training_config.yaml"), f"output_dir={tmp_path / 'other'}"]

@@ -15,10 +15,11 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import SafetensorError, safe_open
 
 from ..atomic import atomic_file
-from ..config_files import read_run_config
+from ..config_files import CONFIG_FILE, read_layers, read_run_config
 from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
 from ..messages import shortened
+from ..plugins import named_in
 from .evaluations import format_score, merged, of_training, without_directories
 
 CARD = "README.md"
@@ -140,7 +141,7 @@ def _make_card(
     task, auto_class, kind = next((head for end, head in _HEADS.items() if architecture.endswith(end)), _OTHER)
     raw = read_run_config(run)
     training = without_directories(raw)
-    command = _training_command(kind, training)
+    command = _training_command(kind, training, run / CONFIG_FILE)
     known = list(earlier.data.eval_results or ())
     if training:
         numbers = {*(config.get("id2label") or {}).values()} == {"VBP", "VBZ"}
@@ -162,7 +163,7 @@ def _make_card(
     sections = [
         f"# {data.model_name}\n\n{_MARK}\n\n{_description(config, kind, _count_parameters(directory))}",
         f"{_NOTES}\n\n{notes.strip()}\n\n{_END_OF_NOTES}" if notes.strip() else "",
-        _USAGE_OF_PARSER if family == "span-parser" else _usage(auto_class, config.get("auto_map")),
+        _USAGE_OF_PARSER if family == "span-parser" else _usage(auto_class, config),
         _evaluation(known),
         _data(training, source),
         _training(training, command),
@@ -270,7 +271,9 @@ print(parser("the dog that the cats fear barks loudly ."))
 On the command line: `stack-lm parse MODEL "the dog that the cats fear barks loudly ."`"""
 
 
-def _usage(auto_class: str, auto_map: Mapping[str, str] | None) -> str:
+def _usage(auto_class: str, config: Mapping[str, Any]) -> str:
+    auto_map: Mapping[str, str] | None = config.get("auto_map")
+    plugins = [f"`{name}`" for name in named_in(config)]
     trust = ", trust_remote_code" + "=True" if auto_map else ""  # runs nothing here
     code = f"""## Use
 
@@ -290,7 +293,8 @@ tokenizer = AutoTokenizer.from_pretrained(MODEL{trust})
             "compiled scan runs instead, and after `import stack_lm` no remote code is needed. Give texts sentence by "
             "sentence."
         )
-    return code + "Run `import stack_lm` first. Give texts sentence by sentence."
+    own = f", then import {' and '.join(plugins)}, which the model needs and which is not here" if plugins else ""
+    return code + f"Run `import stack_lm` first{own}. Give texts sentence by sentence."
 
 
 def _evaluation(results: Sequence[EvalResult]) -> str:
@@ -397,10 +401,13 @@ def _held_out(training: Mapping[str, Any]) -> str:
     return f"{source}: {share} held out, seed {training.get('seed', 0) if seed is None else seed}"
 
 
-def _training_command(kind: str, training: Mapping[str, Any]) -> str:
+def _training_command(kind: str, training: Mapping[str, Any], file: Path) -> str:
+    if not training:
+        return ""
     kinds = {"parser": "parser", "sequence classifier": "classifier", "token classifier": "classifier"}
     recipe = "task" if "task" in training else kinds.get(kind, "lm")
-    return f"stack-lm train {recipe} training_config.yaml" if training else ""
+    imports = "".join(f" --import {name}" for name in named_in(read_layers(file)[-1][1]))
+    return f"stack-lm train {recipe}{imports} {CONFIG_FILE}"
 
 
 def _validation(run: Path, training: Mapping[str, Any]) -> Mapping[str, Any]:
