@@ -87,7 +87,15 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
     if not task.items:
         problems.finish()
     files = {"file": [Path(file).name for file in task.files]} if len(set(task.files)) > 1 else {}
-    _check_names(options.by or (), task.properties(task.items) | files)
+    properties = task.properties(task.items)
+    _check_names(options.by or (), properties | files)
+    taken = [*files, *(name for name in _columns(task) if options.items is not None)]
+    if (doubled := next((name for name in properties if name in taken), None)) is not None:
+        raise InputError(
+            f"the items have a property {doubled!r}, which is the name of a column of --items; rename the property"
+            if doubled not in files
+            else f"the items have a property {doubled!r}, which groups items of several files; rename the property"
+        )
 
     def score(path: str) -> ChoiceResult:
         if Path(path).is_file():
@@ -141,13 +149,15 @@ def _report_one(
         )
 
 
+def _columns(task: ChoiceTask) -> list[str]:
+    """The columns of a table of items besides their properties, which come before the last three."""
+    return ["item", *task.texts(task.items[0]), *(f"logprob_{side}" for side in task.names), "outcome"]
+
+
 def _items_table(task: ChoiceTask, result: ChoiceResult) -> tuple[list[str], list[list[Any]]]:
     """A table with one row per item: its texts, properties, both log-probabilities and the outcome."""
-    first, second = task.names
-    properties = result.properties
-    columns = [
-        "item", *task.texts(task.items[0]), *properties, f"logprob_{first}", f"logprob_{second}", "outcome",
-    ]  # fmt: skip
+    own, properties = _columns(task), result.properties
+    columns = [*own[:-3], *properties, *own[-3:]]
     rows = [
         [
             i + 1,

@@ -293,6 +293,26 @@ def test_minimal_pairs(capsys, models, tmp_path):
     assert (status, "--by must name one of construction; got 'size'" in err) == (2, True)
 
 
+def test_properties_of_minimal_pairs(capsys, models, tmp_path):
+    """Numbers and text of the same digits are one group; names of the table's own columns are refused."""
+    pair = {"good": "the dog sleeps .", "bad": "the dog sleep ."}
+    lines = [pair | {"level": level} for level in (1, "1", 2)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = ("minimal-pairs", models / "stack", "--format", "pairs", "--data")
+    result = run_json(capsys, *command, tmp_path / "a.jsonl")
+    assert {value: group["n"] for value, group in result["by"]["level"].items()} == {"1": 2, "2": 1}
+    for name in ("item", "outcome", "logprob_bad"):
+        (tmp_path / "b.jsonl").write_text(json.dumps(pair | {name: "x"}) + "\n")
+        assert run(capsys, *command, tmp_path / "b.jsonl")[0] == 0
+        status, out, err = run(capsys, *command, tmp_path / "b.jsonl", "--items", tmp_path / "i.tsv")
+        message = f"the items have a property {name!r}, which is the name of a column of --items; rename the property"
+        assert (status, out) == (2, "")
+        assert err.endswith(f"stack-lm: error: {message}\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps(pair | {"file": "x"}) + "\n")
+    status, _, err = run(capsys, *command, tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert (status, "a property 'file', which groups items of several files" in err) == (2, True)
+
+
 def test_a_table_and_a_model_have_the_same_groups(capsys, models, tmp_path):
     properties = [{"level": "0", "shift": -1}, {"level": "1", "shift": 1}] * 2
     lines = [{"good": "the dog sleeps .", "bad": "the dog sleep ."} | some for some in properties]
