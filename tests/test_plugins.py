@@ -373,7 +373,7 @@ def test_a_language_models_run_with_workers(files, registries, tmp_path, capsys)
 
     assert run(capsys, "card", run_directory)[0] == 0
     card = (run_directory / "README.md").read_text()
-    assert "Run `import stack_lm` first, then import `own_memory.py`, which the model needs and which is not here." in card
+    assert "Run `import stack_lm` first, then import `own_memory.py`, which the model needs and which is not" in card
     assert "\nstack-lm train lm --import own_memory.py --import own_corpus.py training_config.yaml\n" in card
 
     forget(registries)

@@ -75,6 +75,8 @@ def run(options: argparse.Namespace) -> None:
     for name, kinds in _OPTIONS.items():
         if getattr(options, name) is not None and options.kind not in kinds:
             raise InputError(f"--{name} goes with {', '.join(kinds[:-1])} or {kinds[-1]}, not with {options.kind}")
+    if options.score and not options.score.isidentifier():
+        raise InputError(f"--score is the name of a score, such as accuracy; got {options.score!r}")
     if options.kind not in ("training", "results") and len(options.sources) > 1:
         raise InputError(f"a figure of {options.kind} has one DIR; got {len(options.sources)}")
     draw: dict[str, Callable[[argparse.Namespace], tuple[Figure, dict[str, Any]]]] = {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ..checks import build
-from ..config_files import merge, parse_overrides, read_config
+from ..config_files import merge, parse_overrides, preset_names, read_config
 from ..console import print_json
 from ..errors import InputError
 from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals
@@ -64,7 +64,13 @@ def run_recipe(
         raise InputError(f"give one configuration; got {', '.join(configs)}. An override is written key.key=value")
     values = read_config(configs[0]) if configs else {}
     merge(values, parse_overrides(pairs))
-    config = build(config_class, values)
+    try:
+        config = build(config_class, values)
+    except InputError as error:
+        # Without overrides the same: it is a preset of another command.
+        if configs and configs[0] in preset_names() and _why_not(config_class, configs[0]) == str(error):
+            raise InputError(f"the preset {configs[0]} does not fit this command: {error}") from error
+        raise
     try:
         with StopSignals(at_once=True):
             trainer = load()
@@ -82,6 +88,15 @@ def run_recipe(
             show(config.output_dir, result)
     PartialState().destroy_process_group()
     return 0
+
+
+def _why_not(config_class: type[Any], preset: str) -> str:
+    """The reason why a preset alone is not a configuration of this class."""
+    try:
+        build(config_class, read_config(preset))
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

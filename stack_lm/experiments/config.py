@@ -276,10 +276,12 @@ class Table:
         Raises:
             InputError: naming the invalid key.
         """
-        if "networks" in values:
-            values = {**values, "rows": _crossed(values.get("tasks", []), values["networks"])}
+        if "tasks" in values or "networks" in values:
+            values = {**values, "rows": _crossed(values.get("tasks", []), values.get("networks", []))}
             values = {key: value for key, value in values.items() if key not in ("tasks", "networks")}
         table = build(cls, values)
+        if not table.rows:
+            raise InputError("rows must have at least one row")
         for measure in table.measures:
             parse_measure(measure)
         for i, row in enumerate(table.rows):
@@ -307,12 +309,16 @@ class Table:
         Raises:
             InputError: for an unknown preset, an invalid key, or a value out of range.
         """
+        own = {"task": row.task, "output_dir": self.output_dir}
         values = read_config(row.preset)
+        try:
+            build(TaskConfig, values | own)
+        except InputError as error:
+            raise InputError(f"{row.preset} does not fit `stack-lm train task`: {error}") from error
         for source in (self, row):
             # Copies, because merging a later source into these would change them.
             merge(values, copy.deepcopy({key: getattr(source, key) for key in _OVERRIDES}))
-        values |= {"task": row.task, "output_dir": self.output_dir}
-        config = build(TaskConfig, values)
+        config = build(TaskConfig, values | own)
         config.check()
         return config
 
@@ -369,7 +375,7 @@ def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
 
 def is_table(content: dict[str, Any]) -> bool:
     """True if the content of a YAML file is a table, not a preset."""
-    return "rows" in content or "networks" in content
+    return not {"rows", "tasks", "networks"}.isdisjoint(content)
 
 
 def _crossed(tasks: Any, networks: Any) -> list[dict[str, Any]]:

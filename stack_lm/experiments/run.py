@@ -280,7 +280,10 @@ def load_table(name: str, task: str | None = None, options: Mapping[str, Any] | 
         path = Path(name) if Path(name).exists() else preset_path(name, tables=True)
         content = read_yaml(path)
         if not is_table(content):
-            raise InputError(f"{name} is a preset; name a task for it as well: {', '.join(task_names())}")
+            raise InputError(
+                f"{name} is no table of trials. If it is a preset for tasks, name a task too, such as "
+                f"{task_names()[0]} (`stack-lm tasks` lists all)"
+            )
         return Table.build(content)
     scores = KINDS[make_task(task, **(options or {})).kind].shown
     if not Path(name).exists() and name not in preset_names():

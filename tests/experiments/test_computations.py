@@ -299,6 +299,7 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
             ["computation", "M", "--score", "loss"],
             "--score goes with convergence, lengths or results, not with computation",
         ),
+        (["results", "RUNS", "--score", "accuracy.mean"], "--score is the name of a score, such as accuracy; got 'acc"),
         (["lengths", "RUNS", "--input", "a"], "--input goes with computation or memory, not with lengths"),
         (["computation", "RUNS"], "has no model of a task: there is no task.json"),
         (["lengths", "M"], "has no results: there is no table.yaml"),

@@ -208,12 +208,15 @@ def test_two_processes_do_not_write_to_one_directory(files):
             "no preset 'hao2018/linear_stac'; did you mean 'hao2018/linear_stack' or",
         ),
         (["hao2018/linear_stack", "reversl"], "task must be one of .*; got 'reversl'; did you mean '.*/reversal'"),
-        (["hao2018/linear_stack"], "hao2018/linear_stack is a preset; name a task for it as well: "),
+        (["hao2018/linear_stack"], "linear_stack is no table of trials. If it is a preset for tasks, name a task too"),
+        (
+            ["merrill2019/brown_u1", "hao2018/reversal"],
+            "_u1 does not fit `stack-lm train task`: unknown key '(tok|data)",
+        ),
         (
             ["hao2018/linear_stack", "suzgun2019/dyck2"],
             "a StackRNNForTokenClassification does not fit the task 'suzgun2019/dyck2'",
         ),
-        (["merrill2019/brown_u1", "hao2018/reversal"], "unknown key '(tokenizer|data)'"),
         (["hao2018/linear_stack", "hao2018/reversal", "training.epochs=0"], "epochs must be an integer of at least 1"),
         (["hao2018/linear_stack", "hao2018/reversal", "training.speed=2"], "unknown key 'training.speed'"),
         (["hao2018/linear_stack", "hao2018/reversal", "tokenizer.lowercase=all"], "unknown key 'tokenizer'"),
@@ -379,6 +382,19 @@ def test_trials_on_a_gpu(capsys, files):
         assert train(capsys, *arguments, "--device", device)[0] == 0
         scores[device] = [record["history"][-1]["loss"] for record in Results(output).records]
     assert scores["cuda"] == pytest.approx(scores["cpu"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": []}, "rows must have at least one row"),
+        ({"tasks": [{"cells": ["a"], "task": "test/per_step"}]}, "networks must be a list of mappings, beside tasks"),
+    ],
+    ids=str,
+)
+def test_tables_without_rows(files, changes, message):
+    with pytest.raises(InputError, match=message):
+        Table.build(read_yaml(files / "table.yaml") | changes)
 
 
 def test_two_rows_of_one_name(files):

@@ -206,7 +206,7 @@ def test_a_strength_without_settings_is_refused():
         ({"reading_size": None}, "memory='partial', .*Partial, lacks reading_size"),
         (
             {"action_type": NamedTuple("Two", [("push_value", int), ("push_strength", int)])},
-            "the fields of its action_type are its actions, push_value, push_strength, .*; got push_value, push_strength",
+            "the fields of its action_type are its actions, push_value, .*; got push_value, push_strength",
         ),
     ],
 )

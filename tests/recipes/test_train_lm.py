@@ -47,6 +47,8 @@ def test_a_configuration_with_overrides_in_both_styles(capsys, tmp_path):
     [
         (["missing.yaml"], "no such configuration file: missing.yaml"),
         (["training.epoch=1"], "unknown key 'training.epoch'; the keys here are epochs,"),
+        (["hao2018/linear_stack"], "the preset hao2018/linear_stack does not fit this command: unknown key"),
+        (["merrill2019/brown_u1", "training.epoch=1"], "error: unknown key 'training.epoch'"),
         (["training.epochs=two"], "training.epochs must be an integer of at least 1; got 'two'"),
         (["training.learning_rate=1e-2"], "training.learning_rate must be .*as in 1.0e-2.; got '1e-2'"),
         (["model.memory=heap"], "model: memory must be one of"),
@@ -57,7 +59,7 @@ def test_a_configuration_with_overrides_in_both_styles(capsys, tmp_path):
 def test_bad_input(capsys, tmp_path, arguments, message):
     assert TRAIN.main([*arguments, f"output_dir={tmp_path / 'run'}"]) == 2
     captured = capsys.readouterr()
-    assert re.fullmatch(f"stack-lm: error: .*{message}.*\n", captured.err)
+    assert re.fullmatch(f"stack-lm: .*{message}.*\n", captured.err)
     assert captured.out == ""
 
 
