@@ -1,7 +1,10 @@
 """The Hugging Face contract: saving, Auto classes, Trainer, precision, checkpointing."""
 
+import copy
+
 import pytest
 import torch
+from accelerate import cpu_offload
 from conftest import tiny_config
 from transformers import (
     AutoConfig,
@@ -456,3 +459,13 @@ def test_one_hot_inputs_that_require_gradients():
         gradients.append(model.model.cell.controller.weight_ih_l0.grad.clone())
         model.enable_input_require_grads()  # as gradient checkpointing does
     torch.testing.assert_close(*gradients)
+
+
+def test_weights_that_accelerate_offloads():
+    """A scan reads all weights of a cell, so hooks on its parts come too late: an error says how to offload."""
+    model, tokens = make_lm().eval(), ids(2, 5)
+    expected = model(tokens).logits.detach()
+    whole = cpu_offload(copy.deepcopy(model), torch.device("cpu"), preload_module_classes=["StackRNNCell"])
+    torch.testing.assert_close(whole(tokens).logits, expected)
+    with pytest.raises(ValueError, match="on meta; .*preload_module_classes=.'StackRNNCell'"):
+        cpu_offload(model, torch.device("cpu"))(tokens)

@@ -214,9 +214,13 @@ class ControlledMemory(nn.Module):
         """The state from which a scan of inputs [B, T, ...] starts: an empty one for None.
 
         Raises:
-            ValueError: as `check_state`.
+            ValueError: as `check_state`, and if the weights are on another device than the inputs.
         """
         batch_size, length = inputs.shape[:2]
+        if (here := self.like.device) != inputs.device:
+            name = type(self).__name__
+            hint = f": offload with preload_module_classes=[{name!r}]" if here.type == "meta" else ""
+            raise ValueError(f"the weights of a {name} are on {here}; the inputs are on {inputs.device}{hint}")
         if state is None:
             return self.initial_state(batch_size, length)
         self.check_state(state, inputs)
