@@ -23,6 +23,7 @@ from ..data.formats import format_of
 from ..errors import InputError
 from ..hub.tokenizers import open_tokenizer
 from ..labels import IGNORED
+from ..scoring.encoding import SentenceEncoder
 from ..tokenization import (
     Frame,
     sentence_frame,
@@ -43,6 +44,8 @@ from .token_cache import Tokenised, cache_key, read_entry, size_digest, text_dig
 
 # Least share of sentences that are cut off to be told of.
 _SHARE_CUT = 1e-3
+# Sentences in which tokens that span words are looked for.
+_SCANNED = 100
 
 
 class Data(NamedTuple):
@@ -97,6 +100,8 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
         raise InputError(f"{config.data.source} has no {kind} of two tokens or more")
     frame = frame_of(config.tokenizer, tokenizer)
     notes += _about_tokenizer(config.tokenizer, frame)
+    if given is not None and not resumed:
+        notes += _unscorable(tokenizer, other or corpus)
     if config.data.mode == "sentences":
         notes += _cut_sentences(train, config.data.max_length, frame)
     return Data(_make_batches(config, WholePools(train)), validation, size, tokenizer, frame, texts, notes)
@@ -131,6 +136,16 @@ def _about_tokenizer(config: TokenizerConfig, frame: Frame) -> list[str]:
         if token and not wanted
     ]
     return notes + kept + _missing_tokens(config, frame)
+
+
+def _unscorable(tokenizer: PreTrainedTokenizerBase, corpus: Corpus) -> list[str]:
+    """Warn of a tokenizer whose tokens may span words, seen in the first sentences of a corpus."""
+    try:
+        for _ in SentenceEncoder(tokenizer).encode([sentence.words for sentence in islice(corpus, _SCANNED)], None):
+            pass
+    except InputError as error:
+        return [f"the model will predict, but its words cannot be scored or parsed: {error}"]
+    return []
 
 
 def _missing_tokens(config: TokenizerConfig, frame: Frame) -> list[str]:
@@ -228,6 +243,8 @@ def _open_stream(
     state = PartialState()
     pools = StreamPools(stream, encoder, data.pool, data.workers, state.process_index, state.num_processes)
     notes = _about_tokenizer(config.tokenizer, frame)
+    if given is not None:
+        notes += _unscorable(tokenizer, other)
     return Data(_make_batches(config, pools), _not_empty(tokens), size, tokenizer, frame, texts, notes)
 
 
