@@ -31,6 +31,7 @@ from ..interpretation.verbs import VERB_FRAMES, verb_frames
 from ..messages import shortened, unknown_name
 from ..parsing.distances import SHIFTS, distances_from_trace
 from ..parsing.treebank import NLTK_TREEBANKS, read_treebank
+from ..parsing.trees import base_label
 from .files import TABLES, check_ending, check_outputs
 from .parse import add_layer_option, open_scorer, trace_sentences
 from .texts import add_keep_going
@@ -180,7 +181,7 @@ def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
         if tree.word_tags is None:
             problems.on_error(InputError(f"{tree.origin}: the tree has no part-of-speech tags"))
             continue
-        tags.append(tree.word_tags)
+        tags.append([base_label(tag) for tag in tree.word_tags])  # NN-NK is a noun whose edge has a label
         trees.append(tree)
     if not trees:
         raise InputError(f"{source} has no tree with part-of-speech tags")

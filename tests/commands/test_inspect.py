@@ -313,6 +313,14 @@ def test_strengths_of_a_tagged_corpus_and_listed_verbs(capsys, models, tmp_path)
     assert found["contrasts"][-1]["first"] == "listed transitive verbs"
 
 
+def test_tags_without_edge_labels(capsys, models, tmp_path):
+    """As in bracketed trees of TIGER."""
+    (tmp_path / "t.mrg").write_text("(S (NP-SB (DT-NK the) (NN-NK dog)) (VP-HD (VBZ-HD chases)))\n" * 3)
+    found = run_json(capsys, "strengths", models / "stack", "--data", tmp_path / "t.mrg")
+    assert set(found["by_tag"]) == {"DT", "NN", "VBZ"}
+    assert found["groups"]["nouns"]["n"] == 3
+
+
 def test_chunks_do_not_tell_frames(capsys, models, tmp_path):
     path = tmp_path / "chunks.txt"
     path.write_text("the DT B-NP\ndog NN I-NP\nsees VBZ B-VP\nthe DT B-NP\ncat NN I-NP\n")
