@@ -295,6 +295,11 @@ def print_written(*paths: str | None) -> None:
         print("written: " + ", ".join(written))
 
 
+def shows_progress_bars() -> bool:
+    """True if progress bars are shown: standard error is a terminal."""
+    return _console(stderr=True).is_terminal
+
+
 @contextmanager
 def progress(description: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """A progress bar on standard error, if that is a terminal; yields a function that advances it."""
