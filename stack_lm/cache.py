@@ -262,6 +262,14 @@ class MemoryGenerationMixin(GenerationMixin):
             parent: Any = super()
             parent._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 
+    def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse continuous batching (`generate_batch`), which needs a cache of keys and values in pages.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("a model with a memory has no continuous batching (generate_batch); call generate with a batch")
+
     def _expand_inputs_for_generation(
         self,
         expand_size: int = 1,

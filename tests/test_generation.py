@@ -141,6 +141,11 @@ def test_other_cache_implementations_are_refused():
         make_lm().generate(ids(1, 2), max_new_tokens=2, cache_implementation="static")
 
 
+def test_continuous_batching_is_refused():
+    with pytest.raises(ValueError, match=r"has no continuous batching \(generate_batch\); call generate"):
+        make_lm().generate_batch([[1, 2, 3]])
+
+
 def test_generation_config_comes_from_the_config():
     model = make_lm(eos_token_id=3, bos_token_id=2)
     assert isinstance(model.generation_config, GenerationConfig)
