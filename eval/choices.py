@@ -119,6 +119,11 @@ class _Vocabulary(Protocol):
     def knows(self, text: str, *, begins: bool = False) -> bool: ...
 
 
+def begun(words: Sequence[str]) -> list[tuple[str, bool]]:
+    """Words of a sentence, each with True if it begins the sentence."""
+    return [(word, i == 0) for i, word in enumerate(words)]
+
+
 def with_unknown_words(model: _Vocabulary, words: Sequence[Sequence[tuple[str, bool]]]) -> np.ndarray:
     """Find the items with a word that a model does not know: [N], bool.
 

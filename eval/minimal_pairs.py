@@ -10,7 +10,7 @@ import numpy as np
 
 from stack_lm.trace import SentenceModel
 
-from .choices import ChoiceResult, OutOfVocabulary, score_choices, with_unknown_words
+from .choices import ChoiceResult, OutOfVocabulary, begun, score_choices, with_unknown_words
 
 # Pairs scored at a time.
 BLOCK = 2000
@@ -44,6 +44,13 @@ class MinimalPair:
             for side, other in ((good, bad), (bad, good))
             for word in Counter(side) - Counter(other)
         ]
+
+    @property
+    def shared_words(self) -> list[tuple[str, bool]]:
+        """The words of both sides, and whether each begins the good side."""
+        good = self.prefix_good + self.good
+        bad = {*self.prefix_bad, *self.bad}
+        return [word for word in begun(good) if word[0] in bad]
 
     @property
     def begins_differently(self) -> bool:

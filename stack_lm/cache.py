@@ -268,7 +268,9 @@ class MemoryGenerationMixin(GenerationMixin):
         Raises:
             ValueError: always.
         """
-        raise ValueError("a model with a memory has no continuous batching (generate_batch); call generate with a batch")
+        raise ValueError(
+            "a model with a memory has no continuous batching (generate_batch); call generate with a batch"
+        )
 
     def _expand_inputs_for_generation(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 from ..console import Problems
 from ..eval.agreement import AgreementItem, agreement_properties, evaluate_agreement
 from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
+from ..eval.choices import begun
 from ..messages import unknown_name
 from .choices import ChoiceTask, add_choice_options, check_choice_options, load_language_model, score_task
 
@@ -51,7 +52,14 @@ def run(options: argparse.Namespace) -> None:
     def texts(item: AgreementItem) -> dict[str, str]:
         return {"prefix": " ".join(item.prefix), "correct": item.correct, "wrong": item.wrong}
 
-    sides = ("correct", "wrong")
-    score_task(
-        options, problems, ChoiceTask(items, files, agreement_properties, evaluate_agreement, load, texts, sides)
+    task = ChoiceTask(
+        items,
+        files,
+        agreement_properties,
+        evaluate_agreement,
+        load,
+        texts,
+        names=("correct", "wrong"),
+        shared=None if classifiers else lambda item: begun(item.prefix),
     )
+    score_task(options, problems, task)

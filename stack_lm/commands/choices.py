@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from ..console import Problems, add_model_options, print_json, print_table, progress, write_table
+from ..console import Problems, add_model_options, print_json, print_note, print_table, progress, write_table
 from ..data.records import read_records
 from ..errors import InputError
-from ..eval.choices import Accuracy, ChoiceResult, OutOfVocabulary, correct_codes, score_choices
+from ..eval.choices import (
+    Accuracy,
+    ChoiceResult,
+    OutOfVocabulary,
+    correct_codes,
+    score_choices,
+    with_unknown_words,
+)
 from ..eval.significance import mcnemar
 from ..hub.locating import find_models
 from ..messages import did_you_mean
@@ -24,7 +31,16 @@ from .texts import add_keep_going
 
 
 class ChoiceTask(NamedTuple):
-    """The differences between the two commands: items, files, grouping properties, scoring functions and texts."""
+    """The differences between the two commands.
+
+    Attributes:
+        items, files: and the file of each.
+        properties: for grouping.
+        evaluate, load: scores items with a model, which is loaded from a path.
+        texts: of an item, by column.
+        names: of the two sides.
+        shared: the words of both sides of an item, and whether each begins a sentence; None if models take no words.
+    """
 
     items: Sequence[Any]
     files: list[str]
@@ -33,6 +49,7 @@ class ChoiceTask(NamedTuple):
     load: Callable[[str], Any]
     texts: Callable[[Any], dict[str, str]]
     names: tuple[str, str]
+    shared: Callable[[Any], Sequence[tuple[str, bool]]] | None = None
 
 
 def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], *, models: str, data: str) -> None:
@@ -89,18 +106,19 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
     files = {"file": [Path(file).name for file in task.files]} if len(set(task.files)) > 1 else {}
     properties = task.properties(task.items)
     _check_names(options.by or (), properties | files)
-    taken = [*files, *(name for name in _columns(task) if options.items is not None)]
-    if (doubled := next((name for name in properties if name in taken), None)) is not None:
-        raise InputError(
-            f"the items have a property {doubled!r}, which is the name of a column of --items; rename the property"
-            if doubled not in files
-            else f"the items have a property {doubled!r}, which groups items of several files; rename the property"
-        )
+    if files and "file" in properties:
+        raise InputError("the items have a property 'file', which groups items of several files; rename the property")
+    _shown_names(task, properties)
 
     def score(path: str) -> ChoiceResult:
         if Path(path).is_file():
             return _read_result(path, task, options.oov, files)
         model = task.load(path)
+        if task.shared is not None:
+            unknown = int(with_unknown_words(model, [task.shared(item) for item in task.items]).sum())
+            if unknown:
+                of_all = f"{unknown:,} of {len(task.items):,} items"
+                print_note(f"{path}: in {of_all}, a word of both sides is outside the vocabulary")
         with progress(f"scoring {path}", len(task.items)) as advance:
             return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
 
@@ -137,16 +155,28 @@ def _report_one(
     if options.json:
         record = {"model": options.models[0]} | head | result.record()
         if comparison is not None:
+            first, second = _accuracies_together(result, others[0])
             record["against"] = {"model": options.against[0]} | dataclasses.asdict(comparison)
+            record["against"] |= {"accuracy_first": first, "accuracy_second": second}
         print_json(record)
         return
     print_result(options, result)
     if comparison is not None:
+        first, second = _accuracies_together(result, others[0])
         print(
-            f"McNemar against {options.against[0]}, {comparison.n:,} items: right alone {comparison.only_first:,} and "
-            f"{comparison.only_second:,}, statistic {comparison.statistic:.2f}, p {comparison.p_value:.3g} "
-            f"(exact {comparison.exact_p_value:.3g})"
+            f"on the {comparison.n:,} items of both: {first:.2f} for {options.models[0]}, {second:.2f} for "
+            f"{options.against[0]}"
         )
+        print(
+            f"McNemar: right alone {comparison.only_first:,} and {comparison.only_second:,}, statistic "
+            f"{comparison.statistic:.2f}, p {comparison.p_value:.3g} (exact {comparison.exact_p_value:.3g})"
+        )
+
+
+def _accuracies_together(first: ChoiceResult, second: ChoiceResult) -> tuple[float, float]:
+    """Accuracies of two models on the items that both have, in percent."""
+    both = (first.correct >= 0) & (second.correct >= 0)
+    return 100 * float(first.correct[both].mean()), 100 * float(second.correct[both].mean())
 
 
 def _columns(task: ChoiceTask) -> list[str]:
@@ -154,10 +184,24 @@ def _columns(task: ChoiceTask) -> list[str]:
     return ["item", *task.texts(task.items[0]), *(f"logprob_{side}" for side in task.names), "outcome"]
 
 
+def _shown_names(task: ChoiceTask, properties: Iterable[str]) -> dict[str, str]:
+    """The columns of properties in a table of items, by their names; one that is taken ends in _input.
+
+    Raises:
+        InputError: if that is taken, too.
+    """
+    own = _columns(task)
+    names = {name: f"{name}_input" if name in own else name for name in properties}
+    for name, shown in names.items():
+        if shown != name and shown in names:
+            raise InputError(f"a table of items has a column {name!r} of its own, and {shown!r} is taken; rename one")
+    return names
+
+
 def _items_table(task: ChoiceTask, result: ChoiceResult) -> tuple[list[str], list[list[Any]]]:
     """A table with one row per item: its texts, properties, both log-probabilities and the outcome."""
     own, properties = _columns(task), result.properties
-    columns = [*own[:-3], *properties, *own[-3:]]
+    columns = [*own[:-3], *_shown_names(task, properties).values(), *own[-3:]]
     rows = [
         [
             i + 1,
@@ -180,7 +224,7 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict
     rows = list(read_records(path, column="outcome", format_name="tsv", keep_empty=False))
     if len(rows) != len(task.items):
         raise InputError(f"{path} has {len(rows)} items; here there are {len(task.items)}")
-    texts, sides = task.texts(task.items[0]), [f"logprob_{side}" for side in task.names]
+    sides = [f"logprob_{side}" for side in task.names]
     missing = sorted({*sides, "outcome"} - rows[0].fields.keys())
     if missing:
         raise InputError(f"{path} is no table of --items: it has no column {missing[0]!r}")
@@ -198,7 +242,8 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict
     correct_codes(outcomes, oov)
     own = {name: values for name, values in task.properties(task.items).items() if any(v is not None for v in values)}
     properties: dict[str, Sequence[str | int | None]] = own | groups
-    names = [name for name in rows[0].fields if name not in {"item", "outcome", *texts, *sides, *properties}]
+    shown = _shown_names(task, properties).values()
+    names = [name for name in rows[0].fields if name not in {*_columns(task), *properties, *shown}]
     values = {name: [record.fields[name] for record in rows] for name in names}
     return score_choices(
         np.array(logprobs),

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     for source in options.data:
         with problems.of(source):
             sources += pair_files(source, options.format)
-    first = next((path for path in options.models if not Path(path).is_file()), None)
+    first = next((path for path in (*options.models, *(options.against or [])) if not Path(path).is_file()), None)
     model = None if first is None else load_language_model(first, options)
     words = options.words
     if words == "auto":
@@ -77,5 +77,14 @@ def run(options: argparse.Namespace) -> None:
             print_note(
                 f"{n} pairs begin differently: the model does not predict the first token, so they go by the rest"
             )
-    task = ChoiceTask(pairs, files, pair_properties, evaluate_minimal_pairs, load, texts, ("good", "bad"))
+    task = ChoiceTask(
+        pairs,
+        files,
+        pair_properties,
+        evaluate_minimal_pairs,
+        load,
+        texts,
+        names=("good", "bad"),
+        shared=lambda pair: pair.shared_words,
+    )
     score_task(options, problems, task, words=words)

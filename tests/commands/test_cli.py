@@ -169,7 +169,8 @@ def test_the_score_follows_from_the_table_of_items(capsys, models, tmp_path):
     two = run_json(capsys, "agreement", models / "stack", *data, "--against", models / "lstm")["against"]
     assert {**one, "model": None} == {**two, "model": None}
     assert one["n"] == 2
-    assert "McNemar against" in run(capsys, "agreement", models / "stack", *data, "--against", table)[1]
+    assert {one["accuracy_first"], one["accuracy_second"]} <= {0, 50, 100}
+    assert "McNemar: right alone" in run(capsys, "agreement", models / "stack", *data, "--against", table)[1]
     own = run_json(capsys, "agreement", table, *data)
     assert own == {**result, "model": str(table), "command": own["command"]}
     table.write_text(table.read_text().replace("a cat", "a dog"))
@@ -293,21 +294,42 @@ def test_minimal_pairs(capsys, models, tmp_path):
     assert (status, "--by must name one of construction; got 'size'" in err) == (2, True)
 
 
+def test_unknown_words_on_both_sides_are_told(capsys, models, tmp_path):
+    lines = [{"good": f"the {a} dog sleeps .", "bad": f"the {a} dog sleep ."} for a in ("xyzzy", "old")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = ("minimal-pairs", models / "stack", "--format", "pairs", "--data", tmp_path / "a.jsonl")
+    assert "stack: in 1 of 2 items, a word of both sides is outside the vocabulary" in run(capsys, *command)[2]
+
+
+def test_a_table_takes_the_rule_for_words_from_the_other_model(capsys, models, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"good": "the dog sleeps .", "bad": "the dog sleep ."}\n')
+    command = ("--format", "pairs", "--data", tmp_path / "a.jsonl")
+    table = tmp_path / "i.tsv"
+    run_json(capsys, "minimal-pairs", models / "stack", *command, "--items", table)
+    found = run_json(capsys, "minimal-pairs", table, *command, "--against", models / "lstm")
+    assert found["words"] == "given"
+
+
 def test_properties_of_minimal_pairs(capsys, models, tmp_path):
-    """Numbers and text of the same digits are one group; names of the table's own columns are refused."""
+    """Numbers and text of the same digits are one group; names of the table's own columns change in it."""
     pair = {"good": "the dog sleeps .", "bad": "the dog sleep ."}
     lines = [pair | {"level": level} for level in (1, "1", 2)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     command = ("minimal-pairs", models / "stack", "--format", "pairs", "--data")
     result = run_json(capsys, *command, tmp_path / "a.jsonl")
     assert {value: group["n"] for value, group in result["by"]["level"].items()} == {"1": 2, "2": 1}
+    table = tmp_path / "i.tsv"
     for name in ("item", "outcome", "logprob_bad"):
-        (tmp_path / "b.jsonl").write_text(json.dumps(pair | {name: "x"}) + "\n")
-        assert run(capsys, *command, tmp_path / "b.jsonl")[0] == 0
-        status, out, err = run(capsys, *command, tmp_path / "b.jsonl", "--items", tmp_path / "i.tsv")
-        message = f"the items have a property {name!r}, which is the name of a column of --items; rename the property"
-        assert (status, out) == (2, "")
-        assert err.endswith(f"stack-lm: error: {message}\n")
+        lines = [pair | {name: value} for value in ("x", "y")]
+        (tmp_path / "b.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        of_model = run_json(capsys, *command, tmp_path / "b.jsonl", "--items", table)
+        assert f"\t{name}_input\t" in table.read_text().splitlines()[0]
+        of_table = run_json(capsys, "minimal-pairs", table, *command[2:], tmp_path / "b.jsonl", "--words", "given")
+        assert of_table["by"] == of_model["by"]
+        assert list(of_table["by"]) == [name]
+    (tmp_path / "b.jsonl").write_text(json.dumps(pair | {"item": "x", "item_input": "y"}) + "\n")
+    status, _, err = run(capsys, *command, tmp_path / "b.jsonl", "--items", table)
+    assert (status, "a column 'item' of its own, and 'item_input' is taken; rename one" in err) == (2, True)
     (tmp_path / "b.jsonl").write_text(json.dumps(pair | {"file": "x"}) + "\n")
     status, _, err = run(capsys, *command, tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     assert (status, "a property 'file', which groups items of several files" in err) == (2, True)

@@ -229,6 +229,7 @@ def test_generated_items():
         ("a b\n", "one\tx\ty\t0\n", "set.gold, line 1: not a whole number: 'one'"),
         ("a b\n", "7\tx\ty\t0\n", "set.gold, line 1: index 7 is outside a sentence of 2 words"),
         ("\n", "1\tx\ty\t0\n", "set.text is empty"),
+        ("the dogs are here\n", "3\tare\tis\t0\n", "word 3 of the text, counted from 0, is 'here', not 'are' .*1 of 1"),
     ],
 )
 def test_bad_pairs(tmp_path, text, gold, message):
