@@ -112,15 +112,16 @@ def draw_tree(tree: ConstituencyTree, gold: ConstituencyTree | None = None, titl
     Args:
         tree: to draw.
         gold: of the same words; labels are not compared.
-        title: above the picture; with a gold tree the number of right spans follows.
+        title: above the picture; with a gold tree the number of right spans follows, the whole sentence not counted.
     """
     if gold is None:
         return _draw(tree, None, title)
     found, wanted = _phrases(tree), _phrases(gold)
-    hits = len(found & wanted)
-    said = f"{hits} of {len(found)} predicted spans are right"
+    whole = {(0, len(tree.words))}
+    hits = len(found & wanted - whole)
+    said = f"{hits} of {len(found - whole)} predicted spans are right"
     left = _draw(tree, wanted, f"{title}: {said}" if title else said)
-    right = _draw(gold, found, f"gold: {hits} of {len(wanted)} spans are found")
+    right = _draw(gold, found, f"gold: {hits} of {len(wanted - whole)} spans are found")
     if left.width + right.width + 2 * MARGIN <= _WIDEST:
         return left.joined(right.moved(left.width + 2 * MARGIN, 0))
     return left.joined(right.moved(0, left.height + MARGIN))
@@ -165,9 +166,9 @@ def draw_legend() -> Picture:
     lines = (Line("right", ((0, y - 4, _DASH, y - 4),)), Line("wrong", ((second, y - 4, second + _DASH, y - 4),)))
     texts = (
         Text("legend", "plain", _DASH + 8, y, "in both trees"),
-        Text("legend", "plain", second + _DASH + 8, y, "in this tree only"),
+        Text("legend", "plain", second + _DASH + 8, y, "in this tree only; the whole sentence is not counted"),
     )
-    return Picture(lines, texts, 300.0, _LINE)
+    return Picture(lines, texts, 540.0, _LINE)
 
 
 def to_svg(picture: Picture, *, style: str = STYLE, label: str = "") -> str:

@@ -66,7 +66,11 @@ def trees_page(
     count = f"{len(cards)} tree{'s' * (len(cards) != 1)}"
     left = len(trees) - len(cards)
     title = f"{count}: {source}" if source else count
-    key = "" if gold is None else "<p>Solid blue: in both trees. Dashed orange: in this tree only.</p>"
+    key = (
+        ""
+        if gold is None
+        else "<p>Solid blue: in both trees. Dashed orange: in this tree only. The whole sentence is not counted.</p>"
+    )
     missing = f'<p class="soft">Sentences without a tree: {left}.</p>' if left else ""
     body = (
         f"<header><h1>{escape_markup(title)}</h1>{missing}{key}"

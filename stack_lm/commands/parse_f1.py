@@ -23,10 +23,10 @@ from ..parsing.ensemble import OUTLIER_SHARE
 from ..parsing.evalb import read_parameters
 from ..parsing.export import ENDINGS, check_tree_file, write_trees
 from ..parsing.f1 import F1Score, GoldTree, prepare_gold, score_trees
-from ..parsing.heads import last_child
+from ..parsing.heads import PENN_TAGS, last_child
 from ..parsing.significance import compare_f1, f1_interval
 from ..parsing.treebank import read_predictions, read_treebank
-from ..parsing.trees import ConstituencyTree
+from ..parsing.trees import ConstituencyTree, base_label
 from .f1_ensemble import Trees, print_ensemble, score_ensemble
 from .f1_report import describe, print_f1, write_items
 from .files import TABLES, check_ending, check_outputs
@@ -201,6 +201,7 @@ def run(options: argparse.Namespace) -> None:
         raise InputError(f"--only names sentence {number}; {options.treebank} has {len(trees):,}")
     gold = [prepare_gold(tree, convention) for tree in trees]
     _note_tags(gold, convention)
+    _note_heads(gold, convention)
     wanted = [i for i, item in enumerate(gold) if options.max_length is None or item.length <= options.max_length]
     if not wanted:
         raise InputError(f"no sentence has at most {options.max_length} words that count")
@@ -275,6 +276,21 @@ def run(options: argparse.Namespace) -> None:
             print_ensemble(result["ensemble"], [score.f1 for score in scores])
         print_written(options.trees, options.items)
     problems.finish()
+
+
+def _note_heads(gold: Sequence[GoldTree], convention: Convention) -> None:
+    """Print a note if gold trees are binarised by head rules that do not know most of their tags."""
+    if convention.gold != "head":
+        return
+    tags = [base_label(tag) for item in gold for tag in item.annotated.word_tags or ()]
+    unknown = Counter(tag for tag in tags if tag not in PENN_TAGS)
+    if 2 * unknown.total() > len(tags):
+        shown = ", ".join(tag for tag, _ in unknown.most_common(5))
+        print_note(
+            f"the head rules are those of the Penn Treebank and do not know the tags ({shown}) of "
+            f"{unknown.total():,} of {len(tags):,} words, so many heads of the binarised gold trees are arbitrary; "
+            "prpn, compound-pcfg, corpus and evalb take the trees as they are"
+        )
 
 
 def _without_labels(options: argparse.Namespace, systems: Sequence[dict[str, Any]]) -> str:
