@@ -124,7 +124,9 @@ def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
         raise InputError(f"fewer than two items were scored by all {len(first) + len(second)} runs")
     sides = [100.0 * side[:, scored] for side in (first, second)]
     by_item = sides[0].mean(axis=0) - sides[1].mean(axis=0)
-    return SeedComparison(*quasi_f([side.mean(axis=1) for side in sides], by_item), int(scored.sum()))
+    found = quasi_f([side.mean(axis=1) for side in sides], by_item)
+    low, high = np.clip((found.low, found.high), -100, 100).tolist()  # with few runs Student's t goes beyond
+    return SeedComparison(*found._replace(low=low, high=high), int(scored.sum()))
 
 
 class QuasiF(NamedTuple):

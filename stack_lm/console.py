@@ -221,13 +221,14 @@ def format_cell(value: Any) -> str:
 
 
 def write_table(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write a table to a file: tab-separated columns, numbers as `rounded` leaves them, missing values empty.
+    """Write a table to a file, with tabs, or in a .csv with commas. Numbers are as `rounded` leaves them; missing
+    values are empty.
 
     Raises:
         InputError: if it cannot be written.
     """
     with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer = csv.writer(file, delimiter="," if path.endswith(".csv") else "\t", lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([_in_file(value) for value in row] for row in rows)
 

@@ -13,7 +13,7 @@ from ..atomic import find_target
 from ..data.records import is_pattern
 from ..errors import InputError
 
-TABLES = (".tsv", ".txt", "")
+TABLES = (".tsv", ".csv", ".txt", "")
 PAGES = (".html", ".htm")
 # In an input directory, files with these endings are results of earlier runs.
 _RESULTS = (".tsv", ".html", ".htm", ".png", ".pdf", ".svg", ".tex")

@@ -225,7 +225,8 @@ def _print_strengths(result: dict[str, Any]) -> None:
         groups = {name: of_words for name, of_words in groups.items() if name not in CLASSES}
         groups |= dict(islice(result["by_tag"].items(), SHOWN_TAGS))
         print_note(
-            "most tags are not of the Penn Treebank, the Brown corpus or Universal Dependencies: the rows are of tags"
+            "most tags are not of the Penn Treebank, the Brown corpus, Universal Dependencies or STTS: the rows are of "
+            "tags"
         )
     share = 100 * result["n_unknown"] / (result["n_unknown"] + result["n_words"])
     quantiles = list(next(iter(groups.values())))[3:]

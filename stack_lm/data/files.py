@@ -176,4 +176,5 @@ def decode(raw: bytes, name: str, first_line: int = 1) -> str:
     kind = _kind(raw) if first_line == 1 else None
     if kind is not None:
         raise InputError(f"{name} is not UTF-8 text: {kind}")
-    raise InputError(f"{name}, line {first_line + raw.count(bytes([10]), 0, place)}: not UTF-8 text ({reason})")
+    hint = "" if raw[place] == 0 else "; if it is Latin-1, convert it: iconv -f latin1 -t utf8"
+    raise InputError(f"{name}, line {first_line + raw.count(bytes([10]), 0, place)}: not UTF-8 text ({reason}){hint}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -30,8 +31,9 @@ FORMATS = (".png", ".pdf", ".svg")
 COLORS = {"push_strength": "#0072B2", "pop_strength": "#D55E00", "read_strength": "#009E73"}
 NO_MATPLOTLIB = "figures need matplotlib: pip install 'stack-lm[plots]'"
 _PER_ROW = 7
-_GROUP_COLORS = tuple(COLORS.values())
-_LINES = ("-", "--", ":")  # distinct in grey as well
+_GROUP_COLORS = (*COLORS.values(), "#CC79A7")
+_LINES = ("-", "--", ":", "-.")  # distinct in grey as well
+_LETTER = 0.09  # width in inches, on average, at the usual size
 
 
 Arguments = ParamSpec("Arguments")
@@ -122,7 +124,6 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
         raise InputError("the trace has no push, pop or read strengths to plot")
     n = len(trace.words)
     width = max(6.0, 0.75 * n + 1.5)
-    longest = max(map(len, trace.words))
     phrases = place_phrases(tree, range(n)) if tree is not None else []
     height = max((phrase.level for phrase in phrases), default=0)
     figure = new_figure(width, 3.6 + 0.3 * height, title)
@@ -140,11 +141,16 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
     top.spines[["top", "right"]].set_visible(False)
     top.set_ylabel("strength (elements)")
     top.set_xlim(-0.6, n - 0.4)
-    top.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(names), frameon=False)
+    entries = top.get_legend_handles_labels()[1]
+    fits = sum(_LETTER * len(entry) + 0.6 for entry in entries) <= width - 1
+    top.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(names) if fits else 1, frameon=False)
     labels = list(map(drawable, trace.words))
     if "total_strength" in trace.signals:
         labels = [f"{w}\n{s:.2f}" for w, s in zip(labels, trace.signals["total_strength"], strict=True)]
-    top.set_xticks(range(n), labels, rotation=0 if longest <= 11 else 30)
+    lengths = [_LETTER * len(word) for word in trace.words]
+    room = (width - 1) / n  # between the middles of two words
+    collide = any((one + other) / 2 > room - _LETTER for one, other in pairwise(lengths))
+    top.set_xticks(range(n), labels, rotation=30 if collide else 0)
     top.tick_params(axis="x", length=0, labelbottom=True)
     if below is not None:
         _draw_tree(below, phrases)

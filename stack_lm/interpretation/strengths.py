@@ -14,19 +14,19 @@ from ..trace import Trace
 from .verbs import VERB_FRAMES
 
 ALL_WORDS, PUNCTUATION = "all words", "punctuation"
-# The tag sets of the Penn Treebank, of the Brown corpus and of Universal Dependencies.
+# The tag sets of the Penn Treebank, of the Brown corpus, of Universal Dependencies, and STTS, of German treebanks.
 CLASSES = {
-    "nouns": r"NNS?|NNPS?|N[NPR]S?\$?|NOUN|PROPN",
-    "verbs": r"VB[DGNPZ]?|(BE|HV|DO)[DGNRZM]?Z?|VERB",
-    "modals": r"MD",
-    "adpositions": r"IN|ADP",
-    "infinitival to": r"TO",
-    "determiners": r"DT[ISX]?\$?|PDT|WDT|AT|AB[LNX]|DET",
-    "adjectives": r"JJ[RST]?|ADJ",
-    "adverbs": r"RB[RST]?\$?|RN|RP|WRB|QLP?|WQL|ADV",
-    "pronouns": r"PRP\$?|EX|P[NP](\$\$?|L|LS|O|S|SS)?\$?|WP[OS]?\$?|PRON",
-    "conjunctions": r"CC|CS|CCONJ|SCONJ",
-    "numbers": r"CD|OD|NUM",
+    "nouns": r"NNS?|NNPS?|N[NPR]S?\$?|NOUN|PROPN|NE",
+    "verbs": r"VB[DGNPZ]?|(BE|HV|DO)[DGNRZM]?Z?|VERB|V[VA](FIN|IMP|INF|IZU|PP)",
+    "modals": r"MD|VM(FIN|INF|PP)",
+    "adpositions": r"IN|ADP|AP(PR|PRART|PO|ZR)",
+    "infinitival to": r"TO|PTKZU",
+    "determiners": r"DT[ISX]?\$?|PDT|WDT|AT|AB[LNX]|DET|ART|P(DAT|IAT|IDAT|POSAT|WAT|RELAT)",
+    "adjectives": r"JJ[RST]?|ADJ|ADJ[AD]",
+    "adverbs": r"RB[RST]?\$?|RN|RP|WRB|QLP?|WQL|ADV|(P|PRO|PW)AV",
+    "pronouns": r"PRP\$?|EX|P[NP](\$\$?|L|LS|O|S|SS)?\$?|WP[OS]?\$?|PRON|PPER|PRF|P(D|I|POS|REL|W)S",
+    "conjunctions": r"CC|CS|CCONJ|SCONJ|KO(N|KOM|US|UI)",
+    "numbers": r"CD|OD|NUM|CARD",
     PUNCTUATION: r"[^A-Za-z]+|-[LR][RCS]B-|PUNCT",
 }
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -36,7 +36,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 def word_class(tag: str) -> str | None:
     """The class of a part-of-speech tag, such as "nouns"; None for rare tags, and for those of other tag sets.
 
-    The tag sets are those of the Penn Treebank, the Brown corpus and Universal Dependencies.
+    The tag sets are those of the Penn Treebank, the Brown corpus, Universal Dependencies and STTS.
 
     Adpositions (IN) of the Penn Treebank include its subordinating conjunctions, and its infinitival to (TO) includes
     the preposition; the Brown corpus distinguishes them. Brown's tags of two words in one (PPSS+BEM) have no class.

@@ -122,7 +122,7 @@ def test_an_ending_that_promises_something_else(capsys, model, treebank, tmp_pat
     for command, message in [
         (("parse", model, "the dog", "--output", tmp_path / "t.png"), f"--output {trees}"),
         ((*f1, "--trees", tmp_path / "t.png"), f"--trees {trees}"),
-        ((*f1, "--items", tmp_path / "t.csv"), "--items must end in one of .tsv, .txt, no ending; got"),
+        ((*f1, "--items", tmp_path / "t.xlsx"), "--items must end in one of .tsv, .csv, .txt, no ending; got"),
         (("strengths", model, "--data", treebank, "--items", tmp_path / "t.json"), "--items must end in one of .tsv"),
         (("inspect", model, "the dog", "--output", tmp_path / "t.pdf"), "--output must end in one of .html, .htm; got"),
     ]:

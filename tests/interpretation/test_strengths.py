@@ -27,21 +27,25 @@ def occurrences(words, tags, values, frames=None, unknown=()):
 @pytest.mark.parametrize(
     ("name", "tags"),
     [
-        ("nouns", "NN NNS NNP NNPS NN-TL NNS$ NP NP$ NPS NR NN-TL-HL FW-NN NOUN PROPN"),
+        ("nouns", "NN NNS NNP NNPS NN-TL NNS$ NP NP$ NPS NR NN-TL-HL FW-NN NOUN PROPN NE"),
         (
             "verbs",
-            "VB VBD VBG VBN VBP VBZ BE BED BEDZ BEG BEM BEN BER BEZ BEZ* HV HVD HVG HVN HVZ DO DOD DOZ DOD* VERB",
+            "VB VBD VBG VBN VBP VBZ BE BED BEDZ BEG BEM BEN BER BEZ BEZ* HV HVD HVG HVN HVZ DO DOD DOZ DOD* VERB "
+            "VVFIN VAINF VVIZU VVPP VVIMP",
         ),
-        ("modals", "MD MD*"),
-        ("adpositions", "IN IN-TL ADP"),
-        ("infinitival to", "TO"),
-        ("determiners", "DT PDT WDT AT DTI DTS DTX ABN ABL ABX DET"),
-        ("adjectives", "JJ JJR JJS JJT JJ-TL ADJ"),
-        ("adverbs", "RB RBR RBS RBT RP WRB QL QLP RN ADV"),
-        ("pronouns", "PRP PRP$ WP WP$ EX PPS PPSS PPO PPL PPLS PP$ PP$$ PN PN$ WPS WPO PRON"),
-        ("conjunctions", "CC CS CCONJ SCONJ"),
-        ("numbers", "CD OD NUM"),
-        ("punctuation", ". , : `` '' -- ( ) $ # -LRB- -RRB- * PUNCT"),
+        ("modals", "MD MD* VMFIN"),
+        ("adpositions", "IN IN-TL ADP APPR APPRART APPO APZR"),
+        ("infinitival to", "TO PTKZU"),
+        ("determiners", "DT PDT WDT AT DTI DTS DTX ABN ABL ABX DET ART PDAT PIAT PPOSAT PWAT PRELAT"),
+        ("adjectives", "JJ JJR JJS JJT JJ-TL ADJ ADJA ADJD"),
+        ("adverbs", "RB RBR RBS RBT RP WRB QL QLP RN ADV PAV PROAV PWAV"),
+        (
+            "pronouns",
+            "PRP PRP$ WP WP$ EX PPS PPSS PPO PPL PPLS PP$ PP$$ PN PN$ WPS WPO PRON PPER PRF PDS PIS PPOSS PRELS PWS",
+        ),
+        ("conjunctions", "CC CS CCONJ SCONJ KON KOKOM KOUS KOUI"),
+        ("numbers", "CD OD NUM CARD"),
+        ("punctuation", ". , : `` '' -- ( ) $ # -LRB- -RRB- * PUNCT $, $. $("),
     ],
 )
 def test_word_classes(name, tags):
