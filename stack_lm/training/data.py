@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from ..console import print_note, progress
 from ..data import Corpus, Sentence, hold_out, open_corpus
 from ..data.corpora import several_in_a_line
-from ..data.formats import format_of
+from ..data.formats import format_of, is_table
 from ..errors import InputError
 from ..hub.tokenizers import open_tokenizer
 from ..labels import IGNORED
@@ -363,7 +363,11 @@ def _documents(corpus: Corpus) -> Iterable[Iterable[Sentence]]:
 def _open_source(config: RunConfig, split_words: bool, *, validation: bool = False) -> Corpus:
     data = config.data
     source, split = (str(data.validation), data.validation_split) if validation else (data.source, data.split)
-    return open_corpus(source, split=split, segmentation=data.segmentation, column=data.column, split_words=split_words)
+    other = data.source if validation else data.validation
+    # A table to train on and a text to validate on, or the reverse: the column is that of the table.
+    is_text = Path(source).is_file() and not is_table(source)
+    column = None if is_text and other is not None and is_table(other) else data.column
+    return open_corpus(source, split=split, segmentation=data.segmentation, column=column, split_words=split_words)
 
 
 def _not_empty(validation: TokenArray) -> TokenArray:

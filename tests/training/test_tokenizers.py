@@ -120,6 +120,19 @@ def test_notes_on_text_and_tokenizer(tmp_path):
     assert trainer.data.notes == []
 
 
+@pytest.mark.parametrize("of_table", ["source", "validation"])
+def test_a_table_and_a_text(tmp_path, of_table):
+    """The column is that of the table; two texts have none."""
+    config = run_config(tmp_path)
+    (tmp_path / "t.csv").write_text("satz,other\n" + "".join(f'"{line}",x\n' for line in TEXT))
+    data = replace(config.data, column="satz", **{of_table: str(tmp_path / "t.csv")})
+    trainer = Trainer(replace(config, data=data), quiet=True)
+    assert len(trainer.data.validation) == len(TEXT)
+    trainer.run.close()
+    with pytest.raises(InputError, match="is plain text, which has no columns; got the column 'satz'"):
+        Trainer(replace(config, data=replace(config.data, column="satz")), quiet=True)
+
+
 def test_a_note_on_tokens_that_span_words(tmp_path, capsys):
     """The command that scores words refuses them; training says so first."""
     from conftest import run
