@@ -148,7 +148,7 @@ def test_files_that_cannot_be_read_are_left_out(tmp_path):
     assert plain(tmp_path, on_error=problems.append) == ["((Go away) !)", "(a b)"]
     assert [str(problem).split(": ", 1)[1] for problem in problems] == [
         "the tree that starts on line 1 lacks 1 closing bracket",
-        "not UTF-8 text (invalid start byte)",
+        "not UTF-8 text (invalid start byte); if it is Latin-1, convert it: iconv -f latin1 -t utf8",
     ]
     (tmp_path / "b.mrg").unlink()
     with pytest.raises(InputError, match="has no trees that can be read"):
