@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from .plugins import import_plugin
 Subparsers = Any  # argparse's own class for them is private
 # Characters of a message, and of a text without spaces in it: a message may show a whole file as a value.
 _LONGEST_MESSAGE, _LONGEST_WORD = 900, 200
+# Between two lines of progress of one piece of work; see `LineClock`.
+SECONDS = 60.0
 
 
 class Parser(argparse.ArgumentParser):
@@ -296,9 +299,19 @@ def print_written(*paths: str | None) -> None:
         print("written: " + ", ".join(written))
 
 
-def shows_progress_bars() -> bool:
-    """True if progress bars are shown: standard error is a terminal."""
-    return _console(stderr=True).is_terminal
+class LineClock:
+    """Tells when long work should print a line of progress: about once a minute, and only where no bar is shown."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def due(self) -> bool:
+        """True if a line is due now; the next is then due a minute later."""
+        now = time.monotonic()
+        if now - self._last < SECONDS or _console(stderr=True).is_terminal:
+            return False
+        self._last = now
+        return True
 
 
 @contextmanager

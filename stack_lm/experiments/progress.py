@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -10,8 +9,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-# Between two lines of one job.
-SECONDS = 60.0
+from ..console import LineClock
 
 
 class TrialProgress:
@@ -28,7 +26,7 @@ class TrialProgress:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._done, self._total = 0, sum(sizes)
         self._shares = [0.0] * len(sizes)
-        self._said: dict[int, float] = {}  # when, by job
+        self._clocks: dict[int, LineClock] = {}  # by job
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
         hidden = quiet or not self._console.is_terminal
         self._bar = Progress(*columns, console=self._console, transient=True, disable=hidden)
@@ -54,9 +52,7 @@ class TrialProgress:
         """
         self._shares[job] = share
         self._update()
-        last = self._said.setdefault(job, time.monotonic())
-        if not self._console.is_terminal and time.monotonic() - last >= SECONDS:
-            self._said[job] = time.monotonic()
+        if self._clocks.setdefault(job, LineClock()).due():
             self._print(f"{self._names[job]}: {said}")
 
     def finish(self, job: int, lines: Sequence[str]) -> None:

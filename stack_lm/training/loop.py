@@ -22,7 +22,7 @@ from accelerate.utils import set_seed
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..console import print_note, progress, shows_progress_bars
+from ..console import LineClock, print_note, progress
 from ..errors import InputError
 from ..hub.card import write_card
 from ..hub.code import save_model
@@ -44,8 +44,6 @@ from .updates import Updater
 
 # Consecutive updates that may be skipped: after more, the weights themselves are beyond repair.
 MOST_SKIPPED = 100
-# Between two lines of progress where no bar is shown.
-SECONDS = 60.0
 
 
 class TrainingLoop(ABC):
@@ -176,8 +174,8 @@ class TrainingLoop(ABC):
             self.run.close()
 
     def _train(self) -> dict[str, Any]:
-        self._started = self._told = time.perf_counter()
-        self._begun = self.step
+        self._started = time.perf_counter()
+        self._begun, self._lines = self.step, LineClock()
         self._last: dict[str, Any] = {}
         for line in (
             *self.notes,
@@ -318,10 +316,8 @@ class TrainingLoop(ABC):
             values["skipped_updates"] = record.skipped
         self._record = TrainingRecord(in_a_row=record.in_a_row)
         self._log(values)
-        now = time.perf_counter()
-        if record.counts and now - self._told >= SECONDS and not shows_progress_bars():
-            self._told = now
-            left = (now - self._started) / (self.step - self._begun) * (self.total - self.step)
+        if record.counts and self._lines.due():
+            left = (time.perf_counter() - self._started) / (self.step - self._begun) * (self.total - self.step)
             loss = f"{values[f'train_{self.LOSS}']:.3f} {self.LOSS.replace('_', ' ')}"
             speed = f"{values[f'{self.TARGETS}_per_second']:,.0f} {self.TARGETS} per second"
             self._note(

@@ -202,14 +202,14 @@ def test_fewer_seeds_than_have_begun(capsys, files, monkeypatch):
 
 
 def test_lines_say_how_trials_stand(capsys, files, monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    monkeypatch.setattr("stack_lm.console.SECONDS", 0.0)
     status, err = run_table(capsys, files / "table.yaml", "--rows", "mean")
     assert status == 0
     said = [line for line in err.splitlines() if "epoch 2 of 4" in line]
     assert len(said) == 1
     assert said[0].startswith("echo, mean, seeds 0 to 2: epoch 2 of 4, loss ")
     assert ", validation accuracy " in said[0]
-    monkeypatch.setattr(progress, "SECONDS", 60.0)
+    monkeypatch.setattr("stack_lm.console.SECONDS", 60.0)
     _, err = run_table(capsys, files / "table.yaml", "--rows", "mean", "--overwrite")
     assert "epoch 2 of 4" not in err
 
