@@ -1,4 +1,4 @@
-"""`stack-lm results` for models: the scores in their cards, side by side."""
+"""`stack-lm results` for models: their scores, from cards or the output of commands, side by side."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import groupby
 from ..console import print_json
 from ..errors import InputError
 from ..experiments.config import compile_pattern
-from ..hub.card_scores import ScoreOfModels, scores_of_cards
+from ..hub.card_scores import ScoreOfModels, read_scores
 from ..hub.evaluations import format_score
 from .files import check_different, short_names
 from .printing import Heading, PrintedTable
 
-_TITLE = "Scores in the models' cards"
+_TITLE = "Scores of models"
 
 
 def print_scores(options: argparse.Namespace) -> None:
@@ -27,15 +27,16 @@ def print_scores(options: argparse.Namespace) -> None:
     if given is not None:
         raise InputError(f"{given} is about trials of `stack-lm train task`; {options.directories[0]} is a model")
     check_different(options.directories)
-    names = short_names([path.removesuffix(".md").rstrip("/") for path in options.directories])
-    scores = scores_of_cards(options.directories)
+    models, scores = read_scores(options.directories)
+    names = short_names(models)
+    described = dict(zip(names, models, strict=True))
     if options.columns:
-        _print_columns(options, names, scores)
+        _print_columns(options, described, scores)
         return
     if options.rows is not None:
         scores = _chosen(scores, options.rows, "--rows")
     if options.json:
-        print_json({"models": _models(options, names), "scores": _described(scores, names)})
+        print_json({"models": described, "scores": _described(scores, names)})
         return
     body: list[list[str] | Heading] = []
     for heading, of_data in groupby(scores, _heading):
@@ -45,8 +46,9 @@ def print_scores(options: argparse.Namespace) -> None:
     PrintedTable(_TITLE, ["score", *names], body, 1).print_as(options.format)
 
 
-def _print_columns(options: argparse.Namespace, names: list[str], scores: list[ScoreOfModels]) -> None:
+def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: list[ScoreOfModels]) -> None:
     """Print a row for each model, and a column for each head of `--column`."""
+    names = list(models)
     columns = [_column(column, names, scores) for column in options.columns]
     heads = [column.partition("=")[0] for column in options.columns]
     repeated = next((head for head in heads if heads.count(head) > 1), None)
@@ -61,7 +63,7 @@ def _print_columns(options: argparse.Namespace, names: list[str], scores: list[S
             }
             for model, name in enumerate(names)
         ]
-        print_json({"models": _models(options, names), "rows": rows})
+        print_json({"models": models, "rows": rows})
         return
     body = [[name, *(_cell(column.get(model), model) for column in columns)] for model, name in enumerate(names)]
     PrintedTable(_TITLE, ["model", *heads], body, 1).print_as(options.format)
@@ -84,10 +86,6 @@ def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[
 
 def _cell(score: ScoreOfModels | None, model: int) -> str:
     return "" if score is None else format_score(score.values.get(model), score.metric)
-
-
-def _models(options: argparse.Namespace, names: list[str]) -> dict[str, str]:
-    return dict(zip(names, options.directories, strict=True))
 
 
 def _heading(score: ScoreOfModels) -> str:

@@ -87,4 +87,4 @@ def run(options: argparse.Namespace) -> None:
         names=("good", "bad"),
         shared=lambda pair: pair.shared_words,
     )
-    score_task(options, problems, task, words=words)
+    score_task(options, problems, task, words=words, method=options.method)

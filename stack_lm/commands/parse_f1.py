@@ -208,6 +208,7 @@ def run(options: argparse.Namespace) -> None:
     result: dict[str, Any] = {
         "convention": convention.name,
         "changes": changes,
+        "parameters": options.parameters,
         "treebank": options.treebank,
         "max_length": options.max_length,
         "words_removed": 100 * (1 - np.mean(np.concatenate([item.kept for item in gold]))),
@@ -374,6 +375,8 @@ def _parse_gold_sentences(
         if convention.removed == "nothing"
         else f"removed {'before' if before else 'after'} parsing",
         "unknown_words": 100 * float(np.mean(np.concatenate(unknown))),
+        "layer": options.layer,
+        "word_strength": options.word_strength,
         "n_unknown_sentences": sum(bool(of_sentence.all()) for of_sentence in unknown),
     }
     return [parse.tree for parse in parses], described

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..config_files import read_run_config
 from ..console import (
@@ -168,7 +168,7 @@ def _score(path: str, text: _Text, options: argparse.Namespace) -> SentenceLosse
 def _report_one(options: argparse.Namespace, found: Perplexity) -> None:
     result = dataclasses.asdict(found)
     if options.json:
-        print_json({"model": options.models[0], "data": options.data} | result)
+        print_json({"model": options.models[0]} | _text_of(options) | result)
         return
     bits = found.bits_per_byte
     rows = [
@@ -223,7 +223,7 @@ def _print_runs(
         ]
         compared = {unit: dataclasses.asdict(found) for unit, found in comparison.items()}
         more = {"against": described[1], "comparison": compared} if len(described) > 1 else {}
-        print_json({"data": options.data} | described[0] | more)
+        print_json(_text_of(options) | described[0] | more)
         return
     rows: list[tuple[object, ...]] = []
     for paths, side in results:
@@ -258,6 +258,17 @@ def _print_runs(
             if numbers[0] > 1
             else "over the sentences: paired t-test of a ratio of means",
         )
+
+
+def _text_of(options: argparse.Namespace) -> dict[str, Any]:
+    """For JSON: the sentences that are scored."""
+    return {
+        "data": options.data,
+        "split": options.split,
+        "held_out": options.held_out,
+        "held_out_seed": None if options.held_out is None else options.seed,
+        "limit": options.limit,
+    }
 
 
 def _spread(side: Sequence[Perplexity], name: str) -> Spread:

@@ -1,4 +1,4 @@
-"""`stack-lm results`: a paper's table beside ours, or the scores in models' cards side by side."""
+"""`stack-lm results`: a paper's table beside ours, or the scores of models side by side."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ EXAMPLE = (
     "  stack-lm results runs/deletang2023-hierarchy --matrix\n"
     "  stack-lm results runs/hao2018-table1 --save results/hao2018-table1\n"
     "  stack-lm results models/wikipedia-u1 models/wikipedia-lstm --rows 'prpn|accuracy'\n"
+    "  stack-lm results u1.json lstm.json --rows 'perplexity|accuracy' --format latex\n"
     "  stack-lm results models/wikipedia-u1* --column 'perplexity=wiki.*inner' --column 'F1=prpn.*algorithm1'"
 )
 FORMATS = (*FORMS, "json")
@@ -38,7 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         nargs="+",
         help="an output_dir of `stack-lm train task`; its shards, and several directories of one table, are merged. Or "
-        "models or their cards, whose scores are shown side by side",
+        "models, their cards, or files of --json output of perplexity, parse-f1, agreement or minimal-pairs, whose "
+        "scores are shown side by side",
     )
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--compare", metavar="DIR", help="another run of the table: show both, and the difference")
@@ -48,14 +50,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a matrix: tasks down, by their level of the Chomsky hierarchy, and networks across",
     )
     choices = parser.add_mutually_exclusive_group()
-    choices.add_argument("--rows", metavar="REGEX", help="print only the rows (of cards: scores) whose names match")
+    choices.add_argument("--rows", metavar="REGEX", help="print only the rows (of models: scores) whose names match")
     choices.add_argument(
         "--column",
         metavar="HEAD=REGEX",
         action="append",
         default=[],
         dest="columns",
-        help="of cards: print a row for each model, with a column for the score whose name matches; repeatable",
+        help="of models: print a row for each model, with a column for the score whose name matches; repeatable",
     )
     parser.add_argument(
         "--save",
@@ -73,14 +75,14 @@ def run(options: argparse.Namespace) -> None:
 
     options.json = options.json or options.format == "json"
     if not any(map(has_trials, options.directories)):
-        from ..hub.card_scores import find_card
+        from ..hub.card_scores import has_scores
         from .card_results import print_scores
 
-        if any(map(find_card, options.directories)):
+        if any(map(has_scores, options.directories)):
             print_scores(options)
             return
     if options.columns:
-        raise InputError(f"--column is about the scores in models' cards; {options.directories[0]} has trials, or none")
+        raise InputError(f"--column is about the scores of models; {options.directories[0]} has trials, or none")
     trials = read_trials(*options.directories)
     if options.save is not None:
         save_trials(trials, options.save)

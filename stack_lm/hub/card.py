@@ -20,7 +20,7 @@ from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
 from ..messages import shortened
 from ..plugins import named_in
-from .evaluations import format_score, merged, of_training, without_directories
+from .evaluations import format_score, held_out_sentences, merged, of_training, without_directories
 
 CARD = "README.md"
 _WRITTEN_BY_US = "<!-- Written by `stack-lm card`"
@@ -394,11 +394,9 @@ def _held_out(training: Mapping[str, Any]) -> str:
     data = training.get("data", {})
     if data.get("validation"):
         return _names(data["validation"])
-    held_out = data.get("held_out", 0)
-    share = f"{held_out:g} sentences" if held_out >= 1 else f"{100 * held_out:g}% of the sentences"
-    source = _source(training)
     seed = data.get("held_out_seed")
-    return f"{source}: {share} held out, seed {training.get('seed', 0) if seed is None else seed}"
+    seed = training.get("seed", 0) if seed is None else seed
+    return held_out_sentences(_source(training), data.get("held_out", 0), seed)
 
 
 def _training_command(kind: str, training: Mapping[str, Any], file: Path) -> str:

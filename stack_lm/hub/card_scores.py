@@ -1,4 +1,4 @@
-"""The scores in the cards of several models, side by side."""
+"""The scores of several models, from their cards or the output of commands, side by side."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from huggingface_hub import EvalResult
 
 from ..errors import InputError
 from .card import CARD, read_card
+from .evaluations import read_results
 
 
 @dataclass
@@ -38,30 +39,57 @@ def find_card(path: str | Path) -> Path | None:
     return card if card.is_file() else None
 
 
-def scores_of_cards(paths: Sequence[str | Path]) -> list[ScoreOfModels]:
-    """Read the scores in model cards, ordered by task, data and position in the cards.
+def has_scores(path: str | Path) -> bool:
+    """Whether there may be scores at a path: a model's card, or the output of a command in JSON."""
+    return _is_output(path) or find_card(path) is not None
+
+
+def read_scores(paths: Sequence[str | Path]) -> tuple[list[str], list[ScoreOfModels]]:
+    """Read the scores of models, ordered by task, data and position in their cards.
 
     Args:
-        paths: model directories, or cards.
+        paths: model directories, cards, or files of commands' `--json` output, which may be of several models. A model
+            may have scores in several of them.
+
+    Returns:
+        The models, as paths without the ending of a card; ensembles and baselines in the output of `parse-f1` count,
+        too. And their scores.
 
     Raises:
-        InputError: if one has no card, or its card has no scores.
+        InputError: if a model has no card, a card no scores, or a model different values of a score.
     """
+    names: dict[str, int] = {}
     found: dict[tuple[str, str, str], ScoreOfModels] = {}
-    for model, path in enumerate(paths):
-        card = find_card(path)
-        if card is None:
-            raise InputError(f"{path} has no card ({CARD}); `stack-lm card {path}` writes one")
-        results = [score for result in read_card(card).eval_results or () for score in _scores(result)]
-        if not results:
-            raise InputError(f"{card} has no scores; `stack-lm card --results` puts them in")
-        for key, value, interval in results:
-            score = found.setdefault(key, ScoreOfModels(*key))
-            score.values[model] = value
-            if interval is not None:
-                score.intervals[model] = interval
+    for path in paths:
+        for name, result in _read_output(path) if _is_output(path) else _read_card(path):
+            model = names.setdefault(name, len(names))
+            for key, value, interval in _scores(result):
+                score = found.setdefault(key, ScoreOfModels(*key))
+                if score.values.setdefault(model, value) != value:
+                    raise InputError(f"{path} has another {key[2]!r} of {name} than a file before it")
+                if interval is not None:
+                    score.intervals[model] = interval
     places = {key: i for i, key in enumerate(dict.fromkeys(key[:part] for key in found for part in (1, 2)))}
-    return sorted(found.values(), key=lambda score: (places[score.task,], places[score.task, score.data]))
+    return list(names), sorted(found.values(), key=lambda score: (places[score.task,], places[score.task, score.data]))
+
+
+def _is_output(path: str | Path) -> bool:
+    return Path(path).suffix in (".json", ".jsonl") and Path(path).is_file()
+
+
+def _read_output(path: str | Path) -> list[tuple[str, EvalResult]]:
+    return [(of.system.rstrip("/"), of.result) for of in read_results(Path(path))]
+
+
+def _read_card(path: str | Path) -> list[tuple[str, EvalResult]]:
+    card = find_card(path)
+    if card is None:
+        raise InputError(f"{path} has no card ({CARD}); `stack-lm card {path}` writes one")
+    name = str(path).removesuffix(".md").rstrip("/")
+    results = [(name, result) for result in read_card(card).eval_results or () if any(_scores(result))]
+    if not results:
+        raise InputError(f"{card} has no scores; `stack-lm card --results` puts them in")
+    return results
 
 
 def _scores(result: EvalResult) -> Iterator[tuple[tuple[str, str, str], float, list[float] | None]]:

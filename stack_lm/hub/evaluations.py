@@ -54,35 +54,72 @@ def format_score(value: float | None, metric: str) -> str:
     return "" if value is None else f"{value:.{3 if metric == 'bits per byte' else 2}f}"
 
 
-def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
-    """The evaluation results in a file of a command's `--json` output.
+class SystemResult(NamedTuple):
+    """One evaluation result in the output of a command.
+
+    Attributes:
+        system: the model's path as given; or the name of an ensemble or a baseline.
+        is_model: false for the latter.
+        result: what a card takes.
+    """
+
+    system: str
+    is_model: bool
+    result: EvalResult
+
+
+def read_results(path: Path) -> list[SystemResult]:
+    """The evaluation results in a file of a command's `--json` output, of one model or several.
 
     Args:
         path: the file: one JSON object, or one on each line.
-        directory: of the model that the card is for.
 
     Raises:
-        InputError: if the file holds no such result, or a result of another model.
+        InputError: if the file holds no such result.
     """
     records = [json_record(line, f"{path}, line {number}") for number, line in read_lines(path)]
-    found: list[EvalResult] = []
+    found: list[SystemResult] = []
     for record in records:
         name = _command(record)
         if name not in _READERS:
             known = ", ".join(_READERS)
             raise InputError(f"{path} must hold what --json of {known} prints; it is of {name or 'no such command'}")
         try:
-            systems = _READERS[name](record)
-            models = [str(Path(system.pop("model")).resolve()) for system in systems]
+            for run in _runs(record):
+                for system in _READERS[name](run):
+                    is_model = "model" in system
+                    of = system.pop("model" if is_model else "trees")
+                    if not isinstance(of, str):
+                        raise TypeError("model")
+                    found.append(SystemResult(of, is_model, EvalResult(**without_directories(system))))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise InputError(
-                f"{path} must hold the result of one model; {error} is missing or of another kind"
-            ) from error
-        for system, model in zip(systems, models, strict=True):
-            if model != str(directory.resolve()):
-                raise InputError(f"{path} has results of {model}, not of {directory}")
-            found.append(EvalResult(**without_directories(system)))
+            raise InputError(f"{path} must hold results of models; {error} is missing or of another kind") from error
     return found
+
+
+def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
+    """The evaluation results of one model in a file of a command's `--json` output.
+
+    Args:
+        path: see `read_results`.
+        directory: of the model that the card is for.
+
+    Raises:
+        InputError: if the file holds no such result, or a result of another model.
+    """
+    found = [result for result in read_results(path) if result.is_model]
+    for of in found:
+        if Path(of.system).resolve() != directory.resolve():
+            raise InputError(f"{path} has results of {Path(of.system).resolve()}, not of {directory}")
+    return [of.result for of in found]
+
+
+def _runs(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The records of single models in a record, which has those of several under "runs"."""
+    if "runs" not in record:
+        return [record]
+    head = {key: value for key, value in record.items() if key not in ("runs", "against")}
+    return [head | run for side in (record, record.get("against", {})) for run in side.get("runs", [])]
 
 
 def of_training(
@@ -104,6 +141,12 @@ def of_training(
         task = {"task_type": "text-classification", "task_name": classification}
         found.append(_result(task, data, "accuracy", record["eval_accuracy"], "accuracy, %", {"command": command}))
     return [EvalResult(**result) for result in found]
+
+
+def held_out_sentences(source: str, held_out: float, seed: int) -> str:
+    """The name of the sentences that a run holds out: a number of them, or a share below 1."""
+    share = f"{held_out:g} sentences" if held_out >= 1 else f"{100 * held_out:g}% of the sentences"
+    return f"{source}: {share} held out, seed {seed}"
 
 
 def merged(earlier: Iterable[EvalResult], new: Iterable[EvalResult]) -> list[EvalResult]:
@@ -157,42 +200,75 @@ def _perplexity(key: str, record: Mapping[str, Any], prefix: str, data: str, com
 
 def _of_perplexity(record: dict[str, Any]) -> list[dict[str, Any]]:
     counts = {counted: record.get(f"n_{counted}") for _, counted, _ in _PERPLEXITY.values()}
+    data = record["data"]
+    if record.get("split", "test") != "test":
+        data += f", split {record['split']}"
+    if record.get("held_out") is not None:
+        data = held_out_sentences(data, record["held_out"], record["held_out_seed"])
+    if record.get("limit") is not None:
+        data += f", the first {record['limit']:,} sentences"
     return [
-        _perplexity(key, record | counts, "", record["data"], record["command"]) | {"model": record["model"]}
+        _perplexity(key, record | counts, "", data, record["command"]) | {"model": record["model"]}
         for key in _PERPLEXITY
         if key in record or key != "bits_per_byte"  # which earlier versions did not have
     ]
 
 
 def _name_of_f1(record: Mapping[str, Any], system: Mapping[str, Any]) -> str:
-    """The name of an F1 score with the settings of its trees, so that scores of several decoders can coexist."""
-    how = [system[key] for key in ("signal", "decoder") if system.get(key)]
-    return ", ".join([f"F1, convention {record['convention']}", *how])
+    """The name of an F1 score with its settings, so that scores of several decoders and rules can coexist."""
+    how = [f"convention {record['convention']}"]
+    if record.get("parameters"):
+        how.append(f"parameters of {Path(record['parameters']).name}")
+    if record["changes"]:
+        how.append("but " + ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in record["changes"].items()))
+    if record.get("max_length") is not None:
+        how.append(f"at most {record['max_length']} words")
+    how += [system[key] for key in ("signal", "decoder") if system.get(key)]
+    if system.get("punctuation") == "removed before parsing":
+        how.append("punctuation removed before parsing")
+    if system.get("layer") is not None:
+        how.append(f"layer {system['layer']}")
+    if system.get("word_strength", "last") != "last":
+        how.append(f"word strength {system['word_strength']}")
+    return ", ".join(["F1", *how])
 
 
 def _of_f1(record: dict[str, Any]) -> list[dict[str, Any]]:
-    task = {"task_type": "parsing", "task_name": "Unsupervised parsing"}
-    changes = {key: str(value) for key, value in record["changes"].items()} or None
+    systems = record["systems"]
+    together = {key: value for key, value in systems[0].items() if all(of.get(key) == value for of in systems)}
+    ensemble = record.get("ensemble") or {}
+    votes = {"ensemble": "votes", f"ensemble, {ensemble.get('prior')} voting too": "votes_with_prior"}
     return [
-        _result(
-            task,
-            record["treebank"],
-            "f1",
-            system["f1"],
-            _name_of_f1(record, system),
-            {
-                "convention": record["convention"],
-                "changes": changes,
-                "interval_95": _interval(system.get("interval")),
-                "sentences": system["n_sentences"],
-                "signal": system.get("signal"),
-                "decoder": system.get("decoder"),
-                "command": record["command"],
-            },
-        )
-        | {"model": system["system"]}
-        for system in record["systems"]
+        *(_f1(record, of, of) | {"model": of["system"]} for of in systems),
+        *(_f1(record, together, ensemble[key]) | {"trees": name} for name, key in votes.items() if key in ensemble),
+        *(_f1(record, {}, of) | {"trees": name} for name, of in (record.get("baselines") or {}).items()),
     ]
+
+
+def _f1(record: Mapping[str, Any], how: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str, Any]:
+    """A result of trees.
+
+    Args:
+        record: of the command.
+        how: the settings of these trees.
+        scored: their scores.
+    """
+    return _result(
+        {"task_type": "parsing", "task_name": "Unsupervised parsing"},
+        record["treebank"],
+        "f1",
+        scored["f1"],
+        _name_of_f1(record, how),
+        {
+            "convention": record["convention"],
+            "changes": {key: str(value) for key, value in record["changes"].items()} or None,
+            "interval_95": _interval(scored.get("interval")),
+            "sentences": scored.get("n_sentences"),
+            "signal": how.get("signal"),
+            "decoder": how.get("decoder"),
+            "command": record["command"],
+        },
+    )
 
 
 def _of_choices(name: str) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
@@ -207,9 +283,12 @@ def _of_choices(name: str) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
         }
         task = {"task_type": "text-generation", "task_name": name}
         data = f"{record['format']}: {', '.join(record['data'])}"
-        return [
-            _result(task, data, "accuracy", record["accuracy"], "accuracy, %", arguments) | {"model": record["model"]}
-        ]
+        metric = "accuracy, %"
+        if record["oov"] == "wrong":
+            metric += ", unknown words count as wrong"
+        if record.get("method") == "prefix":
+            metric += ", after prefixes"
+        return [_result(task, data, "accuracy", record["accuracy"], metric, arguments) | {"model": record["model"]}]
 
     return read
 

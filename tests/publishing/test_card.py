@@ -118,6 +118,38 @@ def test_results_of_commands(capsys, model, treebank):
     assert again.data.license == "cc-by-4.0"
 
 
+def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
+    """None takes the place of another in the card."""
+    commands = [
+        *(("parse-f1", "--treebank", treebank, "--convention", "prpn", *more) for more in (
+            (),
+            ("--punctuation", "before"),
+            ("--average", "corpus", "--max-length", "10"),
+            ("--layer", "0", "--word-strength", "max"),
+        )),
+        *(("perplexity", "--data", "generated:50:3", *more) for more in ((), ("--held-out", "9"), ("--limit", "5"))),
+        *(("agreement", "--data", "1", "--format", "generated", *more) for more in ((), ("--oov", "wrong"))),
+    ]  # fmt: skip
+    paths = []
+    for name, *arguments in commands:
+        paths.append(model / f"{len(paths)}.json")
+        paths[-1].write_text(json.dumps(run_json(capsys, name, model, *arguments)))
+    run(capsys, "card", model, "--results", *paths)
+    found = by_name(of(model))
+    assert [name for data, name in found if data == treebank.name] == [
+        "F1, convention prpn, push_strength, algorithm1",
+        "F1, convention prpn, push_strength, algorithm1, punctuation removed before parsing",
+        "F1, convention prpn, but average: corpus, at most 10 words, push_strength, algorithm1",
+        "F1, convention prpn, push_strength, algorithm1, layer 0, word strength max",
+    ]
+    texts = ["generated:50:3", "generated:50:3: 9 sentences held out, seed 0", "generated:50:3, the first 5 sentences"]
+    assert [data for data, name in found if name == "perplexity" and data.startswith("generated:50:3")] == texts
+    assert [name for data, name in found if data == "generated: 1"] == [
+        "accuracy, %",
+        "accuracy, %, unknown words count as wrong",
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -126,7 +158,7 @@ def test_results_of_commands(capsys, model, treebank):
         ("{}", "must hold what --json of perplexity, parse-f1, agreement, minimal-pairs prints; it is of no such"),
         ('{"command": "stack-lm cache"}', "prints; it is of cache"),
         ("{", "r.json, line 1: not JSON"),
-        ('{"command": "stack-lm perplexity", "model": [1]}', "must hold the result of one model"),
+        ('{"command": "stack-lm perplexity", "model": [1]}', "must hold results of models"),
     ],
 )
 def test_other_files_are_no_results(capsys, model, tmp_path, content, message):

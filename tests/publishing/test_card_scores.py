@@ -1,4 +1,6 @@
-"""`stack-lm results` of models: the scores in their cards, side by side."""
+"""`stack-lm results` of models: their scores, from cards or the output of commands, side by side."""
+
+import json
 
 import pytest
 from conftest import run, run_json
@@ -33,7 +35,7 @@ def models(tmp_path):
     return first, second
 
 
-TABLE = """Scores in the models' cards
+TABLE = """Scores of models
 
 | score | u1 | lstm |
 |---|--:|--:|
@@ -136,3 +138,68 @@ def test_models_without_scores(capsys, models, tmp_path):
     (bare / "README.md").write_text("---\nmodel-index: [3]\n---\n")
     assert f"cannot read {bare / 'README.md'}" in run(capsys, "results", bare)[2]
     assert "is given twice" in run(capsys, "results", models[0], models[0])[2]
+
+
+def f1(system, value, **more):
+    """The output of `stack-lm parse-f1 --json`."""
+    head = {"command": "stack-lm parse-f1", "convention": "prpn", "changes": {}, "treebank": "treebank"}
+    scored = {"system": system, "signal": "push_strength", "decoder": "gap", "f1": value, "n_sentences": 9}
+    return head | {"systems": [scored]} | more
+
+
+def output(path, record):
+    path.write_text(json.dumps(record))
+    return path
+
+
+def test_the_output_of_commands_is_enough(capsys, tmp_path):
+    """Of one model or several; ensembles and baselines have rows of their own, and a model has one row."""
+    several = f1("runs/u1", 44.2)
+    several["systems"] += f1("runs/free", 42.9)["systems"]
+    several |= {
+        "ensemble": {"votes": {"f1": 57.05}, "prior": "right-branching", "votes_with_prior": {"f1": 58.19}},
+        "baselines": {"left branching": {"f1": 8.63}},
+    }
+    agreement = {"command": "stack-lm agreement", "data": ["linzen"], "format": "linzen", "oov": "skip"}
+    right = {"accuracy": 47.23, "interval": [46.0, 48.0], "n": 7227}
+    several_runs = {
+        "runs": [{"model": "runs/u1/"} | right],
+        "against": {"runs": [{"model": "lstm"} | right | {"accuracy": 46.01}]},
+    }
+    paths = [output(tmp_path / "f1.json", several), output(tmp_path / "agreement.json", agreement | several_runs)]
+    columns = ["--column", "F1=prpn", "--column", "agreement=linzen"]
+    assert run(capsys, "results", *paths, *columns, "--format", "markdown")[1].splitlines()[4:] == [
+        "| u1 | 44.20 | 47.23 |",
+        "| free | 42.90 |  |",
+        "| ensemble | 57.05 |  |",
+        "| ensemble, right-branching voting too | 58.19 |  |",
+        "| left branching | 8.63 |  |",
+        "| lstm |  | 46.01 |",
+    ]
+
+
+def test_the_output_of_a_command_beside_a_card(capsys, models, tmp_path):
+    path = output(tmp_path / "f1.json", f1(str(models[0]), 31.0))
+    assert run_json(capsys, "results", *models, path, "--rows", "F1")["scores"] == [
+        {
+            "task": "Parsing",
+            "data": "treebank",
+            "metric": "F1, prpn",
+            "values": {"u1": 54.716},
+            "intervals": {"u1": [54.2, 55.3]},
+        },
+        {
+            "task": "Unsupervised parsing",
+            "data": "treebank",
+            "metric": "F1, convention prpn, push_strength, gap",
+            "values": {"u1": 31.0},
+            "intervals": {},
+        },
+    ]
+
+
+def test_two_values_of_one_score(capsys, tmp_path):
+    paths = [output(tmp_path / f"{value}.json", f1("u1", value)) for value in (31.0, 32.0)]
+    status, out, err = run(capsys, "results", *paths)
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert f"{paths[1]} has another 'F1, convention prpn, push_strength, gap' of u1 than a file before it" in err

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from stack_lm import Parser
-from stack_lm.hub.card_scores import scores_of_cards
+from stack_lm.hub.card_scores import read_scores
 
 MODELS = Path(__file__).parents[2] / "models"
 FOLDERS = sorted(path for path in MODELS.iterdir() if path.is_dir())
@@ -26,7 +26,7 @@ def test_they_are_listed():
 def test_the_scores_in_the_list_are_those_in_the_cards():
     listed = re.findall(r"^\| \[([\w-]+)\].*?\| ?([\d.]*) \| ?([\d.]*) \| ?([\d.]*) \|$", LIST, re.MULTILINE)
     assert len(listed) == len(FOLDERS)
-    scores = scores_of_cards([MODELS / name for name, *_ in listed])
+    _, scores = read_scores([MODELS / name for name, *_ in listed])
     trees = [("nltk:treebank", rf"F1, convention {name}(, push_strength, algorithm1)?") for name in ("prpn", "merrill")]
     for (data, metric), column in zip((("wiki.txt", "inner perplexity"), *trees), (1, 2, 3), strict=True):
         found = [score for score in scores if re.fullmatch(metric, score.metric) and score.data.startswith(data)]
