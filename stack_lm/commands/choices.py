@@ -108,7 +108,8 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
     _check_names(options.by or (), properties | files)
     if files and "file" in properties:
         raise InputError("the items have a property 'file', which groups items of several files; rename the property")
-    _shown_names(task, properties)
+    if options.items is not None:
+        _shown_names(task, properties)
 
     def score(path: str) -> ChoiceResult:
         if Path(path).is_file():

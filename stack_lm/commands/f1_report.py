@@ -99,7 +99,7 @@ def _print_comparisons(comparisons: Sequence[dict[str, Any]]) -> None:
 
 def _rules(convention: Convention, result: dict[str, Any]) -> str:
     rules = {
-        "removed": _removed(convention, result["words_removed"]),
+        "removed": _removed(convention, result),
         "gold trees": convention.gold,
         "whole sentence": convention.whole_sentence,
         "average": convention.average,
@@ -110,9 +110,13 @@ def _rules(convention: Convention, result: dict[str, Any]) -> str:
     return "; ".join(f"{name}: {value}" for name, value in rules.items())
 
 
-def _removed(convention: Convention, share: float) -> str:
+def _removed(convention: Convention, result: dict[str, Any]) -> str:
     """Describe the words that do not count, with their share in %."""
-    ways = [] if convention.removed == "nothing" else [f"{convention.removed}, by {convention.removed_by}"]
+    share, untagged, n = result["words_removed"], result["n_without_tags"], result["n_gold"]
+    by = "tokens" if convention.removed == "period" else convention.removed_by
+    if by == "tags" and untagged:
+        by = "tokens, as trees have no tags" if untagged == n else f"tags, or by tokens in {untagged:,} trees without"
+    ways = [] if convention.removed == "nothing" else [f"{convention.removed}, by {by}"]
     if convention.deleted_labels and share:
         ways.append("words with a deleted tag")
     return f"{' and '.join(ways)} ({share:.1f}% of the tokens)" if ways else "nothing"

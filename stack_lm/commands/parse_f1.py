@@ -211,6 +211,8 @@ def run(options: argparse.Namespace) -> None:
         "parameters": options.parameters,
         "treebank": options.treebank,
         "max_length": options.max_length,
+        "n_gold": len(gold),
+        "n_without_tags": sum(item.annotated.word_tags is None for item in gold),
         "words_removed": 100 * (1 - np.mean(np.concatenate([item.kept for item in gold]))),
         "systems": [],
     }

@@ -331,6 +331,7 @@ def test_properties_of_minimal_pairs(capsys, models, tmp_path):
         assert of_table["by"] == of_model["by"]
         assert list(of_table["by"]) == [name]
     (tmp_path / "b.jsonl").write_text(json.dumps(pair | {"item": "x", "item_input": "y"}) + "\n")
+    assert run(capsys, *command, tmp_path / "b.jsonl")[0] == 0
     status, _, err = run(capsys, *command, tmp_path / "b.jsonl", "--items", table)
     assert (status, "a column 'item' of its own, and 'item_input' is taken; rename one" in err) == (2, True)
     (tmp_path / "b.jsonl").write_text(json.dumps(pair | {"file": "x"}) + "\n")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -93,6 +94,17 @@ def test_options_change_the_rules_and_say_so(run, run_json, right):
     _, out, _ = run("--predictions", right, "--gold", "left", "--min-words", "2")
     assert "convention prpn (Shen et al. 2018: PRPN, ON-LSTM), but gold: left, but min words: 2" in out
     assert "removed: punctuation+currency, by tags (13.0% of the tokens); gold trees: left" in out
+
+
+def test_the_report_says_how_words_are_removed(run, right, gold, tmp_path):
+    """By their form where trees have no tags, whatever the convention."""
+    out = run("--predictions", right, treebank=right)[1].replace("\n", " ")
+    assert "removed: punctuation+currency, by tokens, as trees have no tags (13" in out
+    some = tmp_path / "some.mrg"
+    untagged = [re.sub(r"[^\s()]+", r"(X \g<0>)", tree).replace("((", "(X (") for tree in RIGHT[:2]]
+    some.write_text("\n".join([*untagged, *TREES[2:]]) + "\n")
+    assert "by tags, or by tokens in 2 trees without (13" in run("--predictions", right, treebank=some)[1]
+    assert "removed: period, by tokens" in run("--predictions", right, "--removed", "period")[1]
 
 
 def test_parameters(tmp_path, run, run_json, gold, right):
