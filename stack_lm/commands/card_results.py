@@ -47,13 +47,14 @@ def print_scores(options: argparse.Namespace) -> None:
 
 
 def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: list[ScoreOfModels]) -> None:
-    """Print a row for each model, and a column for each head of `--column`."""
+    """Print a row for each model with a score in one of the columns, which are the heads of `--column`."""
     names = list(models)
     columns = [_column(column, names, scores) for column in options.columns]
     heads = [column.partition("=")[0] for column in options.columns]
     repeated = next((head for head in heads if heads.count(head) > 1), None)
     if repeated is not None:
         raise InputError(f"--column has two columns named {repeated!r}")
+    shown = [(model, name) for model, name in enumerate(names) if any(model in column for column in columns)]
     if options.json:
         rows = [
             {"model": name}
@@ -61,11 +62,11 @@ def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: 
                 head: column[model].values[model] if model in column else None
                 for head, column in zip(heads, columns, strict=True)
             }
-            for model, name in enumerate(names)
+            for model, name in shown
         ]
         print_json({"models": models, "rows": rows})
         return
-    body = [[name, *(_cell(column.get(model), model) for column in columns)] for model, name in enumerate(names)]
+    body = [[name, *(_cell(column.get(model), model) for column in columns)] for model, name in shown]
     PrintedTable(_TITLE, ["model", *heads], body, 1).print_as(options.format)
 
 

@@ -241,7 +241,7 @@ def _of_f1(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         *(_f1(record, of, of) | {"model": of["system"]} for of in systems),
         *(_f1(record, together, ensemble[key]) | {"trees": name} for name, key in votes.items() if key in ensemble),
-        *(_f1(record, {}, of) | {"trees": name} for name, of in (record.get("baselines") or {}).items()),
+        *(_f1(record, {}, of) | {"trees": f"baseline: {name}"} for name, of in (record.get("baselines") or {}).items()),
     ]
 
 

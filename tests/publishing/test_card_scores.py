@@ -153,12 +153,12 @@ def output(path, record):
 
 
 def test_the_output_of_commands_is_enough(capsys, tmp_path):
-    """Of one model or several; ensembles and baselines have rows of their own, and a model has one row."""
+    """Of one model or several; ensembles and baselines have rows, too, and a model has one row, if it has a score."""
     several = f1("runs/u1", 44.2)
     several["systems"] += f1("runs/free", 42.9)["systems"]
     several |= {
         "ensemble": {"votes": {"f1": 57.05}, "prior": "right-branching", "votes_with_prior": {"f1": 58.19}},
-        "baselines": {"left branching": {"f1": 8.63}},
+        "baselines": {"left": {"f1": 8.63}},
     }
     agreement = {"command": "stack-lm agreement", "data": ["linzen"], "format": "linzen", "oov": "skip"}
     right = {"accuracy": 47.23, "interval": [46.0, 48.0], "n": 7227}
@@ -173,9 +173,11 @@ def test_the_output_of_commands_is_enough(capsys, tmp_path):
         "| free | 42.90 |  |",
         "| ensemble | 57.05 |  |",
         "| ensemble, right-branching voting too | 58.19 |  |",
-        "| left branching | 8.63 |  |",
+        "| baseline: left | 8.63 |  |",
         "| lstm |  | 46.01 |",
     ]
+    printed = run(capsys, "results", *paths, "--column", "agreement=linzen", "--format", "markdown")[1]
+    assert [line.split(" | ")[0] for line in printed.splitlines()[4:]] == ["| u1", "| lstm"]
 
 
 def test_the_output_of_a_command_beside_a_card(capsys, models, tmp_path):
