@@ -182,6 +182,6 @@ def _check_runs(runs: Sequence[Sequence[ConstituencyTree]], names: Sequence[str]
         for number, (tree, first) in enumerate(zip(run, runs[0], strict=True), start=1):
             if [word.casefold() for word in tree.words] != [word.casefold() for word in first.words]:
                 raise InputError(
-                    f"tree {number} of {name} is of other words than that of {names[0]}: "
+                    f"tree {number} of {name} has other words than that of {names[0]}: "
                     f"{shortened(' '.join(tree.words), 40)!r}, {shortened(' '.join(first.words), 40)!r}"
                 )

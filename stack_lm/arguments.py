@@ -34,8 +34,8 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
     packed = any(arguments.get(name) is not None for name in _OF_PACKED_ROWS)
     if packed or _starts_again(arguments.get("position_ids")):
         raise ValueError(
-            "this batch has several texts in a row, without padding, and the model would read on from one to the next; "
-            "give each text a row of its own, with an attention_mask"
+            "this batch packs several texts into one row, without padding, and the model would read on from one to the "
+            "next; give each text its own row, with an attention_mask"
         )
     for name, value in arguments.items():
         if value is not None and name not in known and name not in _WITHOUT_EFFECT:

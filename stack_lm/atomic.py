@@ -19,14 +19,14 @@ def find_target(path: str | os.PathLike[str]) -> Path:
         InputError: if no file can exist there.
     """
     if "\0" in str(path):
-        raise InputError(f"{path} is no name of a file: it has a NUL character")
+        raise InputError(f"{path} is not a valid file name: it has a NUL character")
     target = Path(os.path.realpath(path))
     if target.is_symlink():
         raise InputError(f"{target} is a symbolic link to itself")
     if target.is_dir():
         raise InputError(f"{target} is a directory; a file name is needed")
     if target.exists() and not target.is_file():  # such as /dev/stdout, which a rename would replace
-        raise InputError(f"{target} is no regular file, so it cannot be replaced")
+        raise InputError(f"{target} is not a regular file, so it cannot be replaced")
     above = next(parent for parent in target.parents if parent.exists())
     if not above.is_dir():
         raise InputError(f"cannot make the directory {target.parent}: {above} is a file")

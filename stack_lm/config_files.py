@@ -200,7 +200,7 @@ def load_yaml(text: str) -> Any:
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
     except (LookupError, AttributeError) as error:  # from PyYAML, for a tag such as !!bool before another value
-        raise ValueError("a value is not of the kind that its tag says") from error
+        raise ValueError("a value does not match its tag") from error
 
 
 def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
@@ -217,7 +217,9 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
             numbered: dict[str, Any] = {str(number): entry for number, entry in enumerate(there)}
             missing = next((number for number in map(str, value) if number not in numbered), None)
             if missing is not None:
-                raise InputError(f"{key}.{missing} is no entry of the list {key}, which has {len(there)}, from 0")
+                raise InputError(
+                    f"{key}.{missing} is not an entry of the list {key}, which has {len(there)}, numbered from 0"
+                )
             merge(numbered, {str(number): entry for number, entry in value.items()})
             base[key] = list(numbered.values())
         else:

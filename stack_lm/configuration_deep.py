@@ -261,8 +261,8 @@ def _check_training(planned: list[PlannedLayer], losses: list[AuxiliaryLoss]) ->
     for number in reversed(range(len(planned))):
         if number not in trained:
             raise InputError(
-                f"layers[{number}] learns from no loss: no layer that learns reads it without detach, and it has no "
-                "auxiliary loss (one of weight 0 leaves it as it is)"
+                f"layers[{number}] has no loss to learn from: no layer that learns reads it without detach, and it has "
+                "no auxiliary loss (to leave it untrained, add one of weight 0)"
             )
         if not planned[number].fields.detach:
             trained |= {source.layer for source in planned[number].sources if source.layer is not None}

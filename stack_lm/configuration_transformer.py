@@ -157,8 +157,8 @@ class StackTransformerConfig(ModelConfig):
         for i, layer in enumerate(self.layers):
             if is_recurrent(layer) and layer["detach"] and all(loss.layer != i for loss in losses):
                 raise InputError(
-                    f"layers[{i}] learns from no loss: it is detached, and has no auxiliary loss (one of weight 0 "
-                    "leaves it as it is)"
+                    f"layers[{i}] has no loss to learn from: it is detached, and has no auxiliary loss (to leave it "
+                    "untrained, add one of weight 0)"
                 )
         if ATTENTION not in self.layers:
             return

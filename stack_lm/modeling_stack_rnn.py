@@ -414,7 +414,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         own_loss = self.loss_function is not ForCausalLMLoss
         needed = why_logits(given is not None, logits_to_keep, own_loss, self.lm_head)
         if skip_logits and needed:
-            raise ValueError(f"skip_logits=True cannot be: {needed}")
+            raise ValueError(f"skip_logits=True cannot be used: {needed}")
         hidden: Any = outputs.last_hidden_state
         loss = logits = None
         if needed or not (self.training if skip_logits is None else skip_logits):
@@ -425,7 +425,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
                 computed = "logits are computed in evaluation mode; skip_logits=True skips them"
                 if skip_logits is False:
                     computed = "logits are computed with skip_logits=False"
-                raise ValueError(f"{asked} cannot be: {needed or computed}")
+                raise ValueError(f"{asked} cannot be used: {needed or computed}")
             steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.lm_head(self.dropout(hidden[:, steps]))
             if given is not None:

@@ -270,7 +270,7 @@ def test_what_cannot_be_cropped_is_one_line():
 def test_the_cache_of_another_model_is_refused():
     model, another = make_lm(), make_lm(hidden_size=9)
     cache = another(ids(2, 4), use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="the state is of another layer"):
+    with pytest.raises(ValueError, match="the state belongs to another layer"):
         model(ids(2, 1), past_key_values=cache)
 
 
@@ -287,7 +287,7 @@ def test_packed_rows_are_refused(layers):
     tokens, alone = ids(1, 5), torch.arange(5)[None]
     packed = torch.tensor([[0, 1, 2, 0, 1]])
     for arguments in ({"position_ids": packed}, {"cu_seq_lens_q": torch.tensor([0, 3, 5])}, {"seq_idx": packed}):
-        with pytest.raises(ValueError, match="several texts in a row, without padding"):
+        with pytest.raises(ValueError, match="several texts into one row, without padding"):
             model(tokens, **arguments)
     expected = model(tokens).logits
     # Those of one text, and of left padding in both forms of transformers.

@@ -118,7 +118,7 @@ def test_a_loss_function_of_ones_own_gets_logits():
     outputs = model(ids, labels=labels)
     assert float(outputs.loss.detach()) == 42
     assert outputs.logits is not None
-    with pytest.raises(ValueError, match="skip_logits=True cannot be: the model's loss_function"):
+    with pytest.raises(ValueError, match="skip_logits=True cannot be used: the model's loss_function"):
         model(ids, labels=labels, skip_logits=True)
     model.loss_function = ForCausalLMLoss
     assert model(ids, labels=labels).logits is None
@@ -165,7 +165,7 @@ def test_a_changed_head_is_called(change):
     assert not is_plain_linear(model.lm_head)
     outputs = model(ids, labels=labels)
     torch.testing.assert_close(outputs.logits, 2 * before)
-    with pytest.raises(ValueError, match="skip_logits=True cannot be: lm_head is not a plain nn.Linear"):
+    with pytest.raises(ValueError, match="skip_logits=True cannot be used: lm_head is not a plain nn.Linear"):
         model(ids, labels=labels, skip_logits=True)
 
 
@@ -193,12 +193,14 @@ def test_loss_dtype():
             assert (rounded_gradients[name] - gradient).norm() <= 0.05 * gradient.norm(), name
     with pytest.raises(ValueError, match="loss_dtype must be one of float32, bfloat16; got 'float8'"):
         model(ids, labels=labels, loss_dtype="float8")
-    with pytest.raises(ValueError, match="loss_dtype='bfloat16' cannot be: logits_to_keep asks for logits"):
+    with pytest.raises(ValueError, match="loss_dtype='bfloat16' cannot be used: logits_to_keep asks for logits"):
         model(ids, labels=labels, loss_dtype="bfloat16", logits_to_keep=1)
-    with pytest.raises(ValueError, match="loss_dtype='bfloat16' cannot be: there are no labels"):
+    with pytest.raises(ValueError, match="loss_dtype='bfloat16' cannot be used: there are no labels"):
         model(ids, loss_dtype="bfloat16")
     model.eval()
-    with pytest.raises(ValueError, match="loss_dtype='bfloat16' cannot be: logits are computed in evaluation mode"):
+    with pytest.raises(
+        ValueError, match="loss_dtype='bfloat16' cannot be used: logits are computed in evaluation mode"
+    ):
         model(ids, labels=labels, loss_dtype="bfloat16")
     assert model(ids, labels=labels, loss_dtype="bfloat16", skip_logits=True).logits is None
 
@@ -215,12 +217,14 @@ def test_softmax_samples():
     torch.testing.assert_close(sampled[0].loss, expected.loss, rtol=0.2, atol=0)
     with pytest.raises(ValueError, match="softmax_samples must be at least 1; got 0"):
         model(ids, labels=labels, softmax_samples=0)
-    with pytest.raises(ValueError, match="softmax_samples=3 cannot be: logits_to_keep asks for logits"):
+    with pytest.raises(ValueError, match="softmax_samples=3 cannot be used: logits_to_keep asks for logits"):
         model(ids, labels=labels, softmax_samples=3, logits_to_keep=1)
-    with pytest.raises(ValueError, match="softmax_samples=3 cannot be: logits are computed with skip_logits=False"):
+    with pytest.raises(
+        ValueError, match="softmax_samples=3 cannot be used: logits are computed with skip_logits=False"
+    ):
         model(ids, labels=labels, softmax_samples=3, skip_logits=False)
     model.eval()
-    with pytest.raises(ValueError, match="softmax_samples=3 cannot be: logits are computed in evaluation mode"):
+    with pytest.raises(ValueError, match="softmax_samples=3 cannot be used: logits are computed in evaluation mode"):
         model(ids, labels=labels, softmax_samples=3)
 
 

@@ -282,7 +282,7 @@ def test_transformers_trainer(tmp_path):
             {"auxiliary_losses": [{"layer": 0, "head": "shared", "output_size": 3}]},
             "auxiliary_losses[0].output_size is",
         ),
-        ({"auxiliary_losses": []}, "layers[0] learns from no loss: "),
+        ({"auxiliary_losses": []}, "layers[0] has no loss to learn from: "),
         ({"tie_word_embeddings": True}, "tie_word_embeddings needs embedding_size == hidden_size of the last layer"),
         ({"units": 3}, "DeepStackRNNConfig has no field 'units'"),
     ],

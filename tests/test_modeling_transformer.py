@@ -303,7 +303,7 @@ def test_a_configuration_is_complete_and_saved(tmp_path):
         ),
         ({"layers": [{"controller": "lstn"}]}, r"layers\[0\].controller must be one of .*; got 'lstn'"),
         ({"layers": [{"controller": "lstm", "memory_size": 0}]}, r"layers\[0\]: memory_size must be an integer of at"),
-        ({"layers": [CELL | {"detach": True}]}, r"layers\[0\] learns from no loss: it is detached"),
+        ({"layers": [CELL | {"detach": True}]}, r"layers\[0\] has no loss to learn from: it is detached"),
         ({"auxiliary_losses": [{"layer": 5}]}, r"auxiliary_losses\[0\].layer must be the number of a layer, below 5"),
         ({"hidden_size": 10}, "num_attention_heads must divide hidden_size=10; got 4"),
         ({"hidden_size": 12, "position_encoding": "rotary"}, "position_encoding='rotary' needs heads of an even size"),

@@ -119,7 +119,7 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
             unknown = int(with_unknown_words(model, [task.shared(item) for item in task.items]).sum())
             if unknown:
                 of_all = f"{unknown:,} of {len(task.items):,} items"
-                print_note(f"{path}: in {of_all}, a word of both sides is outside the vocabulary")
+                print_note(f"{path}: in {of_all}, a word shared by both sides is outside the vocabulary")
         with progress(f"scoring {path}", len(task.items)) as advance:
             return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
 
@@ -229,7 +229,7 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict
     sides = [f"logprob_{side}" for side in task.names]
     missing = sorted({*sides, "outcome"} - rows[0].fields.keys())
     if missing:
-        raise InputError(f"{path} is no table of --items: it has no column {missing[0]!r}")
+        raise InputError(f"{path} is not a table written by --items: it has no column {missing[0]!r}")
     logprobs, outcomes = [], []
     for record, item in zip(rows, task.items, strict=True):
         row = record.fields

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     if output.exists() and not output.is_dir():
         raise InputError(f"--output {output} is a file; a directory is needed")
     if output.is_dir() and any(output.iterdir()) and not (output / "stack").is_dir():
-        raise InputError(f"--output {output} is not empty and no earlier demo; name another directory")
+        raise InputError(f"--output {output} is neither empty nor an earlier demo; name another directory")
     if options.sentences <= 2 * HELD_OUT:
         raise InputError(f"--sentences must be more than {2 * HELD_OUT}; got {options.sentences}")
     from ..scoring.sentences import ModelScorer

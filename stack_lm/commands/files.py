@@ -51,7 +51,7 @@ def check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) 
         if not path:
             raise InputError(f"{option} must name a file; it is empty")
         if path == "-":
-            raise InputError(f"{option} must name a file; got '-', and this command writes none on standard output")
+            raise InputError(f"{option} must name a file; got '-', but this command writes no file to standard output")
         find_target(path)
         for name in filter(None, inputs):
             sources = glob.glob(name, recursive=True) if is_pattern(name) else [name, name.partition(":")[2]]

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     words = options.words
     if words == "auto":
         if model is None:
-            raise InputError("--words must be given or split where all models are tables: auto goes by a model")
+            raise InputError("--words must be given or split if all models are tables: auto depends on a model")
         words = "split" if model.is_word_level else "given"
         print_note(f"words: {words}")
     pairs: list[MinimalPair] = []
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
         n = sum(pair.begins_differently for pair in pairs)
         if n and options.method == "sentence":
             print_note(
-                f"{n} pairs begin differently: the model does not predict the first token, so they go by the rest"
+                f"{n} pairs begin differently: the model does not predict the first token, so the rest is compared"
             )
     task = ChoiceTask(
         pairs,

@@ -192,7 +192,7 @@ def _compare(options: argparse.Namespace, results: Trials) -> None:
         body.append(
             [*map(str, compared.row.cells), *numbers, seeds[0] if len(set(seeds)) == 1 else " and ".join(seeds)]
         )
-    notes = [f"The difference is {names[1]} less {names[0]}."]
+    notes = [f"The difference is {names[1]} minus {names[0]}."]
     notes += [f"Only in {name}: {'; '.join(only)}." for name, only in zip(names, comparison.only, strict=True) if only]
     PrintedTable(table.title, [*columns, "seeds"], body, len(table.columns), " ".join(notes)).print_as(options.format)
 

@@ -225,7 +225,7 @@ def _print_strengths(result: dict[str, Any]) -> None:
         groups = {name: of_words for name, of_words in groups.items() if name not in CLASSES}
         groups |= dict(islice(result["by_tag"].items(), SHOWN_TAGS))
         print_note(
-            "most tags are not of the Penn Treebank, the Brown corpus, Universal Dependencies or STTS: the rows are of "
+            "most tags are not from the Penn Treebank, the Brown corpus, Universal Dependencies or STTS: the rows are "
             "tags"
         )
     share = 100 * result["n_unknown"] / (result["n_unknown"] + result["n_words"])
@@ -250,7 +250,7 @@ def _print_strengths(result: dict[str, Any]) -> None:
                 )
                 for c in result["contrasts"]
             ],
-            caption="interval: bootstrap over sentences; the last column: of pairs of words, one of each group",
+            caption="interval: bootstrap over sentences; last column: of all pairs of words, one from each group",
         )
     if result["frames_by_tag"]:
         print_table(
@@ -265,7 +265,7 @@ def _print_strengths(result: dict[str, Any]) -> None:
         rows = result["by_verb"]
         shown = rows if len(rows) <= 2 * SHOWN_VERBS else [*rows[:SHOWN_VERBS], *rows[-SHOWN_VERBS:]]
         print_table(
-            f"verb forms by how often they have an object; {len(shown)} of {len(rows)} that occur {AT_LEAST} times",
+            f"verb forms by share with an object; {len(shown)} of {len(rows)} with {AT_LEAST} or more occurrences",
             ["verb", "with an object, %", "n", "mean", "sd"],
             [(row["verb"], row["transitive"], row["n"], row["mean"], row["std"]) for row in shown],
         )

@@ -273,7 +273,7 @@ def _read_lines(task: Task, file: str) -> Iterator[_Line]:
                     if unknown:
                         what = "label" if labels else "symbol of the targets"
                         there = f"; it has {' '.join(task.target_vocabulary)}" if labels else ""
-                        raise InputError(f"line {number}: {unknown[0]!r} is no {what} of {task}{there}")
+                        raise InputError(f"line {number}: {unknown[0]!r} is not a {what} of {task}{there}")
                     output.append("/".join(spelled))
                 if labels and len(output) != 1:
                     raise InputError(f"line {number} must have one label; it has {len(output) or 'none'}")

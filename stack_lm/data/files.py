@@ -68,7 +68,7 @@ def _why_no_file(path: Path) -> str:
     if path.is_dir():
         return "is a directory, not a file"
     if path.exists():
-        return "is no regular file; name - to read standard input"
+        return "is not a regular file; name - to read standard input"
     if path.is_symlink():
         return "is a symbolic link that leads nowhere"
     return "does not exist" + similar_path(path)

@@ -255,7 +255,7 @@ def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:
             rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(_ROWS))
             yield from enumerate(rows, start=1)
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{name} is no Parquet file that can be read: {first_line(error)}") from error
+        raise InputError(f"{name} is not a readable Parquet file: {first_line(error)}") from error
 
 
 FORMATS: dict[str, Format] = {

@@ -100,11 +100,11 @@ def json_value(text: str, where: str) -> Any:
             dumped = json.dumps(value, ensure_ascii=False)
             dumped.encode()  # half a character is invalid
             if "\\u0000" in dumped.replace("\\\\", ""):
-                raise ValueError("NUL is no character of texts")
+                raise ValueError("NUL is not a valid character in text")
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON ({error.msg})") from error
     except UnicodeEncodeError as error:
-        raise InputError(f"{where}: {error.object[error.start]!r} is no character of texts") from error
+        raise InputError(f"{where}: {error.object[error.start]!r} is not a valid character in text") from error
     except ValueError as error:  # a number with thousands of digits
         raise InputError(f"{where}: {str(error).partition(';')[0]}") from error
     except RecursionError as error:

@@ -116,7 +116,7 @@ class Results(Trials):
                     raise ValueError
             except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
                 raise InputError(
-                    f"{file}, line {number} is not the result of a trial; mend the line or remove it (a trial without "
+                    f"{file}, line {number} is not the result of a trial; fix the line or remove it (a trial without "
                     "a line is run again)"
                 ) from None
             first = seen.setdefault((record["row"], record["seed"]), number)

@@ -121,7 +121,7 @@ class Experiment:
                 going_on = sum(len(group) for group, _ in begun)
                 print_note(
                     f"{len(self.wanted) - len(waiting)} of {len(self.wanted)} trials are finished"
-                    + (f", and {going_on} go on from where they were cut off" if going_on else "")
+                    + (f", and {going_on} continue from where they were interrupted" if going_on else "")
                 )
             self._run(waiting, begun)
         return self.results
@@ -281,7 +281,7 @@ def load_table(name: str, task: str | None = None, options: Mapping[str, Any] | 
         content = read_yaml(path)
         if not is_table(content):
             raise InputError(
-                f"{name} is no table of trials. If it is a preset for tasks, name a task too, such as "
+                f"{name} is not a table of trials. If it is a preset for tasks, name a task too, such as "
                 f"{task_names()[0]} (`stack-lm tasks` lists all)"
             )
         return Table.build(content)

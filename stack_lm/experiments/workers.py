@@ -25,8 +25,8 @@ from .unfinished import StateFile
 
 # A worker starts by importing the script, as multiprocessing requires.
 _NO_START = (
-    "a worker process could not start. A script that runs trials in several processes is imported by each of them: its "
-    'own tasks belong at its top level, and what runs the trials below `if __name__ == "__main__":`'
+    "a worker process could not start. A script that runs trials in several processes is imported by each of them: "
+    'define its own tasks at its top level, and run the trials below `if __name__ == "__main__":`'
 )
 # Arguments: the number of a job, the fraction completed, and a description of its progress.
 Progress = Callable[[int, float, str], None]

@@ -50,10 +50,10 @@ class _Module:
             self.defined |= names - {"__all__"}
         elif isinstance(node, ast.Expr):  # the docstring, and registrations with the Auto classes
             if not isinstance(node.value, ast.Constant | ast.Call):
-                raise ValueError(f"{self.name}, line {node.lineno}: cannot be carried over")
+                raise ValueError(f"{self.name}, line {node.lineno}: cannot be bundled")
             self.dropped.append(node)
         else:
-            raise ValueError(f"{self.name}, line {node.lineno}: cannot be carried over")
+            raise ValueError(f"{self.name}, line {node.lineno}: cannot be bundled")
 
     def _is_dropped(self, node: ast.stmt) -> bool:
         return any(other.lineno <= node.lineno <= (other.end_lineno or 0) for other in self.dropped)

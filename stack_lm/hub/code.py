@@ -158,7 +158,7 @@ def auto_map(kind: ModelKind) -> dict[str, str]:
 def _why_no_code(config: PreTrainedConfig) -> str | None:
     kind = kind_of(config)
     if kind is None:
-        return f"a {type(config).__name__} is of no registered kind"
+        return f"a {type(config).__name__} does not belong to a registered kind of model"
     if kind in _OURS:
         code = model_code()[f"{CONFIGURATION}.py"]
         outside = [name for name in config.memory_names if f'@register_memory("{name}")\n' not in code]

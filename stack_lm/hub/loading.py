@@ -64,7 +64,9 @@ def load_pretrained(
         _check_complete(report, what)
         _check_values(model, tokenizer)
         if tokenizer.init_kwargs.get("lowercase", "none") != "none":
-            raise InputError("its tokenizer is of an earlier version, which keeps its case rule outside tokenizer.json")
+            raise InputError(
+                "its tokenizer is from an earlier version, which kept its case rule outside tokenizer.json"
+            )
     except Exception as error:  # many kinds: of the hub, of safetensors, of json, ValueErrors of configurations
         raise cannot_load(what, path, error) from error
     return model.to(target), tokenizer
@@ -106,7 +108,7 @@ def _check_config(auto_class: Any, path: str, config: PreTrainedConfig) -> None:
     """Check that a model fits its weights: transformers would allocate it in full before noticing a mismatch."""
     layers = getattr(config.get_text_config(), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > _MOST_LAYERS:
-        raise InputError(f"its config.json is of {layers:,} layers; {_MOST_LAYERS:,} can be made at most")
+        raise InputError(f"its config.json has {layers:,} layers; at most {_MOST_LAYERS:,} are supported")
     if type(config) not in auto_class._model_mapping and not hasattr(config, "auto_map"):
         raise InputError(f"it is a model of type {config.model_type}")
     if not Path(path).is_dir():
@@ -116,12 +118,14 @@ def _check_config(auto_class: Any, path: str, config: PreTrainedConfig) -> None:
     described = sum(parameter.numel() for parameter in model.parameters())
     there = sum(file.stat().st_size for pattern in WEIGHTS for file in Path(path).glob(pattern))
     if described > 8 * there:  # no type has less than a bit
-        raise InputError(f"its config.json is of {described:,} weights, but its files of weights have {there:,} bytes")
+        raise InputError(f"its config.json describes {described:,} weights, but its weight files have {there:,} bytes")
 
 
 def _check_complete(report: dict[str, Any], what: str) -> None:
     if report["missing_keys"]:
-        raise InputError(f"it is no complete {what}: its weights lack {', '.join(sorted(report['missing_keys'])[:3])}")
+        raise InputError(
+            f"it is not a complete {what}: its weights lack {', '.join(sorted(report['missing_keys'])[:3])}"
+        )
     if report["mismatched_keys"]:
         name, found, described = min(report["mismatched_keys"])
         raise InputError(f"its weights do not fit its config.json: {name} is {list(found)}, not {list(described)}")

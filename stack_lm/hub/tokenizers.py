@@ -89,7 +89,7 @@ def _open_file(path: Path) -> PreTrainedTokenizerBase:
     from transformers import PreTrainedTokenizerFast
 
     if json_object(path.read_text(encoding="utf-8")) is None:
-        raise InputError(f"it is not a {_FILE}: it is no JSON object")
+        raise InputError(f"it is not a {_FILE}: it is not a JSON object")
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), clean_up_tokenization_spaces=False)
     vocabulary: Any = tokenizer.get_vocab()
     for role, names in _NAMES.items():

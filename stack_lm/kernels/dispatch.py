@@ -77,9 +77,9 @@ def choose(system: System, request: Request) -> BackendChoice:
     """
     named, by = request.backend, "as set"
     if named is None:
-        named, by = os.environ.get(VARIABLE, "auto"), f"as {VARIABLE} says"
+        named, by = os.environ.get(VARIABLE, "auto"), f"as set by {VARIABLE}"
         if named not in BACKENDS:
-            raise InputError(f"{VARIABLE}={named!r} is no backend; there are {', '.join(BACKENDS)}")
+            raise InputError(f"{VARIABLE} must be one of {', '.join(BACKENDS)}; got {named!r}")
     if named == "reference":
         return BackendChoice(named, by)
     if request.traced:
@@ -92,10 +92,10 @@ def choose(system: System, request: Request) -> BackendChoice:
     if _is_torchs_own(system, request):
         return _without_memory(system, request)
     if request.single_step:
-        return BackendChoice("reference", "for a single step a compiled sequence is more to set up than to run")
+        return BackendChoice("reference", "for a single step, a compiled sequence costs more to set up than to run")
     device = request.device.type
     if device not in _FASTEST:
-        ask = '; set_scan_backend("triton") has one that is new' if device == "cuda" else ""
+        ask = '; set_scan_backend("triton") selects a new one' if device == "cuda" else ""
         return BackendChoice("reference", f"no compiled scan is the default on {device}{ask}")
     name = _FASTEST[device]
     reason = _obstacle(name, system, request)
@@ -110,14 +110,14 @@ def _traced(system: System, request: Request, named: str, by: str) -> BackendCho
     if request.several_models:
         reason = "under a transform of torch.func its steps are traced"
     elif request.all_layers and system.controller.num_layers > 1:
-        reason = "the outputs of all layers were asked for"
+        reason = "the outputs of all layers were requested"
     else:
         reason = request.not_operator or alteration(system)
     if reason is None and not (request.single_step and named == "auto"):
-        return BackendChoice("operator", "one operator, which torch.compile does not look into")
+        return BackendChoice("operator", "one operator, which torch.compile does not trace")
     if named != "auto":
         raise ValueError(f"scan_backend={named!r}, {by}, cannot run this under torch.compile: {reason}")
-    return BackendChoice("reference", f"torch.compile looks into the steps: {reason or 'there is one'}")
+    return BackendChoice("reference", f"torch.compile traces the steps: {reason or 'there is only one'}")
 
 
 def _is_torchs_own(system: System, request: Request) -> bool:
@@ -157,5 +157,5 @@ def _obstacle(name: str, system: System, request: Request) -> str | None:
     if not _installed(name):
         return f"{name} is not installed (pip install {name})"
     if request.all_layers and system.controller.num_layers > 1:
-        return "it keeps the outputs of the last controller layer only, and those of all layers were asked for"
+        return "it keeps the outputs of the last controller layer only, and those of all layers were requested"
     return alteration(system) or load(name).obstacle(system, request.device, request.dtype)

@@ -113,7 +113,7 @@ class ControlledMemory(nn.Module):
 
     def obstacle_to_operator(self) -> str | None:
         """The reason, in a few words, why its scan cannot be one operator of torch; None if it can; see `operator`."""
-        return f"a {type(self).__name__} cannot be made anew from a description"
+        return f"a {type(self).__name__} cannot be rebuilt from a description"
 
     @property
     def like(self) -> Tensor:
@@ -178,7 +178,9 @@ class ControlledMemory(nn.Module):
         if len(shapes) != len(wanted) or not all(map(_fits, shapes, wanted)):
             here = [[*("any" if size is None else size for size in shape)] for shape in wanted]
             got = [[*shape] for shape in shapes]
-            raise ValueError(f"the state is of another layer: behind the batch its tensors are {got}; here {here}")
+            raise ValueError(
+                f"the state belongs to another layer: without the batch, its tensors are {got}; here {here}"
+            )
 
     @cached_property
     def _form_of_states(self) -> tuple[type[Any], list[tuple[int | None, ...]]]:

@@ -112,10 +112,10 @@ def operator_obstacle(layer: ControlledMemory) -> str | None:
     """The reason, in a few words, why a layer cannot run as the operator; None if it can."""
     description = layer.description
     if description is None or type(layer).__name__ not in _MAKERS:
-        return f"a {type(layer).__name__} with these settings cannot be made anew from a description of it"
+        return f"a {type(layer).__name__} with these settings cannot be rebuilt from a description"
     runner = _RUNNERS.of(description)
     if _kinds(runner.layer) != _kinds(layer) or MEMORIES.find(layer.memory.name) is not type(layer.memory):
-        return f"the {type(layer).__name__} is not as it was made: its memory, controller or controls were exchanged"
+        return f"the {type(layer).__name__} has been modified: its memory, controller or controls were exchanged"
     if not runner.knows_size:
         return f"memory={layer.memory.name!r} does not say how large its state is after a scan (`Memory.after`)"
     return None

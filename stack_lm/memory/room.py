@@ -27,7 +27,7 @@ def check_room(size: int, device: torch.device | None, what: str, advice: str) -
         return
     there = memory_of(device)
     if there is not None and size > there:
-        raise InputError(f"{what} needs {size / _GIB:,.1f} GiB; there are {there / _GIB:,.1f} GiB: {advice}")
+        raise InputError(f"{what} needs {size / _GIB:,.1f} GiB; {there / _GIB:,.1f} GiB are available: {advice}")
 
 
 def memory_of(device: torch.device | None) -> int | None:

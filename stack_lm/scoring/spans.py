@@ -33,7 +33,9 @@ class SpanScorer:
         self.model, self.tokenizer, self.batch_tokens = model.eval(), tokenizer, batch_tokens
         self._encoder = SentenceEncoder(tokenizer, begin=True, end=True)
         if not (self._encoder.begin and self._encoder.end):
-            raise InputError("a span parser reads what is around a sentence: its tokenizer needs tokens for both ends")
+            raise InputError(
+                "a span parser reads the tokens around a sentence: its tokenizer must have tokens for both ends"
+            )
 
     def split(self, text: str) -> list[str]:
         """The words of a text, as the tokenizer separates them."""

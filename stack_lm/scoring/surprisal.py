@@ -175,7 +175,9 @@ def _checked(sentences: Iterable[str]) -> list[str]:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InputError(f"sentence {number}, character {error.start + 1}: no character of texts") from error
+            raise InputError(
+                f"sentence {number}, character {error.start + 1}: not a valid character in text"
+            ) from error
     return texts
 
 

@@ -336,7 +336,7 @@ class Task(ABC):
         for symbol in text.split():
             known = self.aliases.get(symbol, symbol)
             if known not in ids:
-                raise InputError(f"{symbol!r} is no symbol of {self}; it has {' '.join(self.vocabulary)}")
+                raise InputError(f"{symbol!r} is not a symbol of {self}; it has {' '.join(self.vocabulary)}")
             string.append(ids[known])
         return tuple(string)
 

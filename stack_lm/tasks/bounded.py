@@ -70,7 +70,7 @@ class BoundedLanguage(Language):
     def example(self, string: Sequence[int]) -> Example:
         """A string of the language."""
         if not self.contains(self.write(string).split()):
-            raise InputError(f"no string of {self}: {self.write(string)}")
+            raise InputError(f"not a string of {self}: {self.write(string)}")
         return super().example(string)
 
     def log_probabilities(self, examples: Sequence[Example], split: str) -> list[float]:
@@ -93,7 +93,7 @@ class BoundedLanguage(Language):
         logs = self.log_given_length(strings)
         for string, value in zip(strings, logs, strict=True):
             if value == -inf:
-                raise InputError(f"no string of {self}, or one with too small a probability: {' '.join(string)}")
+                raise InputError(f"not a string of {self}, or one with too small a probability: {' '.join(string)}")
         return [value - log(len(possible)) for value in logs]
 
     def lower_bound(self, examples: Sequence[Example], split: str) -> float:

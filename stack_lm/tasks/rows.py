@@ -117,7 +117,7 @@ class Reading:
         else:
             symbols = tuple(value.split())
         if len(symbols) > _LONGEST:
-            raise InputError(f"{where} has {len(symbols):,} symbols; the most are {_LONGEST:,}")
+            raise InputError(f"{where} has {len(symbols):,} symbols; the limit is {_LONGEST:,}")
         return symbols
 
 

@@ -74,7 +74,7 @@ def find_checkpoint(directory: Path) -> tuple[Path | None, list[str]]:
         if (checkpoint / MANIFEST_FILE).is_file():
             fault = find_damage(checkpoint)
             if fault is None:
-                return checkpoint, [f"{line}; going on from the one before, {checkpoint}" for line in damaged]
+                return checkpoint, [f"{line}; continuing from the one before, {checkpoint}" for line in damaged]
             damaged.append(f"{checkpoint} is damaged: {fault}")
         elif read_state(checkpoint) is not None:
             return checkpoint, [*damaged, f"{checkpoint} has no {MANIFEST_FILE}, so its files are not checked"]

@@ -373,12 +373,12 @@ class RunConfig(BaseConfig):
                 f"data.held_out of a stream is a share of its documents, below 1; got {self.data.held_out:g}"
             )
         if self.data.streaming and self.data.limit is not None:
-            raise InputError("data.limit is not for a stream, which goes by training.max_steps")
+            raise InputError("data.limit is not for a stream, which training.max_steps limits")
         if self.data.streaming and self.data.held_out_seed is not None:
             raise InputError("data.held_out_seed is not for a stream, of which every run holds out the same documents")
         tokens = self.training.tokens_per_batch
         if tokens is not None and self.data.mode == "continuous":
-            raise InputError("training.tokens_per_batch is for sentences; continuous text goes by batch_size")
+            raise InputError("training.tokens_per_batch is for sentences; continuous text uses batch_size")
         if tokens is not None and tokens < self.data.max_length:
             raise InputError(
                 f"training.tokens_per_batch must be at least data.max_length, {self.data.max_length}; got {tokens}"

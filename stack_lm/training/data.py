@@ -129,9 +129,9 @@ def _about_tokenizer(config: TokenizerConfig, frame: Frame) -> list[str]:
     of_new = ("kind", "vocab_size", "lowercase", "split_digits", "tag_rare_words")
     without = [f"tokenizer.{name}" for name in of_new if getattr(config, name) != getattr(TokenizerConfig(), name)]
     if without:
-        notes.append(f"the tokenizer is that of {config.pretrained}, as it is, without {', '.join(without)}")
+        notes.append(f"the tokenizer of {config.pretrained} is used unchanged; ignored: {', '.join(without)}")
     kept = [
-        f"tokenizer.{key}=false: the tokenizer adds its own token, which stays"
+        f"tokenizer.{key}=false has no effect: the tokenizer adds its own token"
         for key, wanted, token in (("add_bos", config.add_bos, frame.begin), ("add_eos", config.add_eos, frame.end))
         if token and not wanted
     ]
@@ -144,7 +144,7 @@ def _unscorable(tokenizer: PreTrainedTokenizerBase, corpus: Corpus) -> list[str]
         for _ in SentenceEncoder(tokenizer).encode([sentence.words for sentence in islice(corpus, _SCANNED)], None):
             pass
     except InputError as error:
-        return [f"the model will predict, but its words cannot be scored or parsed: {error}"]
+        return [f"the model will predict tokens, but words cannot be scored or parsed: {error}"]
     return []
 
 

@@ -55,7 +55,7 @@ class Trainer(TrainingLoop):
             if kind is not None and not kind.continuous:
                 raise InputError(f"data.mode must be 'sentences' with model_type={kind.name!r}; got 'continuous'")
             if self.accelerator.distributed_type == DistributedType.FSDP:
-                raise InputError("data.mode=continuous needs the whole model on each process; FSDP shares it out")
+                raise InputError("data.mode=continuous needs the whole model on each process; FSDP shards it")
             self.carried = CarriedState(model, self.config.training.batch_size)
         self.notes.append(note)
         if self.config.training.softmax_samples and "softmax_samples" not in signature(model.forward).parameters:

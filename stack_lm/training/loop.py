@@ -293,7 +293,7 @@ class TrainingLoop(ABC):
 
     def _check(self, fault: str | None) -> None:
         if fault is not None:
-            skip = "" if self.loop.on_nan == "skip" else "; training.on_nan=skip leaves such updates out"
+            skip = "" if self.loop.on_nan == "skip" else "; training.on_nan=skip ignores such updates"
             raise InputError(
                 f"{fault}, so training cannot go on and no model is written to {self.run.path}; a lower "
                 f"training.learning_rate (now {self.loop.learning_rate:g}) or a training.max_grad_norm may help{skip}"
@@ -379,12 +379,14 @@ class TrainingLoop(ABC):
         state = read_state(checkpoint) or {}
         missing = {"step", "sequences", "seconds", "processes", "position", "record", "scheduler"} - state.keys()
         if missing:
-            raise InputError(f"{checkpoint} is of another version: its {STATE_FILE} lacks {', '.join(sorted(missing))}")
+            raise InputError(
+                f"{checkpoint} is from another version: its {STATE_FILE} lacks {', '.join(sorted(missing))}"
+            )
         before, now = state["processes"], self.accelerator.num_processes
         if self.carried is not None and before != now:
             raise InputError(
-                f"{checkpoint} is of {before} process(es), and this is a run of {now}: continuous text is resumed on "
-                "as many as it was begun"
+                f"{checkpoint} is of {before} process(es), and this run has {now}: resume continuous text on as many "
+                "processes as it began with"
             )
         self.accelerator.load_state(str(checkpoint))
         if self.carried is not None:

@@ -120,12 +120,12 @@ class InitialModel:
             return []
         if model.config.vocab_size != self._config.vocab_size:
             raise InputError(
-                f"the run's tokenizer has {len(tokenizer):,} tokens, that of {self.source} {len(self._numbers):,}; "
-                "without tokenizer.pretrained the run takes the latter"
+                f"the run's tokenizer has {len(tokenizer):,} tokens, that of {self.source} has "
+                f"{len(self._numbers):,}; without tokenizer.pretrained the run uses the latter"
             )
         notes = []
         if kept := take_weights(model, self._weights, self.source):
-            notes.append(f"{self.source} has no {', '.join(kept)}: they start anew")
+            notes.append(f"{self.source} has no {', '.join(kept)}: they keep their initial values")
         vocabulary = tokenizer.get_vocab()
         if others := sum(self._numbers.get(token) != number for token, number in vocabulary.items()):
             notes.append(

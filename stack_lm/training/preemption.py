@@ -59,7 +59,7 @@ class StopSignals:
     def describe(self, step: int) -> str:
         """The message of a run that ends at a step, with its checkpoint saved."""
         by = self.received or "a signal to another process"
-        return f"stopped by {by} at step {step:,}: the checkpoint is saved, and --resume goes on from it"
+        return f"stopped by {by} at step {step:,}: the checkpoint is saved, and --resume continues from it"
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received = self.received or signal.Signals(number).name

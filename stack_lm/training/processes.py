@@ -169,7 +169,7 @@ def check_number(num_processes: int, environment: Mapping[str, str] = os.environ
     if launch is not None and num_processes != expected:
         raise InputError(
             f"{launch.launcher} started {expected} processes, but Accelerate sees {num_processes}: they would train "
-            "apart from each other; start with torchrun --nproc_per_node N"
+            "independently; start with torchrun --nproc_per_node N"
         )
 
 

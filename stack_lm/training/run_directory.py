@@ -304,7 +304,7 @@ class RunDirectory:
     def _what_is_left(self) -> str:
         """The end of a message about a failed write: the step that a resumed run continues from."""
         steps = [checkpoint_step(checkpoint) for checkpoint in all_checkpoints(self.checkpoints)]
-        return f"; with --resume the run goes on from step {steps[-1]}" if steps else ""
+        return f"; with --resume the run continues from step {steps[-1]}" if steps else ""
 
     def _write(self, name: str, text: str) -> None:
         partial = self.path / _PARTIAL / name

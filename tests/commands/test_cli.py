@@ -266,7 +266,7 @@ def test_a_broken_table_of_outcomes(capsys, outcomes, tmp_path):
     table = tmp_path / "t.tsv"
     for old, new, message in (
         ("-2.0", "low", "row 1: could not convert string to float: 'low'"),
-        ("logprob_wrong", "wrongly", "is no table of --items: it has no column 'logprob_wrong'"),
+        ("logprob_wrong", "wrongly", "is not a table written by --items: it has no column 'logprob_wrong'"),
         ("wrong\n", "false\n", "an outcome must be one of"),
     ):
         table.write_text((outcomes / "a0.tsv").read_text().replace(old, new))
@@ -301,7 +301,7 @@ def test_unknown_words_on_both_sides_are_told(capsys, models, tmp_path):
     lines = [{"good": f"the {a} dog sleeps .", "bad": f"the {a} dog sleep ."} for a in ("xyzzy", "old")]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     command = ("minimal-pairs", models / "stack", "--format", "pairs", "--data", tmp_path / "a.jsonl")
-    assert "stack: in 1 of 2 items, a word of both sides is outside the vocabulary" in run(capsys, *command)[2]
+    assert "stack: in 1 of 2 items, a word shared by both sides is outside the vocabulary" in run(capsys, *command)[2]
 
 
 def test_a_table_takes_the_rule_for_words_from_the_other_model(capsys, models, tmp_path):
@@ -575,7 +575,7 @@ def bad_inputs(directory, models, treebank):
             "sentences are held out by a share below 1, or .*; got -1",
         ),
         (("perplexity", stack, "--data", words, "--device", "warp"), "cannot use the device 'warp'"),
-        (("demo", "--output", directory), "is not empty and no earlier demo"),
+        (("demo", "--output", directory), "is neither empty nor an earlier demo"),
         (("demo", "--output", empty), "is a file; a directory is needed"),
         (("demo", "--output", directory / "new", "--sentences", "100"), "--sentences must be more than 2000; got 100"),
     ]

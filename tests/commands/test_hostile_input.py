@@ -140,7 +140,7 @@ def test_links_and_devices_as_outputs(capsys, model, tmp_path):
     assert (link.is_symlink(), target.read_text()) == (True, "(X (X the) (X dog))\n")
     assert "symbolic link to itself" in fails(capsys, "parse", model, "the dog", "--output", loop)
     os.mkfifo(tmp_path / "pipe")
-    assert "is no regular file" in fails(capsys, "parse", model, "the dog", "--output", tmp_path / "pipe")
+    assert "is not a regular file" in fails(capsys, "parse", model, "the dog", "--output", tmp_path / "pipe")
 
 
 def test_a_full_disk_is_one_line(capsys, monkeypatch, model):
@@ -286,7 +286,7 @@ def test_links_and_pipes_as_inputs(capsys, model, tmp_path):
     loop.symlink_to(loop)
     os.mkfifo(tmp_path / "pipe")
     assert "loop is a symbolic link that leads nowhere" in fails(capsys, "parse", model, "--file", loop)
-    assert "pipe is no regular file; name - to read" in fails(capsys, "parse", model, "--file", tmp_path / "pipe")
+    assert "pipe is not a regular file; name - to read" in fails(capsys, "parse", model, "--file", tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(
@@ -295,8 +295,8 @@ def test_links_and_pipes_as_inputs(capsys, model, tmp_path):
         ('{"words": ["a", "b"], "distances": [1, 1%s]}' % ("0" * 500), "a distance of 'a b' is out of range"),
         ('{"words": ["a", "b"], "distances": [1, 1%s]}' % ("0" * 5000), "Exceeds the limit (4300 digits)"),
         ("[" * 50_000, "nested too deep"),
-        ('{"words": ["a", "\\ud800"], "distances": [1, 2]}', "'\\ud800' is no character of texts"),
-        ('{"words": ["a", "\\u0000"], "distances": [1, 2]}', "NUL is no character of texts"),
+        ('{"words": ["a", "\\ud800"], "distances": [1, 2]}', "'\\ud800' is not a valid character in text"),
+        ('{"words": ["a", "\\u0000"], "distances": [1, 2]}', "NUL is not a valid character in text"),
     ],
 )
 def test_predictions_that_no_parser_writes(capsys, tmp_path, line, message):
@@ -463,8 +463,11 @@ BROKEN = {
         "its tokenizer's model_input_names must be names, input_ids the first; got [['input_ids']]",
     ),
     "other sizes": (lambda d: edit_config(d, hidden_size=8), "its weights do not fit its config.json: "),
-    "a missing layer": (lambda d: edit_config(d, num_layers=2), "it is no complete language model: its weights lack"),
-    "huge layers": (lambda d: edit_config(d, hidden_size=10**6), "weights, but its files of weights have"),
+    "a missing layer": (
+        lambda d: edit_config(d, num_layers=2),
+        "it is not a complete language model: its weights lack",
+    ),
+    "huge layers": (lambda d: edit_config(d, hidden_size=10**6), "weights, but its weight files have"),
     "endless layers": (lambda d: edit_config(d, num_layers=10**9), "num_layers must be an integer of at most 1,000"),
     "a text as a size": (lambda d: edit_config(d, hidden_size="big"), "hidden_size must be"),
     "nan": (break_weights(float("nan")), "its weights are broken: lm_head.weight has values that are not finite"),

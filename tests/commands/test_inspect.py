@@ -356,7 +356,7 @@ def test_tags_of_an_unknown_tag_set_are_listed_as_they_are(capsys, models, tmp_p
         ("the most frequent tags", ["w1", "w2", ".", "w3"]),
     ]
     assert err.startswith(
-        "most tags are not of the Penn Treebank, the Brown corpus, Universal Dependencies or STTS: the rows"
+        "most tags are not from the Penn Treebank, the Brown corpus, Universal Dependencies or STTS: the rows"
     )
 
 

@@ -78,7 +78,7 @@ def test_options_of_the_task(tmp_path, capsys):
     assert run(capsys, "check", "grefenstette2015/svo_sov", str(path), "words=3")[0] == 0
     status, _, err = run(capsys, "check", "grefenstette2015/svo_sov", str(path), "words=2")
     assert status == 2
-    assert "'so3' is no symbol of the targets" in err
+    assert "'so3' is not a symbol of the targets" in err
 
 
 @pytest.mark.parametrize("name", ["suzgun2019/dyck3", "hao2018/reversal_buffered", "dusell2020/dyck"])
@@ -168,8 +168,8 @@ def test_bad_arguments(arguments, message, capsys):
         (b"", "is empty"),
         (b"0 1,0 1\n0 1\n", "line 2 must be `input,output`; it has 1 fields"),
         (b"0 1,0 1,0\n", "line 1 must be `input,output`; it has 3 fields"),
-        (b"0 3,0 1\n", "line 1: '3' is no symbol of hao2018/xor; it has 0 1 #"),
-        (b"0 1,0 3\n", "line 1: '3' is no symbol of the targets of hao2018/xor"),
+        (b"0 3,0 1\n", "line 1: '3' is not a symbol of hao2018/xor; it has 0 1 #"),
+        (b"0 1,0 3\n", "line 1: '3' is not a symbol of the targets of hao2018/xor"),
         (b'0 1,0 1\n"0,1\n', "line 3: unexpected end of data"),
         (b"0 \xff,0\n", "line 1: not UTF-8 text"),
         (b"\xef\xbb\xbf0 1,0 1,0\n", "line 1 must be"),
@@ -188,10 +188,10 @@ def test_broken_files(content, message, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("(0 )0,2\n", "line 2: '2' is no label of flare/dyck_2_3; it has 0 1"),
+        ("(0 )0,2\n", "line 2: '2' is not a label of flare/dyck_2_3; it has 0 1"),
         ("(0 )0,\n", "line 2 must have one label; it has none"),
         ("(0 )0,1 1\n", "line 2 must have one label; it has 2"),
-        ("(0 )7,1\n", "line 2: ')7' is no symbol of flare/dyck_2_3; it has (0 (1 )0 )1 <s>"),
+        ("(0 )7,1\n", "line 2: ')7' is not a symbol of flare/dyck_2_3; it has (0 (1 )0 )1 <s>"),
         ("(0 )0\n", "line 2 must be `string,label`; it has 1 fields"),
     ],
 )

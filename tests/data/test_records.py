@@ -249,7 +249,11 @@ HOSTILE = {
     "deep JSON": ("a.json", b"[" * 100_000, "a.json: nested too deep"),
     "lines that are no JSON": ("a.jsonl", b'{"text": "a"}\n{"text": \n', "a.jsonl, line 2: not JSON (Expecting value)"),
     "lists": ("a.jsonl", b'["a"]\n', "a.jsonl, line 1: a JSON object is needed; got"),
-    "half a character": ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl, line 1: '\\ud800' is no character of texts"),
+    "half a character": (
+        "a.jsonl",
+        b'{"text": "\\ud800"}\n',
+        "a.jsonl, line 1: '\\ud800' is not a valid character in text",
+    ),
     "no such key": ("a.jsonl", b'{"text": "a"}\n{"id": 1}\n', "a.jsonl, line 2: no column 'text'; it has id"),
     "a number": (
         "a.jsonl", b'{"text": "a"}\n{"text": 12}\n',
@@ -293,9 +297,9 @@ HOSTILE = {
     ),
     "no rows in Parquet": (
         "a.parquet", parquet(ROWS)[:4] + parquet(ROWS)[-4:],
-        "a.parquet is no Parquet file that can be read",
+        "a.parquet is not a readable Parquet file",
     ),
-    "no Parquet": ("a.parquet", b"text\na\n", "a.parquet is no Parquet file that can be read"),
+    "no Parquet": ("a.parquet", b"text\na\n", "a.parquet is not a readable Parquet file"),
     "a binary table": ("a.csv", b"\x89\xff\x00\n", "a.csv, line 1: not UTF-8 text"),
     "a spreadsheet": (
         "a.csv", b"PK\x03\x04\xff\xff",

@@ -163,7 +163,7 @@ def test_examples(tmp_path):
     assert task.write(choose_example(task, "1 0", None, 0).source) == "1 0 # #"
     assert len(choose_example(task, None, 5, 3).source) == 10
     assert choose_example(task, None, None, 0) == choose_example(task, None, None, 0)
-    with pytest.raises(InputError, match="'x' is no symbol of hao2018/reversal"):
+    with pytest.raises(InputError, match="'x' is not a symbol of hao2018/reversal"):
         choose_example(task, "1 x", None, 0)
     with pytest.raises(InputError, match="suzgun2019/dyck2 has no string of a length from 7 to 7"):
         choose_example(make_task("suzgun2019/dyck2"), None, 7, 0)
@@ -294,7 +294,7 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["computation", "M", "--input", "a c"], "'c' is no symbol of test/per_step"),
+        (["computation", "M", "--input", "a c"], "'c' is not a symbol of test/per_step"),
         (
             ["computation", "M", "--score", "loss"],
             "--score goes with convergence, lengths or results, not with computation",
@@ -402,7 +402,7 @@ def test_models_are_scored_on_the_strings_of_a_file(capsys, tmp_path, strings):
     ("content", "models", "message"),
     [
         ("a b,a a\n", ["m"], "line 1 does not agree with test/per_step: the output is a a, the task's a b"),
-        ("a b,a b\na c,a b\n", ["m"], "line 2: 'c' is no symbol of test/per_step"),
+        ("a b,a b\na c,a b\n", ["m"], "line 2: 'c' is not a symbol of test/per_step"),
         ("", ["m"], "is empty"),
         ("a b,a b\n", ["m", "other"], "the models must be of one task; "),
         ("a b,a b\n", ["nowhere"], "has no model of a task: there is no task.json"),

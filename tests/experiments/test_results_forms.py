@@ -74,7 +74,7 @@ COMPARED = """A table, in %
 | parity | RNN | 62.5 | 25.0 | -37.5 | 75.0 | 25.0 | -50.0 | 2 and 1 |
 | parity | LSTM | 95.0 | 100.0 | +5.0 | 100.0 | 100.0 | +0.0 | 2 |
 
-The difference is b less a. Only in a: own, RNN. Only in b: more, RNN.
+The difference is b minus a. Only in a: own, RNN. Only in b: more, RNN.
 """
 
 

@@ -208,7 +208,10 @@ def test_two_processes_do_not_write_to_one_directory(files):
             "no preset 'hao2018/linear_stac'; did you mean 'hao2018/linear_stack' or",
         ),
         (["hao2018/linear_stack", "reversl"], "task must be one of .*; got 'reversl'; did you mean '.*/reversal'"),
-        (["hao2018/linear_stack"], "linear_stack is no table of trials. If it is a preset for tasks, name a task too"),
+        (
+            ["hao2018/linear_stack"],
+            "linear_stack is not a table of trials. If it is a preset for tasks, name a task too",
+        ),
         (
             ["merrill2019/brown_u1", "hao2018/reversal"],
             "_u1 does not fit `stack-lm train task`: unknown key '(tok|data)",

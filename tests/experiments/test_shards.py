@@ -200,7 +200,7 @@ def test_two_shards_in_two_processes_one_of_them_killed(capsys, tmp_path):
     os.kill(processes[1].pid, signal.SIGKILL)
     finish(processes[1], -signal.SIGKILL)
     finish(processes[0])
-    assert "0 of 1 trials are finished, and 1 go on from where they were cut off" in finish(
+    assert "0 of 1 trials are finished, and 1 continue from where they were interrupted" in finish(
         start("runs", "--shard", "2/2")
     )
     finish(start("whole"))

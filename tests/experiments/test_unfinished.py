@@ -157,7 +157,7 @@ def test_a_run_goes_on_exactly(capsys, files, monkeypatch):
     # Trials that began together go on together.
     status, err = run_table(capsys, files / "table.yaml", "--resume", "--together", 1)
     assert status == 0
-    assert "3 of 6 trials are finished, and 3 go on from where they were cut off" in err
+    assert "3 of 6 trials are finished, and 3 continue from where they were interrupted" in err
     assert lines(runs) == lines(whole)
     assert not (runs / "unfinished").exists()
     for seed in range(3):

@@ -155,16 +155,20 @@ def test_a_scan_leaves_nothing_for_the_garbage_collector(memory, driver):
             (
                 {"memory": memory, "memory_size": 5},
                 {"memory": memory, "memory_size": 4},
-                "the state is of another layer",
+                "the state belongs to another layer",
             )
             for memory in ("stack", "queue", "deque", "superposition", "baby_ntm", "nondeterministic")
         ),
         (
             {"memory": "nondeterministic", "memory_symbols": 4, "memory_size": 2},
             {"memory": "nondeterministic", "memory_symbols": 2, "memory_size": 4},
-            "the state is of another layer: behind the batch its tensors are .*; here ",
+            "the state belongs to another layer: without the batch, its tensors are .*; here ",
         ),
-        ({"memory": "baby_ntm", "memory_depth": 4}, {"memory": "baby_ntm", "memory_depth": 5}, "is of another layer"),
+        (
+            {"memory": "baby_ntm", "memory_depth": 4},
+            {"memory": "baby_ntm", "memory_depth": 5},
+            "belongs to another layer",
+        ),
         ({"memory": "stack"}, {"memory": "superposition"}, "state is a StackState; got a SuperpositionState"),
     ],
     ids=str,

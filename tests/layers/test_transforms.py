@@ -84,7 +84,7 @@ def test_the_compiled_scan_is_refused_where_it_is_named(transform):
     cell = make_cell(memory="superposition")
     cell.scan_backend = "numba"
     transformed, several, _ = TRANSFORMS[transform]
-    with pytest.raises(ValueError, match=r"scan_backend='numba', as set, .* vmap alone, and one at a time"):
+    with pytest.raises(ValueError, match=r"scan_backend='numba', as set, .* only vmap, one at a time"):
         transformed(lambda inputs: cell.scan(inputs).outputs.sum())(INPUTS if several else INPUTS[0])
 
 

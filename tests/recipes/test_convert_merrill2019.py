@@ -169,7 +169,7 @@ class Evil:
     ("make", "arguments", "message"),
     [
         (lambda d: d / "none.th", ("--fixed", "push"), "no such checkpoint"),
-        ("truncated", ("--fixed", "push"), "is no readable checkpoint"),
+        ("truncated", ("--fixed", "push"), "is not a readable checkpoint"),
         ("pickle", ("--fixed", "push"), "is refused: it is a pickle with more"),
         ("evil", ("--fixed", "push"), "is refused: it is a pickle with more"),
         ("list", ("--fixed", "push"), "holds a list, not a state_dict"),

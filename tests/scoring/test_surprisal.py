@@ -212,7 +212,7 @@ def test_nothing_is_lost(text):
         ({"sentences": "the dogs"}, "sentences must be a list of texts or a data frame; got one text"),
         ({"sentences": 5}, "sentences must be texts or a data frame; got int"),
         ({"sentences": ["the", 5]}, "sentence 2 must be a text; got 5"),
-        ({"sentences": ["the \udcff"]}, "sentence 1, character 5: no character of texts"),
+        ({"sentences": ["the \udcff"]}, "sentence 1, character 5: not a valid character in text"),
         ({"sentences": pd.DataFrame({"a": ["the"]})}, "column must be one of 'a'; got 'sentence'"),
         ({"sentences": pd.DataFrame({"sentence": ["the", 2]})}, "sentence 2 must be a text; got 2"),
         (

@@ -124,7 +124,7 @@ def test_text():
     assert task.read("0 1 # 2") == (0, 1, 2, 2)  # the released files write 2 for the blank
     assert task.write((0, 1, 2)) == "0 1 #"
     assert task.write_targets([1, frozenset({2, 0})]) == ["1", "0/#"]
-    with pytest.raises(InputError, match="'3' is no symbol of hao2018/reversal; it has 0 1 #"):
+    with pytest.raises(InputError, match="'3' is not a symbol of hao2018/reversal; it has 0 1 #"):
         task.read("0 3")
     with pytest.raises(InputError, match="cannot compute the targets of a given one"):
         Copy().example([0])

@@ -169,7 +169,7 @@ def test_lengths_of_five_hundred(name):
 )
 def test_inputs_of_no_task_are_refused(name, wrong):
     task = TASKS[name]
-    with pytest.raises(InputError, match=f"no input of deletang2023/{name}: "):
+    with pytest.raises(InputError, match=f"not an input of deletang2023/{name}: "):
         task.example(task.read(wrong))
 
 

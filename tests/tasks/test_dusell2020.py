@@ -81,7 +81,7 @@ def test_examples(name):
     string = task.sample(random.Random(0), max(task.length_weights(3, 7))).source[1:]
     begin, end = len(task.vocabulary) - 2, len(task.vocabulary) - 1
     assert task.example(string) == ((begin, *string), (*string, end), (True,) * (len(string) + 1))
-    with pytest.raises(InputError, match=f"no string of dusell2020/{name}: "):
+    with pytest.raises(InputError, match=f"not a string of dusell2020/{name}: "):
         task.example([0, 1, 1])
 
 
@@ -173,7 +173,7 @@ def test_bad_input():
     with pytest.raises(InputError, match="has no split 'dev'"):
         task.lower_bound([outside], "dev")
     wrong = outside._replace(source=(outside.source[0], 0, 1, 1, 1))
-    with pytest.raises(InputError, match="no string of dusell2020/dyck, or one with too small a probability"):
+    with pytest.raises(InputError, match="not a string of dusell2020/dyck, or one with too small a probability"):
         task.lower_bound([wrong], "small")
 
 

@@ -118,12 +118,14 @@ def test_bad_input():
     with pytest.raises(InputError, match="dusell2023/unmarked_copy has the options splits; got 'symbol_types'"):
         make_task("dusell2023/unmarked_copy", symbol_types=4)
     task = small("unmarked_copy")
-    with pytest.raises(InputError, match="no string of dusell2023/unmarked_copy: 0 1"):
+    with pytest.raises(InputError, match="not a string of dusell2023/unmarked_copy: 0 1"):
         task.example([0, 1])
     with pytest.raises(InputError, match="dusell2023/unmarked_copy has no string of length 3"):
         task.sample(random.Random(0), 3)
     example = task.example(task.read("0 0"))
-    with pytest.raises(InputError, match="no string of dusell2023/unmarked_copy, or one with too small a probability"):
+    with pytest.raises(
+        InputError, match="not a string of dusell2023/unmarked_copy, or one with too small a probability"
+    ):
         task.lower_bound([example._replace(source=(example.source[0], 0, 1))], "small")
     with pytest.raises(InputError, match="test of dusell2023/unmarked_copy has no strings of length 2: 0 0"):
         task.lower_bound([example], "test")

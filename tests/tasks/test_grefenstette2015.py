@@ -154,5 +154,5 @@ def test_options():
             make_task(f"grefenstette2015/{name}", **options)
     for name, source in (("svo_sov", "si1 oi1"), ("gender", "the me1"), ("bigram_flipping", "a1 a2 a3")):
         task = make_task(f"grefenstette2015/{name}")
-        with pytest.raises(InputError, match=f"no source of grefenstette2015/{name}: {source}"):
+        with pytest.raises(InputError, match=f"not a source of grefenstette2015/{name}: {source}"):
             task.example(task.read(source))

@@ -84,7 +84,7 @@ def test_parentheses():
     everything = {string for n in range(7) for string in product(range(4), repeat=n)}
     accepted = {string for string in everything if task.accepts(string)}
     assert accepted == {task.read(" ".join(string)) for string in strings if len(string) <= 6}
-    with pytest.raises(InputError, match="no string of Parentheses: "):
+    with pytest.raises(InputError, match="not a string of Parentheses: "):
         task.example(task.read("( ( ) ( ) )"))  # a nest holds one nest at most
 
 
@@ -110,7 +110,7 @@ def test_agreement():
     _, target, mask = task.example(task.read(sentence))
     scored = [task.vocabulary[symbol] for symbol, on in zip(target, mask, strict=True) if on]
     assert scored == ["Auxplur", "Auxsing"]
-    with pytest.raises(InputError, match="no string of Agreement: Det Nsing Auxplur"):
+    with pytest.raises(InputError, match="not a string of Agreement: Det Nsing Auxplur"):
         task.example(task.read("Det Nsing Auxplur"))
 
 
@@ -137,7 +137,7 @@ def test_formulas():
         assert mask == (True,) * len(source)
     assert max(len(example.source) for example in task.split("test", 0)) == 31
     for wrong in ("", "T F", "T and", "T F and and", "T 0 and", "T F #"):
-        with pytest.raises(InputError, match="no formula in reverse Polish notation"):
+        with pytest.raises(InputError, match="not a formula in reverse Polish notation"):
             task.example(task.read(wrong))
 
 

@@ -73,5 +73,5 @@ def test_strings_outside(name):
         if string in inside:
             assert task.example(string)
         else:
-            with pytest.raises(InputError, match=f"no string of joulin2015/{name}"):
+            with pytest.raises(InputError, match=f"not a string of joulin2015/{name}"):
                 task.example(string)

@@ -167,7 +167,7 @@ def test_palindromes(name, image):
     assert drawn == {string for string in strings if len(string) == 5}
     assert list(task.length_weights(0, 8)) == [3, 5, 7]
     for wrong in ("a", "#", "a # b", "a b # a b", "a a"):
-        with pytest.raises(InputError, match=f"no string of suzgun2019/{name}"):
+        with pytest.raises(InputError, match=f"not a string of suzgun2019/{name}"):
             task.example(task.read(wrong))
 
 
@@ -189,7 +189,7 @@ def test_reversals():
     with pytest.raises(InputError, match="has no string of length 7"):
         task.sample(random.Random(0), 7)
     for wrong in ([], [0], [0, 1], [3, 3], [0, 3, 3]):
-        with pytest.raises(InputError, match="no string of suzgun2019/reversal"):
+        with pytest.raises(InputError, match="not a string of suzgun2019/reversal"):
             task.example(wrong)
 
 

@@ -202,7 +202,7 @@ def test_no_symbol_of_a_language_is_replaced(tmp_path):
         ("text\n" + "a\n" * 9, {"test": 0.6, "validation": 0.5}, "must leave strings to train on"),
         ("text\n" + "a\n" * 9, {"seed": "x"}, "seed must be an integer; got 'x'"),
         ("text\n" + "a\n" * 9, {"speed": 1}, "has the options kind, symbols, .*; got 'speed'"),
-        ("text\n" + "a " * 100_001 + "\n", {}, "row 1: text has 100,001 symbols; the most are 100,000"),
+        ("text\n" + "a " * 100_001 + "\n", {}, "row 1: text has 100,001 symbols; the limit is 100,000"),
         ("text\n" + "a\n" * 9, {"splits": {"test": {"balanced": True}}}, "none balanced"),
     ],
 )
@@ -248,7 +248,7 @@ def test_names_that_are_no_files(tmp_path):
     with pytest.raises(InputError, match="plain.txt is plain text; a task is a table: "):
         FileTask(str(tmp_path / "plain.txt"))
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(InputError, match="pipe.csv is no regular file"):
+    with pytest.raises(InputError, match="pipe.csv is not a regular file"):
         make_task(str(tmp_path / "pipe.csv"))
 
 

@@ -90,7 +90,7 @@ def test_a_damaged_checkpoint_is_left_out_with_a_warning(stopped, tmp_path, name
     KINDS[name].run(run, epochs=2, resume=True, quiet=False)
     err = " ".join(capsys.readouterr().err.split())
     assert (
-        f"{newest} is damaged: model.safetensors is damaged; going on from the one before, {first} resuming at" in err
+        f"{newest} is damaged: model.safetensors is damaged; continuing from the one before, {first} resuming at" in err
     )
     assert same(run, stopped / name / "whole")
 
@@ -124,7 +124,7 @@ def test_a_checkpoint_of_another_version_is_refused(stopped, tmp_path):
         (checkpoint / "trainer_state.json").write_text(json.dumps(state))
         (checkpoint / "manifest.json").unlink()
     before = files(run)
-    with pytest.raises(InputError, match="is of another version: its trainer_state.json lacks position"):
+    with pytest.raises(InputError, match="is from another version: its trainer_state.json lacks position"):
         KINDS["language model"].run(run, epochs=2, resume=True)
     assert files(run) == before
 
@@ -312,9 +312,7 @@ def test_a_run_that_skips_everything_stops(tmp_path, monkeypatch):
 
 def test_by_default_the_first_loss_that_is_not_finite_stops_the_run(tmp_path):
     trainer, _ = poisoned(tmp_path / "run", "the")
-    with pytest.raises(
-        InputError, match=r"the loss is nan at step 1, .*; training.on_nan=skip leaves such updates out"
-    ):
+    with pytest.raises(InputError, match=r"the loss is nan at step 1, .*; training.on_nan=skip ignores such updates"):
         trainer.train()
     assert not (tmp_path / "run" / "checkpoints").exists()
 

@@ -81,7 +81,7 @@ def test_fields_of_its_own_and_new_weights(earlier, tmp_path, capsys):
     assert own.keys() - before.keys() == {"model.reading_exit.weight"}
     assert all(torch.equal(own[name], before[name]) for name in before)
     trainer.train()
-    assert f"{earlier} has no model.reading_exit.weight: they start anew" in capsys.readouterr().err
+    assert f"{earlier} has no model.reading_exit.weight: they keep their initial values" in capsys.readouterr().err
 
 
 def test_resuming_is_exact(earlier, tmp_path):
@@ -145,8 +145,8 @@ def test_settings_of_a_new_tokenizer_do_nothing_to_that_of_the_model(earlier, tm
     tokenizer = replace(config.tokenizer, kind="bpe", vocab_size=300, add_bos=False)
     notes = Trainer(replace(config, tokenizer=tokenizer), quiet=True).data.notes
     assert notes == [
-        f"the tokenizer is that of {earlier}, as it is, without tokenizer.kind, tokenizer.vocab_size",
-        "tokenizer.add_bos=false: the tokenizer adds its own token, which stays",
+        f"the tokenizer of {earlier} is used unchanged; ignored: tokenizer.kind, tokenizer.vocab_size",
+        "tokenizer.add_bos=false has no effect: the tokenizer adds its own token",
     ]
 
 
@@ -182,7 +182,7 @@ def test_a_classifier_begins_with_a_language_model(earlier, tmp_path, capsys):
     assert all(torch.equal(own[name], before[name]) for name in own.keys() & before.keys())
     assert trainer.tokenizer.get_vocab() == AutoTokenizer.from_pretrained(earlier).get_vocab()
     trainer.train()
-    assert f"{earlier} has no score.weight, score.bias: they start anew" in capsys.readouterr().err
+    assert f"{earlier} has no score.weight, score.bias: they keep their initial values" in capsys.readouterr().err
     classifier = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
     assert (classifier.config.hidden_size, classifier.config.id2label) == (8, {0: "bark", 1: "sleep"})
 

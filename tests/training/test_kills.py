@@ -122,7 +122,7 @@ def fill():
 assert set(run("run", 2, max_steps=20, before=fill).values()) == {1}
 said = (folder / "run.err").read_text()
 assert said.count("InputError: cannot write the checkpoint of step 12") == 2, said[-3000:]
-assert "with --resume the run goes on from step 8" in said
+assert "with --resume the run continues from step 8" in said
 assert checkpoints("run") == [4, 8]
 assert set(run("run", 2, max_steps=20).values()) == {0}
 """,

@@ -68,7 +68,7 @@ def test_a_stopped_run_goes_on_exactly(tmp_path, monkeypatch, name, step):
     kind.run(tmp_path / "whole")
     with monkeypatch.context() as patch:
         signalled(patch, step, signal.SIGUSR1)
-        with pytest.raises(Stopped, match=f"at step {step}: the checkpoint is saved, and --resume goes on from it"):
+        with pytest.raises(Stopped, match=f"at step {step}: the checkpoint is saved, and --resume continues from it"):
             kind.run(tmp_path / "part")
     assert not (tmp_path / "part" / "model.safetensors").exists()
     assert not (tmp_path / "part" / ".lock").exists()
@@ -101,7 +101,9 @@ def test_the_recipes_status(tmp_path, monkeypatch, capsys):
         signalled(patch, 2)
         assert recipe("train_lm").main(options) == 75
     err = capsys.readouterr().err.splitlines()
-    assert err[-1] == ("stack-lm: stopped by SIGTERM at step 2: the checkpoint is saved, and --resume goes on from it")
+    assert err[-1] == (
+        "stack-lm: stopped by SIGTERM at step 2: the checkpoint is saved, and --resume continues from it"
+    )
     assert recipe("train_lm").main([*options, "--resume"]) == 0
     assert "resuming at step 2\n" in capsys.readouterr().err
 

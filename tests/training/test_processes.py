@@ -115,7 +115,7 @@ def test_each_process_needs_a_gpu(monkeypatch):
 def test_processes_that_accelerate_does_not_see_are_refused():
     check_number(1, {})
     check_number(4, TORCHRUN)
-    with pytest.raises(InputError, match="torchrun started 4 processes, but Accelerate sees 1: they would train apart"):
+    with pytest.raises(InputError, match="torchrun started 4 processes, but Accelerate sees 1: they would train indep"):
         check_number(1, TORCHRUN)
 
 

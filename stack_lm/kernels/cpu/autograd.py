@@ -177,8 +177,8 @@ class _OfModels(torch.autograd.Function):
     @staticmethod
     def forward(*arguments: Any) -> Any:
         raise RuntimeError(
-            "under torch.func.vmap the compiled scan is of several models, and here nothing differs between them: "
-            'set_scan_backend(model, "reference") can do that'
+            "under torch.func.vmap the compiled scan runs several models, and here nothing differs between them: "
+            'set_scan_backend(model, "reference") supports this'
         )
 
     @staticmethod
@@ -291,7 +291,7 @@ class _Scan(torch.autograd.Function):
         return found
 
     @staticmethod
-    @first_derivative_only("the compiled scan", 'set_scan_backend(model, "reference") has one that can')
+    @first_derivative_only("the compiled scan", 'set_scan_backend(model, "reference") selects one that can')
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         plan: Plan = ctx.plan
         saved = ctx.saved_tensors  # once: under activation checkpointing each access unpacks them anew

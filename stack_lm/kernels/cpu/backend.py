@@ -27,7 +27,7 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
     if dtype not in (torch.float32, torch.float64) or any(p.dtype != dtype for p in _parameters(system)):
         return f"numbers must be all float32 or all float64; the inputs are {str(dtype).removeprefix('torch.')}"
     if under_transform() and [level.key() for level in get_interpreter_stack() or ()] != [TransformType.Vmap]:
-        return "of torch.func's transforms it has vmap alone, and one at a time"
+        return "of torch.func's transforms it supports only vmap, one at a time"
     block = block_of(system.memory)
     if block is None:
         return f"the memory is a {type(system.memory).__name__}"

@@ -41,7 +41,7 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
     if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return f"it runs on CUDA devices, and this is on {device.type}"
     if under_transform():
-        return "it has none of torch.func's transforms"
+        return "it supports no transform of torch.func"
     if dtype not in _DTYPES:
         return f"it runs in {', '.join(str(d).removeprefix('torch.') for d in _DTYPES)}, and this is {dtype}"
     driver = system.driver
@@ -220,7 +220,7 @@ class _Scan(torch.autograd.Function):
         return results
 
     @staticmethod
-    @first_derivative_only("the compiled scan", 'set_scan_backend(model, "reference") has one that can')
+    @first_derivative_only("the compiled scan", 'set_scan_backend(model, "reference") selects one that can')
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         launches = ctx.launches
         of_results = launches.Results(*(grad.contiguous() for grad in grads))

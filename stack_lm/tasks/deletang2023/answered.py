@@ -54,7 +54,7 @@ class AnsweredTask(Task):
         string = tuple(string)
         answer = self.answer(string) if string else None
         if answer is None:
-            raise InputError(f"no input of {self}: {self.write(string) or 'the empty string'}")
+            raise InputError(f"not an input of {self}: {self.write(string) or 'the empty string'}")
         scored = answer.index(TERMINATOR) + 1 if self.terminated else len(answer)
         return Example(string, answer, tuple(place < scored for place in range(len(answer))))
 

@@ -31,7 +31,7 @@ class Transducer(Task):
     def example(self, string: Sequence[int]) -> Example:
         """A source with its target."""
         if not self.accepts(string):
-            raise InputError(f"no source of {self}: {self.write(string)}")
+            raise InputError(f"not a source of {self}: {self.write(string)}")
         return self.pair(string)
 
     def accepts(self, source: Sequence[int]) -> bool:

@@ -55,7 +55,7 @@ class _NextSymbol(_GrammarTask):
     def example(self, string: Sequence[int]) -> Example:
         """The example of a string of the language."""
         if not self.accepts(string):
-            raise InputError(f"no string of {self}: {self.write(string)}")
+            raise InputError(f"not a string of {self}: {self.write(string)}")
         return self.predict(tuple(string))
 
     def accepts(self, string: Sequence[int]) -> bool:
@@ -180,5 +180,5 @@ class Formula(_GrammarTask):
                 break
             targets.append(self.vocabulary.index("1" if values[-1] else "0"))
         if len(values) != 1:
-            raise InputError(f"no formula in reverse Polish notation: {self.write(string)}")
+            raise InputError(f"not a formula in reverse Polish notation: {self.write(string)}")
         return Example(tuple(string), tuple(targets), (True,) * len(string))

@@ -48,7 +48,7 @@ class _Counting(Language):
         symbols = "".join(self.vocabulary[symbol] for symbol in string)
         start = self.determined(symbols)
         if start is None:
-            raise InputError(f"no string of {self}: {self.write(string)}")
+            raise InputError(f"not a string of {self}: {self.write(string)}")
         source, target, mask = super().example(string)
         return Example(source, target, tuple(place >= start for place in range(len(mask))))
 

@@ -52,7 +52,7 @@ class _Mirrored(Task):
             whole = self.unfold(half)
             if whole.source == tuple(string):
                 return whole
-        raise InputError(f"no string of {self}: {self.write(string)}")
+        raise InputError(f"not a string of {self}: {self.write(string)}")
 
     @abstractmethod
     def unfold(self, half: tuple[int, ...]) -> Example:
