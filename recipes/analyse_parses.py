@@ -151,8 +151,10 @@ def draw(path: Path, models: Sequence[dict[str, Any]], scores: dict[tuple[str, s
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = script_parser(__doc__, "analyse_parses.py")
-    parser.add_argument("models", metavar="MODEL", nargs="+", help="model directories, checkpoints among them")
-    parser.add_argument("--treebank", metavar="PATH", required=True, help="with tags, as for stack-lm parse-f1")
+    parser.add_argument("models", metavar="MODEL", nargs="+", help="model directories, or checkpoints")
+    parser.add_argument(
+        "--treebank", metavar="PATH", required=True, help="a treebank with tags, as for stack-lm parse-f1"
+    )
     parser.add_argument("--output", metavar="DIRECTORY", required=True, help="folder for the tables and the figure")
     parser.add_argument("--conventions", metavar="NAME", nargs="+", help="default: all")
     parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
@@ -207,13 +209,13 @@ def main(arguments: list[str] | None = None) -> int:
         )
         names = {model["model"]: (model["run"], model["point"]) for model in models}
         print_table(
-            "attachments in parses beside those in gold trees, in %",
+            "attachments in parses against those in gold trees, in %",
             ["run", "model", "decoder", "constituents", "in gold trees", "found", "higher", "same", "lower"],
             [
                 [*names[row["model"]], row["decoder"], row["kind"], row["gold"], row["found"], *shares(row)]
                 for row in attachments
             ],
-            caption="higher: the phrase around it starts further left than in the gold tree; of those found",
+            caption="of the constituents found; higher: the phrase around it starts further left than in the gold tree",
             text_columns=4,
         )
 

@@ -174,7 +174,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--fixed",
         choices=("push", "pop", "none"),
-        help="the strength that the model was trained with fixed to 1 (d = 1: push, u = 1: pop); none for the "
+        help="the strength that was fixed to 1 in training (d = 1: push, u = 1: pop); none for the "
         "classifier with a sigmoid push; not needed for a model without a stack",
     )
     options = parser.parse_args(arguments)

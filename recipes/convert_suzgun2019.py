@@ -153,19 +153,22 @@ def main(arguments: list[str] | None = None) -> int:
         "--operation-control",
         choices=CHOICE_CONTROLS,
         default="softmax",
-        help="choice of operations (softmax)",
+        help="how operations are chosen (default: softmax)",
     )
     parser.add_argument(
-        "--temperature", type=float, default=0.5, help="at the end of training, where it has one (0.5, the schedule's)"
+        "--temperature",
+        type=float,
+        default=0.5,
+        help="temperature at the end of training, if any (default: 0.5, the schedule's last)",
     )
-    parser.add_argument("--cells", type=positive_int, default=104, help="of a Baby-NTM's tape (104)")
+    parser.add_argument("--cells", type=positive_int, default=104, help="cells of a Baby-NTM's tape (default: 104)")
     parser.add_argument(
         "--symbols", help="the alphabet, in the order of the model's inputs (that of the Dyck languages: ()[]{}...)"
     )
     parser.add_argument(
         "--check", type=positive_int, metavar="N", help="score the model on N fresh Dyck strings of lengths 52 to 100"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the fresh strings (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the fresh strings (default: 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
 

@@ -114,10 +114,14 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="N",
         help="occurrences of both forms of subject and verb that the text must have (default: 10)",
     )
-    parser.add_argument("--validation", type=float, default=0.05, help="share of the text (default: 0.05)")
-    parser.add_argument("--test", type=float, default=0.1, help="share of the text (default: 0.1)")
-    parser.add_argument("--iterations", type=positive_int, default=5, help="of the tagger's training (default: 5)")
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of verbs and parts (default: 0)")
+    parser.add_argument(
+        "--validation", type=float, default=0.05, help="share of the text for validation (default: 0.05)"
+    )
+    parser.add_argument("--test", type=float, default=0.1, help="share of the text for the test (default: 0.1)")
+    parser.add_argument(
+        "--iterations", type=positive_int, default=5, help="passes over the tagger's training data (default: 5)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the choice of verbs and parts (default: 0)")
     parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
     options = parser.parse_args(arguments)
 

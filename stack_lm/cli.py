@@ -29,13 +29,13 @@ COMMANDS = {
     "warmup": "compile the fast scan now, once for this machine, so that the first run need not",
     "inspect": "show how a model uses its stack over one sentence, as an HTML page",
     "interventions": "measure how perplexity and agreement change when the actions of a trained memory are replaced",
-    "strengths": "summarise a model's strengths by part of speech, and of verbs with and without an object",
+    "strengths": "summarise a model's strengths by part of speech, and for verbs with and without an object",
     "card": "write a model's card: its data, its training and its scores, with their conventions",
     "push": "upload a model to the hub with its code and its card, or show what would be uploaded",
     "export": "copy a model with its tokenizer and its card, its weights in half precision",
     "cache": "show the size of the tokenised text that is kept between runs, or remove it",
     "train": "train a language model, a classifier, a parser, or models of formal tasks: the recipes of the papers",
-    "plot": "draw what a model does on a string of its task, or how its trials went",
+    "plot": "draw a model's computation on a string, the scores of its trials, or a language model's training",
     "results": "print a paper's table beside ours, from trials of `stack-lm train task`; or compare scores of models",
     "presets": "list, show or copy the configurations of the papers' models",
     "tasks": "list the papers' formal tasks, show examples, or check strings with their targets",
@@ -55,7 +55,7 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
     parser = Parser(
         prog="stack-lm",
         description="Stack RNN language models: parse with their push strengths, and score them.",
-        epilog="example:\n  stack-lm demo        trains a small model and shows all of it, in a few minutes",
+        epilog="example:\n  stack-lm demo        train a small model and show the whole workflow, in a few minutes",
     )
     add_import(parser)
     parser.add_argument("--version", action="version", version=f"stack-lm {__version__}")
@@ -64,7 +64,7 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
         action=PrintCompletion,
         choices=SHELLS,
         metavar="SHELL",
-        help='print what lets Tab complete commands, options and names: eval "$(stack-lm --print-completion bash)"',
+        help='print code for Tab completion in a shell: eval "$(stack-lm --print-completion bash)"',
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():

@@ -32,7 +32,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--notes",
         metavar="FILE",
-        help="Markdown to add: whose texts the model was trained on, what it cannot do; notes of an earlier card stay",
+        help="Markdown to add, such as the sources of the training text and the model's limits; notes of an earlier "
+        "card stay",
     )
     parser.add_argument("--name", help="name of the model (default: the directory's)")
 

@@ -104,7 +104,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="only sentences of at most N words, not counting removed ones",
     )
-    parser.add_argument("--keep-going", action="store_true", help="leave out what cannot be read, and score the rest")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="leave out trees that cannot be read, and score the rest"
+    )
     _add_rules(parser)
     add_parsing_options(parser)
 

@@ -31,12 +31,12 @@ _NOT_OF_MEMORY = (
     *("input_pop_strength", "output_push_strength", "input_strength"),
 )
 KINDS = {
-    "computation": "what a model reads, answers and does at each step of a string",
+    "computation": "a model's input, output and actions at each step of a string",
     "memory": "the actions on the memory and its contents over a string",
     "convergence": "the scores of trials over the strings they were trained on",
     "lengths": "the scores of trials by the length of test strings",
     "results": "a table's scores by task and network as a heat map, and by length; also as a page (.html)",
-    "training": "the perplexities and strengths of language models in the course of their training",
+    "training": "the perplexities and strengths of language models during training",
 }
 
 # The kinds of figures that accept each option.

@@ -47,8 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         actions,
         "check",
         check_file,
-        summary="recompute the targets of the strings in a file; status 1 if any differs. A file alone, of a "
-        "task of your own, is read and described",
+        summary="recompute the targets of the strings in a file; status 1 if any differs. For a task of "
+        "your own, its file alone is read and described",
         example="stack-lm tasks check hao2018/xor strings.csv\n  stack-lm tasks check labels.csv test=0.2",
         nested=True,
     )
