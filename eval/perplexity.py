@@ -30,13 +30,13 @@ class Perplexity:
         n_words: number of predicted words.
         bits_per_byte: mean loss per byte of the predicted text, comparable between tokenizers if no word is unknown: an
             unknown word counts with all its bytes, but only the probability of being unknown.
-        n_bytes: of that text in UTF-8: the predicted words, the spaces before them, and a line end for each predicted
-            end of a sentence.
+        n_bytes: size of that text in UTF-8: the predicted words, the spaces before them, and a line end for each
+            predicted end of a sentence.
         inner_perplexity: exp of the mean loss per token of the words that have a word before them, without the ends
             of sentences. It compares models with and without beginning and end tokens.
-        nats_per_inner_token: that loss.
-        n_inner_tokens: those tokens.
-        n_sentences: of the text.
+        nats_per_inner_token: that mean loss.
+        n_inner_tokens: number of those tokens.
+        n_sentences: number of sentences in the text.
         n_unknown: words outside the vocabulary, among all words.
         n_all_words: all words.
     """
@@ -154,13 +154,13 @@ class PerplexityComparison:
     """The perplexities of two models, or of several runs of each, on the same sentences.
 
     Attributes:
-        difference: the first model's perplexity less the second's, in percent of the second's. Of several runs it is
-            that of their geometric means.
+        difference: the first model's perplexity minus the second's, in percent of the second's. With several runs it
+            is that of their geometric means.
         low, high: its interval of 95%; NaN if the models differ by the same loss in every sentence.
         p_value: two-sided; NaN likewise.
-        degrees: of freedom, of Student's t.
-        n: what was predicted: tokens, words or inner tokens.
-        n_sentences: in which it was.
+        degrees: degrees of freedom of Student's t.
+        n: number of predicted tokens, words or inner tokens.
+        n_sentences: number of sentences that contain them.
     """
 
     difference: float
@@ -177,9 +177,9 @@ def compare_perplexity(
 ) -> dict[str, PerplexityComparison]:
     """Compare two models' perplexities per "token", "word" and "inner_token".
 
-    Units in which not all runs predict as many in each sentence are left out: models with different tokenizers compare
-    by words, those with and without a beginning token by inner tokens. The difference of the losses per unit is tested
-    over sentences (the paired t-test of a ratio of means) if each model has one run, and over runs and sentences
+    A unit is left out if the runs predict different numbers of it in any sentence: models with different tokenizers
+    compare by words, those with and without a beginning token by inner tokens. The difference of the losses per unit is
+    tested over sentences (the paired t-test of a ratio of means) if each model has one run, and over runs and sentences
     (`compare_seeds`) if one has several.
 
     Args:

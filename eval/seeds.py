@@ -51,7 +51,7 @@ class SeedComparison:
         difference: mean accuracy of the first model's runs minus that of the second's, in percentage points.
         low, high: its interval of 95%; NaN if the models differ, but neither runs nor items have any variance.
         p_value: two-sided; NaN likewise.
-        degrees: of freedom, of Student's t.
+        degrees: degrees of freedom of Student's t.
         n_items: items that all runs scored.
     """
 

@@ -43,7 +43,7 @@ def write_trees(
         path: of the file; its name has one of the `ENDINGS`.
         trees: over all words of a sentence, or over those that count. None is a sentence without a tree: an empty line
             among brackets, an empty record among JSON lines; elsewhere both the tree and its number are left out.
-        distances: from which the trees were made; for JSON lines.
+        distances: the distances that gave the trees; for JSON lines.
         gold: of the same words; for JSON lines, SVG, PDF and HTML.
         source: the origin of the trees, such as a model's name; for PDF and HTML.
 

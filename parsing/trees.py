@@ -62,7 +62,7 @@ class ConstituencyTree:
         words: n of them, at least one.
         tags: each word's part-of-speech tag (the label of its preterminal), or None if it has no preterminal.
         spans: of all phrases, in the order in which their brackets open: a phrase precedes the phrases inside it. A
-            preterminal is no phrase.
+            preterminal is not a phrase.
         origin: file and line, for messages.
     """
 

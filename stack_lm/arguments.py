@@ -44,7 +44,7 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
 
 
 def _starts_again(positions: Any) -> bool:
-    """True if positions [B, T] go up from 0 and start again, as those of packed texts do, and not those of padding."""
+    """True if positions [B, T] rise from 0 and start again, as those of packed texts do, but not those of padding."""
     if not isinstance(positions, torch.Tensor) or positions.dim() != 2 or positions.shape[1] < 2:
         return False
     if torch.compiler.is_compiling() or positions.device.type == "meta":

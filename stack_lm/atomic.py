@@ -13,7 +13,7 @@ from .errors import InputError
 
 
 def find_target(path: str | os.PathLike[str]) -> Path:
-    """The file that is written under a name, after following symbolic links. Nothing is created.
+    """Follow symbolic links to the file that a path would be written to, without creating anything.
 
     Raises:
         InputError: if no file can exist there.
@@ -34,7 +34,7 @@ def find_target(path: str | os.PathLike[str]) -> Path:
 
 
 def reason_of(error: Exception) -> str:
-    """The reason, for the end of a message, why a directory cannot be made or a file not written."""
+    """The reason why a directory cannot be made or a file cannot be written, to end a message."""
     if isinstance(error, FileExistsError):
         return "it is a file"
     return getattr(error, "strerror", None) or str(error)

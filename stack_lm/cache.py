@@ -27,7 +27,7 @@ class _Past(NamedTuple):
 class MemoryCache(Cache):
     """The states that `past_key_values` carries from call to call: of memory layers, and of other layers with a state.
 
-    A state is a tensor, or nested tuples of tensors; the first dimension of each is the batch. It has the number of its
+    A state is a tensor, or nested tuples of tensors; the first dimension of each is the batch. States are numbered by
     layer: the layers of `stack_lm.layers.recurrent_layers` come first, in that order, then the others. Attention stores
     its keys and values with `update`.
 
@@ -58,7 +58,7 @@ class MemoryCache(Cache):
         """A layer's state after the last token; None before the first.
 
         Args:
-            layer: its number, or a name for what no layer has.
+            layer: its number, or a name for a state that no layer has.
             batch_size: of the next input.
 
         Raises:
@@ -81,7 +81,7 @@ class MemoryCache(Cache):
         """Store a layer's state after more tokens.
 
         Args:
-            layer: its number, or a name for what no layer has.
+            layer: its number, or a name for a state that no layer has.
             state: after them.
             new_tokens: the number of new tokens, padding included.
             replay: computes from n the state after the first n of them; without it `crop` cannot return there.

@@ -16,8 +16,8 @@ from . import __version__
 if TYPE_CHECKING:
     from .console import Parser
 
-# The summaries of all commands, whose modules in `commands` have their names. A module is loaded only if its command is
-# run, since what it needs can take seconds to load.
+# A summary of each command; its module in `commands` has the same name. A module is loaded only when its command runs,
+# because its imports can take seconds.
 COMMANDS = {
     "demo": "train a stack model and an LSTM on generated English, and show perplexity, parses and agreement",
     "parse": "parse sentences with a model's push strengths",
@@ -46,8 +46,8 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
     """The parser of the command and of its subcommands.
 
     Args:
-        arguments: the arguments to parse, so that only the options of their subcommand are needed; None for those of
-            all subcommands.
+        arguments: the arguments to parse; only the options of their subcommand are then added. None adds those of all
+            subcommands.
     """
     from .completion import SHELLS, PrintCompletion
     from .console import Parser, add_command, add_import

@@ -71,7 +71,7 @@ def preset_path(name: str, *, tables: bool = False) -> Path:
 
 @cache
 def _listed() -> dict[str, bool]:
-    """The names of presets and tables, and whether each is a table: these have rows, or networks."""
+    """The names of presets and tables, and whether each is a table: only tables have rows or networks."""
     texts = {
         f"{path.parent.name}/{path.stem}": path.read_text(encoding="utf-8") for path in _presets().glob("*/*.yaml")
     }
@@ -230,7 +230,7 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
     """Overrides such as `training.epochs=2` or `--training.epochs=2` as nested mappings; values are YAML.
 
     Raises:
-        InputError: for an argument that is no key and value.
+        InputError: for an argument that is not a key and a value.
     """
     overrides: dict[str, Any] = {}
     for argument in arguments:

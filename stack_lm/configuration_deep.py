@@ -43,7 +43,7 @@ class SourceName(Check):
 
 @dataclass(frozen=True)
 class LayerConfig(RecurrentLayer):
-    """One layer: a controller of one layer with a memory, whose settings stand beside these fields.
+    """One layer: a single-layer controller with a memory, whose settings are given beside these fields.
 
     Attributes:
         bias: whether controller and controls have biases.

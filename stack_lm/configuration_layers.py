@@ -16,7 +16,7 @@ from .memory.settings import MemoryName, layer_settings, setting_names
 
 @dataclass(frozen=True)
 class RecurrentLayer:
-    """One recurrent layer: a controller of one layer with a memory.
+    """One recurrent layer: a single-layer controller with a memory.
 
     Attributes:
         memory: "none" (a plain recurrent layer) or the name of a registered memory.

@@ -14,7 +14,7 @@ from .memory.settings import MemoryName, complete_settings, setting_check
 from .messages import did_you_mean
 from .plugins import remember, used
 
-Tokens = Annotated[int, Integer(1, 2**27)]  # larger sizes could only be waited for, never made
+Tokens = Annotated[int, Integer(1, 2**27)]  # a larger model would hang, and never fit
 
 # Keyword arguments that transformers itself passes to a configuration, in addition to its fields.
 _TRANSFORMERS_KEYS = frozenset(
@@ -33,7 +33,7 @@ _TRANSFORMERS_KEYS = frozenset(
 ) | frozenset(GenerationConfig._get_default_generation_params())
 
 
-# The default of a field that the memory, or another field, decides. Typed so that the field has its type once decided.
+# The default of a field that the memory, or another field, decides; Any, so that the field keeps its own type.
 _UNDECIDED: Any = None
 
 
@@ -41,8 +41,8 @@ class ModelConfig(PreTrainedConfig):
     """The base of this package's configurations: it checks values, rejects unknown keys and names plug-ins."""
 
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
-    # Called with each configuration made: `stack_lm` puts here what registers the models with the Auto classes. These
-    # find a model by its configuration, so the first one made is early enough; loading the models takes over a second.
+    # Called whenever a configuration is made; `stack_lm` sets it to register the models with the Auto classes. These
+    # find a model by its configuration, so the first one is early enough; loading the models takes over a second.
     register_models: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
     def __post_init__(self, **kwargs: Any) -> None:

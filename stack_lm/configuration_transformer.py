@@ -22,7 +22,7 @@ _UNDECIDED: Any = None
 
 @dataclass(frozen=True)
 class RecurrentSublayer(RecurrentLayer):
-    """A recurrent cell in place of self-attention; the settings of its memory stand beside these fields.
+    """A recurrent cell in place of self-attention; the settings of its memory are given beside these fields.
 
     Attributes:
         memory: "none" (a plain recurrent cell) or the name of a registered memory.

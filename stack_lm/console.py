@@ -95,7 +95,7 @@ def add_command(
     """A subcommand with its help, its example and the option `--json`.
 
     Args:
-        subparsers: to which it is added.
+        subparsers: the parsers to which it is added.
         name: of the command.
         run: its body, which may return an exit status.
         summary: its line in the list of commands, and the first of its help.
@@ -300,7 +300,7 @@ def print_written(*paths: str | None) -> None:
 
 
 class LineClock:
-    """Tells when long work should print a line of progress: about once a minute, and only where no bar is shown."""
+    """A clock for lines of progress in long work: about one a minute, and only where no bar is shown."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import init
 
 Result = TypeVar("Result")
-DROPOUT = "dropout"  # its name in the noise of the steps of a scan
+DROPOUT = "dropout"  # its name in the noise of a scan
 
 # One tensor [B, L, H] for each kind of state a controller has: none, (h,) or (h, c).
 ControllerState = tuple[Tensor, ...]
@@ -117,7 +117,7 @@ class Controller(nn.Module, ABC):
             init.uniform_(parameter, -limit, limit)
 
     def forward(self, inputs: Tensor, run: Callable[[Tensor], Result]) -> Result:
-        """Run this controller over inputs, through `run`. Adapters that wrap the controller are then active.
+        """Run this controller over inputs through `run`, so that adapters that wrap the controller are active.
 
         Hooks on a controller see the inputs and the result of `run`: the `Scan` of a sequence.
         """
@@ -212,8 +212,13 @@ class Controller(nn.Module, ABC):
     def pointwise(
         self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """From the input's part and the state's part of the gates, and a layer's state [B, H] each, to the layer's
-        output and next state."""
+        """Compute a layer's output and next state.
+
+        Args:
+            gates: the input's part of the gates.
+            recurrent: the state's part.
+            state: the layer's state, [B, H] each.
+        """
 
     def run(self, inputs: Tensor, state: ControllerState) -> tuple[Tensor, ControllerState] | None:
         """Run a whole sequence through torch's fused kernels, without a reading; None if torch has no such kernel.

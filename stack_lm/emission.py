@@ -27,7 +27,7 @@ class Emission:
     nonlinearity: Literal["linear", "tanh", "sigmoid"] = "linear"
 
     def emit(self, logits: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Logits [B, width] to the action [B, ...], and the distribution [B, K + 1] behind it if it has one.
+        """Turn logits [B, width] into the action [B, ...], and the distribution [B, K + 1] behind it if it has one.
 
         Args:
             logits: any floating type; all actions but values are at least float32.
@@ -189,7 +189,7 @@ class OperationChoice(nn.Module, Emission):
         return self(_wide(logits).unflatten(-1, self.shape), noise), None
 
     def forward(self, logits: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Logits [B, S, O], and noise like them, to weights [B, S, O] that sum to 1; noise is drawn if not given."""
+        """Turn logits [B, S, O] into weights [B, S, O] that sum to 1. Noise like them is drawn if it is not given."""
         noise = self.draw_noise(logits.shape[:-2], logits) if noise is None else noise
         if noise is not None:
             logits = logits + noise

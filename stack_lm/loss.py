@@ -413,7 +413,7 @@ def number_after_padding(
     """A trainer's number of labels, reduced by the share that `ignore_after_padding` took out of a batch.
 
     transformers' Trainer counts all labels but those of the first column, in one batch or in the several of an update.
-    Of several, each reduces the number by its own share, which is exact if their shares are equal.
+    With several, each reduces the number by its own share, which is exact if their shares are equal.
 
     Args:
         number: of labels.
@@ -422,7 +422,7 @@ def number_after_padding(
         ignore_index: the label that does not count.
     """
     counted, left = ((of_both != ignore_index).sum() for of_both in (labels, kept))
-    # Also of no label: the sum of their losses is 0, and must not be divided by 0.
+    # If no label is left, the sum of losses is 0, and must not be divided by 0.
     share = torch.where((left == counted) | (left == 0), torch.ones((), device=left.device), left / counted)
     return number * share
 

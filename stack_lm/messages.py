@@ -19,9 +19,9 @@ def unknown_name(what: str, name: Any, names: Iterable[Any]) -> InputError:
     """The error for an invalid name, which lists all allowed names.
 
     Args:
-        what: that has the name, such as an option.
-        name: that was given.
-        names: that are allowed.
+        what: the named thing, such as an option.
+        name: the name that was given.
+        names: the allowed names.
     """
     allowed = list(map(str, names))
     return InputError(f"{what} must be one of {', '.join(allowed)}; got {name!r}{did_you_mean(name, allowed)}")
@@ -43,9 +43,9 @@ def unknown_key(where: str, key: Any, keys: Iterable[Any], below: Iterable[str] 
 
     Args:
         where: the keys above it, such as "training.".
-        key: that was given.
-        keys: that are allowed there.
-        below: other places of a key of that name, such as "training.epochs".
+        key: the key that was given.
+        keys: the keys that are allowed there.
+        below: other places with a key of that name, such as "training.epochs".
     """
     allowed = list(map(str, keys))
     meant = next((f"; did you mean {name!r}?" for name in below), "") or did_you_mean(key, allowed)

@@ -24,7 +24,7 @@ class MemoryPreTrainedModel(PreTrainedModel):
         super().__init__(config, *args, **kwargs)
         generation = getattr(self, "generation_config", None)
         if generation is not None and hasattr(type(config), "temperature"):
-            generation.temperature = None  # the field is that of the memory's controls, and transformers has taken it
+            generation.temperature = None  # transformers has copied the field, which is that of the memory's controls
 
     def memories(self) -> list[ControlledMemory]:
         """The memory layers, in order; see `stack_lm.layers.memories`."""

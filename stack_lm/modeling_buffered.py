@@ -168,7 +168,7 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         num_steps: int | Tensor | None,
         output_actions: bool,
     ) -> tuple[StackState, Actions | None]:
-        """All steps: the output buffer, values [B, K, V] and strengths [B, K], and the actions."""
+        """Run all steps: return the output buffer, values [B, K, V] and strengths [B, K], and the actions."""
         inputs_embeds = self.model.embed(input_ids, inputs_embeds)
         batch_size, length = inputs_embeds.shape[:2]
         mask = self.model._step_mask(attention_mask, batch_size, length)

@@ -77,8 +77,8 @@ class _Head(StackRNNPreTrainedModel, ABC):
             The logits, and the loss if there are labels: see the class.
 
         Raises:
-            ValueError: if labels are not what the class says.
-            TypeError: for an argument that there is not.
+            ValueError: if labels do not have the form that the class requires.
+            TypeError: for an unknown argument.
         """
         attention_mask = self._mask(input_ids, attention_mask)
         earlier = self._earlier(kwargs.get("past_key_values"))

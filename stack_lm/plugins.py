@@ -55,9 +55,9 @@ class Registry(Mapping[str, Item]):
         """Add an object.
 
         Args:
-            name: under which it is found.
+            name: the name under which it is found.
             item: the object.
-            made_of: the plug-in's own function or class, if the object itself is not one.
+            made_of: the plug-in's own function or class, if the object itself is neither.
 
         Raises:
             ValueError: if another object has the name.

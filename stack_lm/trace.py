@@ -15,7 +15,7 @@ MOVES = ("push", "replace", "pop")
 
 @dataclass(frozen=True, eq=False)
 class StackRun:
-    """The most probable run of a nondeterministic stack over one sentence: the stack after the last token of each word.
+    """The most probable run of a nondeterministic stack over a sentence, with the stack after each word's last token.
 
     Attributes:
         moves: of each word's last token, "push", "replace" or "pop" [n].

@@ -12,7 +12,7 @@ from ..eval.seeds import ALL, compare_runs, record, spreads
 from .files import short_names
 from .runs import interval_and_p
 
-# Longer groups are not shown unless asked for.
+# Properties with more values are shown only on request.
 SHOWN_VALUES = 20
 
 

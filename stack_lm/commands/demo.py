@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
     from ..training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
     from ..training.language_model import Trainer
 
-    for earlier in ("metrics.json", FIGURE):  # they are not of models that this one replaces
+    for earlier in ("metrics.json", FIGURE):  # results of the models that this run replaces
         (output / earlier).unlink(missing_ok=True)
     results: dict[str, Any] = {}
     scorers: dict[str, ModelScorer] = {}

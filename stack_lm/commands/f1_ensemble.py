@@ -29,7 +29,7 @@ def score_ensemble(
 ) -> tuple[dict[str, Any], list[ConstituencyTree | None]]:
     """Score the trees that the systems vote for, and the best system's own.
 
-    Votes are for spans of the words that count. If one system has no tree of a sentence, neither has the ensemble.
+    Votes are for spans of the words that count. If one system has no tree for a sentence, the ensemble has none either.
 
     Returns:
         A record for JSON, and the ensemble's trees.

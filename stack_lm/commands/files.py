@@ -87,7 +87,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def _is_read(path: str, source: str) -> bool:
-    target = os.path.realpath(path)  # as it is written: `..` behind a directory that is not there yet counts
+    target = os.path.realpath(path)  # as the system will write it: `..` after a missing directory counts
     if not source or not os.path.exists(target):
         return False
     if os.path.isdir(source):

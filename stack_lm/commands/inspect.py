@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..scoring.sentences import ModelScorer
     from ..trace import StackRun, Trace
 
-# The page shows the stack after each word, so its size is quadratic in the number of words: this is about 6 MB.
+# The page shows the stack after each word, so its size is quadratic in the number of words: about 6 MB for this many.
 LONGEST = 500
 
 EXAMPLE = (
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
     if gold is None:
         words = scorer.split(" ".join(words))  # text, whose punctuation may not have been split off
     tags = None if gold is None else gold.word_tags
-    # Without a memory there are the words' probabilities; a signal or a layer that was asked for is an error below.
+    # Without a memory there are the words' probabilities; a requested signal or layer is an error below.
     alone = not scorer.memories and options.layer is None and not options.signal
     if (
         alone

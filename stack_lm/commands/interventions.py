@@ -211,7 +211,7 @@ def _summary(runs: Sequence[Scores]) -> dict[str, Any]:
 
 def _values(models: Sequence[dict[str, Any]], score: str) -> dict[str, list[float]]:
     """A score under each intervention, of the models that allow it."""
-    # In the order of the model that allows most.
+    # In the order of the model that allows the most.
     ordered = sorted(models, key=lambda model: -len(model["interventions"]))
     names = {name: None for model in ordered for name in model["interventions"]}
     return {

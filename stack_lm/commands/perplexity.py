@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Sentences scored at a time: enough for batches of similar length.
 BLOCK = 10_000
-# Of several models: the scores in the table, and their headings.
+# The scores of several models in the table, and their headings.
 _SHOWN = {
     "perplexity": "per token",
     "word_perplexity": "per word",

@@ -67,7 +67,7 @@ def run_recipe(
     try:
         config = build(config_class, values)
     except InputError as error:
-        # Without overrides the same: it is a preset of another command.
+        # The preset alone fails in the same way, so it belongs to another command.
         if configs and configs[0] in preset_names() and _why_not(config_class, configs[0]) == str(error):
             raise InputError(f"the preset {configs[0]} does not fit this command: {error}") from error
         raise

@@ -39,9 +39,9 @@ from .texts import add_keep_going
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AT_LEAST = 20  # occurrences with a frame of a verb form that is listed by itself
+AT_LEAST = 20  # occurrences with a frame that a verb form needs to be listed by itself
 SHOWN_VERBS = 8
-SHOWN_TAGS, DRAWN_TAGS = 20, 4  # where most have no class
+SHOWN_TAGS, DRAWN_TAGS = 20, 4  # if most words have no class
 _EXAMPLES = {"transitive": "took,made", "intransitive": "went,came"}
 
 EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png"

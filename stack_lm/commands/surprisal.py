@@ -139,7 +139,7 @@ def _check_options(options: argparse.Namespace) -> None:
     for option in ("data", "frequencies"):
         name = getattr(options, option)
         if name is not None and name.partition(":")[0] not in HUB:
-            check_file(name)  # not a directory: the rows of one file have numbers
+            check_file(name)  # not a directory: rows are numbered within one file
 
 
 def _frame(records: Sequence[Record], options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
@@ -225,7 +225,9 @@ def _print_notes(
     for model, table in tables.items():
         unknown = _words(table, end).groupby("sentence")["unknown"].all()
         note_without_result(records, [number - 1 for number in unknown.index[unknown]], f"{model} knows")
-        records = [record if record is not None and record.text else None for record in records]  # told once
+        records = [
+            record if record is not None and record.text else None for record in records
+        ]  # so that each is noted once
 
 
 def _words(table: pd.DataFrame, end: bool) -> pd.DataFrame:

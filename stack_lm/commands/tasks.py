@@ -116,7 +116,7 @@ def show_examples(options: argparse.Namespace) -> None:
     """Print the first examples of a split."""
     task = make_task(options.name, **parse_overrides(options.overrides))
     window = {name: size for name in ("shortest", "longest") if (size := getattr(options, name)) is not None}
-    # Those of a smaller number are the first ones of a larger one.
+    # A smaller split has the first examples of a larger one.
     task.change({options.split: {"number": min(options.n, task.planned(options.split).number)} | window})
     examples = task.split(options.split, options.seed)[: options.n]
     if options.json:

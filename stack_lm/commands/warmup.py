@@ -53,11 +53,11 @@ def run(options: argparse.Namespace) -> None:
             ValueError,
             RuntimeError,
             AssertionError,
-        ) as error:  # torch has all three for a device that is not there
+        ) as error:  # torch raises any of the three for a missing device
             raise InputError(str(error).splitlines()[0]) from error
         start = time.perf_counter()
         inputs = torch.zeros(1, 2, 2, dtype=dtype, device=options.device, requires_grad=True)
-        for cell in cells:  # those that the backend has no scan of run in torch
+        for cell in cells:  # cells without a scan in this backend run in torch
             cell.scan(inputs).outputs.sum().backward()
         for layer in layers:
             layer(inputs)[0].sum().backward()

@@ -47,9 +47,9 @@ class DocumentStream:
     Args:
         name: of the source, for messages.
         dataset: a `datasets.IterableDataset`.
-        column: which holds a document's text.
-        segmenter: from documents to sentences.
-        keep: which documents to read.
+        column: the column with a document's text.
+        segmenter: splits documents into sentences.
+        keep: True for the documents to read, given their text.
     """
 
     def __init__(

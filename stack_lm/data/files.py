@@ -16,7 +16,7 @@ from ..errors import InputError, OnError, fail
 from ..messages import similar_path
 
 STANDARD_INPUT = "standard input"
-# Of a line, in bytes: a longer one is not a sentence or a record, but a file without lines.
+# The longest line, in bytes: a longer one is not a sentence or a record, but a file without line breaks.
 LONGEST_LINE = 2**24
 _BLOCK = 2**20  # bytes read and decoded at a time
 # The first bytes of other kinds of files, and advice for each.

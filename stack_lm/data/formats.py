@@ -23,7 +23,7 @@ _ROWS = 1024  # of a Parquet file, read at a time
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
 
 Row = tuple[int, dict[str, Any] | str]
-"""A record's number from 1, and its columns; its line where that is all, "" if it is empty."""
+"""A record's number from 1, and its columns; or, in a format without columns, its line, "" if it is empty."""
 
 
 class Lines(NamedTuple):
@@ -76,7 +76,7 @@ def read_rows(
 
     Args:
         path: of a file; "-" is standard input, whose format its first line shows.
-        column: that is asked for.
+        column: the requested column.
         on_error: called with the error of a record, which is then left out.
         format_name: in place of that of the ending.
 

@@ -64,7 +64,7 @@ class NumberItem:
 
 
 class NumberItemCollector:
-    """Finds items in tagged sentences, one after the other; `items` then applies what depends on the whole text."""
+    """A collector of items in tagged sentences; `items` then applies the rules that depend on the whole text."""
 
     def __init__(self) -> None:
         self.words: Counter[str] = Counter()

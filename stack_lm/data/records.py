@@ -197,7 +197,7 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str) ->
 
     Args:
         fields: of that record.
-        column: that is asked for; None takes "text", or "sentence", or the only one whose value is text.
+        column: the requested column; None takes "text", or "sentence", or the only one whose value is text.
         source: of the record, for messages.
 
     Raises:

@@ -146,7 +146,7 @@ class SentenceSplitter:
     is split the same way everywhere.
 
     Args:
-        training_text: from which to learn; its first million characters count.
+        training_text: the text to learn from; its first million characters count.
     """
 
     def __init__(self, training_text: str) -> None:
@@ -170,7 +170,7 @@ class Segmenter:
     """From documents to sentences of words.
 
     Args:
-        mode: how the text comes.
+        mode: the form of the text.
             "lines": one sentence a line, words separated by spaces.
             "paragraphs": words separated by spaces, but sentences run on (wikitext).
             "raw": ordinary text. Lines that were wrapped by hand are joined; other lines are a paragraph each.

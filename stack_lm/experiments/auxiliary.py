@@ -46,7 +46,8 @@ def auxiliary_loss(
     Args:
         model: with auxiliary heads.
         inputs: token ids [B, T], the first of which is `<s>`; its id is that of the end in outputs.
-        continuations: which of K symbols may follow each prefix [B, T, K] bool, none at padding and of other strings.
+        continuations: the mask of the K symbols that may follow each prefix [B, T, K]; none at padding and in other
+            strings.
         weights: of the losses, by name.
 
     Returns:

@@ -287,7 +287,7 @@ def _held(memory: Any) -> np.ndarray:
     """The strengths of all elements, from the bottom; or the first numbers of all cells, from the top; or nothing."""
     if hasattr(memory, "strengths"):
         return memory.strengths[0].double().numpy()
-    if not hasattr(memory, "cells"):  # another's memory, of which nobody knows where its contents are
+    if not hasattr(memory, "cells"):  # a memory from outside the package, whose contents cannot be found
         return np.zeros(0)
     cells = memory.cells[0]  # [N, D] of a tape, [S, N, D + 1] of stacks
     first = cells[..., 0] if cells.dim() == 2 else cells[0, :, 0]
@@ -295,7 +295,7 @@ def _held(memory: Any) -> np.ndarray:
 
 
 def _contents_panel(contents: list[np.ndarray], strengths: bool) -> Panel:
-    # Elements and cells that were never anything are left out, but for one.
+    # Elements and cells that were never used are left out, except one.
     used = max([1, *(int(np.flatnonzero(np.abs(held) > 0.005).max(initial=-1)) + 1 for held in contents)])
     numbers = np.full((used, len(contents)), np.nan)
     for step, held in enumerate(contents):

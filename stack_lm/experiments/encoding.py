@@ -29,13 +29,13 @@ class Encoded(NamedTuple):
     Attributes:
         inputs: token ids [N, T].
         labels: the class of each output [N, T], or whether each of K symbols may come next [N, T, K].
-        trained: which outputs are trained on, [N, T] bool.
-        scored: which are scored: the same, but where a task scores only a part.
+        trained: the mask of the outputs that are trained on, [N, T] bool.
+        scored: the mask of those that are scored: the same, unless the task scores only a part.
         steps: T of each example alone, [N].
         sizes: the length of each string, in symbols, [N]: of a source without null symbols at its end.
-        edits: see `Example` [N]; -1 where nobody knows.
+        edits: see `Example` [N]; -1 where unknown.
         continuations: of members of a language to recognise, which of K symbols may follow each prefix [N, T, K], bool;
-            False elsewhere. [N, 0] where nobody asks.
+            False elsewhere. [N, 0] unless requested.
     """
 
     inputs: Tensor

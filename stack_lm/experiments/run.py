@@ -90,7 +90,7 @@ class Experiment:
         self.jobs, self.together, self.device = jobs, together, find_device(device)
         self.resume, self.overwrite, self.quiet = resume, overwrite, quiet
         self.chosen = choose_rows(self.table, rows)
-        self.notes: list[str] = []  # of what was found
+        self.notes: list[str] = []  # printed by `run`
         self._alone: set[int] = set()  # rows whose trials cannot be trained at once
         self.wanted = self._plan()
         if shard is not None:
@@ -138,7 +138,7 @@ class Experiment:
                 trial = Trial(config)
                 task = trial.encoding.task
                 _check_measures(self.table.measures, task)
-                if config.options:  # a plan that is not the task's own may ask for strings that there are not
+                if config.options:  # a changed plan may ask for strings that do not exist
                     task.check_plan(config.seed)
                 if isinstance(task, FileTask):
                     self.notes.append(f"{task.summary()}; trains a {trial.encoding.architecture}")

@@ -75,7 +75,7 @@ def _answers(model: Any, logits: Tensor, rows: Encoded, surprisals: bool) -> lis
         right = (model.predict(logits) == rows.labels).all(-1)
     else:
         right = logits.argmax(-1) == rows.labels
-    # A network whose weights are no numbers any more answers nothing right.
+    # A network whose weights have become NaN gets nothing right.
     right &= logits.isfinite().all(-1)
     found = [_chosen(right, rows.scored)]
     if surprisals:

@@ -146,7 +146,7 @@ class Trial:
         order = torch.randperm(number, generator=self._generators["order"])
         if not self.loop.batch_by_length:
             return order
-        full = number - number % size  # the others, which make a smaller batch, are any
+        full = number - number % size  # the rest, a smaller batch, is in any order
         by_length = order[:full][steps[order[:full]].argsort(stable=True)].view(-1, size)
         # In an epoch all trials go through the lengths in one order, so that at once they need little padding.
         of_epoch = torch.Generator().manual_seed(len(self.history))

@@ -61,7 +61,7 @@ def run_job(job: Job, report: Callable[[float, str], None]) -> list[dict[str, An
     trials = [Trial(config, job.device) for config in job.configs]
     results = train(trials, report, job.file)
     for trial, directory in zip(trials, job.directories, strict=True):
-        # A model without a result is of a trial that was cut off, which is run again.
+        # A model without a result belongs to an interrupted trial, which is run again.
         with atomic_directory(directory, overwrite=True) as partial:
             trial.save(partial)
     return results

@@ -108,7 +108,7 @@ def read_card(path: Path) -> ModelCardData:
 
 
 class _Earlier(NamedTuple):
-    """What stays of an earlier card: metadata, notes, and the sections from data to versions."""
+    """The parts of an earlier card that are kept: metadata, notes, and the sections from data to versions."""
 
     data: ModelCardData
     notes: str = ""

@@ -13,7 +13,7 @@ from huggingface_hub import EvalResult
 from ..data.text import json_record, read_lines
 from ..errors import InputError
 
-# Of an absolute path: all but its last part.
+# All of an absolute path except its last part.
 _DIRECTORIES = re.compile(r"(?<![^\s=:'\"])~?/(?:[^\s/:'\"]+/)*(?=[^\s/:'\"])")
 
 
@@ -21,8 +21,8 @@ class _Measure(NamedTuple):
     """One of the numbers in a perplexity result, by its name in records.
 
     Attributes:
-        kind: of metric.
-        counted: the unit that it is per, in the plural; records count them.
+        kind: kind of metric.
+        counted: the unit of its denominator, in the plural; records have their number.
         convention: the counting convention.
     """
 
@@ -128,9 +128,9 @@ def of_training(
     """The known validation results in a record of metrics.jsonl.
 
     Args:
-        record: of one validation.
+        record: the record of one validation.
         data: its sentences, in words.
-        command: that trains.
+        command: the training command.
         classification: the name of a classifier's task.
     """
     found = []

@@ -77,7 +77,7 @@ def _output_as_errors() -> Iterator[None]:
     """Redirect the output of compiled code to standard error: tokenizers prints notes that would corrupt JSON."""
     try:
         output = os.dup(1)
-    except OSError:  # a service that has closed it: what is printed goes nowhere
+    except OSError:  # a service that has closed it: nothing printed would arrive
         yield
         return
     try:
@@ -98,7 +98,7 @@ def find_device(name: str | None = None) -> str:
     device = name or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.ones(1, device=device).item()
-    except Exception as error:  # torch has many kinds for a device that is not there, or that only has shapes
+    except Exception as error:  # torch raises many kinds for a missing device, or one without data
         said = shortened(str(error).splitlines()[0], 100)
         raise InputError(f"cannot use the device {device!r}: {said}") from error
     return device
@@ -137,7 +137,7 @@ def _check_values(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
             raise InputError(f"its weights are broken: {name} has values that are not finite")
     try_tokenizer(tokenizer)  # but for settings of padding
     names = tokenizer.model_input_names
-    # transformers pads what the first one names.
+    # transformers pads the input that the first one names.
     if not isinstance(names, list) or names[:1] != ["input_ids"] or not all(isinstance(name, str) for name in names):
         raise InputError(f"its tokenizer's model_input_names must be names, input_ids the first; got {names}")
     size = getattr(model.config.get_text_config(), "vocab_size", None)

@@ -32,7 +32,7 @@ from .publishing import copy_model
 GRAPH, DESCRIPTION = "model.onnx", "onnx.json"
 _PACKAGES = ("onnx", "onnxscript")
 _OTHERS = ("config.json", "generation_config.json", "tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt")
-# The part of a card that says how to load the model, and the one in its place.
+# The part of a card that says how to load the model, and its replacement.
 _OWN_USE = re.compile(r"^## Use\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _USE = f"""## Use
 

@@ -28,16 +28,16 @@ class Registry(dict[str, Any]):
         Raises:
             ValueError: for an unknown name; the message lists the known ones.
         """
-        if name not in tuple(self):  # which takes what is no name too
+        if name not in tuple(self):  # which also takes values that are not names
             raise ValueError(f"{self.kind} must be one of {', '.join(map(repr, self))}; got {name!r}")
         return self[name]
 
 
 def used(**names: Iterable[str]) -> dict[str, Any]:
-    """Nothing."""
+    """An empty mapping: nothing comes from a plug-in."""
     return {}
 
 
 def remember(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a file."""
+    """The content of a file, unchanged."""
     return dict(content)

@@ -219,7 +219,7 @@ def computation_page(computation: Computation, about: Mapping[str, str], title: 
             cells = "".join(_cell(float(value), low, high, 0 if panel.whole else 2) for value in numbers)
             rows.append(f"<tr>{of_panel}<th>{escape(label)}</th>{cells}</tr>")
     said = "; ".join(f"{escape(key)}: {escape(value)}" for key, value in about.items())
-    wrong = " A wrong answer where one is scored is red." if any(computation.targets) else ""
+    wrong = " Wrong scored answers are red." if any(computation.targets) else ""
     body = (
         f"<h1>{escape(title)}</h1>\n<p>{said}</p>\n<p>Darker cells are greater numbers.{wrong}</p>\n"
         f'<div class="wide"><table>{"".join(rows)}</table></div>'

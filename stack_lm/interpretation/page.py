@@ -43,7 +43,7 @@ def render_page(
         trace: of n words, with log-probabilities and the strengths of a stack.
         tree: over its words.
         contents: the remaining strength of each element after each word [n, n + 1]; see `ModelScorer.memory_contents`.
-        distances: from which the tree was made [n].
+        distances: the distances that gave the tree [n].
         memory: its name; for a "stack" the page also marks the reading, which is at the top.
         about: further facts about the model, by name.
         gold: a tree over the same words, to compare with.
@@ -92,8 +92,8 @@ def _legend(names: list[str], memory: str) -> str:
     keys = [f'<span><i class="key {_say(name)}"></i>{_say(name)} strength</span>' for name in names]
     return (
         f'<p class="legend">{"".join(keys)}</p>'
-        f"<p>Under a word hangs the {escape(memory)} after it, the newest element first: each has the name of the word "
-        "that pushed it; its height is its remaining strength. The number above is the sum"
+        f"<p>Below each word is the {escape(memory)} after it, the newest element first: each has the name of the word "
+        "that pushed it, and its height is its remaining strength. The number above is the sum"
         f"{'; the green bracket marks the reading' if memory == 'stack' else ''}.</p>"
     )
 

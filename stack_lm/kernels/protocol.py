@@ -59,8 +59,9 @@ class Controlled(NamedTuple):
     """A driver that is a controller, from whose outputs actions come.
 
     Attributes:
-        module: the controller, or what adapters of its weights (PEFT's, for `target_parameters`) have put around it.
-        buffer: that x_t is read from; None where x_t is given.
+        module: the controller, or the module that adapters of its weights (PEFT's, for `target_parameters`) wrap
+            around it.
+        buffer: the input buffer that x_t is read from; None where x_t is given.
     """
 
     module: nn.Module
@@ -113,7 +114,7 @@ class Request(NamedTuple):
         all_layers: whether the outputs of every controller layer are wanted.
         single_step: whether it is one step, without gradients, as in generation.
         n_steps: of all sequences together; 0 where that is not known.
-        several_models: whether `torch.func.vmap` runs several at once, of which torch's own networks know nothing.
+        several_models: whether `torch.func.vmap` runs several at once, which torch's own networks do not support.
         traced: whether torch.compile or torch.export trace it.
         not_operator: why they cannot be given the scan as one operator, in a few words; None if they can.
     """

@@ -36,7 +36,7 @@ class Buffers(NamedTuple):
     projection: ActionProjection | None
 
     def strengths(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """The controller's output [B, H] to the two strengths [B], in elements."""
+        """Emit the two strengths [B], in elements, from the controller's output [B, H]."""
         logits = hidden[:, :0] if self.projection is None else self.projection(hidden)
         pop, push = logits.split([self.pop.width, self.push.width], dim=-1)
         return self.pop.emit(pop)[0], self.push.emit(push)[0]

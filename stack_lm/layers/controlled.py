@@ -112,7 +112,7 @@ class ControlledMemory(nn.Module):
         raise NotImplementedError
 
     def obstacle_to_operator(self) -> str | None:
-        """The reason, in a few words, why its scan cannot be one operator of torch; None if it can; see `operator`."""
+        """The reason, in a few words, why its scan cannot be one torch operator; None if it can. See `operator`."""
         return f"a {type(self).__name__} cannot be rebuilt from a description"
 
     @property

@@ -169,7 +169,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
         return exits if fixed is None else fixed.to(exits).expand_as(exits)
 
     def _replaced(self, actions: Any, steps: Tensor | None = None) -> Any:
-        """Replace actions by those of the intervention: of one step of each sequence, or (None) of all steps.
+        """Replace actions with those of the intervention, for one step of each sequence or, with None, for all steps.
 
         Raises:
             ValueError: if actions are given for fewer steps, or for another number of sequences.

@@ -67,7 +67,7 @@ class Memory(ABC, Generic[State, Actions]):
     reorder and repeat them.
 
     Attributes:
-        name: under which it is registered.
+        name: the name under which it is registered.
         settings: the fields of `StackRNNConfig` that it uses, and new ones; all others are rejected. Each has a
             `stack_lm.memory.Setting`: its default and the values it allows. A default alone is enough for a setting for
             which another memory has a `Setting`. They must include those that its action fields name (see
@@ -127,18 +127,19 @@ class Memory(ABC, Generic[State, Actions]):
     def step(self, state: State, actions: Actions) -> tuple[State, Tensor]:
         """Check one step's actions, then apply them. `update` does the same without checks.
 
-        The checks read values, which on a GPU waits for it.
+        The checks read values, so they wait for a GPU.
 
         Args:
             state: as `initial_state` or `step` returned it.
-            actions: an `action_type`: of each field [B, *field.shape].
+            actions: an `action_type`, with [B, *field.shape] for each field.
 
         Returns:
             The next state, and the reading [B, R].
 
         Raises:
             ValueError: if the state or an action has another type, shape, batch size or device, if a state is
-                not finite, if a number is no such action (see the fields), or if a memory of limited size overflows.
+                not finite, if a number is not valid for its action (see the fields), or if a memory of limited size
+                overflows.
         """
         self.check(state, actions)
         new, reading = self.update(state, actions)
@@ -168,7 +169,7 @@ class Memory(ABC, Generic[State, Actions]):
     def reset(self, state: State, rows: Tensor) -> State:
         """A state in which some sequences' memories are empty again; the others are as they were.
 
-        Zeros are an empty memory to most, whatever has been pushed; one to which they are not has to override this.
+        For most memories zeros are an empty memory, whatever has been pushed; the others must override this.
 
         Args:
             state: any.
@@ -283,13 +284,13 @@ class Memory(ABC, Generic[State, Actions]):
         """Refuse numbers that a tensor of the state cannot hold: by default those that are not finite.
 
         Raises:
-            ValueError: with the first that it finds.
+            ValueError: with the first such number.
         """
         if not bool(torch.isfinite(part).all()):
             raise ValueError(f"state.{name} must be finite; got {float(part[~torch.isfinite(part)][0])}")
 
     def check_overflow(self, state: State) -> None:
-        """Check that a memory of limited size has lost no element, if it is set to raise an error then.
+        """Check that a memory of limited size has lost no element, if it is set to raise an error in that case.
 
         Raises:
             ValueError: if it has.
@@ -335,8 +336,8 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
 
     Raises:
         ValueError: if another class has that name.
-        TypeError: if the class lacks a method or a declaration, or overrides `step`, which runs over a sequence do not
-            call.
+        TypeError: if the class lacks a method or a declaration, or overrides `step`, which is not called in runs
+            over a sequence.
     """
 
     def register(cls: MemoryClass) -> MemoryClass:

@@ -19,7 +19,7 @@ from ..checks import Integer, NotNegative
 from ..emission import Activation, Emission, HiddenState, LogWeights, OperationChoice, make_control
 from ..errors import InputError
 
-# The limits are far beyond any use: larger sizes could only be waited for, never made.
+# The limits are far beyond any use: with larger sizes a program would hang, and never fit.
 Size = Annotated[int, Integer(1, 2**20)]  # of vectors and memories
 ValueActivation = Literal["tanh", "sigmoid", "exp", "identity", "hidden"]
 Parts = Annotated[int, Integer(1, 1_000)]  # side by side, or layers
@@ -63,10 +63,10 @@ class ActionField(ABC):
     Attributes:
         name: the field's name in the memory's actions, such as "push_strength".
         shape: of the action of one sequence.
-        settings: names of the settings that say how it is emitted; the memory has to declare them.
+        settings: names of the settings that control its emission; the memory has to declare them.
         reported: whether it is among the actions that models report.
         padding: the number reported where a sequence does not take the step.
-        layer: fields of one such name are one linear layer to initialisations that look at a layer's size.
+        layer: fields with the same name here are one linear layer to initialisations that depend on a layer's size.
     """
 
     name: str

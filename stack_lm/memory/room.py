@@ -15,10 +15,10 @@ def check_room(size: int, device: torch.device | None, what: str, advice: str) -
     """Reject an allocation that needs more memory than is available.
 
     Args:
-        size: in bytes.
-        device: where; None is the CPU.
-        what: needs it.
-        advice: what would need less.
+        size: the size of the allocation, in bytes.
+        device: its device; None is the CPU.
+        what: a description of what needs it, for the message.
+        advice: ways to need less, for the message.
 
     Raises:
         InputError: with the size and the available memory.

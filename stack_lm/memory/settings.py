@@ -44,7 +44,7 @@ def setting_check(memory: str, name: str) -> Check | None:
 
 
 def unknown_setting(memory: Any, name: str, known: Collection[str]) -> ValueError:
-    """The error for a setting that neither a memory nor any of several has."""
+    """The error for a setting that no memory in use has."""
     said = f"memory={memory!r} has no setting {name!r}; it has {', '.join(known) or 'none'}"
     return ValueError(f"{said}{did_you_mean(name, known)}")
 

@@ -69,9 +69,9 @@ class DequeActions(NamedTuple):
 
 
 def _remaining(strength: Tensor, strengths: Tensor, end: End = "top") -> Tensor:
-    """The rest of a strength [...] that reaches each element [..., N] after all elements before it took their part."""
-    # The sum runs over the elements before each only. Summing all and subtracting the element itself would round, and
-    # an element that uses a strength up exactly would no longer be seen as a tie.
+    """The rest of a strength [...] that reaches each element [..., N]: the elements before it take their part first."""
+    # Sum only the elements before each one. Summing all and subtracting the element itself would round, and an element
+    # that uses up a strength exactly would no longer count as a tie.
     if end == "top":
         before = F.pad(strengths[..., 1:], (0, 1)).flip(-1).cumsum(-1).flip(-1)
     else:

@@ -145,7 +145,7 @@ class _Backwards:
         self.push, self.replace, self.pop = weights
 
     def run(self, length: int) -> Run:
-        """Raises InputError if there is none."""
+        """The most probable run of the first `length` steps; raises InputError if there is none."""
         top = int(self.best[length + 1].argmax())
         weight = float(self.best[length + 1, top])
         if weight == -math.inf:

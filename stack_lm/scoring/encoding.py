@@ -17,7 +17,7 @@ from .punctuation import Punctuation, split_points
 # Texts in one call of a tokenizer: a compromise between call overhead and memory.
 _BLOCK = 1000
 LONGEST = 2**18
-"""Words, and tokens, of the longest sentence that is scored. A longer one is a text without line breaks."""
+"""Maximum number of words, and of tokens, of a scored sentence. A longer one is a text without line breaks."""
 
 
 class Encoding(NamedTuple):
@@ -30,7 +30,7 @@ class Encoding(NamedTuple):
 
 
 WordStrength = Literal["first", "last", "sum", "max"]
-"""The rule that makes a word's strength of its tokens': that of one token, the sum, or the largest."""
+"""The rule from the strengths of a word's tokens to the word's: that of one token, the sum, or the largest."""
 
 
 class SentenceEncoder:

@@ -37,7 +37,7 @@ class Parse:
 
     Attributes:
         tree: over the sentence's words.
-        distances: from which the tree was made [n]; None for a vote of several models, or a tree from scored spans.
+        distances: the distances that gave the tree [n]; None for a vote of several models, or a tree from scored spans.
         trace: of the model over the sentence; None likewise.
         runs: the tree of each model, if several voted.
         unknown: whether each word is unknown to the model [n], bool; None if several voted.
@@ -56,8 +56,10 @@ class Parse:
 
     @property
     def strengths(self) -> dict[str, np.ndarray]:
-        """Push, pop, read and total strength at each word, or the depth of the run, by name, each [n], in elements; of
-        a vote none."""
+        """Push, pop, read and total strength at each word, or the depth of the run, by name, each [n], in elements.
+
+        A vote has none.
+        """
         return {} if self.trace is None else self.trace.signals
 
     def to_nltk(self) -> Tree:

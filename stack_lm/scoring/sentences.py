@@ -30,8 +30,8 @@ from .memory_layers import MemoryLayers, has_runs
 from .punctuation import Punctuation
 
 Progress = Callable[[int], None]
-# Of logits: what a head computes at a time, and what a model without one apart may make for a sentence (4 GB). On a CPU
-# 8 MB at a time stay in its cache, and score a third faster than 128 MB.
+# Logits that a separate head computes at a time, on a CPU and on a GPU; and the most that another model may make for a
+# sentence (4 GB). On a CPU, 8 MB stay in the cache, and score a third faster than 128 MB.
 _LOGITS, _LOGITS_ON_GPU, _MOST_LOGITS = 2**21, 2**25, 2**30
 
 

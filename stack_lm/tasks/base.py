@@ -86,7 +86,7 @@ class Task(ABC):
     """A distribution over examples.
 
     Attributes:
-        name: by which `make_task` made it; "" for a task made otherwise.
+        name: the name by which `make_task` made it; "" for a task made otherwise.
         paper: its source, such as "Hao et al. 2018".
         kind: the relation of sources and targets:
             "per_step": a target symbol at each step that the mask selects;

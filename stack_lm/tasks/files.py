@@ -163,7 +163,7 @@ class FileTask(Task):
         return Example(source, target, (True,) * len(target))
 
     def _source(self, string: Sequence[int]) -> tuple[int, ...]:
-        """What a network reads of a string of a task that is no language."""
+        """The symbols that a network reads for a string, in any task but a language."""
         return (self._ids[BEGIN], *string) if self._begin else tuple(string)
 
     def _of_language(self, string: Sequence[int]) -> Example:

@@ -130,14 +130,14 @@ def batch_first(memory: AnyMemory, config: StackRNNConfig) -> None:
     assert all(shape[:1] == (rows,) for shape in shapes), f"for {rows} sequences the shapes are {shapes}"
 
 
-@_rule("an empty memory is of the type that is asked for, or of a more precise one")
+@_rule("an empty memory has the requested dtype, or a more precise one")
 def type_asked_for(memory: AnyMemory, config: StackRNNConfig) -> None:
     """Ask for a state in float64."""
     types = {tensor.dtype for tensor in leaves(_empty(memory, 2)) if tensor.is_floating_point()}
     assert types <= {torch.float64}, f"asked for float64, `initial_state` returns {', '.join(map(str, types))}"
 
 
-@_rule("sequences of a batch do not see each other")
+@_rule("sequences in a batch are independent")
 def independent_sequences(memory: AnyMemory, config: StackRNNConfig) -> None:
     """Compare the readings of a batch with those of each sequence alone."""
     steps = [random_actions(memory, config, 4) for _ in range(6)]
@@ -158,7 +158,7 @@ def nothing_in_place(memory: AnyMemory, config: StackRNNConfig) -> None:
         torch.testing.assert_close(new, old, rtol=0, atol=0)
 
 
-@_rule("`update` looks at no number: that waits for a GPU, and torch.compile cannot trace it")
+@_rule("`update` reads no values: that would wait for a GPU, and torch.compile could not trace it")
 def no_number_is_looked_at(memory: AnyMemory, config: StackRNNConfig) -> None:
     """Run `update` on tensors without data."""
     state, actions = _empty(memory, 2), random_actions(memory, config, 2)
@@ -180,7 +180,7 @@ def held_sequences(memory: AnyMemory, config: StackRNNConfig) -> None:
     torch.testing.assert_close(actual, torch.stack((taken[0], not_taken[1])))
 
 
-@_rule("a sequence that is reset goes on as an empty one, and the others as before")
+@_rule("a sequence that is reset continues as an empty one, and the others as before")
 def reset_sequences(memory: AnyMemory, config: StackRNNConfig) -> None:
     """Compare readings after `reset` with those from an empty memory, and of other sequences with those without it."""
     before, after = ([random_actions(memory, config, 3) for _ in range(4)] for _ in range(2))

@@ -50,7 +50,7 @@ def _tokens(model: Any, *shape: int) -> Tensor:
     return ids + (ids >= pad).long()  # any but the padding token
 
 
-@rule("a model that was saved and loaded computes the same", MODEL_CHECKS)
+@rule("a model computes the same after saving and loading", MODEL_CHECKS)
 def saving(model: Any) -> None:
     """Save a model, load it with `AutoModelForCausalLM`, and compare names of weights and logits."""
     model = _varied(model)
@@ -64,7 +64,7 @@ def saving(model: Any) -> None:
     torch.testing.assert_close(loaded(batch).logits, model(batch).logits, rtol=0, atol=0)
 
 
-@rule("generation, token by token from a state, continues a text as the whole text does", MODEL_CHECKS)
+@rule("generation, token by token from a state, continues a text as predictions from the whole text do", MODEL_CHECKS)
 def generation(model: Any) -> None:
     """Compare the continuations of two prompts, one padded on the left, with those of whole texts."""
     model = _varied(model)

@@ -26,8 +26,8 @@ class Collated(NamedTuple):
 
     Attributes:
         inputs: keyword arguments of the model.
-        targets: in the batch, that the loss is the mean over.
-        tokens: in the batch, that the model reads.
+        targets: number of targets in the batch, over which the loss is averaged.
+        tokens: number of tokens in the batch that the model reads.
         padded: the same with padding.
     """
 
@@ -45,17 +45,20 @@ class Batches(Protocol):
         """Batches of each process in an epoch; None if unknown."""
 
     def read(self, position: dict[str, Any] | None) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """An endless stream of batches (lists of sentences as token ids), each with the position after it, which has
-        the epoch of the next batch under "epoch". At the end of an epoch some processes' batches may be empty."""
+        """Yield batches (lists of sentences as token ids) without end, each with the position after it.
+
+        The position has the epoch of the next batch under "epoch". At the end of an epoch some processes' batches may
+        be empty.
+        """
 
 
 def cut_evenly(n_sentences: int, batch_size: int) -> list[slice]:
-    """Sentences in batches of a number, as slices; the last batch may be smaller."""
+    """Cut sentences into batches of `batch_size`, as slices; the last batch may be smaller."""
     return [slice(start, start + batch_size) for start in range(0, n_sentences, batch_size)]
 
 
 def cut_by_tokens(lengths: np.ndarray, most_tokens: int) -> list[slice]:
-    """Sentences in batches of at most some tokens, padding included, as slices.
+    """Cut sentences into batches of at most `most_tokens` tokens, padding included, as slices.
 
     Args:
         lengths: ascending, the longest at most `most_tokens`.

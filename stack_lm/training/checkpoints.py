@@ -46,7 +46,7 @@ def write_manifest(checkpoint: Path) -> None:
 
 
 def find_damage(checkpoint: Path) -> str | None:
-    """The first fault of a checkpoint with a manifest: a file that is missing, or has changed since it was written."""
+    """The first fault of a checkpoint with a manifest: a file that is missing or has changed; None if it has none."""
     manifest = _read_mapping(checkpoint / MANIFEST_FILE)
     expected = None if manifest is None else manifest.get("files")
     if not isinstance(expected, dict):

@@ -1,4 +1,4 @@
-"""Configurations of the trainers: dataclasses, the types of whose fields say what they allow."""
+"""Configurations of the trainers: dataclasses whose field types define the allowed values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..data.files import UNPACKERS
 from ..errors import InputError
 from ..tokenization import Lowercase, SubwordKind, check_subwords
 
-# Of fields of which a resumed run may have another value.
+# For fields whose value a resumed run may change.
 MAY_CHANGE = {"may_change": True}
 
 
@@ -53,10 +53,10 @@ class BaseConfig:
     FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size",)
 
     def check(self) -> None:
-        """Find values that cannot work.
+        """Reject values that cannot work.
 
         Raises:
-            InputError: that names the key.
+            InputError: naming the key.
         """
         check_fields(self)
         if not self.output_dir:
@@ -66,7 +66,7 @@ class BaseConfig:
                 raise InputError(f"model.{key} cannot be set: it comes from the data")
 
     def registered_names(self) -> dict[str, list[str]]:
-        """The names, by kind, that the run looks up in registries, where plug-ins may have put them."""
+        """The names, by kind, that the run looks up in registries and that plug-ins may have registered."""
         layers = self.model.get("layers")
         each = [
             self.model,
@@ -124,10 +124,10 @@ class BaseTokenizerConfig:
         return dataclasses.replace(self, pretrained=initial_model)
 
     def check(self) -> None:
-        """Find settings that do not go together.
+        """Reject settings that conflict.
 
         Raises:
-            InputError: that names them.
+            InputError: naming them.
         """
         if self.pretrained is not None:
             from ..hub.tokenizers import find_tokenizer
@@ -272,10 +272,10 @@ class BaseLoopConfig:
     freeze: list[str] = field(default_factory=list, metadata=MAY_CHANGE)
 
     def check(self) -> None:
-        """Find settings that do not go together.
+        """Reject settings that conflict.
 
         Raises:
-            InputError: that names them.
+            InputError: naming them.
         """
         if self.decay_steps and self.schedule != "constant":
             raise InputError(

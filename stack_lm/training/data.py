@@ -42,9 +42,9 @@ from .run_directory import on_first_process
 from .text_size import TextSize
 from .token_cache import Tokenised, cache_key, read_entry, size_digest, text_digest, write_entry
 
-# Least share of sentences that are cut off to be told of.
+# The smallest share of truncated sentences that is reported.
 _SHARE_CUT = 1e-3
-# Sentences in which tokens that span words are looked for.
+# Sentences searched for tokens that span words.
 _SCANNED = 100
 
 
@@ -71,7 +71,7 @@ def frame_of(config: TokenizerConfig, tokenizer: PreTrainedTokenizerBase) -> Fra
 
 
 def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bool = True) -> Data:
-    """Open the corpora, split them, and make the tokenizer or load it.
+    """Open the corpora, split them, and make or load the tokenizer.
 
     Args:
         config: the run.

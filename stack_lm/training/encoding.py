@@ -164,7 +164,7 @@ class EncodingWorkers:
     """Processes that encode texts while others train; they end with their parent, however it ends.
 
     Args:
-        encoder: that they run.
+        encoder: the encoder that they run.
         number: of processes; 0 encodes in this one, when the result is requested.
     """
 

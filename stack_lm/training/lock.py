@@ -46,7 +46,7 @@ class RunLock:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 self._lock(file)
-                if self._is_there(file):  # otherwise its holder has removed it meanwhile, and it is no longer a lock
+                if self._is_there(file):  # otherwise its holder has removed it meanwhile, and it locks nothing
                     os.ftruncate(file, 0)
                     os.write(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
                     self._close = weakref.finalize(self, os.close, file)

@@ -56,8 +56,8 @@ class TrainingLoop(ABC):
         quiet: no progress bar and no notes.
 
     Attributes:
-        LOSS: of a subclass: the name of the mean loss in metrics.jsonl, after "train_" and "eval_".
-        TARGETS: and of the units that it is the mean over, before "_per_second".
+        LOSS: a subclass's name for the mean loss in metrics.jsonl, after "train_" and "eval_".
+        TARGETS: its name for the units over which the loss is averaged, before "_per_second".
 
     Raises:
         InputError: if the configuration or the data cannot work, or `output_dir` already has a run. Nothing is then
@@ -237,7 +237,7 @@ class TrainingLoop(ABC):
                 self._parts = self.accelerator.reduce(self._parts, reduction="mean")
             self._record.add(loss, self._parts, count, tokens, padded)
             return tokens
-        if self.carried is not None:  # on by the update that was skipped
+        if self.carried is not None:  # the skipped update has moved it on
             self.carried.value = carried
         self._record.skip()
         if self._record.in_a_row == MOST_SKIPPED:
@@ -247,7 +247,7 @@ class TrainingLoop(ABC):
         return tokens
 
     def _log_and_save(self, *, ended: bool) -> None:
-        """Log, validate and save after an update, as due. `ended`: it was the last of an epoch."""
+        """Log, validate and save after an update, as due. `ended`: whether it was the last of an epoch."""
         loop, final = self.loop, self.step == self.total
         stop = self._stop or (self.accelerator.num_processes == 1 and self._signals.received is not None)
 
@@ -279,7 +279,7 @@ class TrainingLoop(ABC):
         self._clock = time.perf_counter()
 
     def _look(self, record: dict[str, Any]) -> bool:
-        """Keep a validation if it is the best so far, and then return True; only in a run that takes the best model."""
+        """In a run that keeps the best model, record a validation if it is the best so far, and return True then."""
         if self.loop.patience is None or not self.stopping.look(record[f"eval_{self.LOSS}"]):
             return False
         self.best = record

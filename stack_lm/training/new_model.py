@@ -74,7 +74,7 @@ class InitialModel:
     Args:
         source: a directory, or a name on the hub; None starts with random weights.
         auto_class: the Auto class of transformers that loads such models: language models by default.
-        what: it is, for messages.
+        what: the kind of model, for messages.
 
     Raises:
         InputError: if it cannot be loaded.
@@ -106,12 +106,12 @@ class InitialModel:
         """Copy its weights to a model.
 
         Args:
-            model: takes them.
-            tokenizer: of that model.
+            model: the model that takes them.
+            tokenizer: the tokenizer of that model.
 
         Returns:
-            A line about weights that it lacks, which keep their initial values, and one about tokens that it has not,
-            or that have other embeddings.
+            A line about weights that the initial model lacks, which keep their initial values, and one about tokens
+            that it lacks or numbers differently.
 
         Raises:
             InputError: for a tokenizer of another size, and as `take_weights`.
@@ -139,9 +139,9 @@ def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: 
     """Copy the weights of another model, by name.
 
     Args:
-        model: takes them.
-        weights: of the other model; those of names that it does not have are left out.
-        source: the other model, for messages.
+        model: the model that takes them.
+        weights: the weights of the other model; those whose names this model does not have are left out.
+        source: the name of the other model, for messages.
 
     Returns:
         The names of the weights that the other model lacks, which do not change.
@@ -167,8 +167,8 @@ def freeze_weights(model: PreTrainedModel, names: Sequence[str]) -> None:
     """Freeze weights in training.
 
     Args:
-        model: whose.
-        names: of its modules, or of single weights.
+        model: the model.
+        names: names of its modules, or of single weights.
 
     Raises:
         InputError: for an unknown name, or if no weight is left to train.

@@ -39,11 +39,11 @@ def make_scheduler(loop: BaseLoopConfig, optimizer: torch.optim.Optimizer, updat
 
     Args:
         loop: the configuration.
-        optimizer: whose learning rate it sets.
+        optimizer: the optimizer whose learning rate it sets.
         updates: of the whole run.
 
     Raises:
-        InputError: if the warm-up and the decay take more updates than there are.
+        InputError: if the warm-up and the decay take more updates than the run has.
     """
     if loop.decay_steps and loop.warmup_steps + loop.decay_steps > updates:
         raise InputError(

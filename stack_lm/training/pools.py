@@ -29,7 +29,7 @@ class Pool(NamedTuple):
     Attributes:
         tokens: sentences or documents.
         number: of the pool, over all epochs, which seeds its order.
-        epoch: to which it belongs.
+        epoch: the epoch to which it belongs.
         documents: the state of the stream before it.
         behind: the position after the pool.
     """

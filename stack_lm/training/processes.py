@@ -39,7 +39,7 @@ class Launch(NamedTuple):
     job: str = ""
 
 
-# Of each launcher the variables for size, rank, local size and local rank, and those that name the job. MPIs go
+# For each launcher, the variables for size, rank, local size and local rank, and those that name the job. MPIs come
 # before Slurm, which may have started them.
 _LAUNCHERS = (
     ("torchrun", ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK"), ()),
@@ -92,7 +92,7 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 
 
 def _slurm_local_size(environment: Mapping[str, str], size: int) -> int:
-    """Tasks on this machine: of "2(x3),1" the entry of this node."""
+    """The number of tasks on this machine: the entry of this node in a list such as "2(x3),1"."""
     text = environment.get("SLURM_STEP_TASKS_PER_NODE", "")
     sizes = [int(number) for number, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text) for _ in range(int(times or 1))]
     node = _number(environment, "SLURM_NODEID")

@@ -210,7 +210,7 @@ class RunDirectory:
             raise InputError("a run is either resumed or overwritten: give --resume or --overwrite, not both")
         there = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
         is_run = (self.path / CONFIG_FILE).is_file()
-        # A run that failed before it logged anything leaves its configuration, which may be what was wrong.
+        # A run that failed before it logged anything leaves its configuration, which may be at fault.
         if there <= {_PARTIAL, LOCK_FILE, *([] if self._resume else [CONFIG_FILE])}:
             return None, []
         if self._overwrite:

@@ -102,7 +102,7 @@ class SpanParserTrainer(TrainingLoop):
 
     Attributes:
         tokenizer: of the training sentences.
-        sentences: to train on, with their votes.
+        sentences: the training sentences, with their votes.
         validation: held-out ones.
     """
 

@@ -91,7 +91,7 @@ def make_temperature_schedule(settings: Any, model: nn.Module) -> TemperatureSch
 
     Args:
         settings: has temperature_decay and temperature_minimum.
-        model: whose temperature it sets.
+        model: the model whose temperature it sets.
 
     Raises:
         InputError: if the model has none.

@@ -56,7 +56,7 @@ class ThreadChooser:
         elif state is not None and state["threads"] is not None and state["speeds"]:
             self.chosen = min(state["threads"], most)
             self._speeds = {int(number): speed for number, speed in state["speeds"].items()}
-        # Seconds to go on with fewer threads than there are, and how many have passed; the number before measuring.
+        # With fewer threads than available: seconds until it measures again, and passed; the number before measuring.
         self._pause, self._passed = 0.0 if state is None else state["pause"], 0.0
         self._before: int | None = None
         self._reason = ""

@@ -67,7 +67,7 @@ def cache_key(files: Iterable[Path], settings: str) -> str | None:
     """The name of an entry; None for files too small to be cached.
 
     Args:
-        files: that are read.
+        files: the files that are read.
         settings: everything that affects the result, including digests of the files.
     """
     if sum(file.stat().st_size for file in files) < MIN_BYTES:

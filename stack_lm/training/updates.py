@@ -75,7 +75,7 @@ class Updater:
         if world > 1:
             total = accelerator.reduce(total, reduction="mean")
         finite = self._clip(total)
-        if finite or accelerator.scaler is not None:  # which skips by itself, and must see the reason
+        if finite or accelerator.scaler is not None:  # the scaler skips by itself, and must see the reason
             self._step()
         if finite:
             self.scheduler.step()

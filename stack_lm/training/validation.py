@@ -23,8 +23,8 @@ from .compact import TokenArray
 from .continuous import Layout
 from .data import collate, collate_segments
 
-# Called with the actions of each batch of this process, by memory layer, and where the tokens of its words are, [B, T]
-# bool.
+# Called with the actions of each batch of this process, by memory layer, and the mask of the tokens of its words,
+# [B, T] bool.
 Observer = Callable[[Sequence[Mapping[str, Tensor]], Tensor], None]
 
 
@@ -166,7 +166,7 @@ def evaluating(model: Any, accelerator: Accelerator) -> Iterator[Any]:
     inner = accelerator.unwrap_model(model)
     training = inner.training
     inner.eval()
-    shared_out = isinstance(inner, FSDPModule)  # whose weights are gathered only by its own forward method
+    shared_out = isinstance(inner, FSDPModule)  # only its own forward method would gather its weights
     if shared_out:
         inner.unshard()
     yield inner

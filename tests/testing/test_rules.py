@@ -102,7 +102,7 @@ def test_a_mistake_is_found_by_its_check(registers, part):
 
 
 def test_the_first_mistake_is_named(registers):
-    with pytest.raises(AssertionError, match="^broken rule: sequences of a batch do not see each other"):
+    with pytest.raises(AssertionError, match="^broken rule: sequences in a batch are independent"):
         check_memory(broken(registers, "independent_sequences"))
 
 

@@ -26,7 +26,7 @@ Args:
         average="corpus" or min_words=2; see stack_lm.parsing.Convention.
 Returns:
     f1, precision, recall: in percent.
-    n_sentences: that were scored.
+    n_sentences: number of scored sentences.
     label_recall: by label of the gold phrases, in percent; empty with convention="evalb".
     by_length: f1, precision, recall and n_sentences of sentences of 1 to 10 words, 11 to 20 and so on.
     convention: all rules, by name.

@@ -26,7 +26,7 @@ def _register_dataset(usage: str, name: str, config: str, segmentation: str) -> 
         usage: see `register_source`; the argument is another configuration.
         name: of the dataset on the hub.
         config: the configuration taken if none is named.
-        segmentation: how its text comes.
+        segmentation: the form of its text.
     """
     DATASETS[usage.partition("[")[0]] = name
 

@@ -283,10 +283,10 @@ class _Scan(torch.autograd.Function):
         if wanted:
             ctx.plan, ctx.one, ctx.wants_inputs = plan, one, needs.given.inputs
             ctx.kept, large = _put_aside(kept)
-            # What was given is not looked at again.
+            # The backward pass does not need the inputs.
             ctx.arrays = arrays._replace(given=Given(None))
-            # The values or cells, which are worked with: autograd notices if somebody changes them. Likewise states and
-            # parameters, whose numbers `ctx.arrays` shares.
+            # Saving the values or cells, which are worked with, lets autograd notice changes to them; likewise states
+            # and parameters, whose numbers `ctx.arrays` shares.
             ctx.save_for_backward(*large, last.one, *tensors[len(Given._fields) :])
         return found
 

@@ -71,7 +71,7 @@ class Layers(NamedTuple):
 
     Attributes:
         inputs: x_t [T, R, E].
-        readings: that were added to the state [T, R, D]; or [T, R, 0].
+        readings: the readings added to the state [T, R, D]; or [T, R, 0].
         first: the first layer's input: state, and the reading unless it was added to it [T, R, H + D].
         rest: the other layers' inputs: layer below and state [L - 1, T, R, 2 H].
         gates: [L, T, R, padded(blocks * H)].

@@ -19,7 +19,7 @@ def register(group: type, module: Any) -> None:
 
 
 def _chosen(name: str) -> Callable[..., None]:
-    """A function with that name of the module of the kind; in compiled code, of a type of Numba."""
+    """The function of that name in the module for a memory's named tuple; compiled code resolves it by Numba type."""
 
     def function(memory: Any, *arguments: Any) -> None:
         getattr(_MODULES[type(memory)], name)(memory, *arguments)

@@ -361,7 +361,7 @@ class ControllerPlan:
         none = self.empty(m, b, self.steps, 0)
         of_inputs = self.empty(m, b, self.steps, self.n_inputs) if wanted and not self.buffer else none
         of_buffer = np.zeros_like(self.buffer.values) if self.buffer else none
-        # Each its own, where the threads share the rows of a model out.
+        # One for each thread, if the threads share the rows of one model.
         of_weights = [self.grads() for _ in range(self.parts if m == 1 else 1)]
         settings = Settings(self.kind, self.n_memory, False)
 

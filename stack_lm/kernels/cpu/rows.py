@@ -95,7 +95,7 @@ def squash(values: np.ndarray, kind: int) -> None:
             values[j] = sigmoid(values[j])
     elif kind == RELU:
         for j in range(values.shape[0]):
-            if values[j] < 0:  # not what is no number
+            if values[j] < 0:  # NaN stays
                 values[j] = 0
 
 

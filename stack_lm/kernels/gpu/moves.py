@@ -8,7 +8,7 @@ Forwards there are four launches: `weigh` (a program per sequence and top), `rev
 rows) and `settle` (per sequence). Backwards, each program owns what it adds to, so that nothing is atomic and the sums
 have one order: `unsettle`, `reveal` again, `unreveal` (per column and state) and `unweigh` (per top).
 
-A pair ry is two dimensions of a tile, r and y, padded to powers of two. Logarithms at or below ZERO / 2 are of nothing.
+A pair ry is two dimensions of a tile, r and y, padded to powers of two. Logarithms at or below ZERO / 2 stand for 0.
 NaN passes all comparisons here, so that it arrives at the reading.
 """
 

@@ -142,7 +142,7 @@ def forward(
         if KIND == ELMAN:
             result = tanh(result)
         elif KIND == RELU_ELMAN:
-            result = tl.where(result < 0, 0.0, result)  # what is no number stays
+            result = tl.where(result < 0, 0.0, result)  # NaN stays
         elif KIND == SIGMOID_ELMAN:
             result = sigmoid(result)
         tl.store(gates + row + cols, result, mask=inside)
