@@ -21,7 +21,7 @@ def choice_metric_info(description: str, references: str, feature: Any, citation
     """The description of a metric whose predictions are pairs of log-probabilities; see `score_pairs`.
 
     Args:
-        description, citation: of the metric.
+        description, citation: the description and citation of the metric.
         references: a description of them.
         feature: the type of a reference in `datasets`.
     """

@@ -55,8 +55,8 @@ class ChoiceResult:
         oov: treatment of those: "skip" leaves them out, "wrong" counts them as incorrect.
         n_ties: items whose alternatives were equally probable; a tie is incorrect.
         properties: for grouping, a value for each item, in order, or None.
-        outcomes: of each item, in order; "oov" for items out of vocabulary, whatever their treatment.
-        logprobs: of each item's right and wrong alternative [items, 2], in nats; NaN where they were not computed.
+        outcomes: the outcomes of each item, in order; "oov" for items out of vocabulary, whatever their treatment.
+        logprobs: log-probabilities of each item's right and wrong alternative [items, 2], in nats; NaN if unknown.
     """
 
     overall: Accuracy
@@ -129,7 +129,7 @@ def with_unknown_words(model: _Vocabulary, words: Sequence[Sequence[tuple[str, b
 
     Args:
         model: asked once for each different word.
-        words: of each item, and whether each begins a sentence.
+        words: the words of each item, and whether each begins a sentence.
     """
     known = {word: model.knows(word[0], begins=word[1]) for word in set(chain.from_iterable(words))}
     return np.array([not all(known[word] for word in of_item) for of_item in words], dtype=bool)
@@ -159,7 +159,8 @@ def score_choices(
     """Count choices: correct means that the right alternative is strictly more probable than the wrong one.
 
     Args:
-        logprobs: of each item's right and wrong alternative [items, 2], in nats; NaN where the model gives none.
+        logprobs: log-probabilities of each item's right and wrong alternative [items, 2], in nats; NaN where the model
+            gives none.
         groups: properties of the items by name, each with a value for every item, or None for items without one. The
             property "number" gives the majority baselines.
         identical: whether an item's alternatives are the same; those are left out.

@@ -184,7 +184,7 @@ def compare_perplexity(
 
     Args:
         first: losses of the first model's runs, on the same sentences.
-        second: of the second model's.
+        second: losses of the second model's runs.
 
     Raises:
         InputError: if the runs have different numbers of sentences or of unknown words, fewer than two sentences, or no

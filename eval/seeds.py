@@ -67,7 +67,7 @@ def spreads(results: Sequence[ChoiceResult]) -> dict[Key, Spread]:
     """The spread of accuracies over runs, for all items and by property and value.
 
     Args:
-        results: of each run, on the same items.
+        results: the results of each run, on the same items.
     """
     found: dict[Key, Spread] = {ALL: Spread.of([result.accuracy for result in results])}
     for name, value in _groups(results):
@@ -81,7 +81,7 @@ def compare_runs(first: Sequence[ChoiceResult], second: Sequence[ChoiceResult]) 
 
     Args:
         first: results of the first model's runs.
-        second: of the second model's, on the same items.
+        second: results of the second model's runs, on the same items.
 
     Raises:
         InputError: as `compare_seeds`.
@@ -146,7 +146,7 @@ def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> QuasiF:
     """Test a difference of two models over runs and items by min F'; see `compare_seeds`.
 
     Args:
-        by_run: of each model, the mean score of each run [runs]. Of models with one run the test is over items alone.
+        by_run: for each model, the mean score of each run [runs]. For models with one run the test is over items alone.
         by_item: for each of two or more items, the difference of the models' means over runs [items].
     """
     difference = float(by_item.mean())

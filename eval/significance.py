@@ -18,7 +18,7 @@ def binomial_interval(n_correct: int, n: int, level: float = 95.0) -> tuple[floa
     Args:
         n_correct: successes.
         n: trials, at least 1.
-        level: of the interval, in percent.
+        level: the level of the interval, in percent.
     """
     tail = (1 - level / 100) / 2
     low = betaincinv(n_correct, n - n_correct + 1, tail) if n_correct else 0.0
@@ -35,7 +35,7 @@ class McNemar:
         n: items that both scored.
         statistic: (only_first - only_second)^2 / (only_first + only_second), without a correction for continuity, as in
             the comparison "mcnemar" of `evaluate`; 0 if the models never differ.
-        p_value: of the statistic, by the chi-square distribution with one degree of freedom.
+        p_value: p-value of the statistic, by the chi-square distribution with one degree of freedom.
         exact_p_value: two-sided, by the binomial distribution; use this one if the models differ in few items.
     """
 

@@ -49,7 +49,7 @@ def compare_attachments(gold: Sequence[ConstituencyTree], parses: Sequence[Const
 
     Args:
         gold: trees with tags and labels, as annotated.
-        parses: of the same sentences.
+        parses: parses of the same sentences.
 
     Returns:
         The counts of each of `KINDS`: the last word, if its tag is "."; PPs whose parent is an NP; PPs in a VP.

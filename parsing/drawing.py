@@ -110,8 +110,8 @@ def draw_tree(tree: ConstituencyTree, gold: ConstituencyTree | None = None, titl
     """Draw one tree, its words in a row at the bottom; with a gold tree, both, and the spans that they share.
 
     Args:
-        tree: to draw.
-        gold: of the same words; labels are not compared.
+        tree: the tree to draw.
+        gold: a gold tree of the same words; labels are not compared.
         title: above the picture; with a gold tree the number of right spans follows, the whole sentence not counted.
     """
     if gold is None:
@@ -147,7 +147,7 @@ def draw_trees(trees: Sequence[ConstituencyTree | None], gold: Sequence[Constitu
 
     Args:
         trees: None, for a sentence without a tree, is left out.
-        gold: of the same words, and the same number.
+        gold: the gold trees of the same words, and the same number.
     """
     lines: list[Line] = []
     texts: list[Text] = []
@@ -175,7 +175,7 @@ def to_svg(picture: Picture, *, style: str = STYLE, label: str = "") -> str:
     """A picture as SVG, with a margin, for a file or inside a page.
 
     Args:
-        picture: to show.
+        picture: the picture to show.
         style: its own styles; "" for those of a page.
         label: a description, for people who do not see the picture.
     """

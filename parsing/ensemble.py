@@ -52,7 +52,7 @@ def vote_tree(words: Sequence[str], votes: Mapping[tuple[int, int], float]) -> C
 
     Args:
         words: n of them, at least one.
-        votes: of spans [start, stop); a span without any counts 0.
+        votes: the votes of spans [start, stop); a span without any counts 0.
 
     Raises:
         InputError: for more than 2,000 words.
@@ -142,7 +142,7 @@ def combine_runs(
 
     Args:
         runs: R of them, two or more, each with the trees of the same sentences in the same order.
-        names: of the runs, for messages.
+        names: the names of the runs, for messages.
         outlier_share: see `find_outliers`.
         prior: one more voter, such as `stack_lm.parsing.right_branching`. It is knowledge about a language: report
             scores with it separately.

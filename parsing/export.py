@@ -40,11 +40,11 @@ def write_trees(
     """Write trees to a file, by its ending: .jsonl, .tex (forest), .svg, .pdf, .html, or brackets, one tree per line.
 
     Args:
-        path: of the file; its name has one of the `ENDINGS`.
+        path: the path of the file; its name has one of the `ENDINGS`.
         trees: over all words of a sentence, or over those that count. None is a sentence without a tree: an empty line
             among brackets, an empty record among JSON lines; elsewhere both the tree and its number are left out.
         distances: the distances that gave the trees; for JSON lines.
-        gold: of the same words; for JSON lines, SVG, PDF and HTML.
+        gold: the gold trees of the same words; for JSON lines, SVG, PDF and HTML.
         source: the origin of the trees, such as a model's name; for PDF and HTML.
 
     Raises:

@@ -30,7 +30,7 @@ class GoldTree:
         annotated: the tree as read.
         kept: for each word, whether the convention keeps it.
         tree: over the kept words, in the form that the convention scores; None if no word is kept.
-        length: of the sentence, by the convention's count.
+        length: the length of the sentence, by the convention's count.
     """
 
     annotated: ConstituencyTree

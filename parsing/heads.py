@@ -70,7 +70,7 @@ def collins_head(label: str, children: Sequence[str]) -> int:
     """Find the head child by the rules of Collins (1999).
 
     Args:
-        label: of the phrase, without function tags.
+        label: the label of the phrase, without function tags.
         children: their labels, without function tags.
     """
     return _find_head(label, tuple(children))

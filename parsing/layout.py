@@ -26,8 +26,8 @@ def place_phrases(tree: ConstituencyTree, positions: Sequence[float]) -> list[Pl
     """Lay a tree out above its words.
 
     Args:
-        tree: of n words.
-        positions: of the words along a line [n], in any unit.
+        tree: a tree of n words.
+        positions: the positions of the words along a line [n], in any unit.
 
     Returns:
         A place for each phrase, in the order of `tree.spans`.

@@ -46,7 +46,7 @@ def trees_page(
 
     Args:
         trees: None is a sentence without a tree, which keeps its number.
-        gold: of the same words; see `draw_trees`.
+        gold: the gold trees of the same words; see `draw_trees`.
         source: the origin of the trees, such as a model's name.
     """
     cards, links = [], []

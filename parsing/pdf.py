@@ -56,7 +56,7 @@ def write_pdf(path: Path, pictures: Iterable[Picture], header: str = "") -> None
     """Draw pictures below each other, as many as fit on each A4 page; a larger picture gets a page of its size.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         pictures: without any, the page is empty.
         header: at the top of each page.
 

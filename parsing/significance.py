@@ -25,7 +25,7 @@ class F1Comparison:
         first_interval, second_interval: the same of each system's F1.
         p_value: twice the share of resamples in which the difference has the other sign or is 0 (Koehn 2004); at most
             1.
-        level: of the intervals, in percent.
+        level: the level of the intervals, in percent.
         n_resamples, n_sentences: the number of resamples, and of sentences in each.
     """
 
@@ -49,8 +49,8 @@ def compare_f1(
         first: scores of the first system. Only sentences that both systems have are used.
         second: scores of the second system, on the same gold trees by the same convention.
         n_resamples: number of bootstrap resamples.
-        level: of the intervals, in percent.
-        seed: of the draws.
+        level: the level of the intervals, in percent.
+        seed: the seed of the draws.
 
     Raises:
         InputError: if the conventions differ, the scores have no sentence in common, or a number is out of range.

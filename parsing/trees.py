@@ -61,8 +61,8 @@ class ConstituencyTree:
     Attributes:
         words: n of them, at least one.
         tags: each word's part-of-speech tag (the label of its preterminal), or None if it has no preterminal.
-        spans: of all phrases, in the order in which their brackets open: a phrase precedes the phrases inside it. A
-            preterminal is not a phrase.
+        spans: the spans of all phrases, in the order in which their brackets open: a phrase precedes the phrases inside
+            it. A preterminal is not a phrase.
         origin: file and line, for messages.
     """
 
@@ -77,7 +77,7 @@ class ConstituencyTree:
 
         Args:
             words: at least one.
-            spans: of its phrases, nested, in any order.
+            spans: the spans of its phrases, nested, in any order.
         """
         ordered = tuple((start, stop, LABEL) for start, stop in sorted(spans, key=_order))
         return cls(tuple(words), (None,) * len(words), ordered)
@@ -284,7 +284,7 @@ def read_brackets(text: str, source: str, first_line: int = 1) -> Iterator[Const
     trees of only traces are left out.
 
     Args:
-        text: of a whole file.
+        text: the text of a whole file.
         source: its name, for messages.
         first_line: the number of the text's first line in the file.
 

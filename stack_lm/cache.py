@@ -59,7 +59,7 @@ class MemoryCache(Cache):
 
         Args:
             layer: its number, or a name for a state that no layer has.
-            batch_size: of the next input.
+            batch_size: the number of sequences in the next input.
 
         Raises:
             ValueError: if the state has another number of sequences.

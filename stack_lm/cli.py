@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: of the command; None takes those of the process, which then ends with the command.
+        arguments: the arguments of the command; None takes those of the process, which then ends with the command.
 
     Returns:
         The exit status: see `run_command`.

@@ -55,7 +55,7 @@ def preset_path(name: str, *, tables: bool = False) -> Path:
     """The file of a preset.
 
     Args:
-        name: of the preset.
+        name: the name of the preset.
         tables: whether it may also be a table.
 
     Raises:
@@ -135,7 +135,7 @@ def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Pa
     """The files that make up a configuration, in the order in which `read_yaml` merges them, each with its own keys.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         extended_by: the files that extend it, directly or not, which it must not extend.
 
     Raises:

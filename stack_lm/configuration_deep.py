@@ -63,7 +63,7 @@ class PlannedLayer(NamedTuple):
         fields: its own.
         sources: what it reads, side by side.
         cell: the settings of its `StackRNNCell`.
-        reading_size: of its memory; 0 without one.
+        reading_size: the size of its memory's reading; 0 without a memory.
     """
 
     fields: LayerConfig

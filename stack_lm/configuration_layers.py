@@ -77,7 +77,7 @@ def split_layer(entry: dict[str, Any], kind: type[Layer], where: str) -> tuple[L
 
     Args:
         entry: fields and settings together.
-        kind: of the fields.
+        kind: the class of the fields.
         where: the entry's key.
 
     Raises:
@@ -102,8 +102,8 @@ def plan_cell(
 
     Args:
         layer: its fields.
-        settings: of its memory.
-        input_size: of the vectors that it reads.
+        settings: the settings of its memory.
+        input_size: the size of the vectors that it reads.
         bias: whether controller and controls have biases.
         where: the key of the entry.
 

@@ -47,7 +47,7 @@ class StackTransformerConfig(ModelConfig):
         layers: layers from the first to the last: "attention"; stack attention, by the name of a memory or as a mapping
             of `memory`, its name, and its settings (see `StackRNNConfig`; the defaults are those of `StackAttention`);
             or a recurrent cell, as a mapping with `controller` (see `RecurrentSublayer`).
-        auxiliary_losses: of a language model, a mapping for each, of the fields of `AuxiliaryLoss`, on the output of a
+        auxiliary_losses: for a language model, a mapping for each, of the fields of `AuxiliaryLoss`, on the output of a
             layer's self-attention or of its replacement. The training loss is that of the model's head plus the
             weighted sum of these losses; in evaluation it is that of the head alone.
         num_attention_heads: heads of each layer of self-attention; they divide hidden_size.

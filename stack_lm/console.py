@@ -74,7 +74,7 @@ def script_parser(documentation: str | None, name: str | None = None) -> argpars
 
     Args:
         documentation: the docstring; the example follows "Example:".
-        name: of the script; None takes the process's own.
+        name: the name of the script; None takes the process's own.
     """
     text, marker, example = (documentation or "").partition("Example:")
     parser = Parser(prog=name, description=text.strip(), epilog=marker + example)
@@ -96,11 +96,11 @@ def add_command(
 
     Args:
         subparsers: the parsers to which it is added.
-        name: of the command.
+        name: the name of the command.
         run: its body, which may return an exit status.
         summary: its line in the list of commands, and the first of its help.
         example: the last lines of its help.
-        description: of its help, below the summary.
+        description: the description of its help, below the summary.
         nested: whether it is below a command that also has `--json`.
     """
     parser: argparse.ArgumentParser = subparsers.add_parser(
@@ -368,7 +368,7 @@ def run_command(name: str, run: Callable[[], int | None], arguments: Sequence[st
     """Run a command's body, with the libraries below quiet; turn an error into one line and an exit status.
 
     Args:
-        name: of the command.
+        name: the name of the command.
         run: its body, which may return an exit status of its own.
         arguments: its arguments, for `print_json`.
 

@@ -149,8 +149,8 @@ class Controller(nn.Module, ABC):
         """The factors of dropout between layers, 0 or 1 / (1 - p): [*shape, L - 1, H] by the name "dropout".
 
         Args:
-            shape: of the steps.
-            generator: of random numbers; None is torch's own.
+            shape: the shape of the steps.
+            generator: a generator of random numbers; None is torch's own.
 
         Returns:
             An empty mapping if nothing is dropped, as in evaluation mode.

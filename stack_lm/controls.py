@@ -132,9 +132,9 @@ class Controls(nn.Module):
         """The noise of each action that currently has one, by name: [*shape, ...], at least float32.
 
         Args:
-            shape: of hidden states, without H.
-            like: of the device and type of hidden states.
-            generator: of random numbers; None is torch's own.
+            shape: the shape of hidden states, without H.
+            like: a tensor of the device and type of hidden states.
+            generator: a generator of random numbers; None is torch's own.
         """
         if self.given_noise is not None:
             return self.given_noise

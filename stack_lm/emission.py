@@ -233,7 +233,7 @@ class LogWeights(Emission):
     """Non-negative weights [B, *shape], not normalised, as their logarithms: the logits themselves.
 
     Args:
-        shape: of the weights of one sequence.
+        shape: the shape of the weights of one sequence.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:

@@ -215,7 +215,7 @@ def linear_cross_entropy(
         ignore_index: rows with this label do not count, whatever they contain.
         reduction: "mean" (over the rows that count; NaN with gradients of zero if there are none) or "sum",
             in nats.
-        dtype: of the matrix products; by default autocast's, or else that of the inputs.
+        dtype: the dtype of the matrix products; by default autocast's, or else that of the inputs.
         chunk_rows: rows of logits [chunk_rows, V] that exist at a time; by default `default_chunk_rows`.
 
     Returns:
@@ -289,7 +289,7 @@ def sampled_cross_entropy(
     Args:
         hidden, weight, bias, labels, ignore_index: as in `linear_cross_entropy`.
         samples: number of classes to draw from those that are not labels of the batch.
-        **options: of `linear_cross_entropy`.
+        **options: the options of `linear_cross_entropy`.
 
     Raises:
         ValueError: for fewer than one sample, and as in `linear_cross_entropy`.
@@ -357,7 +357,7 @@ def causal_lm_loss(
         num_items_in_batch: divisor of the sum; by default the number of predicted tokens.
         ignore_index: labels that do not count.
         shift_labels: [B, T], in place of labels: the state at step t predicts label t.
-        loss_dtype: of the matrix products, "float32" or "bfloat16"; by default autocast's, or else the model's.
+        loss_dtype: type of the matrix products, "float32" or "bfloat16"; by default autocast's, or else the model's.
         softmax_samples: number of words that `sampled_cross_entropy` draws; None computes the whole softmax.
 
     Returns:
@@ -416,7 +416,7 @@ def number_after_padding(
     With several, each reduces the number by its own share, which is exact if their shares are equal.
 
     Args:
-        number: of labels.
+        number: the number of labels.
         labels: shifted or not, as the trainer counts them [B, T].
         kept: what is left of them [B, T].
         ignore_index: the label that does not count.

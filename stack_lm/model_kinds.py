@@ -100,7 +100,8 @@ def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedMo
     """The class that the section `model` of a training configuration names.
 
     Args:
-        fields: of the section: `model_type`, a kind ("stack_rnn" by default), or `architectures`, a list of one class.
+        fields: fields of the section: `model_type`, a kind ("stack_rnn" by default), or `architectures`, a list of one
+            class.
         purposes: its training data; see `ModelClass.trains_on`.
 
     Raises:

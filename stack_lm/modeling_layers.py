@@ -27,7 +27,7 @@ class LayeredModelOutput(StackRNNModelOutput):
         last_hidden_state: the input of heads [B, T, H]; zeros at padding.
         past_key_values: the states of all layers after the last token.
         hidden_states: the vectors before the first layer and after each, if requested.
-        actions: of the layer with a memory, or a tuple if there are several, in their order; if requested.
+        actions: the actions of the layer with a memory, or a tuple if there are several, in their order; if requested.
         layer_outputs: the outputs of each layer [B, T, H] to which auxiliary losses apply; in a transformer those of
             self-attention or its replacement, in training mode, if it has such losses.
     """
@@ -59,8 +59,8 @@ class AuxiliaryHead(nn.Module):
 
     Args:
         loss: the loss that it serves.
-        size: of the layer's outputs.
-        config: of the model.
+        size: the size of the layer's outputs.
+        config: the configuration of the model.
 
     Attributes:
         lm_head: the output layer; None if it is the model's.
@@ -94,7 +94,7 @@ class LayeredForCausalLM(StackRNNForCausalLM):
     are not computed.
 
     Args:
-        config: of the layers, `layer_sizes`, and of the losses, `losses()`.
+        config: the configuration of the layers, `layer_sizes`, and of the losses, `losses()`.
 
     Attributes:
         updates: number of updates so far, on which the weights of auxiliary losses depend: see `begin_update`.

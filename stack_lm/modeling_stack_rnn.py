@@ -74,7 +74,7 @@ class HeadArguments(ModelArguments, total=False):
     Attributes:
         num_items_in_batch: divisor of the summed loss; by default the loss is a mean.
         ignore_index: the label that does not count, -100.
-        shift_labels: of a language model alone, in place of labels: the state at step t predicts label t.
+        shift_labels: for a language model alone, in place of labels: the state at step t predicts label t.
         return_dict: False for a tuple.
     """
 
@@ -327,8 +327,8 @@ class StackRNNModel(StackRNNPreTrainedModel):
         """Return the input of the heads [..., H], through the output layer if there is one.
 
         Args:
-            outputs: of the controller, o_t [..., H].
-            readings: of the same steps, r_t [..., D], if the output sees them: `o_t + W [v_t; b_t]`.
+            outputs: the outputs of the controller, o_t [..., H].
+            readings: the readings of the same steps, r_t [..., D], if the output sees them: `o_t + W [v_t; b_t]`.
         """
         if self.reading_exit is not None:
             assert readings is not None  # it requests them from the scan
@@ -385,8 +385,8 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
             skip_logits: compute the loss without holding all logits, which is faster, and return None for them (see
                 `stack_lm.loss`). This is the default in training mode with labels, unless something else needs logits:
                 logits_to_keep, a custom `loss_function`, or an lm_head that an adapter or a hook has changed.
-            loss_dtype: of the matrix products of the loss without logits and of its gradients, "float32" or "bfloat16";
-                by default autocast's, or else the model's. The softmax and sums are still in float32.
+            loss_dtype: type of the matrix products of the loss without logits and of its gradients, "float32" or
+                "bfloat16"; by default autocast's, or else the model's. The softmax and sums are still in float32.
             softmax_samples: estimate the loss without logits from the words of the batch and this number of others (see
                 `stack_lm.loss.sampled_cross_entropy`); by default it is exact.
             **kwargs: see `HeadArguments`.

@@ -67,7 +67,7 @@ class SelfAttention(nn.Module):
 
     Args:
         config: sizes.
-        number: of its keys and values in a cache.
+        number: the number of its keys and values in a cache.
     """
 
     is_causal = True
@@ -86,10 +86,10 @@ class SelfAttention(nn.Module):
         """From [B, T, d] to [B, T, d].
 
         Args:
-            hidden: of T tokens.
+            hidden: the vectors of T tokens.
             visible: the mask from `create_causal_mask`.
-            angles: of rotary positions [B, T, d / heads / 2].
-            cache: of the tokens before; it is updated.
+            angles: the angles of rotary positions [B, T, d / heads / 2].
+            cache: the cache of the tokens before; it is updated.
         """
         parts = self.in_proj(hidden).unflatten(-1, (3, self.heads, -1))  # [B, T, 3, heads, d]
         queries, keys, values = parts.permute(2, 0, 3, 1, 4)
@@ -109,7 +109,7 @@ class Recurrence(nn.Module):
 
     Args:
         config: sizes.
-        number: of the layer.
+        number: the number of the layer.
     """
 
     def __init__(self, config: StackTransformerConfig, number: int) -> None:
@@ -142,7 +142,7 @@ class StackTransformerLayer(GradientCheckpointingLayer):
     Args:
         config: sizes.
         layer: its number among the layers.
-        number: of its state in a cache.
+        number: the number of its state in a cache.
 
     Attributes:
         attention: self-attention, stack attention, or a recurrent cell.
@@ -176,10 +176,10 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         """From [B, T, d] to [B, T, d], the input of losses on this layer, and the actions on its memory, if requested.
 
         Args:
-            hidden: of T tokens.
+            hidden: the vectors of T tokens.
             visible, angles: see `SelfAttention`.
             mask: [B, T] bool, False at padding.
-            cache: of the tokens before; it is updated.
+            cache: the cache of the tokens before; it is updated.
             output_actions: return the actions.
         """
         normed, actions = self.attention_norm(hidden), Actions()

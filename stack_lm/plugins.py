@@ -35,8 +35,8 @@ class Registry(Mapping[str, Item]):
     """Objects of one kind by name: the package's own and those of plug-ins.
 
     Args:
-        kind: of the objects, in messages: "memory".
-        group: of the entry points of plug-ins that register more.
+        kind: the kind of the objects, in messages: "memory".
+        group: the group of the entry points of plug-ins that register more.
         listed_by: the command that lists them all, if a message cannot.
 
     Attributes:

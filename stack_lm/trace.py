@@ -18,7 +18,7 @@ class StackRun:
     """The most probable run of a nondeterministic stack over a sentence, with the stack after each word's last token.
 
     Attributes:
-        moves: of each word's last token, "push", "replace" or "pop" [n].
+        moves: the move at each word's last token, "push", "replace" or "pop" [n].
         states: numbers from 0 [n].
         symbols: the top symbol, from 0 [n].
         elements: the word that pushed the top, from 0; -1 for the bottom, or a token before the words [n].

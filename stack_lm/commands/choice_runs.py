@@ -27,10 +27,10 @@ def report_runs(
     """Print the spread over several runs of a model and of another model, and the test of their difference.
 
     Args:
-        options: of the command; `models` and `against` name the runs.
+        options: the options of the command; `models` and `against` name the runs.
         head: further JSON fields of the command.
-        results: of each run.
-        others: of each run of the other model; empty for no comparison.
+        results: the results of each run.
+        others: the results of each run of the other model; empty for no comparison.
     """
     sides = [(options.models, results)] + ([(options.against, others)] if others else [])
     comparisons = compare_runs(results, others) if others else {}

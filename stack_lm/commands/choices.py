@@ -37,8 +37,8 @@ class ChoiceTask(NamedTuple):
         items, files: and the file of each.
         properties: for grouping.
         evaluate, load: scores items with a model, which is loaded from a path.
-        texts: of an item, by column.
-        names: of the two sides.
+        texts: the texts of an item, by column.
+        names: the names of the two sides.
         shared: the words of both sides of an item, and whether each begins a sentence; None if models take no words.
     """
 

@@ -46,8 +46,8 @@ def write_items(path: str, gold: Sequence[GoldTree], score: F1Score, numbers: Se
     Args:
         path: the file.
         gold: the trees that were scored.
-        score: of their predictions.
-        numbers: of the trees in the treebank.
+        score: the score of their predictions.
+        numbers: the numbers of the trees in the treebank.
     """
     rows = []
     for place, counts, values in zip(

@@ -24,7 +24,7 @@ def check_ending(option: str, path: str | None, endings: Sequence[str]) -> None:
 
     Args:
         option: the option for the file.
-        path: of the file; None for no file.
+        path: the path of the file; None for no file.
         endings: the allowed endings; "" allows a name without one.
 
     Raises:

@@ -50,7 +50,7 @@ def run_recipe(
     """Run a recipe.
 
     Args:
-        options: of the command line; see `add_options`.
+        options: the options of the command line; see `add_options`.
         config_class: the dataclass of the configuration.
         load: imports and returns the trainer, which takes a configuration, `resume` and `overwrite`.
         show: prints the results for people, given output_dir and the trainer's results. With --json they print as one

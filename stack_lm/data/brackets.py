@@ -30,7 +30,7 @@ def words_of_trees(text: str, source: str) -> Iterator[str]:
     """The words of each tree, separated by spaces. Traces are removed, and trees of only traces are left out.
 
     Args:
-        text: of a whole file.
+        text: the text of a whole file.
         source: its name, for messages.
 
     Raises:

@@ -21,7 +21,7 @@ def sentences_of_conllu(
     The tag of "du" is ADP+DET. A sentence in which a word has no tag has None.
 
     Args:
-        lines: of a file, each with its number from 1.
+        lines: the lines of a file, each with its number from 1.
         source: the name of the file, for messages.
         on_error: called with the error of a line that is not a word, which is then left out.
     """

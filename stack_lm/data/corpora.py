@@ -31,7 +31,7 @@ class Block(NamedTuple):
     """Consecutive documents of a stream.
 
     Attributes:
-        texts: of the documents.
+        texts: the texts of the documents.
         start: the state of the dataset before them, None at its beginning.
         end: the state after them.
     """
@@ -45,7 +45,7 @@ class DocumentStream:
     """The documents of a streaming dataset, readable from the end of any block.
 
     Args:
-        name: of the source, for messages.
+        name: the name of the source, for messages.
         dataset: a `datasets.IterableDataset`.
         column: the column with a document's text.
         segmenter: splits documents into sentences.
@@ -218,7 +218,7 @@ def hold_out(
     Args:
         sentences: all of them, in whatever form.
         held_out: the number to hold out (an integer of 1 or more), or the share (below 1).
-        seed: of the random choice; the same seed holds out the same sentences.
+        seed: the seed of the random choice; the same seed holds out the same sentences.
         kind: their name in messages.
 
     Raises:

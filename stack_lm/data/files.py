@@ -99,7 +99,7 @@ def line_blocks(name: str, stream: Any, on_error: OnError = fail) -> Iterator[tu
     Lines end in LF or CRLF; CR alone ends those of a text without any LF. A mark at the beginning (BOM) is left out.
 
     Args:
-        name: of the text, for messages.
+        name: the name of the text, for messages.
         stream: its bytes.
         on_error: called with the error of a line that is not text, which is then left out.
 

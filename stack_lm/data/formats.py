@@ -30,7 +30,7 @@ class Lines(NamedTuple):
     """The lines of a file.
 
     Attributes:
-        name: of the file, for messages.
+        name: the name of the file, for messages.
         numbered: each line with its number from 1.
         first: the first line that is not empty.
         on_error: called with the error of a record, which is then left out.
@@ -75,7 +75,7 @@ def read_rows(
     """The unit of a file's records, and the records.
 
     Args:
-        path: of a file; "-" is standard input, whose format its first line shows.
+        path: the path of a file; "-" is standard input, whose format its first line shows.
         column: the requested column.
         on_error: called with the error of a record, which is then left out.
         format_name: in place of that of the ending.
@@ -137,7 +137,7 @@ def read_tagged_conllu(path: str | Path, on_error: OnError) -> Iterator[tuple[li
     """The words of each sentence of a CoNLL-U file, and their universal tags; None for a sentence that lacks one.
 
     Args:
-        path: of the file, which may be compressed.
+        path: the path of the file, which may be compressed.
         on_error: called with the error of a line, which is then left out.
 
     Raises:

@@ -355,7 +355,8 @@ def generate_corpus(n_sentences: int, seed: int = 0, max_length: int = 40) -> It
 
     Args:
         n_sentences: their number.
-        seed: of the random numbers; corpora of different seeds are independent samples, and may share sentences.
+        seed: the seed of the random numbers; corpora of different seeds are independent samples, and may share
+            sentences.
         max_length: longest sentence, in words, full stop included.
     """
     rng = random.Random(seed)

@@ -12,7 +12,7 @@ class LabelledText(NamedTuple):
     """A text and its label.
 
     Attributes:
-        words: of the text.
+        words: the words of the text.
         label: as text, even if it is an integer.
         where: its file and row, for messages.
     """
@@ -26,7 +26,7 @@ def read_labelled(path: str, column: str | None, label_column: str) -> list[Labe
     """The texts of a table, with their labels.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         column: with the texts; None as for `read_records`.
         label_column: with the labels: strings, or integers.
 

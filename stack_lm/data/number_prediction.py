@@ -76,8 +76,8 @@ class NumberItemCollector:
         """Take the next sentence of the text.
 
         Args:
-            words: of the sentence.
-            tags: of the words, from the Penn Treebank.
+            words: the words of the sentence.
+            tags: the tags of the words, from the Penn Treebank.
         """
         pairs = [(sys.intern(word.lower()), sys.intern(tag)) for word, tag in zip(words, tags, strict=True)]
         self.words.update(word for word, _ in pairs)
@@ -94,7 +94,7 @@ class NumberItemCollector:
         Args:
             vocab_size: number of the most frequent words to keep; ties are broken alphabetically.
             minimum: number of times that the text must have both forms of subject and verb, with their tags.
-            seed: of the choice among the verbs of a sentence.
+            seed: the seed of the choice among the verbs of a sentence.
         """
         kept = {word for word, _ in sorted(self.words.items(), key=lambda item: (-item[1], item[0]))[:vocab_size]}
         forms = inflected_words(self.forms, minimum)
@@ -118,8 +118,8 @@ def part_of(item: NumberItem, shares: Mapping[str, float], seed: int = 0) -> str
 
     Args:
         item: any.
-        shares: of each part; the rest, up to 1, is "train".
-        seed: of the choice.
+        shares: the shares of each part; the rest, up to 1, is "train".
+        seed: the seed of the choice.
     """
     draw = random.Random(f"{seed}/block/{item.sentence // BLOCK}").random()
     for part, share in shares.items():

@@ -21,11 +21,11 @@ class Record(NamedTuple):
     """A text and its source.
 
     Attributes:
-        number: of the record in its file from 1: a line of text, or a row of a table below its header.
+        number: the number of the record in its file from 1: a line of text, or a row of a table below its header.
         text: in the requested column; "" for an empty line, and if the column is empty or null.
         fields: all columns as read, None for a missing value; empty for plain text and empty lines.
         source: the name of the file, for messages.
-        unit: of `number`: "line", "row", "item" of a JSON list, "tree" or "sentence".
+        unit: the unit of `number`: "line", "row", "item" of a JSON list, "tree" or "sentence".
     """
 
     number: int
@@ -61,7 +61,7 @@ def read_records(
             "hub:NAME" or "hub:NAME:CONFIG", a dataset of the Hugging Face hub, streamed.
         column: with the text; None takes "text", or "sentence", or the only column of text. Plain text is the one
             column "text".
-        split: of a dataset of the hub.
+        split: the split, for a dataset of the hub.
         keep_empty: also yield empty records.
         on_error: called with the error of a line or row that cannot be read, which is then left out, or, if there are
             several files, of a file; None raises the error.
@@ -138,8 +138,8 @@ def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:
     """A dataset of the Hugging Face hub, read as it is iterated (a `datasets.IterableDataset`), and its first row.
 
     Args:
-        name: of the dataset, or a local directory, perhaps with a colon and a configuration.
-        split: of it.
+        name: the name of the dataset, or a local directory, perhaps with a colon and a configuration.
+        split: the split to read.
 
     Raises:
         InputError: if there is none, it cannot be reached, or is empty.
@@ -196,9 +196,9 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str) ->
     """The column with the text, given the first record.
 
     Args:
-        fields: of that record.
+        fields: the fields of that record.
         column: the requested column; None takes "text", or "sentence", or the only one whose value is text.
-        source: of the record, for messages.
+        source: the source of the record, for messages.
 
     Raises:
         InputError: if there is no such column; the message lists those there are.

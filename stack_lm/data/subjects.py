@@ -82,8 +82,8 @@ def find_dependencies(words: Sequence[str], tags: Sequence[str]) -> Iterator[Dep
     The two may differ in number, after an error of a tagger.
 
     Args:
-        words: of a sentence.
-        tags: of the words, from the Penn Treebank.
+        words: the words of a sentence.
+        tags: the tags of the words, from the Penn Treebank.
     """
     letters, places = _letters(words, tags)
     line, heads = _noun_phrases(letters, places)

@@ -64,7 +64,7 @@ def train_tagger(sentences: Iterable[Tagged], iterations: int = 5, seed: int = 0
     Args:
         sentences: words with their tags.
         iterations: number of passes over them.
-        seed: of their order after the first pass.
+        seed: the seed of their order after the first pass.
     """
     from nltk.tag.perceptron import PerceptronTagger
 

@@ -39,7 +39,7 @@ def read_lines(path: str | Path, *, keep_empty: bool = False) -> Iterator[tuple[
     A file that ends in .gz, .bz2, .xz or .zst is decompressed while it is read.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         keep_empty: also yield the empty lines, as "".
 
     Raises:

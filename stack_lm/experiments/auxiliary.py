@@ -48,7 +48,7 @@ def auxiliary_loss(
         inputs: token ids [B, T], the first of which is `<s>`; its id is that of the end in outputs.
         continuations: the mask of the K symbols that may follow each prefix [B, T, K]; none at padding and in other
             strings.
-        weights: of the losses, by name.
+        weights: the weights of the losses, by name.
 
     Returns:
         Logits [B, 1, 2], and a number.

@@ -17,7 +17,7 @@ class ComparedRow:
     Attributes:
         row: as in the first run.
         values: the first and second run's value of each measure, fractions as in the results; None without trials.
-        seeds: of the finished trials of each run.
+        seeds: the seeds of the finished trials of each run.
     """
 
     row: Row

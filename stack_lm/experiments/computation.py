@@ -80,8 +80,8 @@ def choose_example(task: Task, text: str | None, length: int | None, seed: int) 
     Args:
         task: any task.
         text: the string's symbols, separated by spaces.
-        length: of a string to draw, in the task's unit; None takes a training length that fits on a page.
-        seed: of the draw.
+        length: the length of a string to draw, in the task's unit; None takes a training length that fits on a page.
+        seed: the seed of the draw.
 
     Raises:
         InputError: if the string is empty or not in the task's language, or the task has none of that length.
@@ -111,7 +111,7 @@ def compute(source: TaskModel, example: Example) -> Computation:
     Args:
         source: a model. For a network between buffers, the columns are its steps; those of its input and output, which
             it reads and writes at its own pace, are positions in the string.
-        example: of its task.
+        example: an example of its task.
     """
     model, task, encoding = source
     rows = encoding.encode([example])

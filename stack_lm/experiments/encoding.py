@@ -34,8 +34,8 @@ class Encoded(NamedTuple):
         steps: T of each example alone, [N].
         sizes: the length of each string, in symbols, [N]: of a source without null symbols at its end.
         edits: see `Example` [N]; -1 where unknown.
-        continuations: of members of a language to recognise, which of K symbols may follow each prefix [N, T, K], bool;
-            False elsewhere. [N, 0] unless requested.
+        continuations: for members of a language to recognise, the mask of the K symbols that may follow each prefix
+            [N, T, K]; False elsewhere. [N, 0] unless requested.
     """
 
     inputs: Tensor
@@ -94,9 +94,9 @@ class Encoding:
         one_boundary: for a language, whether `<s>` also ends strings; see `TaskTrainingConfig`.
 
     Attributes:
-        kind: of the task, with its rows and scores.
+        kind: the kind of the task, with its rows and scores.
         symbols, answers: those of the kind.
-        fields: of the model's configuration, which follow from these.
+        fields: the fields of the model's configuration, which follow from these.
         padding: the token id after the end of a string.
 
     Raises:
@@ -131,7 +131,7 @@ class Encoding:
         """Tensors of examples.
 
         Args:
-            examples: of the task.
+            examples: examples of the task.
             continuations: whether to find the symbols that may follow prefixes.
 
         Raises:
@@ -182,7 +182,7 @@ def loss_weights(mask: Tensor, reduction: str, width: int = 1, dtype: torch.dtyp
         reduction: "mean" over all scored outputs of a batch; "strings": the sum over those of a string, the mean over
             strings; "step_mean": the mean over those of a step, the sum over steps; or "step_sum": the sum of all.
         width: numbers per output, which the mean also averages over.
-        dtype: of the weights.
+        dtype: the dtype of the weights.
 
     Returns:
         [..., B, T].

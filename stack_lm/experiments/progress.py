@@ -16,7 +16,7 @@ class TrialProgress:
     """A context manager that shows the progress of jobs.
 
     Args:
-        names: of the jobs.
+        names: the names of the jobs.
         sizes: number of trials of each.
         quiet: show nothing.
     """

@@ -49,7 +49,7 @@ class Trials(ABC):
     """Finished trials of a table.
 
     Attributes:
-        records: of the trials.
+        records: the records of the trials.
     """
 
     records: list[Record]
@@ -82,10 +82,10 @@ class Results(Trials):
     """The results of an experiment's trials, in its directory.
 
     Args:
-        path: of the directory.
+        path: the path of the directory.
 
     Attributes:
-        records: of the finished trials, in order of completion.
+        records: the records of the finished trials, in order of completion.
 
     Raises:
         InputError: if a line of the results file is not such a record; nothing is changed then.
@@ -142,7 +142,7 @@ class Results(Trials):
 
         Args:
             row: its number, from 0.
-            seed: of the trial.
+            seed: the seed of the trial.
         """
         return self.path / MODELS / str(row + 1) / str(seed)
 
@@ -210,8 +210,8 @@ class _OfRows(Trials):
     """The trials of some rows of a table.
 
     Args:
-        trials: of the table.
-        rows: of it.
+        trials: the trials of the table.
+        rows: some of its rows.
     """
 
     def __init__(self, trials: Trials, rows: Iterable[Row]) -> None:
@@ -257,7 +257,7 @@ def measure(records: Sequence[Record], name: str) -> float | None:
     """The value of a measure over the trials of a row; None without trials.
 
     Args:
-        records: of the trials.
+        records: the records of the trials.
         name: "score.statistic" or "split/score.statistic", such as "accuracy.median"; see `Table.measures`.
 
     Raises:

@@ -49,7 +49,7 @@ class Experiment:
 
     Args:
         table: the table.
-        overrides: of the configurations of all rows: model, training and options.
+        overrides: overrides of the configurations of all rows: model, training and options.
         output_dir: replaces the table's.
         seeds: number of trials of each row; replaces the table's.
         rows: run only rows whose name matches this regular expression; None runs all.

@@ -24,9 +24,9 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
 
     Args:
         model: in any mode; it runs in evaluation mode.
-        encoding: of the task for it.
+        encoding: the encoding of the task for it.
         examples: as it encodes them.
-        seed: of the noise of choices.
+        seed: the seed of the noise of choices.
 
     Returns:
         The scores of the task's kind, by name, each over all examples; under "by_length", by source length; and under
@@ -59,7 +59,7 @@ def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
         model: any.
         inputs: token ids [B, N].
         outputs: their number, T: that of the inputs without an output buffer; 1 for classification.
-        encoding: of the task for the model.
+        encoding: the encoding of the task for the model.
     """
     if encoding.buffered:
         logits: Tensor = model(inputs, target_length=outputs).logits

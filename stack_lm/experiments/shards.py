@@ -138,7 +138,7 @@ def read_trials(*directories: str | Path) -> Trials:
     """Read the trials of runs from their directories, including shards.
 
     Args:
-        directories: of the runs.
+        directories: the directories of the runs.
 
     Raises:
         InputError: if there are none, or they are incompatible.

@@ -44,14 +44,14 @@ class Trial:
 
     Args:
         config: the trial.
-        device: of the model.
+        device: the device of the model.
 
     Attributes:
         model: as trained so far.
-        encoding: of the task for it.
+        encoding: the encoding of the task for it.
         auxiliary: the weights of the losses of the model's auxiliary heads, by name; 0 for losses that only other seeds
             use.
-        reduction: of the loss; see `encoding.loss_weights`.
+        reduction: the reduction of the loss; see `encoding.loss_weights`.
         learning_rate: the current value.
         history: a record for each epoch: its number, the strings trained on so far, the mean loss of its updates, and
             the scores on the validation strings if computed.

@@ -48,7 +48,7 @@ class StateFile:
     """The file of trials that train at once.
 
     Attributes:
-        path: of the file.
+        path: the path of the file.
         row: the name of their row.
         configs: all settings that determine each outcome, including the seed.
     """
@@ -62,8 +62,8 @@ class StateFile:
         """The file in a directory of results.
 
         Args:
-            directory: of the results.
-            number: of the row, from 0.
+            directory: the directory of the results.
+            number: the number of the row, from 0.
             row: its name.
             configs: see the class.
         """
@@ -138,7 +138,7 @@ def state_files(directory: Path, rows: Container[int]) -> list[StateFile]:
     """The states of rows in a directory of results, by row and seed.
 
     Args:
-        directory: of the results.
+        directory: the directory of the results.
         rows: numbers of the rows, from 0.
 
     Raises:

@@ -37,9 +37,9 @@ class Job:
     """Trials of one configuration, to train at once.
 
     Attributes:
-        configs: of the trials, which differ only in their seeds.
-        directories: of the trained models.
-        file: of their state.
+        configs: the configurations of the trials, which differ only in their seeds.
+        directories: the directories of the trained models.
+        file: the file of their state.
         device: for training.
     """
 

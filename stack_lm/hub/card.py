@@ -62,12 +62,12 @@ def write_card(
     exported or downloaded.
 
     Args:
-        directory: of the model.
+        directory: the directory of the model.
         run: directory of the training run, with its configuration and metrics; the model's own by default.
-        name: of the model; by default that of the run's directory.
+        name: the name of the model; by default that of the run's directory.
         results: evaluation results to add; they replace earlier ones of the same data and metric.
-        license: of the weights, by its identifier on the hub, such as "apache-2.0".
-        tags: to add.
+        license: the license of the weights, by its identifier on the hub, such as "apache-2.0".
+        tags: the tags to add.
         notes: Markdown for facts that no file records, such as the source of the training texts and limitations.
 
     Raises:

@@ -67,12 +67,12 @@ def push_model(
     """Upload a model with its code and a card; an existing card in the repository is kept.
 
     Args:
-        model: of a registered kind.
+        model: a model of a registered kind.
         repo_id: such as "someone/model".
         code: upload the model's code too.
         dry_run: a directory, absent or empty, that gets the files; nothing is uploaded then.
-        max_shard_size: of a file of weights.
-        tags: of the card.
+        max_shard_size: the maximum size of a file of weights.
+        tags: the tags of the card.
         **commit: `commit_message`, `commit_description`, `private`, `token`, `revision`, `create_pr`, as in
             transformers.
 
@@ -94,10 +94,10 @@ def save_model(model: PreTrainedModel, directory: Path, *, code: bool | None = N
     """Save a model of any class, with its code.
 
     Args:
-        model: of a registered kind if code is asked for.
+        model: a model, of a registered kind if code is requested.
         directory: where to save.
         code: write the code; None writes it if available (see `has_code`).
-        **options: of transformers' `save_pretrained`.
+        **options: the options of transformers' `save_pretrained`.
 
     Raises:
         ValueError: if code is requested and not available.

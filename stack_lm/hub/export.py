@@ -48,7 +48,7 @@ def export_model(source: str | Path, target: str | Path, dtype: Storage = "float
     Args:
         source: a model directory, such as that of a run or a checkpoint.
         target: the new directory, which must be absent or empty.
-        dtype: of the stored weights.
+        dtype: the dtype of the stored weights.
 
     Raises:
         InputError: if the source is no such directory, or a weight is too large for the precision.

@@ -39,7 +39,7 @@ def check_model_directory(directory: Path, *files: str) -> None:
     """Check that a path is a model directory.
 
     Args:
-        directory: of the model.
+        directory: the directory of the model.
         files: required besides config.json.
 
     Raises:

@@ -50,7 +50,7 @@ class ExportedStep:
     """The result of an export to ONNX.
 
     Attributes:
-        inputs, outputs: of the graph, as in onnx.json.
+        inputs, outputs: the inputs and outputs of the graph, as in onnx.json.
         bytes: total size of all files.
         files: their names.
     """
@@ -103,7 +103,7 @@ class StepModel(nn.Module):
 
     Args:
         model: a language model with memory layers.
-        max_elements: of each memory; None: one per step.
+        max_elements: the maximum number of elements of each memory; None: one per step.
 
     Raises:
         InputError: if a memory grows in two dimensions, does not say how it grows, or does not grow at all and has a
@@ -142,7 +142,7 @@ class StepModel(nn.Module):
         """Run one step.
         Args:
             input_ids: [B].
-            state: of the names of `state`.
+            state: the tensors of `state`, by name.
 
         Returns:
             `logits` [B, V], the actions of the step [B, ...], and the next state, named `next_...`.
@@ -244,7 +244,8 @@ def export_onnx(source: str | Path, target: str | Path, max_elements: int | None
     Args:
         source: a model directory.
         target: the new directory, which must be absent or empty.
-        max_elements: of a memory: its tensors have this size from the start. None: they grow with each step.
+        max_elements: maximum number of elements of a memory, whose tensors have this size from the start. None: they
+            grow with each step.
 
     Raises:
         InputError: if the model cannot be loaded, is not a language model with a state, or cannot be exported; or if

@@ -32,8 +32,8 @@ class Panel:
     """A panel of numbers over the steps.
 
     Attributes:
-        name: of the numbers, with the unit.
-        labels: of the rows.
+        name: the name of the numbers, with the unit.
+        labels: the labels of the rows.
         numbers: [rows, T]; NaN where there is none.
         limits: the values of the palest and the darkest colour; None takes the smallest and the greatest number.
         whole: whether they are integers, written without decimals, even in the cells of several rows.
@@ -86,8 +86,8 @@ def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> C
     For a nondeterministic stack it has the most probable run, not the weights of all possible moves.
 
     Args:
-        trace: of n words.
-        labels: of the numbers of an action with several, by the action's name.
+        trace: a trace of n words.
+        labels: the labels of the numbers of an action with several, by the action's name.
     """
     known = trace.logprobs[np.isfinite(trace.logprobs)]
     surprisal = Panel(
@@ -138,9 +138,9 @@ def plot_computation(computation: Computation, panels: Sequence[str] | None = No
     answer.
 
     Args:
-        computation: to draw.
+        computation: the computation to draw.
         panels: their names, in order; None draws all.
-        title: of the figure.
+        title: the title of the figure.
 
     Raises:
         InputError: without matplotlib, if none of the panels exists, or for more steps than can be drawn.
@@ -200,9 +200,9 @@ def computation_page(computation: Computation, about: Mapping[str, str], title: 
     """The computation as one HTML page without other files: a table of all numbers over the steps, shaded.
 
     Args:
-        computation: to show.
+        computation: the computation to show.
         about: facts about the model, by name.
-        title: of the page.
+        title: the title of the page.
     """
     rows = [_symbols("input" if computation.buffered else "read", computation.inputs)]
     if any(computation.targets):

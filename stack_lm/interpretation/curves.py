@@ -80,7 +80,7 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
 
     Args:
         runs: records of metrics.jsonl, by the name of the run.
-        title: of the figure.
+        title: the title of the figure.
 
     Raises:
         InputError: without matplotlib, or if no run was validated.
@@ -165,7 +165,7 @@ def plot_f1_by_spread(
         models: at least one, all with the same conventions and decoders.
         baselines: F1 of right branching by convention, drawn as lines.
         signal: the strength, for the axis.
-        title: of the figure.
+        title: the title of the figure.
 
     Raises:
         InputError: without matplotlib.

@@ -49,7 +49,7 @@ def check_figure_names(*paths: str | None, formats: Sequence[str] = FORMATS) -> 
     """Check the names of figures before any work is done.
 
     Args:
-        paths: of the figures to write; None is no figure.
+        paths: the paths of the figures to write; None is no figure.
         formats: the allowed endings of their names.
 
     Raises:
@@ -114,7 +114,7 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
     Args:
         trace: with the signals of a stack.
         tree: over the trace's words, such as the parse from push strengths.
-        title: of the figure.
+        title: the title of the figure.
 
     Raises:
         InputError: without matplotlib, or without signals.
@@ -180,7 +180,7 @@ def plot_distributions(trace: Trace, title: str = "") -> Figure:
 
     Args:
         trace: with distributions.
-        title: of the figure.
+        title: the title of the figure.
 
     Raises:
         InputError: without matplotlib, or if no strength is an expected value.
@@ -226,7 +226,7 @@ def plot_groups(panels: Sequence[tuple[str, Mapping[str, np.ndarray]]], signal: 
     Args:
         panels: for each its title and its groups: the strengths of their words [N], by name.
         signal: name of the strength, for the axis.
-        title: of the figure.
+        title: the title of the figure.
 
     Raises:
         InputError: without matplotlib.

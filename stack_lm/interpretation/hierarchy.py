@@ -32,16 +32,16 @@ class TaskScores:
     """The scores of networks on tasks.
 
     Attributes:
-        title: of the table.
+        title: the title of the table.
         score: the name of the numbers, with their unit.
         networks: their names.
         levels: names of tasks by the name of their level in the hierarchy; "" is no level.
         values: by task and network, percentages or, if not `percent`, losses; no entry if there are none.
-        counts: of the finished and the requested trials, by task and network.
+        counts: the numbers of finished and requested trials, by task and network.
         curves: the score by length of each trial, by task and by network.
-        x_label, y_label: of the curves.
+        x_label, y_label: the labels of the curves.
         percent: whether the numbers are percentages, for which higher is better; for others lower is.
-        decimals: of the numbers.
+        decimals: the decimals of the numbers.
         note: below.
     """
 

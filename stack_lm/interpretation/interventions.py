@@ -34,7 +34,7 @@ def plot_interventions(
         changes: by intervention and group of items, such as "attractors 2", the change of each model's accuracy in
             percentage points; without groups there is one panel.
         n_models: number of all models; an intervention may apply to fewer.
-        title: of the figure.
+        title: the title of the figure.
 
     Raises:
         InputError: without matplotlib.

@@ -40,7 +40,7 @@ def render_page(
     """The page as a text, without a network or other files; it works from a file, on a phone and in print.
 
     Args:
-        trace: of n words, with log-probabilities and the strengths of a stack.
+        trace: a trace of n words, with log-probabilities and the strengths of a stack.
         tree: over its words.
         contents: the remaining strength of each element after each word [n, n + 1]; see `ModelScorer.memory_contents`.
         distances: the distances that gave the tree [n].

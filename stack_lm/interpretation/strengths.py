@@ -99,8 +99,8 @@ class Occurrences:
         Args:
             traces: one for each sentence.
             signal: such as "push_strength".
-            tags: of each sentence.
-            frames: of each sentence, if there are trees.
+            tags: the tags of each sentence.
+            frames: the frames of each sentence, if there are trees.
         """
         known = [~trace.unknown for trace in traces]
         rows = [
@@ -180,7 +180,7 @@ class Contrast:
     Attributes:
         first: name of the first group.
         second: name of the second group.
-        difference: of the means, first minus second, in elements.
+        difference: difference of the means, first minus second, in elements.
         low: lower end of its 95% confidence interval, by the bootstrap over sentences (percentiles).
         high: upper end of that interval.
         superiority: the probability that a random word of the first group has the greater strength, with ties counted
@@ -215,8 +215,8 @@ def contrast(
         sentences: number of each word's sentence [N].
         in_first: mask of the words in the first group [N].
         in_second: mask of the words in the second group [N].
-        samples: of the bootstrap.
-        seed: of its random choices.
+        samples: number of bootstrap samples.
+        seed: the seed of its random choices.
 
     Returns:
         None if a group is empty.

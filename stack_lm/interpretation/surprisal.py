@@ -26,9 +26,9 @@ class SurprisalCurve(NamedTuple):
 
     Attributes:
         model: its name.
-        surprisal: of each word [n]; NaN if there is none.
+        surprisal: the surprisal of each word [n]; NaN if there is none.
         unknown: whether a word is outside the model's vocabulary [n].
-        strengths: of its memory after each word, by name, each [n], in elements; none for a model without a memory.
+        strengths: strengths of its memory after each word, by name, each [n], in elements; none without a memory.
     """
 
     model: str
@@ -45,8 +45,8 @@ def plot_surprisal(words: Sequence[str], curves: Sequence[SurprisalCurve], unit:
 
     Args:
         words: n words.
-        curves: of one or more models, at most six.
-        unit: of surprisal.
+        curves: the curves of one or more models, at most six.
+        unit: the unit of surprisal.
 
     Raises:
         InputError: without matplotlib, or for too many words or models.

@@ -46,12 +46,12 @@ def plot_curves(
     """Draw the median over trials as a line, and the range from lowest to highest as a shade.
 
     Args:
-        curves: of the trials of each row, by panel and by the name of the row.
-        x_label, y_label: of the axes, with units.
-        title: of the figure.
+        curves: the curves of the trials of each row, by panel and by the name of the row.
+        x_label, y_label: the labels of the axes, with units.
+        title: the title of the figure.
         log: whether the vertical axis is logarithmic.
-        names: of all possible rows, which determine the colours, for a figure with a separate legend.
-        limits: of the vertical axis.
+        names: the names of all possible rows, which determine the colours, for a figure with a separate legend.
+        limits: the limits of the vertical axis.
 
     Raises:
         InputError: without matplotlib, for no curves, or for more rows in a panel than can be distinguished.

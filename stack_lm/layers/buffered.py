@@ -27,7 +27,7 @@ class Buffers(NamedTuple):
 
     Attributes:
         pop: emission of the pop strength of the input buffer.
-        push: of the push strength of the output buffer.
+        push: emission of the push strength of the output buffer.
         projection: from the controller's output to the logits of both; None if both are fixed.
     """
 
@@ -47,10 +47,10 @@ class BufferedStep(NamedTuple):
 
     Attributes:
         inputs: x_t, read from the input buffer [B, E].
-        outputs: of the controller, o_t [B, H].
+        outputs: the outputs of the controller, o_t [B, H].
         push: strength pushed to the output buffer [B], in elements; set even where the step is not taken.
         actions: see `BufferedScan`, without the time.
-        state: of the cell, after the step.
+        state: the state of the cell, after the step.
     """
 
     inputs: Tensor
@@ -64,7 +64,7 @@ class BufferedScan(NamedTuple):
     """All steps.
 
     Attributes:
-        outputs: of the controller [B, K, H].
+        outputs: the outputs of the controller [B, K, H].
         pushed: to the output buffer [B, K], in elements; zeros where a step is not taken.
         actions: those on the memory, and `input_pop_strength`, `output_push_strength` and `input_strength` (the
             strength left in the input buffer), all [B, K] in elements; empty unless requested.
@@ -105,7 +105,7 @@ def run_buffered(
     Args:
         cell: with its memory.
         buffers: how it pops its input and pushes its output.
-        items: of the input buffer, front first [B, N, E].
+        items: the items of the input buffer, front first [B, N, E].
         held: [B, N] bool, False at padding, which is not in the buffer; or None.
         steps: their number, K.
         active: the steps that each sequence takes [B, K]; None if all are taken.

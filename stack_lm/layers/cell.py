@@ -246,8 +246,8 @@ class StackRNNCell(ControlledMemory):
         """Return the memory's exits [..., X], which a head sees beside the controller's outputs; see `Memory.exits`.
 
         Args:
-            outputs: of the controller, o_t [..., H].
-            readings: of the same steps, r_t [..., R].
+            outputs: the outputs of the controller, o_t [..., H].
+            readings: the readings of the same steps, r_t [..., R].
         """
         actions, _ = self.controls(outputs.flatten(0, -2))
         return self.memory.exits(actions, readings.flatten(0, -2)).unflatten(0, readings.shape[:-1])

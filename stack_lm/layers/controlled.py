@@ -129,8 +129,8 @@ class ControlledMemory(nn.Module):
         """The backend of a scan.
 
         Args:
-            like: of the device and type of the inputs.
-            system: to run; by default this layer's own.
+            like: a tensor of the device and type of the inputs.
+            system: the system to run; by default this layer's own.
             **request: the fields of `Request` that differ from their defaults.
 
         Raises:
@@ -295,7 +295,7 @@ class ControlledMemory(nn.Module):
             hidden: [B, T, H].
             memory: the memory's state before the first step.
             mask: [B, T] bool, False at padding.
-            noise: of the steps, [B, T, ...].
+            noise: the noise of the steps, [B, T, ...].
         """
         _, reported = self.emit_over(hidden, noise)
         actions = blank(reported, mask, self.padding)

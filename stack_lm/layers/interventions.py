@@ -46,7 +46,7 @@ class IntervenedState(NamedTuple):
         steps: number taken by each sequence [B].
         done: the actions of the last step as applied to the memory, by field.
         reading: after it, [B, R].
-        exit: of it, [B, X]; None if the memory has none.
+        exit: its exit, [B, X]; None if the memory has none.
     """
 
     memory: Any

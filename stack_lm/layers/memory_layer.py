@@ -30,8 +30,8 @@ class MemoryLayer(ControlledMemory):
         input_size: size of h_t, H.
         memory: the name of a registered memory, such as "stack".
         bias: whether the linear layer has biases.
-        device: of the parameters, as in torch's modules.
-        dtype: of the parameters.
+        device: the device of the parameters, as in torch's modules.
+        dtype: the dtype of the parameters.
         settings: the memory's settings; see `StackRNNConfig` for their meanings and
             `stack_lm.memory.memory_class(memory).settings` for those of a memory, with its defaults.
 

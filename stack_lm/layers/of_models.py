@@ -35,8 +35,8 @@ def draw_noise(model: nn.Module, shape: tuple[int, ...], generator: torch.Genera
 
     Args:
         model: any network.
-        shape: of the steps.
-        generator: of random numbers; None is torch's own.
+        shape: the shape of the steps.
+        generator: a generator of random numbers; None is torch's own.
     """
     return {
         f"{i}.{name}": noise

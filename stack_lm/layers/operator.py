@@ -44,9 +44,9 @@ def describe(layer: ControlledMemory, config: Any, *names: str) -> str | None:
     """Describe a layer as JSON from which `from_settings` rebuilds it; None if it cannot be rebuilt.
 
     Args:
-        layer: to describe.
+        layer: the layer to describe.
         config: has the memory's settings as attributes, complete, and `names`.
-        *names: of the other attributes that define the layer, if `config` has them.
+        *names: the names of the other attributes that define the layer, if `config` has them.
     """
     memory = memory_class(config.memory)
     described = {"layer": type(layer).__name__, "memory": config.memory}

@@ -28,11 +28,11 @@ class StackAttention(nn.Module):
     memories have their own defaults.
 
     Args:
-        size: of x_t and of the output, d.
+        size: the size of x_t and of the output, d.
         memory: the name of any registered memory, such as "superposition", "nondeterministic" or "stack".
-        device: of the parameters, as in torch's modules.
-        dtype: of the parameters.
-        settings: of the memory, as in `MemoryLayer`.
+        device: the device of the parameters, as in torch's modules.
+        dtype: the dtype of the parameters.
+        settings: the settings of the memory, as in `MemoryLayer`.
 
     Attributes:
         stack: the memory with W_a and W_v, whose rows are in `stack.controls.projection`.

@@ -39,10 +39,10 @@ class StackRNN(nn.Module):
         bias: whether to have biases.
         batch_first: whether tensors are [B, T, ...] instead of [T, B, ...]. It does not affect states.
         dropout: probability, on the outputs of each layer but the last.
-        device: of the parameters, as in torch's modules.
-        dtype: of the parameters.
-        settings: of the memories, such as `memory_size=16` or `pop_control="sigmoid"`; see `StackRNNConfig` for their
-            meanings. Each applies to all layers whose memory has it.
+        device: the device of the parameters, as in torch's modules.
+        dtype: the dtype of the parameters.
+        settings: settings of the memories, such as `memory_size=16` or `pop_control="sigmoid"`; see `StackRNNConfig`
+            for their meanings. Each applies to all layers whose memory has it.
 
     Raises:
         ValueError: for an unknown memory, controller or setting, or a value that a setting does not allow.

@@ -191,7 +191,7 @@ class Memory(ABC, Generic[State, Actions]):
 
         Args:
             state: before the first step.
-            actions: of all steps, each [B, T, ...] with T of at least 1.
+            actions: the actions of all steps, each [B, T, ...] with T of at least 1.
             mask: [B, T] bool; where False, the sequence skips the step.
             reading: [B, R] before the first step; None is the initial one.
             measure: return the measures too.
@@ -215,7 +215,7 @@ class Memory(ABC, Generic[State, Actions]):
         Args:
             state: before the step.
             reading: [B, R] before the step.
-            actions: of the step.
+            actions: the actions of the step.
             active: [B], True where the sequence takes it; None if all do.
         """
         new, read = self.update(state, actions)
@@ -227,7 +227,7 @@ class Memory(ABC, Generic[State, Actions]):
         """The vector [B, X] that a head may see beside the controller's output, for memories that have one.
 
         Args:
-            actions: of the step.
+            actions: the actions of the step.
             readings: after the step [B, R].
         """
         raise NotImplementedError(f"memory={self.name!r} has no exit for its reading")

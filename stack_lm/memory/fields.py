@@ -46,9 +46,9 @@ def control_settings(
 
     Args:
         control: its name, as in `Strength`; "push", "pop", "read", or one of the memory's own.
-        default: of `{control}_control`: "sigmoid", "expected_value", or a number, which is a fixed strength.
-        maximum: of `max_{control}`, the largest value of the expected-value support.
-        strength_init: of `{control}_strength_init`, the expected strength at the start.
+        default: default of `{control}_control`: "sigmoid", "expected_value", or a number, which is a fixed strength.
+        maximum: default of `max_{control}`, the largest value of the expected-value support.
+        strength_init: default of `{control}_strength_init`, the expected strength at the start.
     """
     return {
         f"{control}_control": Setting(default, StrengthControl),
@@ -62,7 +62,7 @@ class ActionField(ABC):
 
     Attributes:
         name: the field's name in the memory's actions, such as "push_strength".
-        shape: of the action of one sequence.
+        shape: the shape of the action of one sequence.
         settings: names of the settings that control its emission; the memory has to declare them.
         reported: whether it is among the actions that models report.
         padding: the number reported where a sequence does not take the step.
@@ -121,7 +121,7 @@ class Strength(ActionField):
         control: names the action and the settings of its emission: "push" is the action `push_strength`, with
             `push_control`, `max_push` and `push_strength_init`. The distribution of an expected value is also reported,
             as `push_distribution`.
-        end: of the memory, if it works at several: the actions are then `push_strength_top` and so on.
+        end: the end of the memory, if it works at several: the actions are then `push_strength_top` and so on.
     """
 
     control: str
@@ -165,7 +165,7 @@ class Choice(ActionField):
     """Distributions over operations: [B, S, O].
 
     Args:
-        name: of the action.
+        name: the name of the action.
         operations: their names, O of them.
         groups: number of parallel choices, S: one for each stack.
     """
@@ -216,7 +216,7 @@ class Value(ActionField):
     """A vector to store: [B, D]. It is not reported.
 
     Args:
-        name: of the action.
+        name: the name of the action.
         size: D.
         at_start: whether it is a learned part of the first state. If pushed vectors are exponentials, it is a sigmoid,
             as in DuSell & Chiang (2024); otherwise it has the activation of pushed vectors.
@@ -254,7 +254,7 @@ class Weights(ActionField):
     """Non-negative numbers given as logarithms, not normalised: [B, *shape]. Minus infinity is a weight of 0.
 
     Args:
-        name: of the action.
+        name: the name of the action.
         of_shape: the shape.
     """
 

@@ -175,7 +175,7 @@ def mix(cells: Tensor, weights: Tensor, elements: Tensor, mixture: Mixture) -> t
 
     Args:
         cells: [B, S, N, W], or [B, N, W] if S = 1. An extra column holds each cell's occupancy.
-        weights: of the operations, [B, S, O].
+        weights: the weights of the operations, [B, S, O].
         elements: [B, S * D], with W = D or W = D + 1; they are occupied.
         mixture: the operations and the reading.
 

@@ -78,7 +78,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
     Args:
         states: Q.
         symbols: S; symbol 0 is at the bottom, in state 0 at the start.
-        size: of the vector that each symbol on the stack carries, m; 0 for symbols alone.
+        size: the size of the vector that each symbol on the stack carries, m; 0 for symbols alone.
         normalize: whether the weights of all moves from a state and symbol sum to 1 (a softmax).
         read_states: whether the reading has states, or only symbols.
         bottom: "open": the bottom can be replaced and uncovered again, but not popped. "fixed": symbols can only be
@@ -198,7 +198,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         """Make every move of every run, then read.
 
         Args:
-            state: of N times.
+            state: a state with N times.
             actions: logarithms of weights, anything but NaN and infinity, and the vector [B, m].
 
         Returns:

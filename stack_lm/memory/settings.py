@@ -81,7 +81,7 @@ def stack_attention_settings(memory: str, given: dict[str, Any], size: int) -> d
     Args:
         memory: its name.
         given: settings that are not the defaults.
-        size: of the vectors that drive it.
+        size: the size of the vectors that drive it.
 
     Raises:
         ValueError: for "none", and as `settings_of` and `complete_settings`.
@@ -115,7 +115,7 @@ def layer_settings(
         input_size: size of x_t.
         hidden_size: size of the output.
         bias: whether to have biases.
-        number: of the layer, in the names of parameters.
+        number: the number of the layer, in the names of parameters.
 
     Raises:
         ValueError: as `settings_of` and `complete_settings`.

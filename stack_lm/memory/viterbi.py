@@ -60,7 +60,7 @@ def tables(memory: NondeterministicStack, push: Tensor, replace: Tensor, pop: Te
     """The greatest weights of partial runs over T steps, and of whole runs up to each time.
 
     Args:
-        memory: of P = Q * S pairs of a state and a symbol.
+        memory: a memory of P = Q * S pairs of a state and a symbol.
         push: log weights [T, P, P], float64; minus infinity for impossible moves.
         replace: likewise.
         pop: likewise [T, P, Q].
@@ -110,8 +110,8 @@ def best_runs(
         memory: sets the sizes, normalisation, bottom and window.
         actions: the log weights of its moves, by name or as its actions: `push_weight` and `replace_weight`
             [B, T, Q, S, Q, S] and `pop_weight` [B, T, Q, S, Q]. Vectors are ignored.
-        lengths: of the sequences, at most T; None takes T for all.
-        names: of the sequences, for messages; None counts them from 1.
+        lengths: the lengths of the sequences, at most T; None takes T for all.
+        names: the names of the sequences, for messages; None counts them from 1.
         fill: `tables`, or the choice of `kernels.runs.tables_for` for many or long sequences.
 
     Raises:

@@ -108,7 +108,7 @@ class SentenceEncoder:
             tags: their part-of-speech tags, for tokenizers that replace rare words by tags.
             punctuation: "split" turns the punctuation at the ends of a word into separate words, unless a token has
                 both.
-            numbers: of the sentences, for messages; None counts from 1.
+            numbers: the numbers of the sentences, for messages; None counts from 1.
 
         Raises:
             InputError: for a sentence without words or with more than 262,144, or a word without tokens.

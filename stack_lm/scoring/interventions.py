@@ -122,8 +122,8 @@ class InterventionScorer(ModelScorer):
         """Context manager: put the model under an intervention, in all its methods.
 
         Args:
-            name: of one of `plans`.
-            seed: of the shuffles.
+            name: the name of one of `plans`.
+            seed: the seed of the shuffles.
 
         Raises:
             InputError: for an unknown name, or if it needs means and `measure_means` has not been called.

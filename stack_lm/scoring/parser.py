@@ -38,7 +38,7 @@ class Parse:
     Attributes:
         tree: over the sentence's words.
         distances: the distances that gave the tree [n]; None for a vote of several models, or a tree from scored spans.
-        trace: of the model over the sentence; None likewise.
+        trace: the trace of the model over the sentence; None likewise.
         runs: the tree of each model, if several voted.
         unknown: whether each word is unknown to the model [n], bool; None if several voted.
     """
@@ -106,7 +106,7 @@ class Parser:
         decoder: "algorithm1" or "gap"; see `stack_lm.parsing.tree_from_distances`. None takes "algorithm1", or "gap"
             for "run_depth".
         layer: the memory layer for parsing, from 0, if the model has several.
-        word_strength: of a word with several tokens: that of its "first" or "last" token, their "sum" or "max".
+        word_strength: for a word with several tokens: that of its "first" or "last" token, their "sum" or "max".
         batch_tokens: tokens in a batch, padding included.
         ensemble: more parsers; all vote for the spans of each tree (`stack_lm.parsing.combine_runs`).
 

@@ -35,7 +35,7 @@ def split_points(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> It
     A token is never cut: punctuation that shares a token with its word stays there.
 
     Args:
-        words: of a sentence.
+        words: the words of a sentence.
         offsets: the characters of each token, as start and stop.
     """
     inside = {place for start, stop in offsets for place in range(start + 1, stop)}

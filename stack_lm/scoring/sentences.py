@@ -164,7 +164,7 @@ class ModelScorer(MemoryLayers):
             progress: called with the number of sentences done, batch by batch.
             punctuation: "split" turns the punctuation at the ends of a word into separate words, unless a token has
                 both.
-            numbers: of the sentences, for messages; None counts from 1.
+            numbers: the numbers of the sentences, for messages; None counts from 1.
 
         Raises:
             InputError: for a sentence without words or with more tokens than the model has positions for, or a word
@@ -215,7 +215,7 @@ class ModelScorer(MemoryLayers):
         """The remaining strength of each element of the memory after each word of a sentence.
 
         Args:
-            words: of one sentence, n of them.
+            words: the words of one sentence, n of them.
             tags: their part-of-speech tags; see `trace`.
 
         Returns:
@@ -455,7 +455,7 @@ def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[i
     """Indices of sequences in batches of similar length, the shortest first.
 
     Args:
-        lengths: of the sequences.
+        lengths: the lengths of the sequences.
         batch_tokens: maximum number of tokens in a batch, padding included; a longer sequence is its own batch.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])

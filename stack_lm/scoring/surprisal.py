@@ -53,12 +53,12 @@ def surprisal(
         sentences: texts; or a data frame, whose other columns are repeated in each row of a sentence.
         tokenizer: a model's fast tokenizer; that of a path by default.
         column: the column of a data frame with the texts. An empty cell is a text without words.
-        base: of the logarithm: 2 (bits), "e" (nats) or 10.
+        base: the base of the logarithm: 2 (bits), "e" (nats) or 10.
         punctuation: "attach" counts punctuation with the word that it touches. "split" gives the punctuation at the
             ends of a word its own rows, unless a token has both.
         end: add a row for the end of each sentence. The sum of a sentence's rows is then its surprisal.
         frequencies: counts of words, for a column `log_frequency`; case is ignored.
-        device: of a model that is loaded, such as "cpu" or "cuda:1"; None takes a GPU if there is one.
+        device: the device of a model that is loaded, such as "cpu" or "cuda:1"; None takes a GPU if there is one.
         batch_tokens: tokens in a batch, padding included.
         progress: called with the number of sentences done, batch by batch.
 
@@ -110,8 +110,8 @@ def log_frequencies(words: Iterable[str], counts: Mapping[str, float], base: int
 
     Args:
         words: n words. One that has no count is looked up without the punctuation at its ends.
-        counts: of words; those of words that differ only in case are added.
-        base: of the logarithm.
+        counts: the counts of words; those of words that differ only in case are added.
+        base: the base of the logarithm.
     """
     shares: Counter[str] = Counter()
     for word, count in counts.items():

@@ -71,7 +71,7 @@ class Split:
     """A part of a task's data: the number and sizes of its examples.
 
     Attributes:
-        number: of examples; if `balanced`, of each possible size.
+        number: the number of examples; if `balanced`, of each possible size.
         shortest, longest: the window of sizes, both included, in the task's `unit`.
         balanced: whether all possible sizes come, one after the other, instead of sizes drawn at random.
     """
@@ -101,14 +101,14 @@ class Task(ABC):
         aliases: other spellings of symbols, as in the released files of a paper.
         default_plan: the paper's splits, by name: "train", "test" and, if the paper has one, "validation".
         plan: the splits of this task: the paper's, with any changes from its constructor.
-        unit: of sizes: "length" in symbols, "depth" of a derivation, or a letter that a paper gives a number.
+        unit: the unit of sizes: "length" in symbols, "depth" of a derivation, or a letter that a paper gives a number.
         distinct: whether all sources of a split differ.
         online: whether the paper trains on a stream of new examples, as from `stream`, and not on a fixed set. The
             number of training examples is then that between two evaluations.
-        digest: of the content of the task's files, if any.
-        further_scores: of the task, in addition to those of its kind.
-        step_reduction: of a "per_step" task whose loss is a sum over steps: over the scored positions of a batch at one
-            step, the "mean" or the "sum". None where the loss is the mean over all scored positions.
+        digest: a digest of the content of the task's files, if any.
+        further_scores: further scores of the task, in addition to those of its kind.
+        step_reduction: for a "per_step" task whose loss is a sum over steps: the "mean" or the "sum" over the scored
+            positions of a batch at one step. None where the loss is the mean over all scored positions.
     """
 
     name: str = ""
@@ -202,7 +202,7 @@ class Task(ABC):
 
         Args:
             rng: source of randomness.
-            number: of examples; if `balanced`, of each possible size.
+            number: the number of examples; if `balanced`, of each possible size.
             shortest: the smallest size, in the task's `unit`.
             longest: the largest.
             distinct: whether all sources must differ.
@@ -249,7 +249,7 @@ class Task(ABC):
         """The data of the plan, the same for a seed on every machine and in every process.
 
         Args:
-            seed: of all splits; each has its own generator, so that changing one split does not affect the others.
+            seed: seed of all splits; each has its own generator, so that changing one split does not affect the others.
 
         Raises:
             InputError: if a split's window has no strings, or too few.
@@ -375,7 +375,7 @@ class Language(Task):
     """Strings whose next symbols are predicted, from `<s>` to `</s>`; their ids come after those of the other symbols.
 
     Args:
-        symbols: of the strings.
+        symbols: the symbols of the strings.
         splits: changes to the plan (see `Task`).
     """
 

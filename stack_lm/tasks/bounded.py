@@ -29,7 +29,7 @@ class BoundedLanguage(Language):
         batches has a single length.
 
     Args:
-        symbols: of the strings.
+        symbols: the symbols of the strings.
         splits: changes of the plan (see `Task`).
     """
 
@@ -78,7 +78,7 @@ class BoundedLanguage(Language):
 
         Args:
             examples: their strings must lie in the split's window.
-            split: of the plan.
+            split: the name of a split of the plan.
 
         Raises:
             InputError: for a string of another length, or one that is not in the language or less likely than float64
@@ -101,7 +101,7 @@ class BoundedLanguage(Language):
 
         Args:
             examples: at least one; their strings must lie in the split's window.
-            split: of the plan, for its lengths.
+            split: the name of a split of the plan, for its lengths.
 
         Raises:
             InputError: as `log_probabilities` does, and for no examples.

@@ -14,7 +14,7 @@ def check_examples(task: Task, seed: int = 0) -> None:
 
     Args:
         task: any.
-        seed: of the draws.
+        seed: the seed of the draws.
 
     Raises:
         InputError: naming the task and the split: if there is no training split, drawing fails, or an example is not of

@@ -48,21 +48,21 @@ class FileTask(Task):
     a length in a window.
 
     Args:
-        path: of a file (.csv, .tsv, .jsonl, .json, .parquet; also compressed) or a folder.
+        path: the path of a file (.csv, .tsv, .jsonl, .json, .parquet; also compressed) or a folder.
         kind: "tagging", "transduction", "next_symbols" (each output symbol a set, as `a/b`), "classification" or
             "language", in place of the detected one.
         symbols: "words", separated by white space, or "characters", each on its own.
         validation: the share of the strings to hold out for validation, if no file has them; 0 for none.
         test: likewise for the test.
-        seed: of this choice, independent of the seed of a trial.
+        seed: the seed of this choice, independent of the seed of a trial.
         unknown: treatment of a symbol of a validation or test string that no training string has: "refuse" it, or
             "replace" it by `<unk>` where it is only read. Symbols of answers must occur in training.
-        begin: of a classification, begin each string with `<s>`, so that the empty string can be classified too.
+        begin: for a classification, begin each string with `<s>`, so that the empty string can be classified too.
         splits: see `Task`.
 
     Attributes:
         own_kind: the kind, as the option names it.
-        digest: of the content of the files.
+        digest: a digest of the content of the files.
 
     Raises:
         InputError: in one line that names the file and the row.

@@ -63,7 +63,7 @@ class TransductionFormat(ABC):
         """The model's own output for each source, greedily. Only the lengths of the targets are used.
 
         Args:
-            model: of the kind the format is for, in evaluation mode.
+            model: a model of the kind the format is for, in evaluation mode.
             pairs: a batch.
         """
 

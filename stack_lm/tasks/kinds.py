@@ -17,11 +17,11 @@ class PerStep:
     """Tasks with a target symbol at each step (Hao et al. 2018).
 
     Args:
-        task: of the kind.
+        task: a task of the kind.
 
     Attributes:
-        symbols: of the inputs; the position of a symbol is its token id.
-        answers: of the outputs, likewise.
+        symbols: the symbols of the inputs; the position of a symbol is its token id.
+        answers: the symbols of the outputs, likewise.
         scores: by name.
         shown: the scores of a table that names none; early stopping uses the first.
         distribution: whether a network learns the probabilities of all symbols, not only of the scored ones; lower
@@ -68,7 +68,7 @@ class NextSymbol(PerStep):
     most probable ones (Joulin and Mikolov 2015, section 5.1).
 
     Args:
-        task: of the kind.
+        task: a task of the kind.
         one_boundary: whether `<s>` also ends strings, so that there is one symbol fewer.
     """
 

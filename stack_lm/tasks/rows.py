@@ -185,9 +185,9 @@ def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replac
     has stays in training.
 
     Args:
-        content: of the files.
-        shares: of the splits to hold out.
-        seed: of the draw.
+        content: the content of the files.
+        shares: the shares of the splits to hold out.
+        seed: the seed of the draw.
         replace: whether symbols that are only read may be missing in training.
 
     Raises:

@@ -67,7 +67,7 @@ def summarize(
     Args:
         scores: by name.
         answers: to each example.
-        sizes: of the examples; scores by size are under "by_length".
+        sizes: the sizes of the examples; scores by size are under "by_length".
         edits: see `Example`; scores by edits are under "by_edits", if any are known.
     """
     summary: dict[str, Any] = {name: over(score, answers) for name, score in scores.items()}
@@ -103,7 +103,7 @@ class TransductionScores:
         prefix_accuracy: share of a target before the first error, mean over targets: the fine accuracy of Grefenstette
             et al. (2015). NOTE: ends are not counted as symbols.
         symbol_accuracy: share of target symbols at their position in the output (Hao et al. 2018).
-        number: of transductions.
+        number: the number of transductions.
     """
 
     exact_match: float
@@ -138,8 +138,8 @@ def evaluate_transduction(
     """Score a model's own greedy outputs.
 
     Args:
-        model: of the format's kind; it runs in evaluation mode.
-        format: of the model's inputs and labels.
+        model: a model of the format's kind; it runs in evaluation mode.
+        format: the format of the model's inputs and labels.
         pairs: any number of transductions.
         batch_size: transductions at a time.
 

@@ -15,7 +15,7 @@ class Stream(Generic[Example]):
     Args:
         sample: draws an example of a size.
         sizes, weights: the sizes, and the relative frequency of each.
-        seed: of the draws.
+        seed: the seed of the draws.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ def check_memory(memory: str, **settings: Any) -> None:
 
     Args:
         memory: the name under which it is registered.
-        **settings: of `StackRNNConfig`: the memory's own, the controller, sizes; smaller is faster.
+        **settings: the settings of `StackRNNConfig`: the memory's own, the controller, sizes; smaller is faster.
 
     Raises:
         AssertionError: naming the first rule that is broken, and how.

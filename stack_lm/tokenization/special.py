@@ -61,7 +61,7 @@ def reopen_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerB
 
     Args:
         source: what `AutoTokenizer.from_pretrained` takes, whose errors are raised.
-        options: of it.
+        options: its options.
     """
     from transformers import AutoTokenizer
 

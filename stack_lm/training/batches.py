@@ -79,10 +79,10 @@ class SentenceBatches(Batches):
     """Batches of sentences of similar length, in a separate order for each pool.
 
     Attributes:
-        pools: of sentences.
+        pools: pools of sentences.
         batch_size: sentences in a batch.
-        seed: of the order.
-        rank, n_processes: of this process.
+        seed: the seed of the order.
+        rank, n_processes: the rank of this process, and the number of processes.
         tokens_per_batch: maximum number of tokens in a batch, padding included, in place of its size; None uses the
             size.
     """

@@ -44,8 +44,8 @@ class ClassificationTrainer(TrainingLoop):
     Args, Raises: as `TrainingLoop`; the configuration is a `ClassificationConfig`.
 
     Attributes:
-        tokenizer: of the training file's words, or the given one.
-        labels: of the training file; the position of a label is its id.
+        tokenizer: the tokenizer of the training file's words, or the given one.
+        labels: the labels of the training file; the position of a label is its id.
         tests: the texts of each test file that is a table.
         items: the items of each test file of number prediction.
     """

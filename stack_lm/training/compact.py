@@ -17,7 +17,7 @@ class TokenArray(Sequence[list[int]]):
     """Sentences as token ids, end to end in one array. An item is a list, but only the array is stored.
 
     Args:
-        ids: of all sentences, [tokens], uint16 or int32.
+        ids: the ids of all sentences, [tokens], uint16 or int32.
         ends: the end of each sentence, [sentences], int64.
     """
 

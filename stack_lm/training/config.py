@@ -153,7 +153,7 @@ class TokenizerConfig(BaseTokenizerConfig):
             has tags.
         add_bos: begin sentences with a beginning token (`<s>` if the tokenizer is trained).
         add_eos: end sentences with an end token (`</s>` if the tokenizer is trained).
-        sentences: of a stream, number of sentences to train the tokenizer on.
+        sentences: for a stream, number of sentences to train the tokenizer on.
     """
 
     tag_rare_words: bool = False
@@ -182,15 +182,15 @@ class DataConfig(BaseDataConfig):
             column of text.
         mode: "sentences" batches sentences of similar length; "continuous" reads documents from beginning to end,
             `batch_size` of them side by side, and carries the state on.
-        sequence_length: of continuous text, steps in an update (truncated backpropagation through time).
+        sequence_length: for continuous text, steps in an update (truncated backpropagation through time).
         streaming: read files or a hub dataset as a stream, never whole.
         validation_split: split of the validation source.
         validation_limit: maximum number of validation sentences, or documents. Of what is held out of a stream, null is
             5,000 sentences, or 200 documents.
         limit: maximum number of training sentences, or documents, from the start. Not for a stream.
         max_length: maximum length of a sentence, in tokens; the rest is cut off. Continuous text is not cut.
-        pool: of a stream, approximate number of sentences (of 100 characters) held in memory and sorted by length.
-        workers: of a stream, processes that read and tokenize, for each process that trains. 0 uses none.
+        pool: for a stream, approximate number of sentences (of 100 characters) held in memory and sorted by length.
+        workers: for a stream, processes that read and tokenize, for each process that trains. 0 uses none.
     """
 
     source: str = "generated"

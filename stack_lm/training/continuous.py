@@ -22,7 +22,8 @@ class Segments(NamedTuple):
     """A batch of continuous text: the next segment of each row.
 
     Attributes:
-        tokens: of each row, one more than its steps: each but the first is a target. Empty if the row has ended.
+        tokens: the tokens of each row, one more than its steps: each but the first is a target. Empty if the row has
+            ended.
         fresh: whether a row's segment begins a document, for which its state is reset.
     """
 
@@ -47,7 +48,7 @@ class Layout:
     A document is read as one piece unless it is longer than a row should be.
 
     Args:
-        documents: of at least two tokens each.
+        documents: documents of at least two tokens each.
         rows: the number of parallel rows.
         sequence_length: steps in a segment; the last of a piece may have fewer.
         cut: False leaves even long documents whole.
@@ -85,7 +86,7 @@ class Layout:
 
         Args:
             rows: their numbers.
-            seed: of the order of the pieces in a row.
+            seed: the seed of the order of the pieces in a row.
             start: number of segments to skip.
         """
         orders = [self._row(row, seed) for row in rows]
@@ -119,11 +120,11 @@ class ContinuousBatches(Batches):
     """Batches of a segment of each row, with the same number of rows for each process.
 
     Attributes:
-        pools: of documents.
+        pools: pools of documents.
         batch_size: rows of a process.
         sequence_length: steps in a segment.
-        seed: of the order of documents.
-        rank, n_processes: of this process.
+        seed: the seed of the order of documents.
+        rank, n_processes: the rank of this process, and the number of processes.
     """
 
     pools: Pools

@@ -75,7 +75,7 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
 
     Args:
         config: the run.
-        checkpoint: of a resumed run, which has the tokenizer.
+        checkpoint: the checkpoint of a resumed run, which has the tokenizer.
         quiet: no progress bar.
 
     Raises:
@@ -174,7 +174,7 @@ def check_same_texts(config: Any, checkpoint: Path | None, texts: dict[str, str]
 
     Args:
         config: the run.
-        checkpoint: to resume from, if any.
+        checkpoint: the checkpoint to resume from, if any.
         texts: a digest of each text, by the key that names it, such as "data.source".
 
     Raises:

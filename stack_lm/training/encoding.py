@@ -43,7 +43,7 @@ def encode_sentences(
 
     Args:
         tokenizer: any fast one.
-        sentences: to encode.
+        sentences: the sentences to encode.
         max_length: truncates a sentence to this number of tokens, which drops its end token; None: no limit.
         frame: the special tokens around each sentence.
         progress: called with the number of sentences done.
@@ -140,7 +140,7 @@ class TextEncoder:
     Attributes:
         tokenizer: any.
         segmenter: from a document to sentences.
-        max_length: of a sentence, as in `encode_sentences`.
+        max_length: the maximum length of a sentence, as in `encode_sentences`.
         frame: the special tokens around each sentence.
         whole: keep each document in one piece, as `encode_documents`.
     """
@@ -165,7 +165,7 @@ class EncodingWorkers:
 
     Args:
         encoder: the encoder that they run.
-        number: of processes; 0 encodes in this one, when the result is requested.
+        number: the number of processes; 0 encodes in this one, when the result is requested.
     """
 
     def __init__(self, encoder: TextEncoder, number: int) -> None:

@@ -35,7 +35,7 @@ class Trainer(TrainingLoop):
 
     Attributes:
         data: batches, validation sentences and tokenizer.
-        loss_dtype: of the loss's matrix products; None leaves it to mixed precision.
+        loss_dtype: the type of the loss's matrix products; None leaves it to mixed precision.
     """
 
     LOSS, TARGETS = "nats_per_token", "tokens"
@@ -156,8 +156,8 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: I
     """A new model with random weights, for the tokenizer's vocabulary.
 
     Args:
-        config: of the run.
-        tokenizer: of the run.
+        config: the configuration of the run.
+        tokenizer: the tokenizer of the run.
         initial: has fields that the configuration leaves open.
 
     Raises:

@@ -23,7 +23,7 @@ class RunLock:
     locks, a note is printed. A forked process shares the lock, so start other processes with "spawn".
 
     Args:
-        directory: of the run; it need not exist yet.
+        directory: the directory of the run; it need not exist yet.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -42,7 +42,7 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
 
     Args:
         kind: its class.
-        fields: of its configuration.
+        fields: the fields of its configuration.
 
     Raises:
         InputError: for a key or value that the configuration or the class rejects, for fields of another kind of model,

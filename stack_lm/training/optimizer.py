@@ -22,9 +22,9 @@ def make_optimizer(
 
     Args:
         settings: has the optimizer's name and weight_decay, which all except AdamW add to the gradient.
-        parameters: to train.
+        parameters: the parameters to train.
         rate: the learning rate.
-        device: of training.
+        device: the device of training.
     """
     if settings.optimizer == "rmsprop":
         return torch.optim.RMSprop(parameters, rate, weight_decay=settings.weight_decay, foreach=True)
@@ -40,7 +40,7 @@ def make_scheduler(loop: BaseLoopConfig, optimizer: torch.optim.Optimizer, updat
     Args:
         loop: the configuration.
         optimizer: the optimizer whose learning rate it sets.
-        updates: of the whole run.
+        updates: number of updates in the whole run.
 
     Raises:
         InputError: if the warm-up and the decay take more updates than the run has.

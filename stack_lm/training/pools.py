@@ -28,7 +28,7 @@ class Pool(NamedTuple):
 
     Attributes:
         tokens: sentences or documents.
-        number: of the pool, over all epochs, which seeds its order.
+        number: the number of the pool, over all epochs, which seeds its order.
         epoch: the epoch to which it belongs.
         documents: the state of the stream before it.
         behind: the position after the pool.
@@ -86,7 +86,7 @@ class StreamPools(Pools):
         encoder: from their text to tokens.
         sentences: approximate number in a pool.
         workers: processes that encode, for each process that trains.
-        rank, n_processes: of this process, and of those that train.
+        rank, n_processes: the rank of this process, and the number of those that train.
     """
 
     stream: DocumentStream

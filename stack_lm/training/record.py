@@ -16,10 +16,10 @@ class TrainingRecord:
     """The updates since the last line of the log.
 
     Attributes:
-        losses: of each update.
-        parts: of those losses, by name, if a model has several.
+        losses: the losses of each update.
+        parts: the parts of those losses, by name, if a model has several.
         counts: targets of each.
-        tokens, padded: of all updates.
+        tokens, padded: totals over all updates.
         skipped: number of skipped updates.
         in_a_row: number of skipped updates since the last that was not.
     """
@@ -51,7 +51,7 @@ class TrainingRecord:
         """The first loss that is not finite; None without one.
 
         Args:
-            step: of the last update.
+            step: the step of the last update.
         """
         losses = _values(self.losses)
         found = (i for i, loss in enumerate(losses) if not math.isfinite(loss))

@@ -78,7 +78,7 @@ class RunDirectory:
 
     Attributes:
         path: the directory.
-        checkpoint: to resume from, if any.
+        checkpoint: the checkpoint to resume from, if any.
 
     Raises:
         InputError: if the directory belongs to another run, or contains anything else that would be lost.

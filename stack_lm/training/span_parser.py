@@ -61,7 +61,7 @@ def read_votes(files: Sequence[str], prior: str | None = None) -> list[VotedSent
     """Read the trees of several parsers, or annotators, as votes for spans.
 
     Args:
-        files: of trees of the same sentences in the same order, a file for each voter; see
+        files: files of trees of the same sentences in the same order, a file for each voter; see
             `stack_lm.parsing.treebank.read_predictions`.
         prior: trees that also vote, "right-branching"; None for none.
 
@@ -101,7 +101,7 @@ class SpanParserTrainer(TrainingLoop):
     Args, Raises: as `TrainingLoop`; the configuration is a `SpanParserTrainingConfig`.
 
     Attributes:
-        tokenizer: of the training sentences.
+        tokenizer: the tokenizer of the training sentences.
         sentences: the training sentences, with their votes.
         validation: held-out ones.
     """

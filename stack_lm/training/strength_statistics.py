@@ -41,7 +41,7 @@ class StrengthStatistics:
         """Count the words of a batch.
 
         Args:
-            actions: of each memory layer, each strength [B, T].
+            actions: the actions of each memory layer, each strength [B, T].
             inside: [B, T] bool, False at padding.
         """
         for layer, of_layer in zip(self._layers, actions, strict=True):
@@ -73,7 +73,7 @@ class _LayerStatistics:
 
     Args:
         layer: the layer.
-        number: of the layer, if there are several.
+        number: the number of the layer, if there are several.
     """
 
     def __init__(self, layer: ControlledMemory, number: str) -> None:

@@ -11,8 +11,8 @@ class TextSize:
     """Predicted text; `docs/evaluation.md` defines it, and `stack_lm.eval.perplexity` counts the same.
 
     Attributes:
-        words: of the corpus.
-        bytes: of its text in UTF-8: words, a space between two, and the end of a line for each end of a sentence.
+        words: number of words of the corpus.
+        bytes: size of its text in UTF-8: words, a space between two, and the end of a line for each end of a sentence.
         in_part: words with some predicted tokens but not the first, which are not counted: first words of several
             tokens, without a beginning token. The loss includes these tokens; the size does not.
     """
@@ -25,9 +25,9 @@ class TextSize:
         """Count a sentence.
 
         Args:
-            words: of it.
+            words: the words of the sentence.
             first: whether the first word is predicted.
-            end: whether its end is.
+            end: whether its end is predicted.
         """
         self.words += len(words) - (not first)
         self.bytes += len(" ".join(words).encode()) - (0 if first else len(words[0].encode())) + end

@@ -29,9 +29,9 @@ class ThreadChooser:
 
     Args:
         threads: their number, or "auto" to measure. On a GPU and with several processes torch's own number stays.
-        device: of the model.
+        device: the device of the model.
         tell: called with a line of text after each choice.
-        state: of an earlier chooser, whose choice is kept.
+        state: the state of an earlier chooser, whose choice is kept.
 
     Attributes:
         chosen: the number of threads; None while "auto" measures.

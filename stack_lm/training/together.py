@@ -40,7 +40,7 @@ class Together:
     Args:
         models: on the CPU, of one class and configuration, with scans that the compiled backend can run. Language
             models are not supported, because their loss over a large vocabulary cannot run for several.
-        loss: of a model and its inputs, a number.
+        loss: function from a model and its inputs to a number.
 
     Raises:
         InputError: if they differ, or the compiled scan cannot run them.
@@ -97,8 +97,8 @@ class Together:
         """An update with a learning rate for each model.
 
         Args:
-            optimizer: of `parameters`, whose updates are proportional to its learning rate, which becomes 1.
-            rates: of each of the S models; one with 0 keeps its weights.
+            optimizer: optimizer of `parameters`, with updates proportional to its learning rate, which becomes 1.
+            rates: learning rate of each of the S models; one with 0 keeps its weights.
         """
         for group in optimizer.param_groups:
             group["lr"] = 1.0
@@ -137,7 +137,7 @@ def stack_batches(batches: Sequence[Inputs], padding: Mapping[str, int] = PADDIN
 
     Args:
         batches: with an attention mask if their lengths differ.
-        padding: of inputs whose padding is not 0.
+        padding: the padding value of inputs for which it is not 0.
 
     Raises:
         InputError: if lengths differ and there is no attention mask.

@@ -24,12 +24,12 @@ class Updater:
     Args:
         accelerator: has the processes and the device.
         loop: the configuration.
-        model: to train.
+        model: the model to train.
         total: updates of the whole run.
 
     Attributes:
         model, optimizer: prepared by Accelerate.
-        scheduler: of the learning rate.
+        scheduler: the scheduler of the learning rate.
 
     Raises:
         InputError: if the schedule does not fit the run.
@@ -88,7 +88,7 @@ class Updater:
         A finite loss can have a non-finite gradient. No run could continue from a checkpoint with the result.
 
         Args:
-            step: of the last update.
+            step: the step of the last update.
         """
         accelerator = self._accelerator
         names, weights = zip(*accelerator.unwrap_model(self.model).named_parameters(), strict=True)

@@ -32,8 +32,8 @@ class Losses(NamedTuple):
     """Sums of losses in nats, and numbers of tokens.
 
     Attributes:
-        nats, tokens: of all predicted tokens: the first only after a beginning token, with the end token.
-        inner_nats, inner_tokens: of tokens with a token of the text before them, without the end: comparable with
+        nats, tokens: over all predicted tokens: the first only after a beginning token, with the end token.
+        inner_nats, inner_tokens: over tokens with a token of the text before them, without the end: comparable with
             papers that have no beginning and end tokens, whether there are such tokens or not.
     """
 
@@ -121,9 +121,9 @@ class _Sums:
 
         Args:
             words: the mask of its words, [B, T] bool.
-            targets: of each step, [B, T].
+            targets: the targets of each step, [B, T].
             inner: the mask of inner targets, [B, T] or [B, T - 1] bool.
-            inputs: of the model.
+            inputs: the inputs of the model.
         """
         model = self._model
         inner = torch.nn.functional.pad(inner, (0, targets.shape[1] - inner.shape[1]), value=False)

@@ -52,10 +52,10 @@ def open_corpus(
             "linzen:FILE.tsv": the sentences of Linzen et al. (2016), `agr_50_mostcommon_10K.tsv`;
             a file, a directory, a pattern or "-", standard input, as in `read_records`;
             a source that `register_source` has added.
-        split: of a dataset of the hub.
+        split: the split, for a dataset of the hub.
         segmentation: "lines", "paragraphs", "raw" or "articles" (see `Segmenter`); None takes what fits the source:
             "articles" for wikipedia, "paragraphs" for wikitext, "lines" otherwise.
-        column: of a table, of JSON or of a dataset of the hub, the column with the text; see `read_records`.
+        column: for a table, JSON or a dataset of the hub, the column with the text; see `read_records`.
         on_error: called with the error of a line or row of a file that cannot be read, which is then left out; None
             raises the error.
         split_words: in raw text, split punctuation off the words as the Penn Treebank does. Otherwise white space alone

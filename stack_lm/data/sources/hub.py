@@ -24,7 +24,7 @@ def _register_dataset(usage: str, name: str, config: str, segmentation: str) -> 
 
     Args:
         usage: see `register_source`; the argument is another configuration.
-        name: of the dataset on the hub.
+        name: the name of the dataset on the hub.
         config: the configuration taken if none is named.
         segmentation: the form of its text.
     """

@@ -19,7 +19,7 @@ class WordLanguage(BoundedLanguage):
         splits: changes of the plan (see `Task`).
 
     Attributes:
-        letters: of words.
+        letters: the letters of words.
         others: the other symbols of strings.
     """
 

@@ -107,7 +107,7 @@ class AutomatonTask(MeasuredLanguage):
         """The smallest number of symbols to insert, replace and delete that turns a string into a member.
 
         Args:
-            string: of the language's symbols.
+            string: a string of the language's symbols.
         """
         # For each state the fewest edits with which the symbols read so far lead to it.
         edits = self._with_insertions({state: 0 if state == self.start else inf for state in self.arcs})

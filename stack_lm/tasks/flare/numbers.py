@@ -27,7 +27,7 @@ def shares(rng: random.Random, total: int, parameters: Sequence[float]) -> list[
     Args:
         rng: source of randomness.
         total: to be split.
-        parameters: of the distribution, one for each part.
+        parameters: the parameters of the distribution, one for each part.
     """
     drawn = [rng.gammavariate(parameter, 1.0) for parameter in parameters]
     ends = [floor(total * share / sum(drawn)) for share in accumulate(drawn[:-1])]
