@@ -23,7 +23,7 @@ class Attachments:
     """Counts of constituents of a kind.
 
     Attributes:
-        gold: in the gold trees.
+        gold: number in the gold trees.
         found: of these, those also in the parses, anywhere below the whole sentence.
         higher, same, lower: where the parses attach those found.
     """

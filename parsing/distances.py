@@ -33,7 +33,7 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
     NOTE: the released code of Merrill et al. does not shift the pop strength; this follows the paper.
 
     Args:
-        trace: with the signal.
+        trace: a trace with the signal.
         signal: "push_strength", "pop_strength", "read_strength", "total_strength" or "run_depth".
 
     Raises:

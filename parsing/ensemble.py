@@ -120,7 +120,7 @@ def find_outliers(agreement: np.ndarray, share: float = OUTLIER_SHARE) -> np.nda
 
     Args:
         agreement: mean F1 of each run with the others [R].
-        share: in [0, 1]; 0 keeps all runs.
+        share: a number in [0, 1]; 0 keeps all runs.
     """
     low = agreement < share * np.median(agreement)
     most = min(len(agreement) // 2, max(0, len(agreement) - 2))

@@ -23,7 +23,7 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
     """Reject arguments that a call would ignore, such as the `label_smoothing` of another library's loss.
 
     Args:
-        arguments: by name. None counts as absent.
+        arguments: the arguments by name. None counts as absent.
         known: names of the supported arguments.
 
     Raises:

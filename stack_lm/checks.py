@@ -257,7 +257,7 @@ def build(cls: type[Config], values: dict[str, Any], where: str = "") -> Config:
 
     Args:
         cls: the class. If its `__post_init__` takes further keyword arguments, it must reject unknown ones itself.
-        values: by field name; fields with defaults may be left out.
+        values: the values by field name; fields with defaults may be left out.
         where: the key above `values`, for messages.
 
     Raises:

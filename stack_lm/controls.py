@@ -78,8 +78,8 @@ class Controls(nn.Module):
 
     Args:
         hidden_size: size of the controller's output, H.
-        memory: has the action fields to fill.
-        emissions: by the name of the field, including those of `Memory.learned`.
+        memory: the memory, which has the action fields to fill.
+        emissions: the emissions by the name of the field, including those of `Memory.learned`.
         bias: whether the linear layer has biases.
 
     Attributes:

@@ -49,7 +49,7 @@ def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> No
     Within transformers' `init_weights`, weights that were just loaded do not change.
 
     Args:
-        model: with a head or without.
+        model: the model, with a head or without.
         module: any of its modules; those of kinds that the initialisation does not cover are left alone.
         initialization: "torch", "normal_rows", "xavier", "truncated_normal" or "normal".
     """

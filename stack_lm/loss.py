@@ -352,7 +352,7 @@ def causal_lm_loss(
 
     Args:
         hidden: [B, T, H].
-        head: from hidden states to logits.
+        head: the layer from hidden states to logits.
         labels: [B, T]; the state at step t predicts label t + 1.
         num_items_in_batch: divisor of the sum; by default the number of predicted tokens.
         ignore_index: labels that do not count.
@@ -401,7 +401,7 @@ def ignore_after_padding(labels: Tensor, attention_mask: Tensor, shift: int = 1,
         labels: [B, T].
         attention_mask: [B, T] or longer, of which the last T columns count; zero at padding.
         shift: 1 if the state at step t predicts label t + 1, 0 if it predicts label t.
-        ignore_index: in place of those labels.
+        ignore_index: the label that replaces them.
     """
     padded = F.pad(attention_mask[:, -labels.shape[1] :] == 0, (shift, 0), value=False)[:, : labels.shape[1]]
     return labels.masked_fill(padded.to(labels.device), ignore_index)

@@ -40,8 +40,8 @@ class LayeredCausalLMOutput(StackRNNCausalLMOutput):
     """`StackRNNCausalLMOutput` with the parts of the loss.
 
     Attributes:
-        loss: in training mode that of the head and the weighted auxiliary losses; otherwise that of the head.
-        loss_parts: in training mode, without weights and gradients and in nats: "main" for the head, and "auxiliary_0"
+        loss: in training mode, that of the head plus the weighted auxiliary losses; otherwise that of the head.
+        loss_parts: in training mode, unweighted, without gradients and in nats: "main" for the head, and "auxiliary_0"
             and so on, by the number of the layer.
     """
 

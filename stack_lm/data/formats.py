@@ -78,7 +78,7 @@ def read_rows(
         path: the path of a file; "-" is standard input, whose format its first line shows.
         column: the requested column.
         on_error: called with the error of a record, which is then left out.
-        format_name: in place of that of the ending.
+        format_name: the format, in place of that of the ending.
 
     Raises:
         InputError: while it is read, for any error in the file.

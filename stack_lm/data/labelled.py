@@ -27,8 +27,8 @@ def read_labelled(path: str, column: str | None, label_column: str) -> list[Labe
 
     Args:
         path: the path of the file.
-        column: with the texts; None as for `read_records`.
-        label_column: with the labels: strings, or integers.
+        column: the column with the texts; None as for `read_records`.
+        label_column: the column with the labels, strings or integers.
 
     Raises:
         InputError: naming the file and the row: as `read_records`, or for a missing column, a row without a text or a

@@ -22,7 +22,7 @@ class Record(NamedTuple):
 
     Attributes:
         number: the number of the record in its file from 1: a line of text, or a row of a table below its header.
-        text: in the requested column; "" for an empty line, and if the column is empty or null.
+        text: the text in the requested column; "" for an empty line, and if the column is empty or null.
         fields: all columns as read, None for a missing value; empty for plain text and empty lines.
         source: the name of the file, for messages.
         unit: the unit of `number`: "line", "row", "item" of a JSON list, "tree" or "sentence".
@@ -59,8 +59,8 @@ def read_records(
             a directory, for all its files of one of these formats; a pattern such as "texts/*.csv";
             "-", standard input: text, or JSON lines, or with `column` a table;
             "hub:NAME" or "hub:NAME:CONFIG", a dataset of the Hugging Face hub, streamed.
-        column: with the text; None takes "text", or "sentence", or the only column of text. Plain text is the one
-            column "text".
+        column: the column with the text; None takes "text", "sentence", or the only column of text. Plain text is the
+            one column "text".
         split: the split, for a dataset of the hub.
         keep_empty: also yield empty records.
         on_error: called with the error of a line or row that cannot be read, which is then left out, or, if there are

@@ -82,7 +82,7 @@ def tagged_sentences(corpus: Iterable[Sentence], brown: bool = False) -> Iterato
     """The tagged sentences of a corpus, with Penn's tags and with brackets as in text.
 
     Args:
-        corpus: with tags.
+        corpus: a corpus with tags.
         brown: whether the tags are those of the Brown corpus; sentences without a clear translation are left out.
     """
     brackets = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}"}

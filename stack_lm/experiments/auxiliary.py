@@ -44,7 +44,7 @@ def auxiliary_loss(
     """A model's logits of labels, and the weighted auxiliary losses: each a mean over the members of a batch.
 
     Args:
-        model: with auxiliary heads.
+        model: a model with auxiliary heads.
         inputs: token ids [B, T], the first of which is `<s>`; its id is that of the end in outputs.
         continuations: the mask of the K symbols that may follow each prefix [B, T, K]; none at padding and in other
             strings.

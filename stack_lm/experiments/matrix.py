@@ -20,7 +20,7 @@ class Matrix:
         networks: their names, in the table's order.
         levels: the names of the tasks, in the table's order, by level of the hierarchy from the smallest; tasks of
             unknown level come last. If no level is known, the only one is "".
-        rows: by task and network.
+        rows: the rows by task and network.
     """
 
     networks: list[str]

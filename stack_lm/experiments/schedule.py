@@ -33,7 +33,7 @@ def deal(trials: Sequence[Wanted], shards: int) -> list[list[Wanted]]:
     are split only if shards would otherwise be uneven.
 
     Args:
-        trials: by row and seed.
+        trials: the trials, by row and seed.
         shards: their number.
     """
     presets = list(dict.fromkeys(trial.row.preset for trial in trials))
@@ -59,7 +59,7 @@ def grouped(trials: Sequence[Wanted], size: Callable[[int], int]) -> list[list[W
     """Group trials to train at once.
 
     Args:
-        trials: by row.
+        trials: the trials, by row.
         size: maximum group size, by row number.
     """
     groups = []

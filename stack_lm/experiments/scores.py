@@ -23,7 +23,7 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
     greedy output equals the target, so `coarse` and `fine` are unaffected.
 
     Args:
-        model: in any mode; it runs in evaluation mode.
+        model: a model in any mode; it runs in evaluation mode.
         encoding: the encoding of the task for it.
         examples: as it encodes them.
         seed: the seed of the noise of choices.

@@ -23,7 +23,7 @@ class Shard:
     """A part of the trials.
 
     Attributes:
-        number: from 1.
+        number: its number, from 1.
         of: total number of parts.
     """
 

@@ -35,8 +35,8 @@ class State(NamedTuple):
     """The state from which unfinished trials continue.
 
     Attributes:
-        numbers: for JSON.
-        tensors: by name.
+        numbers: the other numbers, for JSON.
+        tensors: the tensors, by name.
     """
 
     numbers: dict[str, Any]

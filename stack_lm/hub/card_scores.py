@@ -21,7 +21,7 @@ class ScoreOfModels:
         task: the name of the task, such as "Subject-verb agreement".
         data: the name of the data.
         metric: the name of the metric, with its convention.
-        values: by model index, from 0; a model without this score is left out.
+        values: the values by model index, from 0; a model without this score is left out.
         intervals: 95% confidence intervals, likewise, if available.
     """
 

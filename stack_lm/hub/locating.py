@@ -97,8 +97,8 @@ def ask_hub(name: str, file: str) -> dict[str, Any]:
     """Query the hub for a name once, with a short timeout: offline, `from_pretrained` retries for minutes.
 
     Args:
-        name: on the hub.
-        file: whose presence in the cache shows that the model has been loaded before.
+        name: the name on the hub.
+        file: a file whose presence in the cache shows that the model has been loaded before.
 
     Returns:
         The arguments with which `from_pretrained` finds it too.

@@ -112,7 +112,7 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
     strength that is the same at every word, such as the pop of a model with u = 1, is a line.
 
     Args:
-        trace: with the signals of a stack.
+        trace: a trace with the signals of a stack.
         tree: over the trace's words, such as the parse from push strengths.
         title: the title of the figure.
 
@@ -179,7 +179,7 @@ def plot_distributions(trace: Trace, title: str = "") -> Figure:
     After Merrill et al. (2019), figure 3. The numbers below each word are the expected values: the strengths.
 
     Args:
-        trace: with distributions.
+        trace: a trace with distributions.
         title: the title of the figure.
 
     Raises:

@@ -36,7 +36,7 @@ class TaskScores:
         score: the name of the numbers, with their unit.
         networks: their names.
         levels: names of tasks by the name of their level in the hierarchy; "" is no level.
-        values: by task and network, percentages or, if not `percent`, losses; no entry if there are none.
+        values: the values by task and network, percentages or, if not `percent`, losses; no entry if there are none.
         counts: the numbers of finished and requested trials, by task and network.
         curves: the score by length of each trial, by task and by network.
         x_label, y_label: the labels of the curves.

@@ -103,7 +103,7 @@ def run_buffered(
     """Run a cell on an input buffer.
 
     Args:
-        cell: with its memory.
+        cell: the cell with its memory.
         buffers: how it pops its input and pushes its output.
         items: the items of the input buffer, front first [B, N, E].
         held: [B, N] bool, False at padding, which is not in the buffer; or None.

@@ -90,7 +90,7 @@ class ControlledMemory(nn.Module):
         controls: emit its actions from a vector.
         description: see `operator.describe`; None for a layer of a class from outside this package.
         output_size: size of a scan's outputs.
-        dropout: between a controller's layers.
+        dropout: probability of dropout between a controller's layers.
         scan_backend: the backend of `scan`: "auto", "reference", "numba" or "triton"; None takes the environment
             variable STACK_LM_SCAN_BACKEND, or "auto" if it is not set.
     """

@@ -45,7 +45,7 @@ def describe(layer: ControlledMemory, config: Any, *names: str) -> str | None:
 
     Args:
         layer: the layer to describe.
-        config: has the memory's settings as attributes, complete, and `names`.
+        config: an object with the memory's settings as attributes, complete, and `names`.
         *names: the names of the other attributes that define the layer, if `config` has them.
     """
     memory = memory_class(config.memory)

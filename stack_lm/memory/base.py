@@ -96,7 +96,7 @@ class Memory(ABC, Generic[State, Actions]):
         """The memory specified by a model's configuration.
 
         Args:
-            config: has `settings` as attributes, complete; it may lack any other field.
+            config: an object with all `settings` as attributes, complete; it may lack any other field.
         """
 
     @abstractmethod
@@ -243,7 +243,7 @@ class Memory(ABC, Generic[State, Actions]):
 
         Args:
             state: before the first step.
-            actions: by name, [B, T]; zeros at padding.
+            actions: the actions by name, [B, T]; zeros at padding.
         """
         return {}
 
@@ -262,6 +262,7 @@ class Memory(ABC, Generic[State, Actions]):
         """An equivalent state, perhaps smaller; the same state if gradients flow to it.
 
         Args:
+            state: any.
             steps: the number of steps ahead, so that the effort is proportionate.
         """
         return state

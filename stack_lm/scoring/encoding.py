@@ -187,7 +187,7 @@ def strengths_of_words(
     """The actions of words, from those of their tokens.
 
     Args:
-        actions: by name, [T, ...].
+        actions: the actions by name, [T, ...].
         word_of: the word of each token, from 0 in order; -1 for none, [T].
         how: the rule for strengths. A total strength is a state, always that after the last token, and so are
             distributions and weights of operations, except with "first".

@@ -139,7 +139,7 @@ class GrammarLanguage(BoundedLanguage):
 
     Attributes:
         symbols: the terminals, separated by spaces.
-        grammar: with probabilities as weights.
+        grammar: the grammar, with probabilities as weights.
     """
 
     symbols: ClassVar[str]

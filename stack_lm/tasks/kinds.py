@@ -22,7 +22,7 @@ class PerStep:
     Attributes:
         symbols: the symbols of the inputs; the position of a symbol is its token id.
         answers: the symbols of the outputs, likewise.
-        scores: by name.
+        scores: the scores, by name.
         shown: the scores of a table that names none; early stopping uses the first.
         distribution: whether a network learns the probabilities of all symbols, not only of the scored ones; lower
             values of the first score are then better.

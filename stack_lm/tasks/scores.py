@@ -65,8 +65,8 @@ def summarize(
     """Scores by name over all examples, and over parts of them: {number: [score, number of examples]}.
 
     Args:
-        scores: by name.
-        answers: to each example.
+        scores: the scores, by name.
+        answers: the answers to each example.
         sizes: the sizes of the examples; scores by size are under "by_length".
         edits: see `Example`; scores by edits are under "by_edits", if any are known.
     """

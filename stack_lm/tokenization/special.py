@@ -37,7 +37,7 @@ def finish(
     own padding.
 
     Args:
-        tokenizer: with the special tokens in its vocabulary.
+        tokenizer: a tokenizer with the special tokens in its vocabulary.
         unk_token: the token of unknown words, if there are any.
         add_bos, add_eos: whether there are a beginning and an end token.
         kept: further entries of its configuration file.

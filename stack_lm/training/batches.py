@@ -62,7 +62,7 @@ def cut_by_tokens(lengths: np.ndarray, most_tokens: int) -> list[slice]:
 
     Args:
         lengths: ascending, the longest at most `most_tokens`.
-        most_tokens: in a batch.
+        most_tokens: maximum number of tokens in a batch.
     """
     slices, start = [], 0
     while start < len(lengths):

@@ -19,8 +19,8 @@ class CarriedState:
     """The state of each row of a batch, in a model's cache.
 
     Args:
-        model: with all its state in memory layers.
-        rows: in a batch.
+        model: a model with all its state in memory layers.
+        rows: number of rows in a batch.
 
     Attributes:
         value: the cache after the last batch. It is changed in place: keep a `clone()`.

@@ -139,7 +139,7 @@ class TextEncoder:
 
     Attributes:
         tokenizer: any.
-        segmenter: from a document to sentences.
+        segmenter: splits a document into sentences.
         max_length: the maximum length of a sentence, as in `encode_sentences`.
         frame: the special tokens around each sentence.
         whole: keep each document in one piece, as `encode_documents`.

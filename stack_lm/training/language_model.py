@@ -140,7 +140,7 @@ def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None
 
     Args:
         wanted: `LoopConfig.loss_dtype`.
-        accelerator: has the device, and the mixed precision.
+        accelerator: the accelerator, which has the device and the mixed precision.
     """
     mixed = accelerator.mixed_precision != "no"
     if wanted == "auto" and (mixed or accelerator.device.type != "cpu"):
@@ -158,7 +158,7 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: I
     Args:
         config: the configuration of the run.
         tokenizer: the tokenizer of the run.
-        initial: has fields that the configuration leaves open.
+        initial: the initial model, for the fields that the configuration leaves open.
 
     Raises:
         InputError: as `choose_class` and `new_model`.

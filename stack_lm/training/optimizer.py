@@ -21,7 +21,7 @@ def make_optimizer(
     Adam, AdamW and SGD are fused on CPUs and GPUs; RMSprop has no fused form and uses lists of tensors (foreach).
 
     Args:
-        settings: has the optimizer's name and weight_decay, which all except AdamW add to the gradient.
+        settings: a configuration with the optimizer's name and weight_decay, which all but AdamW add to the gradient.
         parameters: the parameters to train.
         rate: the learning rate.
         device: the device of training.

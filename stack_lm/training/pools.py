@@ -83,7 +83,7 @@ class StreamPools(Pools):
 
     Attributes:
         stream: the documents.
-        encoder: from their text to tokens.
+        encoder: the encoder from their text to tokens.
         sentences: approximate number in a pool.
         workers: processes that encode, for each process that trains.
         rank, n_processes: the rank of this process, and the number of those that train.

@@ -90,7 +90,7 @@ def make_temperature_schedule(settings: Any, model: nn.Module) -> TemperatureSch
     """The schedule of a configuration; None without one.
 
     Args:
-        settings: has temperature_decay and temperature_minimum.
+        settings: a configuration with temperature_decay and temperature_minimum.
         model: the model whose temperature it sets.
 
     Raises:

@@ -38,8 +38,8 @@ class Together:
     between the controller's layers.
 
     Args:
-        models: on the CPU, of one class and configuration, with scans that the compiled backend can run. Language
-            models are not supported, because their loss over a large vocabulary cannot run for several.
+        models: models on the CPU, of one class and configuration, with scans that the compiled backend can run.
+            Language models are not supported, because their loss over a large vocabulary cannot run for several.
         loss: function from a model and its inputs to a number.
 
     Raises:
@@ -136,7 +136,7 @@ def stack_batches(batches: Sequence[Inputs], padding: Mapping[str, int] = PADDIN
     """One batch [S, B, T, ...] of several [B, T, ...], padded on the right to the longest.
 
     Args:
-        batches: with an attention mask if their lengths differ.
+        batches: the batches, with an attention mask if their lengths differ.
         padding: the padding value of inputs for which it is not 0.
 
     Raises:

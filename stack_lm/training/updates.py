@@ -22,7 +22,7 @@ class Updater:
     """A model and its optimizer, prepared by Accelerate.
 
     Args:
-        accelerator: has the processes and the device.
+        accelerator: the accelerator, which has the processes and the device.
         loop: the configuration.
         model: the model to train.
         total: updates of the whole run.
@@ -57,7 +57,7 @@ class Updater:
 
         Args:
             parts: this process's batches.
-            targets: in the batches of all processes.
+            targets: number of targets in the batches of all processes.
             loss_of: see `TrainingLoop.loss`.
 
         Returns:

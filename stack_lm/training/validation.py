@@ -62,7 +62,7 @@ def evaluate_loss(
     Args:
         model: a language model, perhaps wrapped by Accelerate.
         sentences: token ids.
-        accelerator: has the processes and the device.
+        accelerator: the accelerator, which has the processes and the device.
         frame: the special tokens around each sentence.
         observe: see `Observer`.
         batch_tokens: tokens in a batch, padding included.

@@ -54,7 +54,7 @@ def draw_expression(rng: random.Random, length: int, operators: str) -> list[str
 
     Args:
         rng: source of randomness.
-        length: in symbols, one or more.
+        length: the length in symbols, one or more.
         operators: those between expressions, equally likely.
     """
     literals = {1: "d", 2: "-d", 3: "(d)", 4: "(-d)"}

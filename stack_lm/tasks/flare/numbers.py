@@ -26,7 +26,7 @@ def shares(rng: random.Random, total: int, parameters: Sequence[float]) -> list[
 
     Args:
         rng: source of randomness.
-        total: to be split.
+        total: the number to split.
         parameters: the parameters of the distribution, one for each part.
     """
     drawn = [rng.gammavariate(parameter, 1.0) for parameter in parameters]
