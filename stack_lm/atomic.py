@@ -109,4 +109,4 @@ def _clear(path: Path, overwrite: bool) -> None:
     try:
         path.rmdir()
     except OSError as error:
-        raise InputError(f"{path} is not empty any more: another program has written it meanwhile") from error
+        raise InputError(f"{path} is no longer empty: another program has written to it meanwhile") from error

@@ -95,8 +95,8 @@ class TaskTrainingConfig:
         keep: model to test: that of the "last" epoch, or the one "best" on the validation strings.
         validate: score the model on the validation strings, if the task has some, after each epoch; the name of another
             split takes its strings for these.
-        validation_score: score on the validation strings, such as "nats", that says whether an epoch was better; null
-            takes the task's first.
+        validation_score: score on the validation strings, such as "nats", that decides whether an epoch was better;
+            null takes the task's first.
         temperature_decay: factor exp(-decay) by which the temperature of controls that have one falls; see
             `TemperatureSchedule`.
         temperature_minimum: lowest temperature.

@@ -24,7 +24,7 @@ def hung_on(module: nn.Module) -> str | None:
     if "parametrizations" in own["_modules"]:
         return "parametrizations"
     for parameter in own["_parameters"].values():
-        # torch.export puts fake tensors in the place of weights while it traces.
+        # torch.export puts fake tensors in place of weights while it traces.
         if parameter is not None and type(parameter) not in (nn.Parameter, Tensor, FakeTensor):
             return f"a weight that is a {type(parameter).__name__}"
     return None

@@ -164,7 +164,7 @@ class TrainingLoop(ABC):
             `training.patience`, the best.
 
         Raises:
-            InputError: when the loss or the weights are no longer finite; no model is then written. When something
+            InputError: if the loss or the weights are no longer finite; no model is then written. If something
                 cannot be written.
             Stopped: after a signal.
         """

@@ -29,7 +29,7 @@ def _first(c, WINDOW):
 
 @triton.jit
 def _highest(terms, axis: tl.constexpr):
-    """The highest number; ZERO in the place of NaN, which the sum then passes on."""
+    """The highest number; ZERO in place of NaN, which the sum then passes on."""
     return tl.max(tl.where(terms == terms, terms, _ZERO), axis=axis)
 
 
