@@ -124,7 +124,7 @@ class StackRNNConfig(ModelConfig):
         reading_entry: where the reading enters: beside x_t ("input"), or added to the first layer's previous state
             through a learned map ("hidden_state", Suzgun et al. 2019).
         reading_exit: whether the output also sees the reading within the same step: "none", as in the papers, or
-            "output", for a stack: the head, or the output layer, then gets `o_t + W [v_t; b_t]`, with the pushed
+            "output", for a stack. The head, or the output layer, then gets `o_t + W [v_t; b_t]`, with the pushed
             element and the reading below it (`NeuralStack.exits`). Without an exit, r_t does not affect the prediction
             of token t + 1. W starts at zero, so an exit can be added to a trained model.
         initialization: initial weights: "torch" (the defaults of torch's own modules), "normal_rows" (the released code

@@ -5,7 +5,7 @@ rows of their matrix. In that code, the linear layers on the controller's output
 strengths of buffers) are one layer, so n is their total number of rows.
 
 "xavier", from the released code of DuSell and Chiang (2020): the controller's weights and biases are drawn from U(-0.1,
-0.1), those of linear layers from Glorot and Bengio's uniform distribution, with the gain of the function that follows.
+0.1). Those of linear layers come from Glorot and Bengio's uniform distribution, with the gain of the next function.
 All strengths are one layer, and each other action is one. The actions of a memory with weights, such as the
 nondeterministic stack, are drawn like the controller's weights, including biases; so are the logits of its learned
 initial state.

@@ -1,7 +1,7 @@
 """Number prediction items from text: the words before a present-tense verb, and its number (Linzen et al. 2016).
 
 As in Linzen et al. (2016), section 3: the subject's head is a common noun; subject and verb agree, and the text often
-has both forms of each; one random verb of a sentence is taken; words are in lower case, and those outside the most
+has both forms of each. One random verb of a sentence is taken. Words are in lower case, and those outside the most
 frequent 10,000 are replaced by their part-of-speech tag. Attractors are common nouns of the other number between
 subject and verb.
 

@@ -68,8 +68,8 @@ def read_records(
         format_name: one of `FORMATS`, whatever the files' names end in.
 
     Raises:
-        InputError: in one line, that names the file and the line or row: if a file is missing, damaged, of another
-            format than its name says, not UTF-8, or has no text; if the column is missing or not of text.
+        InputError: in one line that names the file and the line or row: if a file is missing, damaged, in another
+            format than its name says, not UTF-8, or without text; or if the column is missing or not text.
     """
     name = str(source)
     on_error = on_error or fail

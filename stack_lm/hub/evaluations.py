@@ -102,7 +102,7 @@ def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
 
     Args:
         path: see `read_results`.
-        directory: of the model that the card is for.
+        directory: the directory of the model that the card is for.
 
     Raises:
         InputError: if the file holds no such result, or a result of another model.

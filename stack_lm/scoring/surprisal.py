@@ -65,7 +65,7 @@ def surprisal(
     Returns:
         One row for each word, in order. Columns:
 
-        - those of a data frame but the texts; one that has a name of ours gets the suffix "_input";
+        - those of a data frame, except the texts; one with the name of a column below gets the suffix "_input";
         - `sentence`, from 1, and `position` of the white-space word in it, from 1 (int64); `word` (string);
         - `n_tokens`: tokens that were scored (int64); `unknown`: outside the vocabulary (bool);
         - `punctuation`: nothing but punctuation (bool), if that is split off;

@@ -1,12 +1,12 @@
 """A training run's directory: every trainer opens, resumes, replaces, logs to and saves it in the same way.
 
-training_config.yaml   the run's configuration; a directory without it is no run
-metrics.jsonl          what was logged
+training_config.yaml   the run's configuration; a directory without it is not a run
+metrics.jsonl          the records of the log
 checkpoints/           checkpoint-N of step N, to resume from
 epochs/                the models of epochs
 tracker/               logs of an Accelerate tracker
 config.json, ...       the trained model; .model_files.json lists its files
-.partial/              what is being written; renamed when it is complete
+.partial/              files being written; renamed when they are complete
 .lock                  while a run is there: see `RunLock`
 """
 
