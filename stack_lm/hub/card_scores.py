@@ -40,7 +40,7 @@ def find_card(path: str | Path) -> Path | None:
 
 
 def has_scores(path: str | Path) -> bool:
-    """Whether there may be scores at a path: a model's card, or the output of a command in JSON."""
+    """True if there may be scores at a path: a model's card, or the output of a command in JSON."""
     return _is_output(path) or find_card(path) is not None
 
 
