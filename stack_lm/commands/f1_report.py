@@ -113,7 +113,7 @@ def _rules(convention: Convention, result: dict[str, Any]) -> str:
 def _removed(convention: Convention, result: dict[str, Any]) -> str:
     """Describe the words that do not count, with their share in %."""
     share, untagged, n = result["words_removed"], result["n_without_tags"], result["n_gold"]
-    by = "tokens" if convention.removed == "period" else convention.removed_by
+    by: str = "tokens" if convention.removed == "period" else convention.removed_by
     if by == "tags" and untagged:
         by = "tokens, as trees have no tags" if untagged == n else f"tags, or by tokens in {untagged:,} trees without"
     ways = [] if convention.removed == "nothing" else [f"{convention.removed}, by {by}"]
