@@ -28,7 +28,7 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
 
     Raises:
         TypeError: naming the first unknown argument, and the known ones.
-        ValueError: for arguments of packed rows, and position_ids that start again within a row.
+        ValueError: for arguments of packed rows, position_ids that start again in a row, and output_attentions=True.
     """
     known = list(known)
     packed = any(arguments.get(name) is not None for name in _OF_PACKED_ROWS)
@@ -37,6 +37,8 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
             "this batch packs several texts into one row, without padding, and the model would read on from one to the "
             "next; give each text its own row, with an attention_mask"
         )
+    if arguments.get("output_attentions"):
+        raise ValueError("these models do not return attention weights: output_attentions must be False")
     for name, value in arguments.items():
         if value is not None and name not in known and name not in _WITHOUT_EFFECT:
             there = f"; beside those of its signature it has {', '.join(known)}" if known else ""

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from transformers import GenerationMixin
 from transformers.cache_utils import Cache
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from .memory import leaves, map_tensors
 
@@ -177,7 +178,8 @@ class MemoryCache(Cache):
         kept = [] if self._past is None else [past for past in self._past.get(layer, ()) if past.seen <= length]
         if not kept:
             raise ValueError(
-                "a recurrent state cannot be cropped to a token from before activate_past_recording() or the last crop"
+                "a recurrent state cannot be cropped to a token from before activate_past_recording() or the last crop "
+                "(an assistant with another tokenizer may ask for that; with the same tokenizer it works)"
             )
         if kept[-1].seen == length:
             return kept[-1].state
@@ -240,6 +242,12 @@ pytree.register_pytree_node(
 
 class MemoryGenerationMixin(GenerationMixin):
     """transformers' `generate` with a `MemoryCache`: greedy, by beams, sampled, assisted, of batches."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # With label_smoothing_factor, transformers' Trainer takes label t + 1 for step t only if the class's name is in
+        # this table, and otherwise trains a model to copy its input.
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[cls.__name__] = cls.__name__
 
     def _prepare_cache_for_generation(  # type: ignore[override]
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any

@@ -392,6 +392,23 @@ def causal_lm_loss(
     return loss / num_items_in_batch
 
 
+def whole_numbers(labels: Tensor, shape: torch.Size | None) -> Tensor:
+    """Labels as int64.
+
+    Args:
+        labels: integers of any size.
+        shape: what their shape must be; None for any.
+
+    Raises:
+        ValueError: for other labels.
+    """
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise ValueError(f"labels must be integers; got {labels.dtype}")
+    if shape is not None and labels.shape != shape:
+        raise ValueError(f"labels must be {list(shape)}, one for each token; got {list(labels.shape)}")
+    return labels.long()
+
+
 def ignore_after_padding(labels: Tensor, attention_mask: Tensor, shift: int = 1, ignore_index: int = IGNORED) -> Tensor:
     """Labels without those that a padded step would predict, such as the first token's after left padding.
 

@@ -22,7 +22,7 @@ from .kernels.plain import hung_on
 from .labels import IGNORED
 from .layers.cell import CellState, Scan, StackRNNCell
 from .layers.controlled import Actions
-from .loss import causal_lm_loss, ignore_after_padding, number_after_padding, why_logits
+from .loss import causal_lm_loss, ignore_after_padding, number_after_padding, whole_numbers, why_logits
 from .memory.base import numbers_hidden
 from .modeling_base import MemoryPreTrainedModel
 
@@ -60,9 +60,14 @@ class StackRNNCausalLMOutput(CausalLMOutputWithPast):
 
 
 class ModelArguments(TypedDict, total=False):
-    """The arguments that a model with a head passes on: see `StackRNNModel.forward`."""
+    """The arguments that a model with a head passes on: see `StackRNNModel.forward`.
+
+    Attributes:
+        position_ids: positions [B, T] for a stack transformer, in place of the numbers of its tokens.
+    """
 
     past_key_values: MemoryCache | None
+    position_ids: Tensor | None
     use_cache: bool | None
     output_hidden_states: bool | None
     output_actions: bool
@@ -97,15 +102,22 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         """The input of the network, x_t [B, T, E]: `inputs_embeds`, or the tokens' embeddings or one-hot vectors.
 
         Raises:
-            ValueError: unless exactly one of the two is given, and if it has no tokens.
+            ValueError: unless exactly one of the two is given, with these dimensions, and has tokens.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if input_ids is not None and input_ids.dim() != 2:
+            raise ValueError(f"input_ids must be [B, T]; got {list(input_ids.shape)}")
+        if inputs_embeds is not None and inputs_embeds.dim() != 3:
+            raise ValueError(f"inputs_embeds must be [B, T, E]; got {list(inputs_embeds.shape)}")
         if inputs_embeds is None:
             tokens: Any = self.embed_tokens
             inputs_embeds = tokens(input_ids)
         if inputs_embeds.shape[1] == 0:
-            raise ValueError("the input has no tokens: its shape is " + str(tuple(inputs_embeds.shape[:2])))
+            raise ValueError(
+                f"the input has no tokens: its shape is {tuple(inputs_embeds.shape[:2])} (generate leaves out those "
+                "that past_key_values has seen)"
+            )
         return inputs_embeds
 
     @staticmethod
@@ -311,6 +323,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         """True if the cell can take token ids for one-hot vectors, because nothing lies between the two."""
         return (
             inputs_embeds is None
+            and input_ids.dim() == 2
             and input_ids.shape[1] > 0
             and type(self.embed_tokens) is OneHot
             and not (self.training and self.embedding_dropout.p > 0)
@@ -393,7 +406,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
 
         Raises:
             ValueError: if skip_logits is True but logits are needed, or if loss_dtype or softmax_samples is given but
-                logits are computed.
+                logits are computed, and for labels that are not one integer for each token.
             TypeError: for an unknown argument, such as label_smoothing, which transformers' losses ignore.
         """
         outputs, of_loss = self.run_model(
@@ -401,6 +414,16 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         )
         shifted = of_loss.get("shift_labels")
         given = labels if shifted is None else shifted
+        hidden: Any = outputs.last_hidden_state
+        own_loss = self.loss_function is not ForCausalLMLoss
+        if given is not None and not own_loss:
+            given = whole_numbers(
+                given, hidden.shape[:2] if isinstance(logits_to_keep, int) and not logits_to_keep else None
+            )
+            if shifted is None:
+                labels = given
+            else:
+                of_loss["shift_labels"] = given
         if attention_mask is not None and given is not None:
             ignored, number = of_loss.get("ignore_index", IGNORED), of_loss.get("num_items_in_batch")
             shift = 1 if shifted is None else 0
@@ -411,11 +434,9 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
                 labels = kept
             else:
                 of_loss["shift_labels"] = kept
-        own_loss = self.loss_function is not ForCausalLMLoss
         needed = why_logits(given is not None, logits_to_keep, own_loss, self.lm_head)
         if skip_logits and needed:
             raise ValueError(f"skip_logits=True cannot be used: {needed}")
-        hidden: Any = outputs.last_hidden_state
         loss = logits = None
         if needed or not (self.training if skip_logits is None else skip_logits):
             if loss_dtype is not None or softmax_samples is not None:

@@ -260,21 +260,25 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
         output_actions: bool = False,
+        position_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> LayeredModelOutput:
         """Run token ids, or embeddings, through the network.
 
         Args, Raises: as `StackRNNModel.forward`. Hidden states are the input of the first layer, then the output of
-            each, the last one normed. With learned positions a sequence that is longer is an error too.
+            each, the last one normed. `position_ids` [B, T] or [1, T] replace the numbers of the tokens, from 0 without
+            padding; they do not change the order in which memories and recurrent cells read. With learned positions a
+            sequence that is longer is an error too.
         """
-        refuse_unknown(kwargs)
+        refuse_unknown(kwargs | {"position_ids": position_ids})
         embedded = self.embed(input_ids, inputs_embeds)
         cache = self._cache(past_key_values, use_cache)
         if cache is not None and self.gradient_checkpointing and self.training:
             raise ValueError("activation checkpointing cannot continue from past_key_values; got a cache")
         mask, all_real = self._masks(attention_mask, cache, embedded)
         visible = create_causal_mask(self.config, embedded, all_real, cache)
-        hidden, angles = self._add_positions(embedded, all_real, 0 if cache is None else cache.get_seq_length(0))
+        seen = 0 if cache is None else cache.get_seq_length(0)
+        hidden, angles = self._add_positions(embedded, self._positions(embedded, all_real, seen, position_ids))
         hidden = self.dropout(hidden)
         states, own, actions = [hidden], [], []
         for layer in self.layers:
@@ -311,13 +315,26 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         cache.update_state(_REAL_TOKENS, all_real, seen + length - cache.get_seq_length(_REAL_TOKENS), time_dim=1)
         return mask, all_real
 
-    def _add_positions(self, embedded: Tensor, all_real: Tensor | None, seen: int) -> tuple[Tensor, Tensor | None]:
-        """The input of the first layer [B, T, d], and the angles of rotary positions."""
-        length, kind, size = embedded.shape[1], self.config.position_encoding, self.config.hidden_size
+    def _positions(self, embedded: Tensor, all_real: Tensor | None, seen: int, given: Tensor | None) -> Tensor:
+        """The positions of the tokens of this call, [B, T] or [1, T]."""
+        batch_size, length = embedded.shape[:2]
+        longest = self.config.max_position_embeddings
+        if self.embed_positions is not None and seen + length > longest:
+            raise ValueError(
+                f"with learned positions a sequence has at most max_position_embeddings={longest} tokens; "
+                f"got {seen + length}"
+            )
+        if given is not None:
+            if given.dim() != 2 or given.shape[0] not in (1, batch_size) or given.shape[1] != length:
+                raise ValueError(f"position_ids must be [{batch_size}, {length}]; got {list(given.shape)}")
+            return given
         if all_real is None:
-            positions = torch.arange(seen, seen + length, device=embedded.device).unsqueeze(0)
-        else:
-            positions = (all_real.cumsum(1)[:, seen:] - 1).clamp(min=0)
+            return torch.arange(seen, seen + length, device=embedded.device).unsqueeze(0)
+        return (all_real.cumsum(1)[:, seen:] - 1).clamp(min=0)
+
+    def _add_positions(self, embedded: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The input of the first layer [B, T, d], and the angles of rotary positions."""
+        kind, size = self.config.position_encoding, self.config.hidden_size
         if self.config.scale_embeddings:
             embedded = embedded * math.sqrt(size)
         if kind == "rotary":
@@ -325,12 +342,6 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         if kind == "sinusoidal":
             embedded = embedded + sinusoids(positions, size).to(embedded.dtype)
         elif self.embed_positions is not None:
-            longest = self.config.max_position_embeddings
-            if seen + length > longest:
-                raise ValueError(
-                    f"with learned positions a sequence has at most max_position_embeddings={longest} tokens; "
-                    f"got {seen + length}"
-                )
             embedded = embedded + self.embed_positions(positions)
         return embedded, None
 

@@ -239,11 +239,22 @@ def test_loss_is_that_without_padding(side, skip_logits):
         ),
         ({"input_ids": "ids", "past_key_values": "other"}, "is the state of 3 sequences; the input has 2"),
         ({"input_ids": "empty"}, "the input has no tokens"),
+        ({"input_ids": "one"}, r"input_ids must be \[B, T\]; got \[4\]"),
+        ({"inputs_embeds": "short"}, r"inputs_embeds must be \[B, T, E\]; got \[2, 3\]"),
+        ({"inputs_embeds": "wide"}, r"the input must be vectors of 5 numbers; got \[2, 4, 6\]"),
+        ({"inputs_embeds": "narrow"}, r"the input must be vectors of 5 numbers; got \[2, 4, 3\]"),
+        ({"input_ids": "ids", "labels": "empty"}, r"labels must be \[2, 4\], one for each token; got \[2, 0\]"),
+        ({"input_ids": "ids", "shift_labels": "empty"}, r"labels must be \[2, 4\], one for each token"),
+        ({"input_ids": "ids", "labels": "short"}, "labels must be integers; got torch.float32"),
     ],
 )
-def test_bad_arguments(arguments, message):
-    model = make_lm()
+@pytest.mark.parametrize("training", [True, False])
+def test_bad_arguments(arguments, message, training):
+    model = make_lm().train(training)
     values = {
+        "one": ids(4),
+        "wide": torch.zeros(2, 4, 6),
+        "narrow": torch.zeros(2, 4, 3),
         "ids": ids(2, 4),
         "empty": ids(2, 0),
         "embeds": torch.zeros(2, 4, 5),
@@ -253,6 +264,12 @@ def test_bad_arguments(arguments, message):
     }
     with pytest.raises(ValueError, match=message):
         model(**{name: values[value] for name, value in arguments.items()})
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_labels_of_any_integer_type(training):
+    model, tokens = make_lm().train(training), ids(2, 4)
+    assert torch.equal(model(tokens, labels=tokens.int()).loss, model(tokens, labels=tokens).loss)
 
 
 # --- heads
@@ -442,6 +459,17 @@ def test_trainer(tmp_path):
     assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
     # The Trainer writes use_cache=False into its checkpoints; generation still caches.
     assert loaded.generate(ids(1, 3), max_new_tokens=3, do_sample=False).shape == (1, 6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("cls", [StackRNNForCausalLM, type("OwnForCausalLM", (StackRNNForCausalLM,), {})])
+def test_label_smoothing_of_trainer_is_of_the_next_token(tmp_path, cls):
+    """A smoothing of almost nothing gives the plain loss."""
+    model = cls(tiny_config())
+    plain, smoothed = (
+        trainer(model, tmp_path, label_smoothing_factor=factor).evaluate()["eval_loss"] for factor in (0.0, 1e-9)
+    )
+    assert smoothed == pytest.approx(plain, rel=1e-5)
 
 
 def test_config_alone_registers_the_models():

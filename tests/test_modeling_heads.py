@@ -249,6 +249,13 @@ def test_arguments_of_every_transformers_model_are_let_through(cls):
     assert torch.equal(model(ids, **MODELS[cls], **arguments, label_smoothing=None, return_dict=False)[0], plain)
 
 
+@pytest.mark.parametrize("cls", MODELS)
+def test_attention_weights_are_refused(cls):
+    model, ids = cls(tiny_config(num_labels=2)), torch.ones(2, 3, dtype=torch.long)
+    with pytest.raises(ValueError, match="do not return attention weights: output_attentions must be False"):
+        model(ids, **MODELS[cls], output_attentions=True)
+
+
 def test_a_loss_function_of_ones_own_gets_all_arguments():
     model, ids = StackRNNForCausalLM(tiny_config()), torch.ones(2, 3, dtype=torch.long)
     model.loss_function = lambda logits, labels, vocab_size, label_smoothing, **_: logits.sum() * 0 + label_smoothing

@@ -126,6 +126,11 @@ def test_without_a_memory_it_is_gpt2(implementation):
     mask[0, 6:] = 0
     found, expected = (m(tokens, attention_mask=mask).logits[mask.bool()] for m in (model, gpt2))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    positions = torch.randint(16, (2, 9)).sort(dim=1).values
+    found, expected = (m(tokens, position_ids=positions).logits for m in (model, gpt2))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match=r"position_ids must be \[2, 9\]; got \[2, 8\]"):
+        model(tokens, position_ids=positions[:, 1:])
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=str)

@@ -193,6 +193,9 @@ class StackRNNCell(ControlledMemory):
         """`scan`, from the state that `begin` makes and with the noise drawn."""
         inputs, mask = given.values, given.mask
         like = inputs if inputs.is_floating_point() else self.like
+        size = self.bare_controller.input_size
+        if inputs.is_floating_point() and inputs.shape[-1] != size:
+            raise ValueError(f"the input must be vectors of {size} numbers; got {list(inputs.shape)}")
         system = self.system
         backend, _ = dispatch.choose(system, self.request(inputs, like, mask, output_layers))
         if backend == "operator":
