@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -65,8 +66,13 @@ def upload(
 
     Returns:
         The address of the commit.
+
+    Raises:
+        TypeError: for an unknown argument.
     """
     api = HfApi(token=commit.pop("token", None))
+    # An unknown argument fails before there is a repository.
+    inspect.signature(api.upload_folder).bind(repo_id=repo_id, folder_path=directory, ignore_patterns=[*keep], **commit)
     created = api.create_repo(repo_id, private=private, exist_ok=True)
     there = [name for name in keep if api.file_exists(created.repo_id, name)]
     return str(api.upload_folder(repo_id=created.repo_id, folder_path=directory, ignore_patterns=there, **commit))

@@ -323,6 +323,10 @@ def test_a_model_pushes_its_code_and_a_card(tmp_path, monkeypatch):
     uploaded = fake_hub(monkeypatch)
     assert model.push_to_hub("someone/tiny", tags=["test"], commit_message="First") == "https://hub/commit"
     assert (uploaded.files, uploaded.message) == (files, "First")
+    uploaded = fake_hub(monkeypatch)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tag'"):
+        model.push_to_hub("someone/tiny", tag="test")
+    assert not vars(uploaded)
     # A card that is there is somebody's.
     uploaded = fake_hub(monkeypatch, there=["README.md"])
     model.push_to_hub("someone/tiny", code=False)
