@@ -173,7 +173,7 @@ def test_bad_input(gold, parser, tmp_path, capsys):
         ([f"data.trees={gold}", f"data.validation={short}"], "short.mrg: no sentence has three words or more"),
         ([f"data.trees=[{few}]"], "cannot hold out"),
         ([f"data.trees=[{gold}]", "model.memory=stack"], "memory"),
-        ([f"data.trees=[{gold}]", "tokenizer.add_eos=false"], "its tokenizer needs tokens for both ends"),
+        ([f"data.trees=[{gold}]", "tokenizer.add_eos=false"], "its tokenizer must have tokens for both ends"),
     ):
         output = tmp_path / "run"
         assert stack_lm(["train", "parser", *arguments, f"output_dir={output}"]) != 0
