@@ -235,7 +235,8 @@ def _name_of_f1(record: Mapping[str, Any], system: Mapping[str, Any]) -> str:
 
 def _of_f1(record: dict[str, Any]) -> list[dict[str, Any]]:
     systems = record["systems"]
-    together = {key: value for key, value in systems[0].items() if all(of.get(key) == value for of in systems)}
+    first: dict[str, Any] = next(iter(systems), {})
+    together = {key: value for key, value in first.items() if all(of.get(key) == value for of in systems)}
     ensemble = record.get("ensemble") or {}
     votes = {"ensemble": "votes", f"ensemble, {ensemble.get('prior')} voting too": "votes_with_prior"}
     return [
@@ -249,7 +250,7 @@ def _f1(record: Mapping[str, Any], how: Mapping[str, Any], scored: Mapping[str, 
     """A result of trees.
 
     Args:
-        record: of the command.
+        record: the record of the command.
         how: the settings of these trees.
         scored: their scores.
     """

@@ -159,6 +159,9 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
         ('{"command": "stack-lm cache"}', "prints; it is of cache"),
         ("{", "r.json, line 1: not JSON"),
         ('{"command": "stack-lm perplexity", "model": [1]}', "must hold results of models"),
+        ('{"command": "stack-lm perplexity", "runs": 1}', "must hold results of models"),
+        ('{"command": "stack-lm parse-f1", "systems": [1]}', "must hold results of models"),
+        ('{"command": "stack-lm parse-f1", "systems": [], "baselines": 1}', "must hold results of models"),
     ],
 )
 def test_other_files_are_no_results(capsys, model, tmp_path, content, message):
