@@ -397,16 +397,26 @@ def whole_numbers(labels: Tensor, shape: torch.Size | None) -> Tensor:
 
     Args:
         labels: integers of any size.
-        shape: what their shape must be; None for any.
+        shape: the shape that they must have; None for any.
 
     Raises:
         ValueError: for other labels.
     """
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise ValueError(f"labels must be integers; got {labels.dtype}")
-    if shape is not None and labels.shape != shape:
-        raise ValueError(f"labels must be {list(shape)}, one for each token; got {list(labels.shape)}")
+    if shape is not None:
+        check_shape(labels, shape, ", one for each token")
     return labels.long()
+
+
+def check_shape(labels: Tensor, shape: torch.Size, note: str = "") -> None:
+    """Reject labels of another shape; the note explains the shape in the message.
+
+    Raises:
+        ValueError: naming both shapes.
+    """
+    if labels.shape != shape:
+        raise ValueError(f"labels must be {list(shape)}{note}; got {list(labels.shape)}")
 
 
 def ignore_after_padding(labels: Tensor, attention_mask: Tensor, shift: int = 1, ignore_index: int = IGNORED) -> Tensor:

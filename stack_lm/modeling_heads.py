@@ -14,6 +14,7 @@ from transformers.utils import ModelOutput, can_return_tuple
 from .cache import MemoryCache
 from .labels import IGNORED
 from .layers.controlled import Actions
+from .loss import check_shape
 from .modeling_stack_rnn import (
     HeadArguments,
     StackRNNModel,
@@ -165,11 +166,6 @@ class StackRNNForSequenceClassification(_Head):
         return loss
 
 
-def _check_labels(labels: Tensor, shape: tuple[int, ...]) -> None:
-    if tuple(labels.shape) != shape:
-        raise ValueError(f"labels must be {list(shape)}; got {list(labels.shape)}")
-
-
 class StackRNNForTokenClassification(_Head):
     """A stack RNN that gives every step a class: labels [B, T] are class ids, the loss is the cross-entropy in nats.
 
@@ -181,7 +177,7 @@ class StackRNNForTokenClassification(_Head):
     """
 
     def _loss(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
-        _check_labels(labels, tuple(logits.shape[:2]))
+        check_shape(labels, logits.shape[:2])
         loss: Tensor = self.loss_function(logits=logits, labels=labels, config=self.config, **kwargs)
         return loss
 
@@ -206,7 +202,7 @@ class StackRNNForKHotPrediction(_Head):
         ignore_index: int = IGNORED,
         **kwargs: Any,
     ) -> Tensor:
-        _check_labels(labels, tuple(logits.shape))
+        check_shape(labels, logits.shape)
         counted = labels != ignore_index
         probabilities = torch.sigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32)))
         errors = torch.where(counted, probabilities - labels.to(probabilities.dtype), 0).square().sum()

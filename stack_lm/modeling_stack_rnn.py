@@ -416,24 +416,22 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         given = labels if shifted is None else shifted
         hidden: Any = outputs.last_hidden_state
         own_loss = self.loss_function is not ForCausalLMLoss
-        if given is not None and not own_loss:
-            given = whole_numbers(
-                given, hidden.shape[:2] if isinstance(logits_to_keep, int) and not logits_to_keep else None
-            )
+        if given is not None:
+            if not own_loss:
+                keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
+                given = whole_numbers(given, hidden.shape[:2] if keeps_all else None)
+            if attention_mask is not None:
+                ignored, number = of_loss.get("ignore_index", IGNORED), of_loss.get("num_items_in_batch")
+                shift = 1 if shifted is None else 0
+                kept = ignore_after_padding(given, attention_mask, shift, ignored)
+                if number is not None:
+                    counted = given[:, shift:], kept[:, shift:]
+                    of_loss["num_items_in_batch"] = number_after_padding(number, *counted, ignored)
+                given = kept
             if shifted is None:
                 labels = given
             else:
                 of_loss["shift_labels"] = given
-        if attention_mask is not None and given is not None:
-            ignored, number = of_loss.get("ignore_index", IGNORED), of_loss.get("num_items_in_batch")
-            shift = 1 if shifted is None else 0
-            kept = ignore_after_padding(given, attention_mask, shift, ignored)
-            if number is not None:
-                of_loss["num_items_in_batch"] = number_after_padding(number, given[:, shift:], kept[:, shift:], ignored)
-            if shifted is None:
-                labels = kept
-            else:
-                of_loss["shift_labels"] = kept
         needed = why_logits(given is not None, logits_to_keep, own_loss, self.lm_head)
         if skip_logits and needed:
             raise ValueError(f"skip_logits=True cannot be used: {needed}")

@@ -32,7 +32,7 @@ class ScoreOfModels:
     intervals: dict[int, list[float]] = field(default_factory=dict)
 
 
-def find_card(path: str | Path) -> Path | None:
+def _find_card(path: str | Path) -> Path | None:
     """The card of a model directory, or the file itself if it is Markdown; None if there is none."""
     path = Path(path)
     card = path if path.suffix == ".md" else path / CARD
@@ -41,7 +41,7 @@ def find_card(path: str | Path) -> Path | None:
 
 def has_scores(path: str | Path) -> bool:
     """True if there may be scores at a path: a model's card, or the output of a command in JSON."""
-    return _is_output(path) or find_card(path) is not None
+    return _is_output(path) or _find_card(path) is not None
 
 
 def read_scores(paths: Sequence[str | Path]) -> tuple[list[str], list[ScoreOfModels]]:
@@ -82,7 +82,7 @@ def _read_output(path: str | Path) -> list[tuple[str, EvalResult]]:
 
 
 def _read_card(path: str | Path) -> list[tuple[str, EvalResult]]:
-    card = find_card(path)
+    card = _find_card(path)
     if card is None:
         raise InputError(f"{path} has no card ({CARD}); `stack-lm card {path}` writes one")
     name = str(path).removesuffix(".md").rstrip("/")
