@@ -24,7 +24,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="F",
-        help="output of perplexity, parse-f1, agreement or minimal-pairs with --json; results of earlier cards stay",
+        help="output of perplexity, parse-f1, agreement, minimal-pairs or strengths with --json; results of earlier "
+        "cards stay",
     )
     parser.add_argument(
         "--license", metavar="ID", help="license of the weights, by its name on the hub, such as apache-2.0"

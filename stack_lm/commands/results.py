@@ -39,8 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         nargs="+",
         help="an output_dir of `stack-lm train task`; its shards, and several directories of one table, are merged. Or "
-        "models, their cards, or files of --json output of perplexity, parse-f1, agreement or minimal-pairs, whose "
-        "scores are shown side by side",
+        "models, their cards, or files of --json output of perplexity, parse-f1, agreement, minimal-pairs or "
+        "strengths, whose scores are shown side by side",
     )
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--compare", metavar="DIR", help="another run of the table: show both, and the difference")

@@ -112,7 +112,10 @@ def run(options: argparse.Namespace) -> None:
     result = {
         "model": options.model,
         "data": options.data,
+        "limit": options.limit,
         "signal": signal,
+        "layer": options.layer,
+        "word_strength": options.word_strength,
         "n_sentences": len(sentences),
         "n_words": len(words.words),
         "n_unknown": words.n_unknown,

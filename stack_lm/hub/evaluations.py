@@ -205,8 +205,7 @@ def _of_perplexity(record: dict[str, Any]) -> list[dict[str, Any]]:
         data += f", split {record['split']}"
     if record.get("held_out") is not None:
         data = held_out_sentences(data, record["held_out"], record["held_out_seed"])
-    if record.get("limit") is not None:
-        data += f", the first {record['limit']:,} sentences"
+    data += _first_sentences(record)
     return [
         _perplexity(key, record | counts, "", data, record["command"]) | {"model": record["model"]}
         for key in _PERPLEXITY
@@ -226,11 +225,17 @@ def _name_of_f1(record: Mapping[str, Any], system: Mapping[str, Any]) -> str:
     how += [system[key] for key in ("signal", "decoder") if system.get(key)]
     if system.get("punctuation") == "removed before parsing":
         how.append("punctuation removed before parsing")
-    if system.get("layer") is not None:
-        how.append(f"layer {system['layer']}")
-    if system.get("word_strength", "last") != "last":
-        how.append(f"word strength {system['word_strength']}")
-    return ", ".join(["F1", *how])
+    return ", ".join(["F1", *how, *_reading(system)])
+
+
+def _reading(record: Mapping[str, Any]) -> list[str]:
+    """The settings, other than the defaults, by which a command reads the strengths of words."""
+    how = []
+    if record.get("layer") is not None:
+        how.append(f"layer {record['layer']}")
+    if record.get("word_strength", "last") != "last":
+        how.append(f"word strength {record['word_strength']}")
+    return how
 
 
 def _of_f1(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -294,6 +299,36 @@ def _of_choices(name: str) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
     return read
 
 
+def _of_strengths(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Means by group, the spread over all words, and the differences between groups."""
+    signal, groups = record["signal"].replace("_", " "), record["groups"]
+    scored = [
+        *((name, of["mean"], {"sd": round(of["std"], 4), "words": of["n"]}) for name, of in groups.items()),
+        *(("sd of all words", of["std"], {}) for name, of in groups.items() if name == "all words"),
+        *(
+            (
+                f"{of['first']} less {of['second']}",
+                of["difference"],
+                {"interval_95": _interval([of["low"], of["high"]])},
+            )
+            for of in record["contrasts"]
+        ),
+    ]
+    task = {"task_type": "text-generation", "task_name": "Strengths by part of speech"}
+    data = record["data"] + _first_sentences(record)
+    results = []
+    for name, value, arguments in scored:
+        metric = ", ".join([signal, name, *_reading(record)])
+        known = {"unit": "elements", **arguments, "command": record["command"]}
+        results.append(_result(task, data, "strength", value, metric, known) | {"model": record["model"]})
+    return results
+
+
+def _first_sentences(record: Mapping[str, Any]) -> str:
+    """The end of the name of data of which only the first sentences were used."""
+    return "" if record.get("limit") is None else f", the first {record['limit']:,} sentences"
+
+
 def _rounded(values: dict[str, float] | None) -> dict[str, float] | None:
     return None if values is None else {key: round(value, 4) for key, value in values.items()}
 
@@ -307,4 +342,5 @@ _READERS: dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]] = {
     "parse-f1": _of_f1,
     "agreement": _of_choices("Subject-verb agreement"),
     "minimal-pairs": _of_choices("Minimal pairs"),
+    "strengths": _of_strengths,
 }

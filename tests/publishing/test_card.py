@@ -129,6 +129,9 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
         )),
         *(("perplexity", "--data", "generated:50:3", *more) for more in ((), ("--held-out", "9"), ("--limit", "5"))),
         *(("agreement", "--data", "1", "--format", "generated", *more) for more in ((), ("--oov", "wrong"))),
+        *(("strengths", "--data", "generated:50:3", *more) for more in (
+            (), ("--limit", "5"), ("--signal", "read_strength"), ("--word-strength", "max"),
+        )),
     ]  # fmt: skip
     paths = []
     for name, *arguments in commands:
@@ -148,6 +151,21 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
         "accuracy, %",
         "accuracy, %, unknown words count as wrong",
     ]
+    assert {(data, name) for data, name in found if ", nouns" in name} == {
+        (texts[0], "push strength, nouns"),
+        (texts[2], "push strength, nouns"),
+        (texts[0], "read strength, nouns"),
+        (texts[0], "push strength, nouns, word strength max"),
+    }
+    strengths = json.loads(paths[-4].read_text())
+    assert found[texts[0], "push strength, sd of all words"].metric_value == pytest.approx(
+        strengths["groups"]["all words"]["std"], abs=1e-4
+    )
+    contrast = found[texts[0], "push strength, verbs less nouns"]
+    nouns, verbs = (found[texts[0], f"push strength, {name}"].metric_value for name in ("nouns", "verbs"))
+    assert contrast.metric_value == pytest.approx(verbs - nouns, abs=2e-4)
+    low, high = contrast.metric_args["interval_95"]
+    assert low <= contrast.metric_value <= high
 
 
 @pytest.mark.parametrize(
@@ -155,7 +173,10 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
     [
         ("", "r.json is empty"),
         ("[1]", "r.json, line 1: a JSON object is needed; got '[1]'"),
-        ("{}", "must hold what --json of perplexity, parse-f1, agreement, minimal-pairs prints; it is of no such"),
+        (
+            "{}",
+            "what --json of perplexity, parse-f1, agreement, minimal-pairs, strengths prints; it is of no such",
+        ),
         ('{"command": "stack-lm cache"}', "prints; it is of cache"),
         ("{", "r.json, line 1: not JSON"),
         ('{"command": "stack-lm perplexity", "model": [1]}', "must hold results of models"),
