@@ -103,6 +103,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
 
         Raises:
             ValueError: unless exactly one of the two is given, with these dimensions, and has tokens.
+            IndexError: for ids that are not in the vocabulary.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
@@ -111,6 +112,8 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         if inputs_embeds is not None and inputs_embeds.dim() != 3:
             raise ValueError(f"inputs_embeds must be [B, T, E]; got {list(inputs_embeds.shape)}")
         if inputs_embeds is None:
+            assert input_ids is not None
+            self._check_ids(input_ids)
             tokens: Any = self.embed_tokens
             inputs_embeds = tokens(input_ids)
         if inputs_embeds.shape[1] == 0:
@@ -119,6 +122,15 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
                 "that past_key_values has seen)"
             )
         return inputs_embeds
+
+    def _check_ids(self, ids: Tensor) -> None:
+        """Check ids in the memory of the CPU; on a GPU this would cost a synchronisation."""
+        if ids.device.type != "cpu" or numbers_hidden() or not ids.numel():
+            return
+        least, most = map(int, torch.aminmax(ids))
+        if least < 0 or most >= self.config.vocab_size:
+            wrong = least if least < 0 else most
+            raise IndexError(f"input_ids must be in [0, {self.config.vocab_size}); got {wrong}")
 
     @staticmethod
     def _cache(given: MemoryCache | None, use_cache: bool | None) -> MemoryCache | None:
@@ -141,6 +153,8 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
             raise ValueError(
                 f"attention_mask must be [{batch_size}, {length}] or longer in the second dimension; got {list(shape)}"
             )
+        if attention_mask.is_floating_point():  # zeros of an additive mask would count as padding
+            raise ValueError(f"attention_mask must be of bool or integers, zero at padding; got {attention_mask.dtype}")
         mask = attention_mask[:, -length:].bool()
         # A mask of ones costs time for nothing. On a GPU, the check would cost a synchronisation.
         look = mask.device.type == "cpu" and not numbers_hidden()

@@ -224,9 +224,8 @@ def _walk_given(
         hook.remove()
     state = layer.initial_state(1)
     for t, (read, vectors) in enumerate(zip(given.values.unbind(1), driving[0].unbind(1), strict=True)):
-        with layer.controls.with_noise(given.step(t)[1]):
-            _, state, taken = layer.step(vectors, state)
-        yield read, vectors, taken, state
+        reported, state = layer.drive(vectors, state, noise=given.step(t)[1])  # `step` may drop elements
+        yield read, vectors, layer.report(reported, state.memory), state
 
 
 def _steps(

@@ -7,7 +7,7 @@ import math
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -249,7 +249,7 @@ class Table:
             "mean_of_best_loss" is a mean over the trials with the same losses (`training.auxiliary`), of those losses
             where it is best.
         percent: print fractions as percentages; nats stay nats.
-        decimals: decimals of the printed numbers.
+        decimals: decimals of the printed numbers; unless set, 3 if a measure is in nats.
         seeds: number of trials of each row.
         output_dir: directory of the results and models.
         note: text below the table.
@@ -282,8 +282,9 @@ class Table:
         table = build(cls, values)
         if not table.rows:
             raise InputError("rows must have at least one row")
-        for measure in table.measures:
-            parse_measure(measure)
+        scores = [parse_measure(measure)[1] for measure in table.measures]
+        if "decimals" not in values and any(score in IN_NATS for score in scores):
+            table = replace(table, decimals=3)
         for i, row in enumerate(table.rows):
             if len(row.cells) != len(table.columns):
                 raise InputError(f"rows[{i}].cells must have {len(table.columns)} entries; got {row.cells}")
@@ -436,7 +437,5 @@ def single_row(preset: str, task: str, measures: Sequence[str]) -> Table:
     row = {"cells": [preset, task], "preset": preset, "task": task}
     table: dict[str, Any] = {"title": f"{preset} on {task}", "columns": ["preset", "task"], "rows": [row]}
     table["measures"] = [*measures]
-    if any(parse_measure(measure)[1] in IN_NATS for measure in measures):
-        table["decimals"] = 3
     names = (Path(name).stem if Path(name).exists() else name.replace("/", "-") for name in (preset, task))
     return Table.build(table | {"output_dir": f"runs/{'-'.join(names)}"})

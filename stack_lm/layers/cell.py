@@ -173,7 +173,7 @@ class StackRNNCell(ControlledMemory):
     ) -> Scan:
         """See `scan`."""
         batch_size, length = inputs.shape[:2]
-        state = self.begin(state, inputs)
+        state = self.begin(state, inputs, mask)
         like = inputs if inputs.is_floating_point() else self.like
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on the backend.
         given = Inputs(inputs, mask, self.controls.draw_noise((batch_size, length), like), None, length)

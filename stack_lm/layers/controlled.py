@@ -161,12 +161,14 @@ class ControlledMemory(nn.Module):
             self._check_form(state)
         n_sequences = state.reading.shape[0]
         if n_sequences != inputs.shape[0]:
-            raise ValueError(f"the state is of {n_sequences} sequences; the inputs are of {inputs.shape[0]}")
+            raise ValueError(
+                f"state and inputs must have the same number of sequences; got {n_sequences} and {inputs.shape[0]}"
+            )
         if state.reading.device != inputs.device:
             raise ValueError(f"the state is on {state.reading.device}; the inputs are on {inputs.device}")
 
     def _check_form(self, state: Any) -> None:
-        kind, wanted = self._form_of_states
+        kind, wanted, floating = self._form_of_states
         memory = self.memory.state_type
         if not isinstance(state, kind):
             raise ValueError(f"the state of this layer is a {kind.__name__}; got a {type(state).__name__}")
@@ -181,10 +183,19 @@ class ControlledMemory(nn.Module):
             raise ValueError(
                 f"the state belongs to another layer: without the batch, its tensors are {got}; here {here}"
             )
+        for tensor, is_floating in zip(leaves(state), floating, strict=True):
+            if tensor.shape[0] != state.reading.shape[0]:
+                sizes = [each.shape[0] for each in leaves(state)]
+                raise ValueError(f"all tensors of a state must have the same number of sequences; got {sizes}")
+            if tensor.is_floating_point() != is_floating:
+                needed = "floating-point numbers" if is_floating else "integers or bool"
+                raise ValueError(
+                    f"a tensor of the state must be of {needed}, as this layer returns it; got {tensor.dtype}"
+                )
 
     @cached_property
-    def _form_of_states(self) -> tuple[type[Any], list[tuple[int | None, ...]]]:
-        """The type of a state, and its shapes without the batch; None for a size that may change."""
+    def _form_of_states(self) -> tuple[type[Any], list[tuple[int | None, ...]], list[bool]]:
+        """The type of a state; shapes without the batch, with None for a size that may change; which are floating."""
         with torch.no_grad():
             states = [self.initial_state(1), self.initial_state(1, 7)]
             for _ in range(2):  # a memory may grow with its steps
@@ -194,7 +205,7 @@ class ControlledMemory(nn.Module):
         for shapes in zip(*map(_shapes, states), strict=True):  # of one tensor in each of the states
             sizes = map(set, zip(*shapes, strict=True))
             form.append(tuple(size.pop() if len(size) == 1 else None for size in sizes))
-        return type(states[0]), form
+        return type(states[0]), form, [tensor.is_floating_point() for tensor in leaves(states[0])]
 
     def _some_actions(self) -> Any:
         """Arbitrary actions on the memory of one sequence."""
@@ -212,13 +223,29 @@ class ControlledMemory(nn.Module):
             }
         )
 
-    def begin(self, state: Any, inputs: Tensor) -> Any:
+    def check_type(self, name: str, inputs: Any) -> None:
+        """Check that inputs are a tensor of the weights' type, or that autocast will make them so.
+
+        Raises:
+            ValueError: naming both types.
+        """
+        if not inputs.is_floating_point():
+            raise ValueError(f"{name} must be of a floating-point type; got {inputs.dtype}")
+        weights, device = self.like.dtype, inputs.device.type
+        if inputs.dtype == weights or not weights.is_floating_point:  # those of quantised layers are integers
+            return
+        if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+            raise ValueError(f"{name} must be of the weights' type, {weights}; got {inputs.dtype}")
+
+    def begin(self, state: Any, inputs: Tensor, mask: Tensor | None = None) -> Any:
         """The state from which a scan of inputs [B, T, ...] starts: an empty one for None.
 
         Raises:
-            ValueError: as `check_state`, and if the weights are on another device than the inputs.
+            ValueError: as `check_state`, for a mask that is not [B, T] bool, and if the weights are on another device
+                than the inputs.
         """
         batch_size, length = inputs.shape[:2]
+        check_mask("mask", mask, (batch_size, length))
         if (here := self.like.device) != inputs.device:
             name = type(self).__name__
             hint = f": offload with preload_module_classes=[{name!r}]" if here.type == "meta" else ""
@@ -313,6 +340,18 @@ class ControlledMemory(nn.Module):
     def padding(self) -> dict[str, float]:
         """The values of reported actions at padding, if not 0."""
         return {field.name: field.padding for field in self.memory.actions if field.padding}
+
+
+def check_mask(name: str, mask: Any, shape: tuple[int, ...]) -> None:
+    """Check the mask of real steps: compiled code would take the zeros of an additive mask for padding.
+
+    Raises:
+        ValueError: naming the type and shape that it must have.
+    """
+    if mask is None or (isinstance(mask, Tensor) and mask.dtype == torch.bool and tuple(mask.shape) == shape):
+        return
+    got = f"{mask.dtype} {list(mask.shape)}" if isinstance(mask, Tensor) else f"a {type(mask).__name__}"
+    raise ValueError(f"{name} must be a tensor torch.bool {list(shape)}, False at padding; got {got}")
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:

@@ -203,8 +203,12 @@ def intervene(layer: ControlledMemory, intervention: Intervention) -> Iterator[N
         intervention: what to replace.
 
     Raises:
-        ValueError: if the intervention does not fit the memory.
+        ValueError: if the intervention does not fit the memory, or for a module that is not a layer with a memory.
     """
+    if not isinstance(layer, ControlledMemory):
+        raise ValueError(
+            f"intervene takes a layer with a memory, one of stack_lm.memories(model); got a {type(layer).__name__}"
+        )
     memory, backend = layer.memory, layer.scan_backend
     layer.memory, layer.scan_backend = IntervenedMemory(memory, intervention, layer.controls.first()), "reference"
     try:

@@ -14,7 +14,7 @@ from ..kernels.protocol import Inputs, MemoryState
 from ..memory import memory_class
 from ..memory.fields import Size
 from ..memory.settings import complete_settings, settings_of
-from .controlled import Actions, ControlledMemory, Scan, blank
+from .controlled import Actions, ControlledMemory, Scan, blank, check_mask
 from .operator import describe, operator_obstacle, register_layer, run_as_operator
 
 
@@ -98,8 +98,8 @@ class MemoryLayer(ControlledMemory):
             The readings [B, T, R], the last state, and the actions [B, T, ...], empty unless requested.
 
         Raises:
-            ValueError: if shapes do not fit, if there is no step, if `scan_backend` names a backend that cannot run
-                this, or if a memory of limited size overflows and is set to raise an error then.
+            ValueError: if shapes or types do not fit, if there is no step, if `scan_backend` names a backend that
+                cannot run this, or if a memory of limited size overflows and is set to raise an error then.
         """
         if not isinstance(hidden, Tensor):
             raise ValueError(
@@ -107,10 +107,9 @@ class MemoryLayer(ControlledMemory):
             )
         if hidden.dim() != 3 or hidden.shape[1] == 0 or hidden.shape[2] != self.input_size:
             raise ValueError(f"hidden must be [B, T, {self.input_size}] with T of at least 1; got {list(hidden.shape)}")
+        self.check_type("hidden", hidden)
         batch_size, length = hidden.shape[:2]
-        if mask is not None and mask.shape != hidden.shape[:2]:
-            raise ValueError(f"mask must be [{batch_size}, {length}]; got {list(mask.shape)}")
-        state = self.begin(state, hidden)
+        state = self.begin(state, hidden, mask)
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on the backend.
         noise = self.controls.draw_noise((batch_size, length), hidden)
         scan = self.run(Inputs(hidden, mask, noise, None, length), state, output_actions)
@@ -152,10 +151,19 @@ class MemoryLayer(ControlledMemory):
             The reading r_t [B, R], the next state, and the actions (see `Actions`, without the time).
 
         Raises:
-            ValueError: if the state has another batch size, or a memory of limited size overflows.
+            ValueError: if shapes or types do not fit, if the state has another batch size, or if a memory of limited
+                size overflows.
         """
-        state = self.initial_state(hidden.shape[0]) if state is None else state
-        self.check_state(state, hidden)
+        if not isinstance(hidden, Tensor) or hidden.dim() != 2 or hidden.shape[1] != self.input_size:
+            got = list(hidden.shape) if isinstance(hidden, Tensor) else f"a {type(hidden).__name__}"
+            raise ValueError(f"hidden must be a tensor [B, {self.input_size}], of one step; got {got}")
+        self.check_type("hidden", hidden)
+        check_mask("active", active, (hidden.shape[0],))
+        if state is None:
+            state = self.initial_state(hidden.shape[0])
+        else:
+            self.check_state(state, hidden)
+            state = state._replace(memory=self.memory.compact(state.memory, 1))
         reported, state = self.drive(hidden, state, active)
         self.memory.check_overflow(state.memory)
         return state.reading, state, self.report(reported, state.memory, active)

@@ -79,6 +79,9 @@ class StackRNN(nn.Module):
         if len(memories) != num_layers:
             raise ValueError(f"memory must be one name, or one for each of num_layers={num_layers}; got {memories}")
         known = {name: None for each in memories for name in memory_class(each).settings}
+        for name in ("bidirectional", "proj_size"):  # code written for torch's modules may pass their defaults
+            if not settings.get(name, True):
+                del settings[name]
         unknown = next((name for name in settings if name not in known), None)
         if unknown in ("bidirectional", "proj_size"):
             raise ValueError(f"StackRNN has no {unknown}, unlike torch's modules")
@@ -122,8 +125,10 @@ class StackRNN(nn.Module):
         """Copy the weights of a torch module with the same controller, sizes and layers.
 
         Raises:
-            ValueError: if a weight or its shape differs between the two.
+            ValueError: if a weight or its shape differs between the two, or the module is not recurrent.
         """
+        if not isinstance(module, nn.RNNBase):
+            raise ValueError(f"copy_weights takes an nn.RNN, nn.GRU or nn.LSTM; got a {type(module).__name__}")
         if module.mode != _MODES[self.controller]:
             raise ValueError(f"controller={self.controller!r} has other weights than torch's {module.mode}")
         given = dict(module.named_parameters())
@@ -183,6 +188,8 @@ class StackRNN(nn.Module):
     def _batch_first(self, given: Tensor | PackedSequence) -> tuple[Tensor, Tensor | None]:
         """The input as [B, T, E], and the lengths of packed sequences."""
         lengths = None
+        if not isinstance(given, Tensor | PackedSequence):
+            raise ValueError(f"input must be a tensor or a PackedSequence; got a {type(given).__name__}")
         if isinstance(given, PackedSequence):
             inputs, lengths = pad_packed_sequence(given, batch_first=True)
         elif given.dim() == 2:
@@ -195,12 +202,7 @@ class StackRNN(nn.Module):
                 f"input must be [{layout}, {self.input_size}], [T, {self.input_size}] or packed, with T of at least 1; "
                 f"got {list(found.shape)}"
             )
-        if not inputs.is_floating_point():
-            raise ValueError(f"input must be of a floating-point type; got {inputs.dtype}")
-        weights, device = self._cells[0].like.dtype, inputs.device.type
-        cast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-        if inputs.dtype != weights and not cast:
-            raise ValueError(f"input must be of the weights' type, {weights}; got {inputs.dtype}")
+        self._cells[0].check_type("input", inputs)
         return inputs, lengths
 
     def _in_form_of(self, given: Any, outputs: Tensor, lengths: Tensor | None) -> Any:

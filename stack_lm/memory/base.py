@@ -271,7 +271,7 @@ class Memory(ABC, Generic[State, Actions]):
         """Reject invalid arguments of `step`; see there."""
         for given, kind, what in ((state, self.state_type, "state"), (actions, self.action_type, "actions")):
             if not isinstance(given, kind):
-                raise ValueError(f"the {what} of {type(self).__name__} is a {kind.__name__}; got {_describe(given)}")
+                raise ValueError(f"{what} of {type(self).__name__} must be a {kind.__name__}; got a {_describe(given)}")
         first = next(leaves(state))
         for name, tensor in _named_tensors(state):
             _check_tensor(f"state.{name}", tensor, (first.shape[0], *tensor.shape[1:]), first.device)

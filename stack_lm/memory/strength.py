@@ -161,10 +161,11 @@ class StrengthMemory(Memory[StackState, Actions]):
     def compact(self, state: StackState, steps: int) -> StackState:
         """Keep only living elements, in order, with the top last; sequences with fewer have dead ones below.
 
-        The search waits for a GPU, so single steps search only now and then.
+        The search waits for a GPU, so single steps search only now and then. In training only the first step of a
+        sequence, or after a detached state, can search at all, so there it does.
         """
         n = state.strengths.shape[1]
-        if n < _COMPACT_EVERY or (steps == 1 and n % _COMPACT_EVERY):
+        if n < _COMPACT_EVERY or (steps == 1 and n % _COMPACT_EVERY and not torch.is_grad_enabled()):
             return state
         if state.values.requires_grad or state.strengths.requires_grad or numbers_hidden():
             return state

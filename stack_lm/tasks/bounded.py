@@ -138,15 +138,19 @@ class GrammarLanguage(BoundedLanguage):
         splits: changes of the plan (see `Task`).
 
     Attributes:
-        symbols: the terminals, separated by spaces.
+        symbols: the terminals, separated by spaces, or a sequence of them.
         grammar: the grammar, with probabilities as weights.
     """
 
-    symbols: ClassVar[str]
+    symbols: ClassVar[str | Sequence[str]]
     grammar: ClassVar[Grammar]
 
     def __init__(self, *, splits: SplitChanges | None = None) -> None:
-        super().__init__(self.symbols.split(), splits=splits)
+        for name, kinds in {"symbols": (str, list, tuple), "grammar": (Grammar,)}.items():
+            if not isinstance(getattr(self, name, None), kinds):
+                raise InputError(f"{type(self).__name__} must have {name}, a {' or '.join(k.__name__ for k in kinds)}")
+        symbols = self.symbols.split() if isinstance(self.symbols, str) else list(self.symbols)
+        super().__init__(symbols, splits=splits)
 
     @cached_property
     def lengths(self) -> ByLength:
@@ -155,7 +159,7 @@ class GrammarLanguage(BoundedLanguage):
 
     def possible(self, length: int) -> bool:
         """See `BoundedLanguage.possible`."""
-        return bool(self.lengths.weight(length))
+        return self.lengths.possible(length)
 
     def string(self, rng: random.Random, length: int) -> Sequence[str]:
         """See `BoundedLanguage.string`."""
@@ -171,11 +175,11 @@ class GrammarLanguage(BoundedLanguage):
 
 
 def log_given_length(lengths: ByLength, strings: Sequence[Sequence[str]]) -> list[float]:
-    """Log p(w | length) of strings of a grammar, in nats; -inf for a weight of 0."""
-    from .inside import string_weights
+    """Log p(w | length) of strings of a grammar, in nats; -inf for a string that it does not derive."""
+    from .inside import log_string_weights
 
-    weights = string_weights(lengths.grammar, strings)
+    logs = log_string_weights(lengths, strings)
     return [
-        log(weight) - log(lengths.weight(len(string))) if weight else -inf
-        for string, weight in zip(strings, weights, strict=True)
+        value if value == -inf else value - lengths.log_weight(len(string))
+        for string, value in zip(strings, logs, strict=True)
     ]

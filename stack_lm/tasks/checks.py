@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from math import inf
 
 from ..errors import InputError
 from .base import Example, Task
+from .bounded import BoundedLanguage
 from .kinds import check_declared
 
 
@@ -17,8 +19,8 @@ def check_examples(task: Task, seed: int = 0) -> None:
         seed: the seed of the draws.
 
     Raises:
-        InputError: naming the task and the split: if there is no training split, drawing fails, or an example is not of
-            the task's kind and its vocabularies.
+        InputError: naming the task and the split: if there is no training split, drawing fails, an example is not of
+            the task's kind and its vocabularies, or a language's probabilities are not.
     """
     check_declared(task)
     for name in ("train", "test"):
@@ -33,7 +35,7 @@ def check_examples(task: Task, seed: int = 0) -> None:
             except Exception as error:  # of third-party code
                 reason = f"{type(error).__name__}: {error}".splitlines()[0]
                 raise InputError(f"{task} cannot draw a string of {task.unit} {size} for {name}: {reason}") from error
-            problem = _problem(task, example)
+            problem = _problem(task, example) or _problem_of_bound(task, example, size)
             if problem is not None:
                 raise InputError(f"{task}, a string of {task.unit} {size} of {name}: {problem}")
 
@@ -56,4 +58,17 @@ def _problem(task: Task, example: Example) -> str | None:
         for number in ids:
             if not (isinstance(number, int) and 0 <= number < len(symbols)):
                 return f"a {said} has ids below {len(symbols)}, the size of its vocabulary; got {number!r}"
+    return None
+
+
+def _problem_of_bound(task: Task, example: Example, size: int) -> str | None:
+    """Describe the first error of the probability on which a language's lower bound rests; None if it has none."""
+    if not isinstance(task, BoundedLanguage):
+        return None
+    string = [task.vocabulary[symbol] for symbol in example.source[1:]]
+    if len(string) != size:
+        return f"its length is {len(string)}"
+    (value,) = task.log_given_length([string])
+    if not -inf < value <= 1e-6:  # rounding may put a certain string above 0
+        return f"log_given_length must give the logarithm of a probability; got {value:g}"
     return None

@@ -253,9 +253,10 @@ class FileTask(Task):
         """Describe the files in one line."""
         numbers = ", ".join(f"{plan.number:,} {name}" for name, plan in self.plan.items())
         said = f"{self}: {self.own_kind}; {numbers} strings; {len(self.vocabulary)} symbols"
-        if self.own_kind == "classification":
-            labels = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
-            said += f"; {len(self.target_vocabulary)} labels: {labels}"
+        if self.target_vocabulary != self.vocabulary:
+            what = "labels" if self.own_kind == "classification" else "output symbols"
+            shown = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
+            said += f"; {len(self.target_vocabulary)} {what}: {shown}"
         return "; ".join([said + self._unseparated, *self._repetitions()])
 
     def _repetitions(self) -> Iterator[str]:

@@ -12,12 +12,13 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
-from math import fsum, isfinite, prod
+from math import frexp, fsum, inf, isfinite, ldexp, log, prod
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import InputError
 
 _MOST_BITS = 10_000_000  # of a count of derivations
+_FAR = 512  # binary exponent of a weight, halfway to those that float64 lacks
 
 
 class Rule(NamedTuple):
@@ -206,19 +207,52 @@ class ByLength:
     """The derivations of a grammar by the length of their string.
 
     No nonterminal may derive exactly itself, because such derivations have no end.
+
+    Weights of long strings would leave the range of float64. Each terminal therefore counts as a power of two in place
+    of 1, found as longer strings are weighted, which changes no digit of any weight.
+
+    Attributes:
+        exponent: that of the power of two.
     """
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
+        self._weighed = 0  # the lengths below it have weights, and the exponent has been chosen for them
+        self._scale(0)
+
+    def _scale(self, exponent: int) -> None:
+        self.exponent = exponent
         self._weights: dict[tuple[str, int], float | None] = {}
         self.rest_weight = cache(self._weigh_rest)
         self._rules = cache(self._weigh_rules)
         self._parts = cache(self._weigh_parts)
 
+    def possible(self, length: int) -> bool:
+        """Return True if the grammar derives strings of a length."""
+        return bool(self._total(length))
+
     def weight(self, length: int) -> float:
         """The total weight of the derivations of all strings of a length, in symbols: for a PCFG, their probability."""
-        for shorter in range(length):  # so that no recursion goes through many lengths
-            self.symbol_weight(self.grammar.start, shorter)
+        try:
+            return ldexp(self._total(length), -self.exponent * length)
+        except OverflowError:
+            return inf
+
+    def log_weight(self, length: int) -> float:
+        """The natural logarithm of `weight`, also where float64 has no such weight; -inf for no strings."""
+        total = self._total(length)
+        return log(total) - self.exponent * length * log(2) if total else -inf
+
+    def _total(self, length: int) -> float:
+        """`weight`, scaled by the exponent."""
+        for shorter in range(self._weighed, length + 1):  # so that no recursion goes through many lengths
+            self._weighed = shorter + 1
+            total = self.symbol_weight(self.grammar.start, shorter)
+            power = frexp(total)[1] if isfinite(total) else 2 * _FAR
+            if shorter and abs(power) > _FAR and (shift := round(power / shorter)):
+                self._scale(self.exponent - shift)
+                for again in range(shorter):
+                    self.symbol_weight(self.grammar.start, again)
         return self.symbol_weight(self.grammar.start, length)
 
     def draw(self, rng: random.Random, length: int) -> tuple[str, ...]:
@@ -227,7 +261,7 @@ class ByLength:
         Raises:
             InputError: if there is none.
         """
-        if length < 0 or not self.weight(length):
+        if length < 0 or not self.possible(length):
             raise InputError(f"the grammar has no string of length {length}")
         string: list[str] = []
         # The symbols still to be derived, last first: a nonterminal and its length, or a terminal.
@@ -246,9 +280,9 @@ class ByLength:
         return tuple(string)
 
     def symbol_weight(self, symbol: str, length: int) -> float:
-        """The total weight of the derivations from any symbol of all strings of a length."""
+        """The total weight, scaled, of the derivations from any symbol of all strings of a length."""
         if symbol not in self.grammar.rules:
-            return float(length == 1)
+            return ldexp(float(length == 1), self.exponent)
         if length == 0 and symbol not in self.grammar.nullable:
             return 0.0
         key = symbol, length
@@ -267,7 +301,7 @@ class ByLength:
         return self._parts(right, length).values
 
     def _weigh_rest(self, right: tuple[str, ...], length: int) -> float:
-        """The total weight of the derivations from several symbols."""
+        """The same from several symbols."""
         if not right:
             return float(length == 0)
         return self._parts(right, length).total

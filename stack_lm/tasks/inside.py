@@ -3,52 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, inf, log, log2
 
 import numpy as np
 
-from .grammars import ByLength, Grammar
+from .grammars import ByLength
 
 # Strings at a time, limited so that the tables of long ones fit into memory.
 _BATCH = 256
+_SMALL = 1e-280  # weights below may have lost digits
 
 
-def string_weights(grammar: Grammar, strings: Sequence[Sequence[str]]) -> list[float]:
-    """The weight of each string: for a probabilistic grammar its probability, summed over its derivations.
+def log_string_weights(lengths: ByLength, strings: Sequence[Sequence[str]]) -> list[float]:
+    """The logarithm of the weight of each string, in nats; -inf for a string that the grammar does not derive.
 
-    The weights are float64: strings of several hundred symbols may underflow to 0.
+    For a probabilistic grammar the weight is the string's probability, summed over its derivations.
 
     Args:
-        grammar: any that `ByLength` takes.
+        lengths: of any grammar.
         strings: each a sequence of terminals; those of one length are processed together.
     """
-    lengths = ByLength(grammar)
     places: dict[int, list[int]] = {}
     for place, string in enumerate(strings):
         places.setdefault(len(string), []).append(place)
-    weights = [0.0] * len(strings)
+    terminals = {symbol for rules in lengths.grammar.rules.values() for rule in rules for symbol in rule.right}
+    spread = ceil(log2(len(terminals - set(lengths.grammar.rules)) or 1))
+    logs = np.full(len(strings), -inf)
     for length, same in places.items():
-        for start in range(0, len(same) if lengths.weight(length) else 0, _BATCH):
+        for start in range(0, len(same) if lengths.possible(length) else 0, _BATCH):
             batch = same[start : start + _BATCH]
-            inside = _Inside(lengths, [strings[place] for place in batch])
-            for place, weight in zip(batch, inside.weights(), strict=True):
-                weights[place] = float(weight)
-    return weights
+            # All strings of a length share its weight: one has at most all of it, and rarely less than its part.
+            logs[batch] = _logs(
+                lengths, [strings[i] for i in batch], lengths.exponent - 2, lengths.exponent + spread + 2
+            )
+    return [float(value) for value in logs]
+
+
+def _logs(lengths: ByLength, strings: Sequence[Sequence[str]], low: int, high: int) -> np.ndarray:
+    """The logarithms for strings of one length, each with an exponent of the scale at which float64 has its weight.
+
+    Args:
+        lengths: of the grammar.
+        strings: B of them.
+        low: the smallest exponent to try.
+        high: the largest.
+    """
+    if not strings or low > high:
+        return np.full(len(strings), -inf)
+    exponent = (low + high) // 2
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        weights = _Inside(lengths, strings, exponent).weights()
+        logs = np.where(np.isfinite(weights), np.log(weights), -inf) - exponent * len(strings[0]) * log(2)
+    for at, tries in ((~(weights >= _SMALL), (exponent + 1, high)), (~np.isfinite(weights), (low, exponent - 1))):
+        places = np.flatnonzero(at)
+        if len(places):
+            again = _logs(lengths, [strings[place] for place in places], *tries)
+            logs[places] = np.where(np.isfinite(again), again, logs[places])
+    return logs
 
 
 class _Inside:
-    """The weights of all substrings of B strings of n symbols.
+    """The weights of all substrings of B strings of n symbols, in which a terminal counts as a power of two.
 
     Those of w symbols derived from a nonterminal are an array [n - w + 1, B], by the position of their first symbol;
     None if there are none. The same holds for those derived from the rest of a rule.
     """
 
-    def __init__(self, lengths: ByLength, strings: Sequence[Sequence[str]]) -> None:
+    def __init__(self, lengths: ByLength, strings: Sequence[Sequence[str]], exponent: int) -> None:
         self.grammar, self.lengths = lengths.grammar, lengths
         self.number, self.n = len(strings), len(strings[0])
         symbols = {symbol for rules in self.grammar.rules.values() for rule in rules for symbol in rule.right}
         text = np.array([list(string) for string in strings], dtype=object).reshape(self.number, self.n).T
         self.matches = {
-            symbol: np.ascontiguousarray(text == symbol, dtype=float) for symbol in symbols - set(self.grammar.rules)
+            symbol: np.ldexp(np.ascontiguousarray(text == symbol, dtype=float), exponent)
+            for symbol in symbols - set(self.grammar.rules)
         }
         self._symbols: dict[tuple[str, int], np.ndarray | None] = {}
         self._rests: dict[tuple[tuple[str, ...], int], np.ndarray | None] = {}

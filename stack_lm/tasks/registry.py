@@ -14,6 +14,7 @@ from ..plugins import Registry
 from .base import Task
 from .files import FileTask
 from .kinds import check_declared
+from .rows import TABLES
 
 _Factory = TypeVar("_Factory", bound="Callable[..., Task]")
 TASKS: Registry[Callable[..., Task]] = Registry("task", "stack_lm.tasks", listed_by="`stack-lm tasks`")
@@ -67,7 +68,7 @@ def make_task(name: str, **options: Any) -> Task:
 
 def _is_file(name: Any) -> bool:
     """Return True if the name is an existing file or folder, or ends as tables do."""
-    return isinstance(name, str) and (Path(name).exists() or is_table(name))
+    return isinstance(name, str) and name != "" and (Path(name).exists() or is_table(name))
 
 
 def _find(name: Any) -> Callable[..., Task]:
@@ -76,4 +77,5 @@ def _find(name: Any) -> Callable[..., Task]:
     except InputError as error:
         if TASKS.origin_note(name):
             raise
-        raise InputError(f"{error}; a file (.csv, .tsv, .jsonl) or a folder of these is a task, too") from None
+        end = "" if str(error).endswith("?") else "."
+        raise InputError(f"{error}{end} A file ({', '.join(TABLES)}) or a folder of these is a task, too") from None

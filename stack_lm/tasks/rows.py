@@ -27,7 +27,7 @@ _COLUMNS: dict[OwnKind, tuple[str, ...]] = {
 _SPLITS = {"train": ("train",), "validation": ("validation", "valid", "dev"), "test": ("test",)}
 _SPACE = "\u2423"  # the blank among single characters
 _LONGEST = 100_000  # maximum number of symbols of a string: all strings of a split are padded to the longest
-_TABLES = tuple(ending for known in FORMATS.values() if known.has_columns for ending in known.endings)
+TABLES = tuple(ending for known in FORMATS.values() if known.has_columns for ending in known.endings)
 
 
 class Row(NamedTuple):
@@ -58,7 +58,7 @@ class Reading:
         for number, fields in rows:
             if isinstance(fields, str):
                 if fields:
-                    raise InputError(f"{file} is plain text; a task is a table: {', '.join(_TABLES)}")
+                    raise InputError(f"{file} is plain text; a task is a table: {', '.join(TABLES)}")
                 continue
             columns = columns or self._columns(fields, file)
             where = f"{file}, {unit} {number}"
@@ -148,7 +148,7 @@ def find_files(path: Path) -> dict[str, Path]:
             found[name] = Path(check_file(files[0]))
     if "train" not in found:
         there = ", ".join(sorted(file.name for file in path.iterdir())[:5]) or "nothing"
-        raise InputError(f"{path} has no file train.csv, .tsv, .jsonl or .json; it has {there}")
+        raise InputError(f"{path} has no file train with one of the endings {', '.join(TABLES)}; it has {there}")
     return found
 
 
@@ -208,10 +208,17 @@ def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replac
     if content.kind == "classification":
         free.sort(key=lambda i: rows[i].target)  # of each label in the order of the draw
     numbers = {name: max(1, round(share * len(rows))) if share else 0 for name, share in wanted.items()}
-    if sum(numbers.values()) > len(free) or (wanted and sum(numbers.values()) == len(rows)):
+    where = rows[0].where.rpartition(", ")[0]
+    if sum(numbers.values()) >= len(rows):
+        kept = " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
+        raise InputError(
+            f"{where} has {len(rows):,} {'row' if len(rows) == 1 else 'rows'}{unseparated(rows)}; at least "
+            f"{sum(numbers.values()) + 1:,} are needed, as {kept} strings are to be held out"
+        )
+    if sum(numbers.values()) > len(free):
         allowed = "" if replace or content.kind == "language" else " (unknown=replace allows others)"
         raise InputError(
-            f"{rows[0].where.rpartition(', ')[0]}: {' and '.join(f'{n:,} {name}' for name, n in numbers.items())} "
+            f"{where}: {' and '.join(f'{n:,} {name}' for name, n in numbers.items())} "
             f"strings are to be held out, but only {len(free):,} of {len(rows):,} have no symbol that training would "
             f"then lack{unseparated(rows) or allowed}"
         )

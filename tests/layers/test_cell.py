@@ -122,9 +122,9 @@ def test_a_state_of_other_sequences_or_another_device_is_refused(fields):
     inputs = torch.randn(2, 4, 5, dtype=torch.float64)
     for state in (cell.initial_state(1), cell.initial_state(3)):
         n = state.reading.shape[0]
-        with pytest.raises(ValueError, match=f"the state is of {n} sequences; the inputs are of 2"):
+        with pytest.raises(ValueError, match=f"the same number of sequences; got {n} and 2"):
             cell.scan(inputs, state)
-        with pytest.raises(ValueError, match=f"the state is of {n} sequences; the inputs are of 2"):
+        with pytest.raises(ValueError, match=f"the same number of sequences; got {n} and 2"):
             cell.step(inputs[:, 0], state)
     elsewhere = map_tensors(lambda tensor: tensor.to("meta"), cell.initial_state(2))
     with pytest.raises(ValueError, match="the state is on meta; the inputs are on cpu"):

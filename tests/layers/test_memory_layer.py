@@ -7,7 +7,8 @@ import torch
 from conftest import MEMORIES, tiny_config
 from kernels.comparison import check_layer, some_mask
 
-from stack_lm import MemoryLayer, StackRNNCell, explain_backend
+from stack_lm import MemoryLayer, StackRNN, StackRNNCell, explain_backend
+from stack_lm.memory import map_tensors
 
 WITH_MEMORY = [fields for fields in MEMORIES if fields["memory"] != "none"]
 
@@ -113,14 +114,33 @@ def test_bad_arguments_are_refused():
         with pytest.raises(ValueError, match=message):
             MemoryLayer(7, **arguments)
     layer = MemoryLayer(7)
-    with pytest.raises(ValueError, match="the state is of 3 sequences; the inputs are of 2"):
+    with pytest.raises(ValueError, match="the same number of sequences; got 3 and 2"):
         layer(torch.zeros(2, 4, 7), layer.initial_state(3))
     with pytest.raises(ValueError, match=r"hidden must be \[B, T, 7\] with T of at least 1; got \[2, 0, 7\]"):
         layer(torch.zeros(2, 0, 7))
     with pytest.raises(ValueError, match=r"hidden must be \[B, T, 7\] .*; got \[2, 7\]"):
         layer(torch.zeros(2, 7))
-    with pytest.raises(ValueError, match=r"mask must be \[2, 4\]; got \[2, 3\]"):
-        layer(torch.zeros(2, 4, 7), mask=torch.ones(2, 3).bool())
+    with pytest.raises(ValueError, match="hidden must be of the weights' type, torch.float32; got torch.float64"):
+        layer(torch.zeros(2, 4, 7).double())
+    for mask, got in (
+        (torch.ones(2, 3).bool(), r"torch.bool \[2, 3\]"),
+        (torch.ones(2, 4).long(), r"torch.int64 \[2, 4\]"),
+        (torch.tensor([[0.0, 0, 0, -torch.inf]] * 2), "torch.float32"),  # an additive mask, in which 0 is real
+        ([[True] * 4] * 2, "a list"),
+    ):
+        for backend in ("auto", "reference"):
+            layer.scan_backend = backend
+            with pytest.raises(ValueError, match=rf"mask must be a tensor torch.bool \[2, 4\], False at .*; got {got}"):
+                layer(torch.zeros(2, 4, 7), mask=mask)
+    for hidden, active, message in (
+        (torch.zeros(2, 7), torch.ones(2, 1).bool(), r"active must be a tensor torch.bool \[2\].*; got .* \[2, 1\]"),
+        (torch.zeros(2, 7), torch.ones(2), "active must be a tensor torch.bool"),
+        (torch.zeros(2, 4, 7), None, r"hidden must be a tensor \[B, 7\], of one step; got \[2, 4, 7\]"),
+        (torch.zeros(2, 3), None, r"hidden must be a tensor \[B, 7\], of one step; got \[2, 3\]"),
+        (torch.zeros(2, 7).long(), None, "hidden must be of a floating-point type; got torch.int64"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            layer.step(hidden, None, active)
     full = MemoryLayer(7, "superposition", memory_depth=1, memory_overflow="raise")
     with pytest.raises(ValueError, match="memory_depth|depth"):
         full(torch.randn(1, 9, 7))
@@ -143,6 +163,29 @@ def test_a_scan_leaves_nothing_for_the_garbage_collector(memory, driver):
     finally:
         gc.unfreeze()
         gc.enable()
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_the_state_of_a_loop_of_steps_does_not_grow(grad):
+    """Its dead elements are dropped, in training where the state is detached."""
+    layer = MemoryLayer(4, memory_size=3, push_control=0.5, pop_control=3.0)
+    state = None
+    with torch.set_grad_enabled(grad):
+        for t in range(200):
+            _, state, _ = layer.step(torch.randn(2, 4), state)
+            if t % 10 == 9:
+                state = map_tensors(torch.Tensor.detach, state)
+    assert state.memory.strengths.shape[1] < 50
+
+
+def test_the_state_of_chunks_of_single_steps_does_not_grow():
+    rnn, state = StackRNN(4, 6, memory_size=3, push_control=0.5, pop_control=3.0), None
+    for chunk in range(40):
+        for _ in range(10):
+            outputs, state = rnn(torch.randn(1, 2, 4), state)
+        outputs.sum().backward()
+        state = map_tensors(torch.Tensor.detach, state)
+        assert state[-1][0].memory.strengths.shape[1] < 50, chunk
 
 
 # --- a state of another layer, which compiled code would read beyond its end
@@ -189,3 +232,23 @@ def test_what_is_no_state_is_refused():
     layer = MemoryLayer(6, "stack")
     with pytest.raises(ValueError, match="the state of this layer is a MemoryState; got a Tensor"):
         layer(torch.randn(2, 3, 6), torch.zeros(2))
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize(
+    ("memory", "change", "message"),
+    [
+        ("stack", lambda part: part.long(), "must be of floating-point numbers.*; got torch.int64"),
+        ("stack", lambda part: part[:1], r"the same number of sequences; got \[1, 1, 2\]"),
+        ("superposition", lambda part: part[:1], r"the same number of sequences; got \["),
+    ],
+)
+def test_a_changed_state_is_refused(memory, change, message, backend):
+    layer, hidden = MemoryLayer(6, memory), torch.randn(2, 3, 6)
+    layer.scan_backend = backend
+    _, state, _ = layer(hidden)
+    changed = state._replace(memory=map_tensors(change, state.memory))
+    with pytest.raises(ValueError, match=message):
+        layer(hidden, changed)
+    with pytest.raises(ValueError, match=message):
+        layer.step(hidden[:, 0], changed)

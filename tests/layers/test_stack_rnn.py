@@ -326,7 +326,7 @@ def test_bad_states_are_refused():
         ((h, h, (*memories, None)), "the memories of hx must be a tuple of num_layers=1; got 2"),
         ((h, h, superposed), "the memory of layer 0 has a StackState; that of hx is a SuperpositionState"),
         ((h, h, (h,)), "the memory of layer 0 has a StackState; that of hx is a Tensor"),
-        ((h, h, of_others), "the state is of 2 sequences; the inputs are of 4"),
+        ((h, h, of_others), "the same number of sequences; got"),
     ):
         with pytest.raises(ValueError, match=message):
             rnn(inputs, state)

@@ -9,7 +9,7 @@ import pytest
 
 from stack_lm.errors import InputError
 from stack_lm.tasks import BoundedLanguage, make_task, task_names
-from stack_lm.tasks.inside import string_weights
+from stack_lm.tasks.inside import log_string_weights
 
 NAMES = ["marked_reversal", "unmarked_reversal", "padded_reversal", "dyck", "hardest_cfl"]
 WINDOW = {"small": {"number": 400, "shortest": 3, "longest": 7}}
@@ -139,7 +139,7 @@ def test_strings_that_the_released_code_loses():
     dyck, padded = make_task("dusell2020/dyck"), make_task("dusell2020/padded_reversal")
     assert dyck.grammar.derives("( [ ] )".split())
     assert {dyck.write(dyck.sample(random.Random(seed), 2).source) for seed in range(9)} == {"<s> ( )", "<s> [ ]"}
-    assert string_weights(dyck.grammar, ["()", "[]"]) == [pytest.approx(1 / 2 * (1 / 40) / 2)] * 2
+    assert log_string_weights(dyck.lengths, ["()", "[]"]) == [pytest.approx(log(1 / 2 * (1 / 40) / 2))] * 2
     one_group = dyck.lengths.symbol_weight("T", 60) / 2 / dyck.lengths.weight(60)
     words = [dyck.write(dyck.sample(random.Random(seed), 60).source[1:]).replace(" ", "") for seed in range(300)]
     assert sum(not is_dyck(word[1:-1]) for word in words) / 300 == pytest.approx(1 - one_group, abs=0.1)
@@ -147,7 +147,7 @@ def test_strings_that_the_released_code_loses():
     assert padded.grammar.derives("0")
     assert {padded.write(padded.sample(random.Random(seed), 1).source) for seed in range(9)} == {"<s> 0", "<s> 1"}
     halves = [(60 / 61 / 2) ** k * (1 / 61) / 2 * (30 / 31) ** (3 - 2 * k) / 31 for k in (0, 1)]  # 0 0 0, and 0 (0) 0
-    assert string_weights(padded.grammar, ["000"]) == [pytest.approx(sum(halves))]
+    assert log_string_weights(padded.lengths, ["000"]) == [pytest.approx(log(sum(halves)))]
 
 
 def test_plan():
@@ -184,3 +184,12 @@ def test_the_whole_test_set_of_the_hardest_language():
     examples = task.split("test", 0)
     assert len(examples) == 6100
     assert task.lower_bound(examples, "test") == pytest.approx(1.449, abs=0.01)
+
+
+def test_bounds_of_long_strings():
+    """Their probabilities are smaller than float64 can represent."""
+    for name, length in (("dyck", 1000), ("marked_reversal", 1401)):
+        task = make_task(f"dusell2020/{name}", splits={"test": {"number": 1, "shortest": length, "longest": length}})
+        (example,) = task.split("test", 0)
+        (value,) = task.log_given_length([[task.vocabulary[symbol] for symbol in example.source[1:]]])
+        assert -length * log(len(task.vocabulary)) < value < 0

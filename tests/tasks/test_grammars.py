@@ -4,15 +4,16 @@ import math
 import random
 from collections import Counter
 from itertools import product
-from math import prod
+from math import log, prod
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stack_lm.errors import InputError
 from stack_lm.tasks.grammars import ByDepth, ByLength, Grammar
-from stack_lm.tasks.inside import string_weights
+from stack_lm.tasks.inside import log_string_weights
 
 # Nested, left-recursive, ambiguous, with empty parts and unit rules.
 GRAMMARS = {
@@ -84,7 +85,7 @@ def test_strings_of_a_length(name):
     weights = listed(grammar, 5)
     lengths = ByLength(grammar)
     strings = list(weights)
-    assert string_weights(grammar, strings) == pytest.approx(list(weights.values()))
+    assert np.exp(log_string_weights(lengths, strings)) == pytest.approx(list(weights.values()))
     for string, weight in weights.items():
         assert grammar.derives(string) == (weight > 0)
     for length in range(6):
@@ -118,7 +119,7 @@ def test_random_grammars(data):
         assert "derives itself" in str(error)  # noqa: PT017
         assume(False)
     weights = listed(grammar, 4)
-    assert string_weights(grammar, list(weights)) == pytest.approx(list(weights.values()))
+    assert np.exp(log_string_weights(lengths, list(weights))) == pytest.approx(list(weights.values()))
     assert totals == pytest.approx([sum(w for s, w in weights.items() if len(s) == n) for n in range(5)])
     for string, weight in weights.items():
         assert grammar.derives(string) == (weight > 0)
@@ -178,4 +179,45 @@ def test_bad_rules(rules, message):
 def test_a_batch_has_any_lengths():
     grammar = GRAMMARS["nested"]
     strings = [tuple("ab"), (), tuple("aabb"), tuple("ba"), tuple("ab"), tuple("abb")]
-    assert string_weights(grammar, strings) == [0.25, 0.5, 0.125, 0.0, 0.25, 0.0]
+    assert np.exp(log_string_weights(ByLength(grammar), strings)) == pytest.approx([0.25, 0.5, 0.125, 0, 0.25, 0])
+
+
+@pytest.mark.parametrize(
+    ("rules", "log_weight", "log_string"),
+    [
+        # Probabilities that float64 lacks from 115 symbols on; a string is one of 2^n equally likely ones.
+        (
+            {"S": {"a S": 0.001, "b S": 0.001, "": 0.998}},
+            lambda n: n * log(0.002) + log(0.998),
+            lambda n: n * log(0.001) + log(0.998),
+        ),
+        # Weights, not probabilities, beyond 1,024 symbols too large.
+        ({"S": {"a S": 2.0, "a": 3.0}}, lambda n: (n - 1) * log(2) + log(3), lambda n: (n - 1) * log(2) + log(3)),
+        (
+            {"S": {f"{letter} S": 0.99 / 26 for letter in "abcdefghijklmnopqrstuvwxyz"} | {"": 0.01}},
+            lambda n: n * log(0.99) + log(0.01),
+            lambda n: n * log(0.99 / 26) + log(0.01),
+        ),
+    ],
+    ids=["small", "large", "many symbols"],
+)
+@pytest.mark.parametrize("n", [20, 107, 300, 1100])
+def test_weights_that_float64_lacks(rules, log_weight, log_string, n):
+    lengths = ByLength(Grammar(rules))
+    assert lengths.possible(n)
+    assert lengths.log_weight(n) == pytest.approx(log_weight(n), abs=1e-9)
+    strings = [lengths.draw(random.Random(seed), n) for seed in range(2)]
+    assert log_string_weights(lengths, [*strings, ("?",) * n]) == [
+        *[pytest.approx(log_string(n), abs=1e-9)] * 2,
+        -math.inf,
+    ]
+
+
+def test_draws_do_not_depend_on_the_scale():
+    grammar = Grammar({"S": {"S T": 0.01, "T": 0.01}, "T": {"( S )": 0.02, "( )": 0.01}})
+    one, other = ByLength(grammar), ByLength(grammar)
+    other.log_weight(300)
+    for length in (2, 40, 80):
+        assert other.exponent > one.exponent == 0
+        assert one.weight(length) == other.weight(length)
+        assert one.draw(random.Random(length), length) == other.draw(random.Random(length), length)

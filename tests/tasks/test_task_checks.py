@@ -1,10 +1,13 @@
 """Mistakes in a task of one's own are found before a model trains on it."""
 
+import math
+
 import pytest
 
 from stack_lm.errors import InputError
-from stack_lm.tasks import Example, Split, Task, make_task
+from stack_lm.tasks import BoundedLanguage, Example, GrammarLanguage, Split, Task, make_task
 from stack_lm.tasks.checks import check_examples
+from stack_lm.tasks.grammars import Grammar
 
 
 def own(answer, kind="per_step", plan=("train", "test"), symbols=("a", "b")):
@@ -71,3 +74,56 @@ def test_weights_of_lengths(weights, message):
     task.length_weights = lambda shortest, longest: weights
     with pytest.raises(InputError, match=message):
         task.splits(seed=0)
+
+
+def test_probabilities_of_a_language():
+    class Language(BoundedLanguage):
+        """Strings of one symbol."""
+
+        length, log = 1, 0.0
+
+        def __init__(self):
+            super().__init__(["a"], splits=None)
+
+        def possible(self, length):
+            return True
+
+        def string(self, rng, length):
+            return ["a"] * (self.length * length)
+
+        def contains(self, string):
+            return True
+
+        def log_given_length(self, strings):
+            return [self.log] * len(strings)
+
+    check_examples(Language())
+    for length, log, message in (
+        (2, 0.0, r"a string of length \d+ of train: its length is \d+"),
+        (1, 0.5, "log_given_length must give the logarithm of a probability; got 0.5"),
+        (1, -math.inf, "the logarithm of a probability; got -inf"),
+        (1, math.nan, "the logarithm of a probability; got nan"),
+    ):
+        Language.length, Language.log = length, log
+        with pytest.raises(InputError, match=message):
+            check_examples(Language())
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"symbols": ["a"]}, "Own must have grammar, a Grammar"),
+        ({"grammar": Grammar({"S": ["a"]})}, "Own must have symbols, a str or list or tuple"),
+    ],
+)
+def test_parts_of_a_grammar_language(parts, message):
+    with pytest.raises(InputError, match=message):
+        type("Own", (GrammarLanguage,), parts)()
+
+
+def test_symbols_of_a_grammar_language_may_be_a_list():
+    plan = {"train": Split(4, 1, 3), "test": Split(4, 1, 3)}
+    parts = {"symbols": ["a", "b"], "grammar": Grammar({"S": {"a S": 0.5, "b": 0.5}}), "default_plan": plan}
+    task = type("Own", (GrammarLanguage,), parts)()
+    check_examples(task)
+    assert {"a", "b"} <= set(task.vocabulary)

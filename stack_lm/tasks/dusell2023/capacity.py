@@ -92,7 +92,7 @@ class Dyck(BoundedLanguage):
 
     def possible(self, length: int) -> bool:
         """See `BoundedLanguage.possible`."""
-        return bool(self.lengths.weight(length))
+        return self.lengths.possible(length)
 
     def string(self, rng: random.Random, length: int) -> Sequence[str]:
         """See `BoundedLanguage.string`."""
