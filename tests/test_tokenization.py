@@ -49,6 +49,11 @@ ORDINARY = {
     "“It isn’t,” he’s told.": "“ It is n’t , ” he ’s told .",  # noqa: RUF001
     'It [sic] is "good".': 'It [ sic ] is " good " .',
     "What?! No!": "What ?! No !",
+    # Quotation marks of other languages.
+    "„Das ist gut.“": "„ Das ist gut . “",
+    "„Komm!“, rief er.": "„ Komm ! “ , rief er .",
+    "«Bonjour», dit-il.": "« Bonjour » , dit-il .",
+    "Er sagte: «Komm!»": "Er sagte : « Komm ! »",
     "Wait-- no ...and a 62%-owned --firm--": "Wait -- no ... and a 62%-owned -- firm --",
 }
 

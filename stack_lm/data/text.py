@@ -25,12 +25,11 @@ _CLOSERS = "\"'\u201d\u2019\u201c\u2018\xbb\xab)\u300d\u300f\uff09"
 _FINAL = (".", "!", "?", "\u2026", *_SPACED_ENDS, *_UNSPACED_ENDS, *_CLOSERS)
 _UNSPACED = re.compile(rf"[^{_UNSPACED_ENDS}]*(?:[{_UNSPACED_ENDS}]+[{_CLOSERS}]*|$)")
 _OTHER_ENDS = re.compile(rf"([{_SPACED_ENDS}{_UNSPACED_ENDS}]+)")
-# Manually wrapped text has lines at least this long, in characters, except the last of a paragraph.
+# Manually wrapped text has lines at least this long, in characters, except the last of a paragraph. A few lines may end
+# early, such as one before a word that a program or an author kept whole.
 _SHORTEST_WRAP, _WRAPPED_SHARE = 40, 0.9
-# NLTK's tokenizer splits off a period only before the closing marks of English.
 # A word with a period, followed by a capital. Text in the Penn Treebank's form has a space before the period.
 _NEXT_SENTENCE = re.compile(rf"(?<![A-Za-z])[a-z]{{3,}}[.!?] [A-Z]|[{_UNSPACED_ENDS}][^{_UNSPACED_ENDS}{_CLOSERS}\s]")
-_PERIOD = re.compile(r"(?<=[^.\s])\.(?=[\u201c\u2018\xab]$)")
 
 
 def read_lines(path: str | Path, *, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
@@ -174,10 +173,10 @@ class Segmenter:
             "lines": one sentence a line, words separated by spaces.
             "paragraphs": words separated by spaces, but sentences run on (wikitext).
             "raw": ordinary text. Lines that were wrapped by hand are joined; other lines are a paragraph each.
-            "articles": ordinary text with headings and lists (Wikipedia): a line is a paragraph, and lines without
-            final punctuation are left out.
+            "articles": the same with headings and lists (Wikipedia); paragraphs without final punctuation are left out.
         documents: some documents for the sentence splitter to learn from.
-        split_words: in ordinary text, split punctuation off the words; otherwise white space alone separates them.
+        split_words: in ordinary text, split punctuation off the words, as this package's tokenizers do; otherwise
+            white space alone separates them.
     """
 
     MODES = ("lines", "paragraphs", "raw", "articles")
@@ -188,7 +187,7 @@ class Segmenter:
         self.mode = mode
         if mode == "lines":
             return
-        from nltk.tokenize import NLTKWordTokenizer
+        from ..tokenization.words import word_splitter
 
         sample: list[str] = []
         size = 0
@@ -198,7 +197,7 @@ class Segmenter:
             if size >= TRAINING_CHARACTERS:
                 break
         self._split = SentenceSplitter("\n".join(sample))
-        self._words = NLTKWordTokenizer() if split_words else None
+        self._words = word_splitter() if split_words else None
 
     def __call__(self, document: str) -> Iterable[list[str]]:
         """The sentences of one document."""
@@ -216,14 +215,14 @@ class Segmenter:
                 if not (line.startswith("= ") and line.endswith(" =")):  # a heading of wikitext
                     yield from (sentence.split() for sentence in self._split(line))
             return
-        paragraphs = _unwrapped(lines) if self.mode == "raw" else (line for line in lines if line.endswith(_FINAL))
-        for paragraph in paragraphs:
-            yield from map(self._words_of, self._split(paragraph))
+        for paragraph in _unwrapped(lines):
+            if self.mode == "raw" or paragraph.endswith(_FINAL):
+                yield from map(self._words_of, self._split(paragraph))
 
     def _words_of(self, sentence: str) -> list[str]:
         if self._words is None:
             return sentence.split()
-        return self._words.tokenize(_PERIOD.sub(" .", _OTHER_ENDS.sub(r" \1 ", sentence)))
+        return [word for word, _ in self._words.pre_tokenize_str(_OTHER_ENDS.sub(r" \1 ", sentence))]
 
 
 def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
@@ -240,4 +239,5 @@ def _is_wrapped(lines: list[str]) -> bool:
     if len(lines) == 1 or width < _SHORTEST_WRAP or not all(" " in line for line in lines[:-1]):
         return False
     full = sum(len(line) + 1 + len(after.split()[0]) > width for line, after in pairwise(lines))
-    return full >= _WRAPPED_SHARE * (len(lines) - 1)
+    ends = len(lines) - 1
+    return full >= min(_WRAPPED_SHARE * ends, ends - (ends > 2))

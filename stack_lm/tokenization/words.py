@@ -22,14 +22,15 @@ Lowercase = Literal["none", "first_word", "all"]
 # What is a token of its own where it touches a word. In text of the Penn Treebank's form nothing touches a word, so
 # such text stays as it is. Each alternative begins with one character and a test that refuses most others: the matcher
 # tries all of them at each character that may begin one.
-_CLOSED = r"(?=[\"'”\u2019)\],;:.?!]*(?:\s|\z))"
+_CLOSED = r"(?=[\"'”\u2019“\u2018«»)\],;:.?!]*(?:\s|\z))"
 _AFTER_WORD = "|".join(
     (
         r"(?<=[\"”»)\]}])",
+        r"(?<=[“\u2018«])(?=[,;:.?!]*(?:\s|\z))",  # which close quotations in German and other languages
         # One token of several marks ("?!"), before white space, the end, or what closes a quotation.
         rf"(?<=[,;:?!])(?<![?!]{{2}})[?!]*{_CLOSED}",
         # The text's last period, except that of an initial or an acronym (Plan B., the U.S.).
-        r"(?<=\.)(?<=[\p{L}\p{N}%\"'”\u2019)\]].)(?=[\"'”\u2019)\]]*\s*\z)(?<![^\p{L}]\p{L}.)(?<!\A\p{L}.)",
+        r"(?<=\.)(?<=[\p{L}\p{N}%\"'”\u2019)\]].)(?=[\"'”\u2019“\u2018«»)\]]*\s*\z)(?<![^\p{L}]\p{L}.)(?<!\A\p{L}.)",
         r"(?<=\.)\.\.(?!\.)(?<!\....)",
         r"(?<=['\u2019])(?<=[\p{L}\p{N}].)(?:[smdSMD]|[rR][eE]|[vV][eE]|[lL][lL])(?![\p{L}\p{N}])",
         r"(?<=')'(?!')(?<=[^\s'`]..)",
@@ -41,7 +42,7 @@ _BEFORE_WORD = "|".join(
 )
 _WORD_PARTS = "|".join(
     (
-        rf"[\"'\u2019”»)\]}},;:?!.%](?<=\S.)(?:{_AFTER_WORD})",
+        rf"[\"'\u2019”»“\u2018«)\]}},;:?!.%](?<=\S.)(?:{_AFTER_WORD})",
         rf"[\"“„«(\[{{$£€`.\-](?=\S)(?:{_BEFORE_WORD})",
         r"[nN]['\u2019][tT](?<=\p{L}...)(?!\p{L})",
         r"[cC]an(?=not(?!\p{L}))(?<!\p{L}...)",

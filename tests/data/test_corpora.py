@@ -15,6 +15,7 @@ from stack_lm.data import Corpus, Sentence, hold_out, open_corpus, register_sour
 from stack_lm.data.generated import generate_corpus
 from stack_lm.data.text import Segmenter, has_several_sentences, read_lines, read_text
 from stack_lm.errors import InputError
+from stack_lm.tokenization import word_splitter
 
 
 def article(number):
@@ -126,7 +127,16 @@ def test_raw_text_loses_nothing():
     for text in (article(7), "i love 🐱 🐱\nthe list:\n- milk\n- eggs", "a\n\nb"):
         segment = Segmenter("raw", map(article, range(40)))
         kept = "".join("".join(words) for words in segment(text))
-        assert kept.replace("``", '"').replace("''", '"') == "".join(text.split())
+        assert kept == "".join(text.split())
+
+
+def test_raw_text_has_the_words_of_a_tokenizer():
+    """So that none is unknown to a model when it is in the vocabulary, such as a quotation mark."""
+    text = '"We know the name," he said. He saw A&B Inc. at http://x.org. The dogs\' owner lives in the U.S.'
+    sentences = Segmenter("raw", [text] * 5, split_words=False)(text)
+    split = [[word for word, _ in word_splitter().pre_tokenize_str(" ".join(words))] for words in sentences]
+    assert list(Segmenter("raw", [text] * 5)(text)) == split
+    assert split[0][:3] == ['"', "We", "know"]
 
 
 @pytest.mark.parametrize("width", [45, 60, 72, 79])
@@ -148,6 +158,17 @@ def test_lines_that_were_wrapped_by_hand_are_joined(tmp_path, width, mode):
     assert found == expected
     assert len(found) > 6
     assert sum(map(len, found)) == len(" ".join(paragraphs).split())
+
+
+@pytest.mark.parametrize("mode", ["raw", "articles"])
+def test_one_line_of_a_wrapped_paragraph_may_end_early(mode):
+    paragraph = " ".join(" ".join(sentence.words) for sentence in generate_corpus(8, seed=1))
+    lines = textwrap.fill(paragraph, 60).split("\n")
+    words = lines[2].split()
+    lines[2:4] = [" ".join(words[:-2]), " ".join(words[-2:]) + " " + lines[3]]
+    lines[3:] = textwrap.fill(" ".join(lines[3:]), 60).split("\n")
+    segment = Segmenter(mode, [paragraph] * 5)
+    assert list(segment("\n".join(lines))) == list(segment(paragraph))
 
 
 def test_lines_that_were_not_wrapped_stay_apart():

@@ -49,7 +49,7 @@ def _open(request: Request, files: Sequence[Records], paths: tuple[Path, ...] = 
 
     def parts(file: Records) -> Iterator[str]:
         """The lines of a file; lines together if one may continue in the next."""
-        return _documents(file, _MOST_LINES) if mode == "raw" else (record.text for record in file())
+        return _documents(file, _MOST_LINES) if mode in ("raw", "articles") else (record.text for record in file())
 
     def sentences() -> Iterator[Sentence]:
         return (Sentence(words) for file in files for text in parts(file) for words in segment(text))
