@@ -144,11 +144,11 @@ def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None
     """
     mixed = accelerator.mixed_precision != "no"
     if wanted == "auto" and (mixed or accelerator.device.type != "cpu"):
-        return None, f"the loss multiplies in {accelerator.mixed_precision if mixed else 'float32'}"
+        return None, f"the loss's matrix products are in {accelerator.mixed_precision if mixed else 'float32'}"
     if wanted == "float32" or accelerator.device.type != "cpu":
-        return wanted, f"the loss multiplies in {wanted}"
+        return wanted, f"the loss's matrix products are in {wanted}"
     if multiplies_bfloat16():
-        return "bfloat16", "the loss multiplies in bfloat16 (training.loss_dtype)"
+        return "bfloat16", "the loss's matrix products are in bfloat16 (training.loss_dtype)"
     return "float32", "the loss is computed in float32, because this processor does not multiply bfloat16"
 
 

@@ -176,6 +176,8 @@ class TrainingLoop(ABC):
     def _train(self) -> dict[str, Any]:
         self._started = time.perf_counter()
         self._begun, self._lines = self.step, LineClock()
+        # Seconds and targets of the first update, which compiles, so it does not count for the speed.
+        self._first, self._logged = (0.0, 0), False
         self._last: dict[str, Any] = {}
         for line in (
             *self.notes,
@@ -195,7 +197,10 @@ class TrainingLoop(ABC):
                 epoch = self.epoch
                 start = time.perf_counter()
                 tokens = self._update(batches)
-                self.threads.observe(tokens, time.perf_counter() - start)
+                seconds = time.perf_counter() - start
+                self.threads.observe(tokens, seconds)
+                if self.step == self._begun:
+                    self._first = seconds, sum(self._record.counts)
                 self.step += 1
                 advance(1)
                 self._log_and_save(ended=self.epoch > epoch)
@@ -259,6 +264,7 @@ class TrainingLoop(ABC):
         save = (due(loop.save_every) if loop.save_every else ended) or final or stop
         if not (log or evaluate or save):
             return
+        paused = time.perf_counter()
         self._check(self._record.fault(self.step))
         if evaluate or save:
             self._check(self.updater.fault(self.step))
@@ -276,7 +282,8 @@ class TrainingLoop(ABC):
             self._save_checkpoint()
         if stop and not self.over:
             raise Stopped(self._signals.describe(self.step))
-        self._clock = time.perf_counter()
+        now = time.perf_counter()
+        self._clock = now if log else self._clock + now - paused
 
     def _look(self, record: dict[str, Any]) -> bool:
         """In a run that keeps the best model, record a validation if it is the best so far, and return True then."""
@@ -301,6 +308,10 @@ class TrainingLoop(ABC):
 
     def _log_losses(self) -> None:
         seconds, record = time.perf_counter() - self._clock, self._record
+        slow, few = self._first
+        if self._logged or len(record.counts) < 2:  # the first update is in an earlier record, or alone in this one
+            slow, few = 0.0, 0
+        self._logged = True
         if record.skipped:
             self._note(
                 f"step {self.step:,}: {record.skipped} updates since the last record were not finite and skipped"
@@ -309,7 +320,7 @@ class TrainingLoop(ABC):
         if record.counts:
             for name, mean in record.means().items():
                 values[f"train_{self.LOSS}" if name == "main" else f"train_{name}_{self.LOSS}"] = mean
-        values[f"{self.TARGETS}_per_second"] = sum(record.counts) / seconds
+        values[f"{self.TARGETS}_per_second"] = (sum(record.counts) - few) / (seconds - slow)
         if record.padded:
             values["padding_share"] = 1 - record.tokens / record.padded
         if self.loop.on_nan == "skip":
@@ -317,7 +328,10 @@ class TrainingLoop(ABC):
         self._record = TrainingRecord(in_a_row=record.in_a_row)
         self._log(values)
         if record.counts and self._lines.due():
-            left = (time.perf_counter() - self._started) / (self.step - self._begun) * (self.total - self.step)
+            updates, passed = self.step - self._begun, time.perf_counter() - self._started
+            if updates > 1:
+                updates, passed = updates - 1, passed - self._first[0]
+            left = passed / updates * (self.total - self.step)
             loss = f"{values[f'train_{self.LOSS}']:.3f} {self.LOSS.replace('_', ' ')}"
             speed = f"{values[f'{self.TARGETS}_per_second']:,.0f} {self.TARGETS} per second"
             self._note(

@@ -87,7 +87,7 @@ def test_a_run_writes_what_is_needed(tmp_path):
 @pytest.mark.parametrize(
     ("wanted", "device", "mixed", "native", "expected", "note"),
     [
-        ("auto", "cpu", "no", True, "bfloat16", "multiplies in bfloat16 (training.loss_dtype)"),
+        ("auto", "cpu", "no", True, "bfloat16", "matrix products are in bfloat16 (training.loss_dtype)"),
         ("auto", "cpu", "no", False, "float32", "in float32, because this processor does not multiply bfloat16"),
         (
             "bfloat16",
@@ -97,11 +97,11 @@ def test_a_run_writes_what_is_needed(tmp_path):
             "float32",
             "in float32, because this processor does not multiply bfloat16",
         ),
-        ("bfloat16", "cpu", "bf16", True, "bfloat16", "multiplies in bfloat16 (training.loss_dtype)"),
-        ("float32", "cpu", "bf16", True, "float32", "multiplies in float32"),
-        ("auto", "cpu", "bf16", True, None, "multiplies in bf16"),
-        ("auto", "cuda", "no", True, None, "multiplies in float32"),
-        ("bfloat16", "cuda", "no", False, "bfloat16", "multiplies in bfloat16"),
+        ("bfloat16", "cpu", "bf16", True, "bfloat16", "matrix products are in bfloat16 (training.loss_dtype)"),
+        ("float32", "cpu", "bf16", True, "float32", "matrix products are in float32"),
+        ("auto", "cpu", "bf16", True, None, "matrix products are in bf16"),
+        ("auto", "cuda", "no", True, None, "matrix products are in float32"),
+        ("bfloat16", "cuda", "no", False, "bfloat16", "matrix products are in bfloat16"),
     ],
 )
 def test_the_type_of_the_loss(monkeypatch, wanted, device, mixed, native, expected, note):

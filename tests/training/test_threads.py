@@ -2,12 +2,15 @@
 
 import dataclasses
 import itertools
+import json
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
+from conftest import train_small
 
-from stack_lm.training import threads
+from stack_lm.training import loop, threads
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.language_model import Trainer
 from stack_lm.training.threads import MEASURED, PAUSE, WINDOW, ThreadChooser
@@ -179,3 +182,26 @@ def test_the_trainer_measures_its_own_updates_and_resumes_with_its_choice(monkey
     result = fixed.train()
     assert result["eval_nats_per_token"] == pytest.approx(trainer._last["eval_nats_per_token"], rel=1e-5)
     assert dataclasses.asdict(fixed.config)["training"]["threads"] == 1
+
+
+def test_the_first_update_does_not_count_for_the_speed(tmp_path, monkeypatch):
+    """It compiles, which would make the whole run look slow. Nor does a checkpoint between two records."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    update, save = loop.TrainingLoop._update, loop.TrainingLoop._save_checkpoint
+
+    def timed(self, batches):
+        clock.now += 100 if self.step == 0 else 1
+        return update(self, batches)
+
+    def saved(self, *arguments):
+        clock.now += 1000
+        save(self, *arguments)
+
+    monkeypatch.setattr(loop.TrainingLoop, "_update", timed)
+    monkeypatch.setattr(loop.TrainingLoop, "_save_checkpoint", saved)
+    train_small(tmp_path, {}, max_steps=12, log_every=4, save_every=3, epochs=5)
+    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    speeds = [line["tokens_per_second"] for line in lines if "tokens_per_second" in line]
+    assert len(speeds) == 4  # one at the end of the epoch
+    assert max(speeds) < 2 * min(speeds)
