@@ -55,8 +55,8 @@ def _logs(lengths: ByLength, strings: Sequence[Sequence[str]], low: int, high: i
         weights = _Inside(lengths, strings, exponent).weights()
         logs = np.where(np.isfinite(weights), np.log(weights), -inf) - exponent * len(strings[0]) * log(2)
     for at, tries in ((~(weights >= _SMALL), (exponent + 1, high)), (~np.isfinite(weights), (low, exponent - 1))):
-        places = np.flatnonzero(at)
-        if len(places):
+        places = np.flatnonzero(at).tolist()
+        if places:
             again = _logs(lengths, [strings[place] for place in places], *tries)
             logs[places] = np.where(np.isfinite(again), again, logs[places])
     return logs
