@@ -6,9 +6,11 @@ import argparse
 from typing import Any
 
 from ..console import Problems
+from ..errors import InputError
 from ..eval.agreement import AgreementItem, agreement_properties, evaluate_agreement
 from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
 from ..eval.choices import begun
+from ..eval.pair_formats import PAIR_FORMATS
 from ..messages import unknown_name
 from .choices import ChoiceTask, add_choice_options, check_choice_options, load_language_model, score_task
 
@@ -32,6 +34,10 @@ def run(options: argparse.Namespace) -> None:
     classifiers = options.format == "linzen-numpred"
     check_choice_options(options, "number classifier" if classifiers else "language model")
     problems = Problems(options.keep_going)
+    if options.format in PAIR_FORMATS:
+        raise InputError(
+            f"the format {options.format} is for `stack-lm minimal-pairs`, which compares verbs with --method prefix"
+        )
     if options.format not in AGREEMENT_FORMATS:
         raise unknown_name("format", options.format, AGREEMENT_FORMATS)
     items: list[AgreementItem] = []

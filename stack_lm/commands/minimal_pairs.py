@@ -53,7 +53,8 @@ def run(options: argparse.Namespace) -> None:
         if model is None:
             raise InputError("--words must be given or split if all models are tables: auto depends on a model")
         words = "split" if model.is_word_level else "given"
-        print_note(f"words: {words}")
+        how = "separated by white space" if words == "given" else "split as in the Penn Treebank"
+        print_note(f"the words of the sentences are {how} (--words {words})")
     pairs: list[MinimalPair] = []
     files: list[str] = []
     for source in sources:

@@ -567,6 +567,7 @@ def bad_inputs(directory, models, treebank):
         ((*f1, treebank, "--convention", "prpn", "--max-length", "1"), "no sentence has at most 1 words that count"),
         (("agreement", stack, "--data", directory / "none", *linzen), "none.text does not exist"),
         (("agreement", stack, "--data", empty, "--format", "csv"), "format must be one of linzen.*; got 'csv'"),
+        (("agreement", stack, "--data", empty, "--format", "pairs"), "format pairs is for `stack-lm minimal-pairs`"),
         (("perplexity", stack, "--data", directory / "none.txt"), "none.txt does not exist"),
         (("perplexity", stack, "--data", empty), "empty.txt is empty"),
         (("perplexity", stack, "--data", words), "every word of the text is unknown to the model.*'qwx zzk'"),
