@@ -68,9 +68,9 @@ def test_bad_actions_and_states_are_refused(fields):
                 memory.step(state, good._replace(**{field.name: -value}))
     with pytest.raises(ValueError, match=r"must be \[3.*the state is of 3\); got \[2"):
         memory.step(memory.initial_state(3, dtype=torch.float64), good)
-    with pytest.raises(ValueError, match="the state of .* is a .*; got tuple"):
+    with pytest.raises(ValueError, match="state of .* must be a .*; got a tuple"):
         memory.step(tuple(state), good)
-    with pytest.raises(ValueError, match="the actions of .* is a .*; got dict"):
+    with pytest.raises(ValueError, match="actions of .* must be a .*; got a dict"):
         memory.step(state, good._asdict())
     _, state = run(memory, [good], state)
     broken = map_tensors(lambda tensor: torch.full_like(tensor, float("inf")), state)
