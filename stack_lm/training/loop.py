@@ -178,6 +178,7 @@ class TrainingLoop(ABC):
         self._begun, self._lines = self.step, LineClock()
         # Seconds and targets of the first update, which compiles, so it does not count for the speed.
         self._first, self._logged = (0.0, 0), False
+        self._carried = sum(self._record.counts)  # targets before a stop, in the first record
         self._last: dict[str, Any] = {}
         for line in (
             *self.notes,
@@ -200,7 +201,7 @@ class TrainingLoop(ABC):
                 seconds = time.perf_counter() - start
                 self.threads.observe(tokens, seconds)
                 if self.step == self._begun:
-                    self._first = seconds, sum(self._record.counts)
+                    self._first = seconds, sum(self._record.counts) - self._carried
                 self.step += 1
                 advance(1)
                 self._log_and_save(ended=self.epoch > epoch)
@@ -308,9 +309,11 @@ class TrainingLoop(ABC):
 
     def _log_losses(self) -> None:
         seconds, record = time.perf_counter() - self._clock, self._record
-        slow, few = self._first
-        if self._logged or len(record.counts) < 2:  # the first update is in an earlier record, or alone in this one
-            slow, few = 0.0, 0
+        slow, few = 0.0, 0
+        if not self._logged:
+            few = self._carried
+            if self.step - self._begun > 1:  # otherwise the first update is alone
+                slow, few = self._first[0], few + self._first[1]
         self._logged = True
         if record.skipped:
             self._note(
