@@ -68,6 +68,8 @@ class Grammar:
                 Rule(tuple(right.split()), _weight(weight, f"{left} -> {right or 'nothing'}"))
                 for right, weight in weights.items()
             )
+        symbols = {symbol for sides in self.rules.values() for rule in sides for symbol in rule.right}
+        self.terminals = frozenset(symbols - self.rules.keys())
         self.nullable = self._nullable()
 
     def _nullable(self) -> frozenset[str]:

@@ -26,8 +26,7 @@ def log_string_weights(lengths: ByLength, strings: Sequence[Sequence[str]]) -> l
     places: dict[int, list[int]] = {}
     for place, string in enumerate(strings):
         places.setdefault(len(string), []).append(place)
-    terminals = {symbol for rules in lengths.grammar.rules.values() for rule in rules for symbol in rule.right}
-    spread = ceil(log2(len(terminals - set(lengths.grammar.rules)) or 1))
+    spread = ceil(log2(len(lengths.grammar.terminals) or 1))
     logs = np.full(len(strings), -inf)
     for length, same in places.items():
         for start in range(0, len(same) if lengths.possible(length) else 0, _BATCH):
@@ -54,7 +53,7 @@ def _logs(lengths: ByLength, strings: Sequence[Sequence[str]], low: int, high: i
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         weights = _Inside(lengths, strings, exponent).weights()
         logs = np.where(np.isfinite(weights), np.log(weights), -inf) - exponent * len(strings[0]) * log(2)
-    for at, tries in ((~(weights >= _SMALL), (exponent + 1, high)), (~np.isfinite(weights), (low, exponent - 1))):
+    for at, tries in ((weights < _SMALL, (exponent + 1, high)), (~np.isfinite(weights), (low, exponent - 1))):
         places = np.flatnonzero(at).tolist()
         if places:
             again = _logs(lengths, [strings[place] for place in places], *tries)
@@ -72,11 +71,10 @@ class _Inside:
     def __init__(self, lengths: ByLength, strings: Sequence[Sequence[str]], exponent: int) -> None:
         self.grammar, self.lengths = lengths.grammar, lengths
         self.number, self.n = len(strings), len(strings[0])
-        symbols = {symbol for rules in self.grammar.rules.values() for rule in rules for symbol in rule.right}
         text = np.array([list(string) for string in strings], dtype=object).reshape(self.number, self.n).T
         self.matches = {
             symbol: np.ldexp(np.ascontiguousarray(text == symbol, dtype=float), exponent)
-            for symbol in symbols - set(self.grammar.rules)
+            for symbol in self.grammar.terminals
         }
         self._symbols: dict[tuple[str, int], np.ndarray | None] = {}
         self._rests: dict[tuple[tuple[str, ...], int], np.ndarray | None] = {}
