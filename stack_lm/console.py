@@ -384,6 +384,8 @@ def run_command(name: str, run: Callable[[], int | None], arguments: Sequence[st
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
+            # Of cuDNN: a copy of an LSTM's weights for each sequence, which takes next to nothing.
+            warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
             warnings.showwarning = lambda message, *_: _print_error(name, str(message), kind="warning: ")
             with _as_typed(name, arguments):
                 status = run()

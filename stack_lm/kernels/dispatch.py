@@ -23,9 +23,7 @@ from .protocol import CellState, GivenVectors, Inputs, MemoryState, Request, Sys
 VARIABLE = "STACK_LM_SCAN_BACKEND"
 _MODULES = {"numba": "cpu.backend", "triton": "gpu.backend"}
 BACKENDS = ("auto", "reference", *_MODULES)
-# NOTE: the Triton scan has been run in Triton's interpreter and compiled for GPUs, but not run on one; until its tests
-# have passed there it has to be named.
-_FASTEST = {"cpu": "numba"}
+_FASTEST = {"cpu": "numba", "cuda": "triton"}
 # Multiply-adds of a scan's forward pass from which on torch's LSTM has its threads wait for each other at every step.
 _WORK_OF_THREADS = 100_000_000
 
@@ -95,8 +93,7 @@ def choose(system: System, request: Request) -> BackendChoice:
         return BackendChoice("reference", "for a single step, a compiled sequence costs more to set up than to run")
     device = request.device.type
     if device not in _FASTEST:
-        ask = '; set_scan_backend("triton") selects a new one' if device == "cuda" else ""
-        return BackendChoice("reference", f"no compiled scan is the default on {device}{ask}")
+        return BackendChoice("reference", f"no compiled scan runs on {device}")
     name = _FASTEST[device]
     reason = _obstacle(name, system, request)
     if reason is None:
@@ -130,10 +127,10 @@ def _is_torchs_own(system: System, request: Request) -> bool:
 
 
 def _without_memory(system: System, request: Request) -> BackendChoice:
-    """Torch's kernel for a whole sequence, unless the compiled scan is faster."""
-    fused, name = system.controller.fused, _FASTEST.get(request.device.type)
+    """Torch's kernel for a whole sequence, unless the compiled scan is faster: on a CPU it may be."""
+    fused, name = system.controller.fused, "numba"
     own = f"without a memory it is torch's own {fused}"
-    if name is None or request.single_step or _obstacle(name, system, request) is not None:
+    if request.device.type != "cpu" or request.single_step or _obstacle(name, system, request) is not None:
         return BackendChoice("reference", own)
     if fused != "lstm":
         return BackendChoice(name, f"faster than torch's own {fused}")

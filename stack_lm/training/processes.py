@@ -17,6 +17,7 @@ import torch
 from accelerate import Accelerator, PartialState
 
 from ..errors import InputError
+from ..kernels.gpu.graphs import VARIABLE as CUDA_GRAPHS
 
 _FIRST_PORT, _PORTS = 20_000, 12_000
 
@@ -137,7 +138,7 @@ def connect_processes(environment: MutableMapping[str, str] = os.environ) -> Non
 
 
 def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Path) -> Accelerator:
-    """Make an Accelerator on all processes of the launcher.
+    """Make an Accelerator on all processes of the launcher. On one GPU, scans may then be captured as CUDA graphs.
 
     Args:
         mixed_precision: "no", "bf16" or "fp16"; None takes the setting of `accelerate launch`.
@@ -155,6 +156,8 @@ def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Pat
     except ValueError as error:
         raise InputError(f"training.tracker or mixed_precision: {error}") from error
     check_number(accelerator.num_processes)
+    if accelerator.num_processes == 1 and accelerator.device.type == "cuda":
+        os.environ.setdefault(CUDA_GRAPHS, "1")
     return accelerator
 
 

@@ -146,7 +146,7 @@ def test_bfloat16_and_mixed_numbers_go_to_the_reference():
 
 
 def test_another_device():
-    assert explain_backend(make_model().to("meta")) == "reference: no compiled scan is the default on meta"
+    assert explain_backend(make_model().to("meta")) == "reference: no compiled scan runs on meta"
 
 
 def test_a_backend_that_is_not_installed(monkeypatch):

@@ -81,21 +81,22 @@ def scan(
     if not values.is_floating_point():
         values = F.one_hot(values, controller.input_size).to(controller.parameter_of("weight_ih", 0).dtype)
     batch_size, length = values.shape[:2]
+    steps = _steps(system.memory, values)
     layers, size = controller.num_layers, controller.hidden_size
     weights, first = gather_weights(controller, system.controls), gather_states(controller, state)
     # Projected with the steps first, the inputs of all layers lie in the order in which the steps need them.
-    projected = F.linear(values.transpose(0, 1), weights.inputs.flatten(0, 1))
+    projected = _lengthen(F.linear(values.transpose(0, 1), weights.inputs.flatten(0, 1)), steps)
     product, exact = projected.dtype, torch.promote_types(weights.inputs.dtype, torch.float32)
     dropping = layers > 1 and controller.dropout > 0 and controller.training
     dropped = inputs.noise.get(DROPOUT)
     if dropped is None:
-        ones = projected.new_ones(layers - 1, *((length, batch_size, size) if dropping else (0, 0, 0)))
+        ones = projected.new_ones(layers - 1, *((steps, batch_size, size) if dropping else (0, 0, 0)))
         dropped = F.dropout(ones, controller.dropout, dropping)
     else:
-        dropped = dropped.permute(2, 1, 0, 3).to(projected.dtype).contiguous()
+        dropped = _lengthen(dropped.permute(1, 2, 0, 3), steps).transpose(0, 1).to(projected.dtype).contiguous()
     given = launches.Given(
         projected=projected.contiguous(),
-        active=_active(inputs),
+        active=_active(inputs, steps),
         dropped=dropped,
         first=weights.first.to(product).contiguous(),
         rest=weights.rest.to(product).contiguous(),
@@ -117,10 +118,10 @@ def scan(
         hidden=results.hidden.transpose(0, 1).to(dtype),
         cell=results.cell.transpose(0, 1).to(dtype),
         reading=results.reading.to(dtype),
-        values=results.values,
-        strengths=results.strengths,
+        values=_pushed(system.memory, results.values, steps - length),
+        strengths=_pushed(system.memory, results.strengths, steps - length),
     )
-    outputs, readings = (part.transpose(0, 1).to(dtype) for part in (results.outputs, results.readings))
+    outputs, readings = (part[:length].transpose(0, 1).to(dtype) for part in (results.outputs, results.readings))
     return outputs, readings if output_readings else None, next_state(state, last)
 
 
@@ -133,25 +134,54 @@ def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tens
     assert remembered is not None, "there is a memory"
     values, strengths = remembered
     logits = projection(inputs.values)
+    length, steps = logits.shape[1], _steps(system.memory, inputs.values)
     dtype = torch.promote_types(logits.dtype, state.reading.dtype)
     exact = torch.promote_types(dtype, torch.float32)
     given = launches.Given(
-        logits=logits.transpose(0, 1).contiguous(),
-        active=_active(inputs),
+        logits=_lengthen(logits.transpose(0, 1), steps).contiguous(),
+        active=_active(inputs, steps),
         reading=state.reading.to(exact).contiguous(),
         values=values.to(exact).contiguous(),
         strengths=strengths.to(exact).contiguous(),
     )
     results = launches.Results(*_run(launches, _stack(system.memory, system.controls), given))
-    last = memory_state(state.memory, results.values, results.strengths, dtype)
-    return results.readings.transpose(0, 1).to(dtype), MemoryState(last, results.reading.to(dtype))
+    values, strengths = (_pushed(system.memory, part, steps - length) for part in (results.values, results.strengths))
+    last = memory_state(state.memory, values, strengths, dtype)
+    return results.readings[:length].transpose(0, 1).to(dtype), MemoryState(last, results.reading.to(dtype))
 
 
-def _active(inputs: Inputs) -> Tensor:
-    """The mask with time first; [0, 0] without a mask."""
-    if inputs.mask is None:
+def _steps(memory: Memory[Any, Any], values: Tensor) -> int:
+    """The number of steps to run for inputs [B, T, E]: T, or more where scans of other lengths share a graph."""
+    from . import graphs
+
+    length = values.shape[1]
+    # The state of a nondeterministic stack has a place for every step.
+    return length if isinstance(memory, NondeterministicStack) else graphs.steps(length, values.device)
+
+
+def _lengthen(over_time: Tensor, steps: int) -> Tensor:
+    """Zeros behind a tensor [T, ...], up to so many steps."""
+    missing = steps - len(over_time)
+    return F.pad(over_time, [0, 0] * (over_time.dim() - 1) + [0, missing]) if missing else over_time
+
+
+def _pushed(memory: Memory[Any, Any], elements: Tensor, added: int) -> Tensor:
+    """All elements [B, C, ...] but the places of steps that were added, which are at the ends where it pushes."""
+    if not added or not memory.actions:
+        return elements
+    return elements[:, added if isinstance(memory, NeuralDeque) else 0 : -added]
+
+
+def _active(inputs: Inputs, steps: int) -> Tensor:
+    """The mask with time first, of so many steps; [0, 0] if all are of the sequence."""
+    batch_size, length = inputs.values.shape[:2]
+    if inputs.mask is not None:
+        mask = inputs.mask.t().to(torch.uint8)
+    elif steps > length:
+        mask = torch.ones(length, batch_size, dtype=torch.uint8, device=inputs.values.device)
+    else:
         return torch.zeros(0, 0, dtype=torch.uint8, device=inputs.values.device)
-    return inputs.mask.t().to(torch.uint8).contiguous()
+    return _lengthen(mask, steps).contiguous()
 
 
 def _stack(memory: Memory[Any, Any], controls: Controls) -> Stack:

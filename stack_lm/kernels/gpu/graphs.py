@@ -2,7 +2,7 @@
 
 A graph has its own memory and one fixed shape. A scan leases a graph from its forward to the end of its backward, so
 that two scans in flight never share one; results are copied out. The first scan of a shape is not captured, because
-many shapes occur only once.
+many shapes occur only once. So that batches of sentences have few shapes, their lengths are rounded up.
 """
 
 from __future__ import annotations
@@ -17,16 +17,26 @@ from torch import Tensor
 
 Recorded = TypeVar("Recorded")
 
-CAPACITY = 8  # graphs that are kept; a scan that finds no place goes launch by launch
+VARIABLE = "STACK_LM_CUDA_GRAPHS"
+STEPS = 8  # captured scans have a multiple of this many steps
+# All that is kept: so many graphs, and so much of a device's memory. A scan that finds no place goes launch by launch;
+# a graph makes place if so many scans went by without it, as a capture takes as long as many scans.
+CAPACITY, SHARE, IDLE = 64, 0.25, 1000
 _seen: set[Any] = set()
-_free: dict[Any, list[Captured]] = {}  # the key used last is the last
-_count = 0
+_held: list[Captured] = []
+_free: list[Captured] = []  # of these, the ones without a lease
+_scans = 0
 
 
 def wanted(device: torch.device) -> bool:
     """True if scans should be captured: if STACK_LM_CUDA_GRAPHS=1 and no other capture is in progress."""
-    on = os.environ.get("STACK_LM_CUDA_GRAPHS") == "1" and device.type == "cuda"
+    on = os.environ.get(VARIABLE) == "1" and device.type == "cuda"
     return on and not torch.cuda.is_current_stream_capturing()
+
+
+def steps(length: int, device: torch.device) -> int:
+    """The number of steps of a scan: rounded up if it may be captured."""
+    return -(-length // STEPS) * STEPS if wanted(device) else length
 
 
 def record(function: Callable[[], Recorded]) -> tuple[Callable[[], None], Recorded]:
@@ -50,19 +60,30 @@ class Captured:
     """A captured scan and optionally its backward, with their own memory.
 
     Args:
+        key: what it can be used for.
         launches: `scan` or `given`, whose `forward` and `backward` are captured.
         settings: of the scan.
         given: the first scan's inputs; all later scans have the same shapes.
         differentiable: whether a backward may follow.
+
+    Attributes:
+        size: its memory, in bytes.
+        used: the number of the last scan that used it.
     """
 
-    def __init__(self, launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differentiable: bool) -> None:
+    def __init__(
+        self, key: Any, launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differentiable: bool
+    ) -> None:
+        device = given[0].device
+        before = _allocated(device)
+        self.key, self.used = key, _scans
         self.given = launches.Given(*(tensor.clone() for tensor in given))
         self.run, (self.results, kept) = record(lambda: launches.forward(settings, self.given))
         if differentiable:
             self.run()  # the backward is tried out before it is captured, and walks over the log
             self.grads = launches.Results(*(torch.zeros_like(result) for result in self.results))
             self.run_back, self.grad_given = record(lambda: launches.backward(settings, self.given, kept, self.grads))
+        self.size = _allocated(device) - before
 
     def forward(self, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The results of `launches.forward`."""
@@ -82,34 +103,50 @@ class Captured:
 class Lease:
     """Exclusive use of a captured scan for the lifetime of this object."""
 
-    def __init__(self, key: Any, captured: Captured) -> None:
-        self.key, self.captured = key, captured
+    def __init__(self, captured: Captured) -> None:
+        self.captured = captured
 
     def __del__(self) -> None:
-        _free.setdefault(self.key, []).append(self.captured)
+        _free.append(self.captured)
 
 
 def lease(launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differentiable: bool) -> Lease | None:
     """A captured scan of these settings and shapes, or None if the scan should run launch by launch."""
-    global _count
-    first = given[0]
-    stream = torch.cuda.current_stream(first.device).cuda_stream if first.is_cuda else 0
+    global _scans
+    _scans += 1
+    device = given[0].device
+    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
     shapes = tuple((tensor.shape, tensor.dtype) for tensor in given)
-    key = (launches.__name__, repr(settings), shapes, first.device, stream, differentiable)
+    key = (launches.__name__, repr(settings), shapes, device, stream, differentiable)
     if key not in _seen:
         _seen.add(key)
         return None
-    free = _free.pop(key, [])
-    if free:
-        captured = free.pop()
-        _free[key] = free
-        return Lease(key, captured)
-    if _count >= CAPACITY:
-        oldest = next((other for other, captures in _free.items() if captures), None)
-        if oldest is None:
-            return None
-        _free[oldest].pop()
-        _count -= 1
-    captured = Captured(launches, settings, given, differentiable)
-    _count += 1
-    return Lease(key, captured)
+    captured = next((captured for captured in _free if captured.key == key), None)
+    if captured is not None:
+        _free.remove(captured)
+    elif _make_place(device):
+        captured = Captured(key, launches, settings, given, differentiable)
+        _held.append(captured)
+    else:
+        return None
+    captured.used = _scans
+    return Lease(captured)
+
+
+def _make_place(device: torch.device) -> bool:
+    """True if there is place for another capture, perhaps in place of those not used for long."""
+    while len(_held) >= CAPACITY or sum(captured.size for captured in _held) >= SHARE * _total(device):
+        oldest = min(_free, key=lambda captured: captured.used, default=None)
+        if oldest is None or _scans - oldest.used < IDLE:
+            return False
+        _free.remove(oldest)
+        _held.remove(oldest)
+    return True
+
+
+def _allocated(device: torch.device) -> int:
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+
+
+def _total(device: torch.device) -> float:
+    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else float("inf")

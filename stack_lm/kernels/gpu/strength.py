@@ -13,6 +13,8 @@ An element pushed with strength zero is in the list but has no effect. In the de
 which its control then multiplies by a slope of zero; here its gradient is arbitrary.
 
 A barrier separates one thread's writes from reads by other threads of the same program.
+
+NOTE: Triton 3.6 fails on a loop that it knows is never entered, so strengths fixed at zero have none (NO_POP, NO_READ).
 """
 
 import triton
@@ -78,12 +80,14 @@ def _place(k, lo, hi, TOP: tl.constexpr):
 
 
 @triton.jit
-def _pop(amount, index, strength, log_index, log_strength, logged, lo, hi, TOP: tl.constexpr):
+def _pop(amount, index, strength, log_index, log_strength, logged, lo, hi, TOP: tl.constexpr, SKIP: tl.constexpr):
     """Pop `amount` from one end; returns the list's ends, and the number of log entries used.
 
     The log has each touched element's id and its strength before. A shortened one, which stays in the list, comes last
     and as -1 - id.
     """
+    if SKIP:
+        return lo, hi, logged
     above = tl.zeros((), tl.float64)  # as torch sums on a CPU
     rest = amount
     going = (lo < hi) & ~(rest <= 0)
@@ -141,9 +145,11 @@ def _undo_pop(index, strength, log_index, log_strength, first, logged, grad_stre
 
 
 @triton.jit
-def _read(amount, index, strength, values, cols, lo, hi, TOP: tl.constexpr, D: tl.constexpr):
+def _read(amount, index, strength, values, cols, lo, hi, TOP: tl.constexpr, D: tl.constexpr, SKIP: tl.constexpr):
     """Read the elements at one end whose strengths add up to `amount`."""
     reading = tl.zeros(cols.shape, amount.dtype)
+    if SKIP:
+        return reading
     above = tl.zeros((), tl.float64)
     rest = amount
     k = lo - lo
@@ -164,9 +170,23 @@ def _read(amount, index, strength, values, cols, lo, hi, TOP: tl.constexpr, D: t
 
 @triton.jit
 def _undo_read(
-    amount, index, strength, values, grad, grad_strengths, grad_values, cols, lo, hi, TOP: tl.constexpr, D: tl.constexpr
+    amount,
+    index,
+    strength,
+    values,
+    grad,
+    grad_strengths,
+    grad_values,
+    cols,
+    lo,
+    hi,
+    TOP: tl.constexpr,
+    D: tl.constexpr,
+    SKIP: tl.constexpr,
 ):
     """Backpropagate through `_read`, from the reading's gradient; returns the gradient of the amount."""
+    if SKIP:
+        return tl.zeros((), amount.dtype)
     count = lo - lo
     above = tl.zeros((), tl.float64)
     rest = amount
@@ -255,6 +275,8 @@ def forward(
     """
     DTYPE: tl.constexpr = strength.dtype.element_ty
     POPS: tl.constexpr = 2 if DEQUE else 1
+    NO_POP: tl.constexpr = POP == 0 and POPPED == 0
+    NO_READ: tl.constexpr = READ == 0 and READS == 0
     b = tl.program_id(0).to(tl.int64)
     place = t.to(tl.int64) * B + b
     cols = tl.arange(0, BLOCK)
@@ -277,12 +299,12 @@ def forward(
 
         tl.store(log_starts + place * POPS, count)
         amount = _emit(own, bias, pops, POP, POPPED, DTYPE)
-        lo, hi, count = _pop(amount, index, strength, log_index, log_strength, count, lo, hi, AT_TOP)
+        lo, hi, count = _pop(amount, index, strength, log_index, log_strength, count, lo, hi, AT_TOP, NO_POP)
         if DEQUE:
             tl.debug_barrier()
             tl.store(log_starts + place * POPS + 1, count)
             amount = _emit(own, bias, pops + POP, POP, POPPED, DTYPE)
-            lo, hi, count = _pop(amount, index, strength, log_index, log_strength, count, lo, hi, False)
+            lo, hi, count = _pop(amount, index, strength, log_index, log_strength, count, lo, hi, False, NO_POP)
 
         top = N + t + (T if DEQUE else 0)
         tl.store(values + top.to(tl.int64) * D + cols, _value(own, bias, 0, cols, D, TANH, DTYPE), mask=inside)
@@ -298,12 +320,12 @@ def forward(
         tl.debug_barrier()
 
         amount = _emit(own, bias, reads, READ, READS, DTYPE)
-        read = _read(amount, index, strength, values, cols, lo, hi, AT_TOP, D)
+        read = _read(amount, index, strength, values, cols, lo, hi, AT_TOP, D, NO_READ)
         tl.store(reading + cols, read, mask=inside)
         tl.store(next_given + cols, read, mask=inside)
         if DEQUE:
             amount = _emit(own, bias, reads + READ, READ, READS, DTYPE)
-            read = _read(amount, index, strength, values, cols, lo, hi, False, D)
+            read = _read(amount, index, strength, values, cols, lo, hi, False, D, NO_READ)
             tl.store(reading + D + cols, read, mask=inside)
             tl.store(next_given + D + cols, read, mask=inside)
         tl.store(ends + 2 * b, lo)
@@ -379,6 +401,7 @@ def backward(
     """
     DTYPE: tl.constexpr = strength.dtype.element_ty
     POPS: tl.constexpr = 2 if DEQUE else 1
+    NO_READ: tl.constexpr = READ == 0 and READS == 0
     b = tl.program_id(0).to(tl.int64)
     place = t.to(tl.int64) * B + b
     cols = tl.arange(0, BLOCK)
@@ -412,13 +435,25 @@ def backward(
 
         amount = _emit(own, bias, reads, READ, READS, DTYPE)
         grad_amount = _undo_read(
-            amount, index, strength, values, grad, grad_strengths, grad_values, cols, lo, hi, AT_TOP, D
+            amount, index, strength, values, grad, grad_strengths, grad_values, cols, lo, hi, AT_TOP, D, NO_READ
         )
         _undo_emit(own, bias, reads, amount, grad_amount, own_grad, READ, READS, DTYPE)
         if DEQUE:
             amount = _emit(own, bias, reads + READ, READ, READS, DTYPE)
             grad_amount = _undo_read(
-                amount, index, strength, values, grad_bottom, grad_strengths, grad_values, cols, lo, hi, False, D
+                amount,
+                index,
+                strength,
+                values,
+                grad_bottom,
+                grad_strengths,
+                grad_values,
+                cols,
+                lo,
+                hi,
+                False,
+                D,
+                NO_READ,
             )
             _undo_emit(own, bias, reads + READ, amount, grad_amount, own_grad, READ, READS, DTYPE)
 

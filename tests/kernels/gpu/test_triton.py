@@ -402,10 +402,8 @@ def captured(device, monkeypatch):
         monkeypatch.setattr(graphs, "record", record)
     else:
         monkeypatch.setenv("STACK_LM_CUDA_GRAPHS", "1")
-    monkeypatch.setattr(graphs, "_seen", set())
-    monkeypatch.setattr(graphs, "_free", {})
-    monkeypatch.setattr(graphs, "_count", 0)
-    monkeypatch.setattr(graphs, "CAPACITY", 2)
+    for name, value in {"_seen": set(), "_held": [], "_free": [], "CAPACITY": 2, "IDLE": 1, "STEPS": 2}.items():
+        monkeypatch.setattr(graphs, name, value)
 
 
 @pytest.mark.usefixtures("captured")
@@ -418,20 +416,20 @@ def test_captured_scans_are_shared_one_at_a_time(device):
 
     batches = [some_inputs(cell, 1, 2) for _ in range(3)]
     expected = [torch.autograd.grad(grad_of(inputs).sum(), inputs)[0] for inputs in batches[:1]]
-    assert graphs._count == 0  # the first of a shape
+    assert not graphs._held  # the first of a shape
     for inputs in batches[1:]:
         expected += torch.autograd.grad(reference(cell, inputs, cell.initial_state(1), None)[0].sum(), inputs)
     in_flight = [grad_of(inputs) for inputs in batches]  # the third finds no place
-    assert graphs._count == 2
+    assert len(graphs._held) == 2
     for outputs, inputs, grad in zip(in_flight, batches, expected, strict=True):
         torch.testing.assert_close(torch.autograd.grad(outputs.sum(), inputs)[0], grad)
     del in_flight, outputs
     torch.testing.assert_close(torch.autograd.grad(grad_of(batches[1]).sum(), batches[1])[0], expected[1])
-    assert graphs._count == 2
+    assert len(graphs._held) == 2
     with torch.no_grad():  # another key: an old one makes room
         grad_of(batches[0])
         torch.testing.assert_close(grad_of(batches[0]), reference(cell, batches[0], cell.initial_state(1), None)[0])
-    assert graphs._count == 2
+    assert len(graphs._held) == 2
 
 
 @pytest.mark.usefixtures("captured")
@@ -439,7 +437,19 @@ def test_scans_of_given_vectors_are_captured(device):
     layer = make_layer(device, memory="deque")
     for _ in range(3):
         check_layer(layer, 2, batch_size=1, first_steps=1, backend="triton")
-    assert graphs._count == 1
+    assert len(graphs._held) == 1
+
+
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("memory", ["stack", "deque"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_captured_scans_of_several_lengths_share_a_graph(device, memory, masked):
+    """The steps that are added have no effect."""
+    cell = make_cell(device, controller="lstm", memory=memory)
+    for length in (2, 1, 2):
+        mask = torch.tensor([[True, False], [False, True]], device=device)[:, :length] if masked else None
+        assert_equal_to_reference(cell, some_inputs(cell, length=length), a_state(cell, 2, [0.7, 0.4]), mask)
+    assert len(graphs._held) == 1
 
 
 @pytest.mark.gpu
@@ -491,7 +501,7 @@ for module, names in (
 ):
     for name in names.split():
         setattr(module, name, Compiled(getattr(module, name)))
-STRENGTHS = {} if MEMORY == "nondeterministic" else {"pop_control": "sigmoid"}
+STRENGTHS = {} if MEMORY == "nondeterministic" else {"pop_control": POP, "read_control": POP}
 with FakeTensorMode():  # which fails where a program looks at a number
     inputs, mask = torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3, dtype=torch.bool)
     if CONTROLLER is None:
@@ -507,20 +517,21 @@ print(len(compiled), min(map(len, compiled.values())) > 0)
 
 
 @pytest.mark.parametrize(
-    ("controller", "memory", "layers", "autocast", "architecture"),
+    ("controller", "memory", "pop", "layers", "autocast", "architecture"),
     [
-        pytest.param("lstm", "stack", 1, False, 90, marks=pytest.mark.slow),
-        pytest.param(None, "deque", 0, False, 90, marks=pytest.mark.slow),
-        pytest.param("gru", "deque", 2, True, 80, marks=pytest.mark.slow),
-        pytest.param("rnn", "queue", 2, True, 90, marks=pytest.mark.slow),
-        pytest.param(None, "nondeterministic", 0, False, 90, marks=pytest.mark.slow),
-        pytest.param("lstm", "nondeterministic", 1, True, 80, marks=pytest.mark.slow),
+        pytest.param("lstm", "stack", "sigmoid", 1, False, 90, marks=pytest.mark.slow),
+        pytest.param("lstm", "deque", 0.0, 1, False, 90, marks=pytest.mark.slow),  # nor does it read
+        pytest.param(None, "deque", "sigmoid", 0, False, 90, marks=pytest.mark.slow),
+        pytest.param("gru", "deque", "sigmoid", 2, True, 80, marks=pytest.mark.slow),
+        pytest.param("rnn", "queue", "sigmoid", 2, True, 90, marks=pytest.mark.slow),
+        pytest.param(None, "nondeterministic", None, 0, False, 90, marks=pytest.mark.slow),
+        pytest.param("lstm", "nondeterministic", None, 1, True, 80, marks=pytest.mark.slow),
     ],
 )
-def test_kernels_compile_for_gpus(tmp_path, controller, memory, layers, autocast, architecture):
+def test_kernels_compile_for_gpus(tmp_path, controller, memory, pop, layers, autocast, architecture):
     """To machine code, which needs no GPU, and once for all steps; the program around them never looks at a number that
     is on one."""
-    values = {"CONTROLLER": controller, "MEMORY": memory, "LAYERS": layers, "AUTOCAST": autocast}
+    values = {"CONTROLLER": controller, "MEMORY": memory, "POP": pop, "LAYERS": layers, "AUTOCAST": autocast}
     code = COMPILES
     for name, value in (values | {"ARCHITECTURE": architecture}).items():
         code = code.replace(name, repr(value))
