@@ -123,3 +123,37 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
 
     config_class = DeepStackRNNConfig
     body_class = DeepStackRNNModel
+
+    def up_to(self, layer: int) -> DeepStackRNNForCausalLM:
+        """A new model of the first layers, up to one with a head of its own, which becomes the model's head.
+
+        It predicts what the head of that layer's loss predicts. Losses on layers before stay. Weights are copied.
+
+        Args:
+            layer: number of the last layer that is kept.
+
+        Raises:
+            ValueError: if the layer has no loss with a head of its own.
+        """
+        heads = [head.loss.layer for head in self._heads if head.lm_head is not None]
+        if layer not in heads:
+            raise ValueError(
+                f"layer must be one with a loss and a head of its own, {heads or 'and none has'}; got {layer}"
+            )
+        kept = [(i, head.loss) for i, head in enumerate(self._heads) if head.loss.layer < layer]
+        own = next(i for i, head in enumerate(self._heads) if head.loss.layer == layer)
+        fields = self.config.to_dict() | {
+            "layers": self.config.layers[: layer + 1],
+            "auxiliary_losses": [self.config.auxiliary_losses[i] for i, _ in kept],
+            "output_size": self._heads[own].loss.output_size,
+            "tie_word_embeddings": False,
+        }
+        model = type(self)(self.config_class(**fields))
+        sources = {"lm_head.": f"auxiliary_heads.{own}.lm_head."}
+        sources["model.output_layer."] = f"auxiliary_heads.{own}.output_layer."
+        sources |= {f"auxiliary_heads.{new}.": f"auxiliary_heads.{old}." for new, (old, _) in enumerate(kept)}
+        weights = self.state_dict()
+        for name, parameter in model.state_dict().items():
+            start = next((start for start in sources if name.startswith(start)), None)
+            parameter.copy_(weights[name if start is None else sources[start] + name.removeprefix(start)])
+        return model.to(device=self.device, dtype=self.dtype).train(self.training)

@@ -36,6 +36,34 @@ def ids(*shape):
     return torch.randint(1, V, shape)
 
 
+def test_the_layers_up_to_one_with_a_head_are_a_model_of_their_own(tmp_path):
+    middle = {"memory": "none", "hidden_size": 6, "inputs": ["below", "embedding"]}
+    losses = [{"layer": 1, "output_size": 4}, {"layer": 0}]
+    top = TOP | {"inputs": [0, 1]}
+    model = make(3.0, layers=[STACK, middle, top], auxiliary_losses=losses).eval()
+    tokens = ids(2, 5)
+    outputs = model.model(tokens).layer_outputs
+    for layer, head in ((1, 0), (0, 1)):
+        part = model.up_to(layer)
+        part.save_pretrained(tmp_path / str(layer))
+        part = AutoModelForCausalLM.from_pretrained(tmp_path / str(layer))
+        own = model.auxiliary_heads[head]
+        torch.testing.assert_close(part(tokens).logits, own.lm_head(own(outputs[layer])))
+        assert [loss["layer"] for loss in part.config.auxiliary_losses] == list(range(layer))
+    loss = model.up_to(1).train()(tokens, labels=tokens).loss_parts  # with the loss on the layer below
+    expected = model.train()(tokens, labels=tokens).loss_parts
+    torch.testing.assert_close(loss["auxiliary_0"], expected["auxiliary_0"])
+    torch.testing.assert_close(loss["main"], expected["auxiliary_1"])
+
+
+def test_layers_without_a_head_are_no_model():
+    model = make(auxiliary_losses=[{"layer": 0, "head": "shared"}])
+    with pytest.raises(ValueError, match="layer must be one with a loss and a head of its own, and none has; got 0"):
+        model.up_to(0)
+    with pytest.raises(ValueError, match=re.escape("a head of its own, [0]; got 1")):
+        make().up_to(1)
+
+
 def gradients(model):
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
