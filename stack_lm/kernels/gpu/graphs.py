@@ -26,6 +26,7 @@ _seen: set[Any] = set()
 _held: list[Captured] = []
 _free: list[Captured] = []  # of these, the ones without a lease
 _scans = 0
+_cramped = False  # a capture has found too little memory
 
 
 def wanted(device: torch.device) -> bool:
@@ -112,7 +113,7 @@ class Lease:
 
 def lease(launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differentiable: bool) -> Lease | None:
     """A captured scan of these settings and shapes, or None if the scan should run launch by launch."""
-    global _scans
+    global _scans, _cramped
     _scans += 1
     device = given[0].device
     stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
@@ -124,8 +125,12 @@ def lease(launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differ
     captured = next((captured for captured in _free if captured.key == key), None)
     if captured is not None:
         _free.remove(captured)
-    elif _make_place(device):
-        captured = Captured(key, launches, settings, given, differentiable)
+    elif not _cramped and _make_place(device):
+        try:
+            captured = Captured(key, launches, settings, given, differentiable)
+        except torch.OutOfMemoryError:  # launch by launch it may still fit
+            _cramped = True
+            return None
         _held.append(captured)
     else:
         return None

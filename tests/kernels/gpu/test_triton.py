@@ -402,7 +402,9 @@ def captured(device, monkeypatch):
         monkeypatch.setattr(graphs, "record", record)
     else:
         monkeypatch.setenv("STACK_LM_CUDA_GRAPHS", "1")
-    for name, value in {"_seen": set(), "_held": [], "_free": [], "CAPACITY": 2, "IDLE": 1, "STEPS": 2}.items():
+    for name, value in {"_seen": set(), "_held": [], "_free": [], "_cramped": False}.items():
+        monkeypatch.setattr(graphs, name, value)
+    for name, value in {"CAPACITY": 2, "IDLE": 1, "STEPS": 2}.items():
         monkeypatch.setattr(graphs, name, value)
 
 
@@ -430,6 +432,18 @@ def test_captured_scans_are_shared_one_at_a_time(device):
         grad_of(batches[0])
         torch.testing.assert_close(grad_of(batches[0]), reference(cell, batches[0], cell.initial_state(1), None)[0])
     assert len(graphs._held) == 2
+
+
+@pytest.mark.usefixtures("captured")
+def test_without_memory_for_a_capture_scans_go_on(device, monkeypatch):
+    def fail(function):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(graphs, "record", fail)
+    cell = make_cell(device, controller="rnn", memory="stack")
+    for _ in range(3):
+        assert_equal_to_reference(cell, some_inputs(cell, 1, 2), cell.initial_state(1))
+    assert not graphs._held
 
 
 @pytest.mark.usefixtures("captured")
