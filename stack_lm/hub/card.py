@@ -244,15 +244,20 @@ def _description_of_layers(config: Mapping[str, Any], kind: str, parameters: int
     losses = {loss["layer"] for loss in config["auxiliary_losses"]}
     lines = [
         f"- layer {number}: {_cell(layer)}"
-        + f"; reads {', '.join(map(str, layer['inputs']))}"
+        + f"; reads {', '.join(_layer_source(name, number) for name in layer['inputs'])}"
         + (", passing no gradient down" if layer["detach"] else "")
         + ("; with a loss of its own" if number in losses else "")
         for number, layer in enumerate(config["layers"])
     ]
     return (
-        f"A recurrent {kind} of {len(lines)} layers, made with stack-lm. It has {parameters:,} parameters and a "
-        f"vocabulary of {config.get('vocab_size', 0):,} tokens.\n\n" + "\n".join(lines)
+        f"A recurrent {kind} of {len(lines)} layer{'s' * (len(lines) != 1)}, made with stack-lm. It has "
+        f"{parameters:,} parameters and a vocabulary of {config.get('vocab_size', 0):,} tokens.\n\n" + "\n".join(lines)
     )
+
+
+def _layer_source(name: Any, layer: int) -> str:
+    """The name of a source: of the first layer, what is below is the embedding."""
+    return "embedding" if name == "below" and not layer else str(name)
 
 
 def _control(value: Any) -> str:
