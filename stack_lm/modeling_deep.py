@@ -148,7 +148,7 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
             "output_size": self._heads[own].loss.output_size,
             "tie_word_embeddings": False,
         }
-        model = type(self)(self.config_class(**fields))
+        model: Any = type(self)(self.config_class(**fields))
         sources = {"lm_head.": f"auxiliary_heads.{own}.lm_head."}
         sources["model.output_layer."] = f"auxiliary_heads.{own}.output_layer."
         sources |= {f"auxiliary_heads.{new}.": f"auxiliary_heads.{old}." for new, (old, _) in enumerate(kept)}
@@ -156,4 +156,5 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
         for name, parameter in model.state_dict().items():
             start = next((start for start in sources if name.startswith(start)), None)
             parameter.copy_(weights[name if start is None else sources[start] + name.removeprefix(start)])
-        return model.to(device=self.device, dtype=self.dtype).train(self.training)
+        made: DeepStackRNNForCausalLM = model.to(device=self.device, dtype=self.dtype).train(self.training)
+        return made
