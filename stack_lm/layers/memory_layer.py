@@ -68,7 +68,8 @@ class MemoryLayer(ControlledMemory):
         self.input_size = input_size
         self.reading_size = self.output_size = self.memory.reading_size
         self.description = describe(self, config, "hidden_size", "bias")
-        self.to(device=device, dtype=dtype)
+        if device is not None or dtype is not None:  # under a FakeTensorMode this fails even if nothing changes
+            self.to(device=device, dtype=dtype)
 
     @classmethod
     def from_settings(cls, settings: Any) -> MemoryLayer:

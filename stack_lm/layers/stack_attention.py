@@ -61,7 +61,8 @@ class StackAttention(nn.Module):
         settings = stack_attention_settings(memory, settings, check_of(Size)("size", size))
         self.stack = MemoryLayer(size, memory, bias=False, **settings)
         self.output = nn.Linear(self.stack.reading_size, size, bias=False)
-        self.to(device=device, dtype=dtype)
+        if device is not None or dtype is not None:  # under a FakeTensorMode this fails even if nothing changes
+            self.to(device=device, dtype=dtype)
 
     def forward(
         self,

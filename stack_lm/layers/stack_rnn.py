@@ -94,7 +94,8 @@ class StackRNN(nn.Module):
         if self.dropout and num_layers == 1:  # as torch's modules
             warnings.warn("dropout is between layers, and there is one: it changes nothing", stacklevel=2)
         self.layers = nn.ModuleList(self._make_layer(k, name, settings) for k, name in enumerate(memories))
-        self.to(device=device, dtype=dtype)
+        if device is not None or dtype is not None:  # under a FakeTensorMode this fails even if nothing changes
+            self.to(device=device, dtype=dtype)
 
     def _make_layer(self, number: int, memory: str, settings: dict[str, Any]) -> StackRNNCell:
         config = layer_settings(
