@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from stack_lm.errors import InputError
 from stack_lm.training import processes
@@ -110,6 +112,21 @@ def test_each_process_needs_a_gpu(monkeypatch):
     monkeypatch.setattr(processes.torch.cuda, "device_count", lambda: 1)
     with pytest.raises(InputError, match=r"started 2 processes on this machine, but process 1 sees 1 GPU\(s\)"):
         connect_processes(TORCHRUN | {"MASTER_ADDR": "first"})
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "given", "expected"),
+    [("cuda", 1, None, "1"), ("cuda", 1, "0", "0"), ("cuda", 2, None, None), ("cpu", 1, None, None)],
+)
+def test_one_gpu_alone_captures_scans_unless_told_otherwise(tmp_path, monkeypatch, device, size, given, expected):
+    accelerator = SimpleNamespace(num_processes=size, device=torch.device(device))
+    monkeypatch.setattr(processes, "Accelerator", lambda **settings: accelerator)
+    monkeypatch.setattr(processes, "check_number", lambda size: None)
+    monkeypatch.setenv(processes.CUDA_GRAPHS, given or "")
+    if given is None:
+        monkeypatch.delenv(processes.CUDA_GRAPHS)
+    assert processes.make_accelerator(None, None, tmp_path) is accelerator
+    assert os.environ.get(processes.CUDA_GRAPHS) == expected
 
 
 def test_processes_that_accelerate_does_not_see_are_refused():
