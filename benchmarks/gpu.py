@@ -25,11 +25,11 @@ from stack_lm import StackRNNConfig, StackRNNForCausalLM
 from stack_lm.console import positive_int, print_json, print_note, print_table, run_command
 from stack_lm.errors import InputError
 from stack_lm.kernels.gpu import backend
+from stack_lm.kernels.gpu.graphs import VARIABLE as GRAPHS
 from stack_lm.kernels.protocol import Inputs
 from stack_lm.layers.cell import StackRNNCell
 
 Run = Callable[[Tensor], Tensor]  # inputs [B, T, E] to outputs [B, T, H]
-GRAPHS = "STACK_LM_CUDA_GRAPHS"
 PARTS = ["scan", "language-model"]
 EXAMPLE = "python benchmarks/gpu.py --batch-size 256 --length 128 --hidden-size 650 --memory-size 64"
 

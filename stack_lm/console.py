@@ -384,7 +384,7 @@ def run_command(name: str, run: Callable[[], int | None], arguments: Sequence[st
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
-            # Of cuDNN: a copy of an LSTM's weights for each sequence, which takes next to nothing.
+            # Of cuDNN, which copies an LSTM's weights for each sequence unless they lie side by side.
             warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
             warnings.showwarning = lambda message, *_: _print_error(name, str(message), kind="warning: ")
             with _as_typed(name, arguments):

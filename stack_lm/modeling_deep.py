@@ -140,18 +140,18 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
             raise ValueError(
                 f"layer must be one with a loss and a head of its own, {heads or 'and none has'}; got {layer}"
             )
-        kept = [(i, head.loss) for i, head in enumerate(self._heads) if head.loss.layer < layer]
+        kept = [i for i, head in enumerate(self._heads) if head.loss.layer < layer]
         own = next(i for i, head in enumerate(self._heads) if head.loss.layer == layer)
         fields = self.config.to_dict() | {
             "layers": self.config.layers[: layer + 1],
-            "auxiliary_losses": [self.config.auxiliary_losses[i] for i, _ in kept],
+            "auxiliary_losses": [self.config.auxiliary_losses[i] for i in kept],
             "output_size": self._heads[own].loss.output_size,
             "tie_word_embeddings": False,
         }
         model: Any = type(self)(self.config_class(**fields))
         sources = {"lm_head.": f"auxiliary_heads.{own}.lm_head."}
         sources["model.output_layer."] = f"auxiliary_heads.{own}.output_layer."
-        sources |= {f"auxiliary_heads.{new}.": f"auxiliary_heads.{old}." for new, (old, _) in enumerate(kept)}
+        sources |= {f"auxiliary_heads.{new}.": f"auxiliary_heads.{old}." for new, old in enumerate(kept)}
         weights = self.state_dict()
         for name, parameter in model.state_dict().items():
             start = next((start for start in sources if name.startswith(start)), None)

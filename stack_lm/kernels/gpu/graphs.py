@@ -24,7 +24,6 @@ STEPS = 8  # captured scans have a multiple of this many steps
 CAPACITY, SHARE, IDLE = 64, 0.25, 1000
 _seen: set[Any] = set()
 _held: list[Captured] = []
-_free: list[Captured] = []  # of these, the ones without a lease
 _scans = 0
 _cramped = False  # a capture has found too little memory
 
@@ -69,6 +68,7 @@ class Captured:
 
     Attributes:
         size: its memory, in bytes.
+        leased: whether a scan is using it.
         used: the number of the last scan that used it.
     """
 
@@ -77,7 +77,7 @@ class Captured:
     ) -> None:
         device = given[0].device
         before = _allocated(device)
-        self.key, self.used = key, _scans
+        self.key, self.leased, self.used = key, False, 0
         self.given = launches.Given(*(tensor.clone() for tensor in given))
         self.run, (self.results, kept) = record(lambda: launches.forward(settings, self.given))
         if differentiable:
@@ -106,9 +106,10 @@ class Lease:
 
     def __init__(self, captured: Captured) -> None:
         self.captured = captured
+        captured.leased, captured.used = True, _scans
 
     def __del__(self) -> None:
-        _free.append(self.captured)
+        self.captured.leased = False
 
 
 def lease(launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differentiable: bool) -> Lease | None:
@@ -122,29 +123,26 @@ def lease(launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differ
     if key not in _seen:
         _seen.add(key)
         return None
-    captured = next((captured for captured in _free if captured.key == key), None)
-    if captured is not None:
-        _free.remove(captured)
-    elif not _cramped and _make_place(device):
+    captured = next((held for held in _held if held.key == key and not held.leased), None)
+    if captured is None:
+        if _cramped or not _make_place(device):
+            return None
         try:
             captured = Captured(key, launches, settings, given, differentiable)
         except torch.OutOfMemoryError:  # launch by launch it may still fit
             _cramped = True
             return None
         _held.append(captured)
-    else:
-        return None
-    captured.used = _scans
     return Lease(captured)
 
 
 def _make_place(device: torch.device) -> bool:
     """True if there is place for another capture, perhaps in place of those not used for long."""
     while len(_held) >= CAPACITY or sum(captured.size for captured in _held) >= SHARE * _total(device):
-        oldest = min(_free, key=lambda captured: captured.used, default=None)
+        free = (captured for captured in _held if not captured.leased)
+        oldest = min(free, key=lambda captured: captured.used, default=None)
         if oldest is None or _scans - oldest.used < IDLE:
             return False
-        _free.remove(oldest)
         _held.remove(oldest)
     return True
 

@@ -402,7 +402,7 @@ def captured(device, monkeypatch):
         monkeypatch.setattr(graphs, "record", record)
     else:
         monkeypatch.setenv("STACK_LM_CUDA_GRAPHS", "1")
-    for name, value in {"_seen": set(), "_held": [], "_free": [], "_cramped": False}.items():
+    for name, value in {"_seen": set(), "_held": [], "_cramped": False}.items():
         monkeypatch.setattr(graphs, name, value)
     for name, value in {"CAPACITY": 2, "IDLE": 1, "STEPS": 2}.items():
         monkeypatch.setattr(graphs, name, value)
