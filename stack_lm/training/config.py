@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from ..checks import Count, CountOrZero, Integer, NotNegative, Positive, check_fields
+from ..checks import Count, CountOrZero, Integer, NotNegative, Positive, Probability, check_fields
 from ..data.files import UNPACKERS
 from ..errors import InputError
+from ..parsing.ensemble import OUTLIER_SHARE
 from ..tokenization import Lowercase, SubwordKind, check_subwords
 
 # For fields whose value a resumed run may change.
@@ -461,12 +462,15 @@ class TreesConfig(BaseDataConfig):
             bracketed trees, one a line, or JSON lines, as `stack-lm parse --output` writes them.
         validation: such a file, or files, of other sentences; null holds out some of the sentences.
         prior: trees that vote too: "right-branching", or null for none.
+        outlier_share: a file whose mean F1 with the others is below this share of the median has no vote, usually
+            because its model failed; 0 lets all vote. At least half of the files, and two, always vote.
         limit: maximum number of training sentences, from the start.
     """
 
     trees: list[str] | str = field(default_factory=list)
     validation: list[str] | str | None = None  # type: ignore[assignment]
     prior: Literal["right-branching"] | None = None
+    outlier_share: Probability = OUTLIER_SHARE
     limit: Count | None = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,7 @@ from ..data import Sentence, hold_out
 from ..errors import InputError
 from ..model_kinds import TREES, choose_class
 from ..modeling_span_parser import spans_that_count
-from ..parsing.baselines import PRIORS
-from ..parsing.ensemble import count_votes, mutual_f1, vote_tree
-from ..parsing.treebank import read_predictions
+from ..parsing.ensemble import mutual_f1
 from ..parsing.trees import ConstituencyTree
 from ..scoring.sentences import length_batches
 from ..scoring.spans import SpanScorer, collate_spans, tree_of_spans
@@ -30,65 +28,7 @@ from .new_model import InitialModel, new_model
 from .pools import WholePools
 from .token_cache import text_digest
 from .validation import evaluating, sum_processes
-
-
-class VotedSentence(NamedTuple):
-    """A sentence and the votes for its spans.
-
-    Attributes:
-        words: n of them, three or more.
-        spans: those with a vote, [V, 2].
-        shares: the share of votes of each, in [0, 1], [V].
-    """
-
-    words: tuple[str, ...]
-    spans: np.ndarray
-    shares: np.ndarray
-
-    def matrix(self, size: int) -> np.ndarray:
-        """The shares by start and stop [size, size]."""
-        shares = np.zeros((size, size), np.float32)
-        shares[self.spans[:, 0], self.spans[:, 1]] = self.shares
-        return shares
-
-    def tree(self) -> ConstituencyTree:
-        """The tree elected by the votes."""
-        votes = zip(map(tuple, self.spans.tolist()), self.shares.tolist(), strict=True)
-        return vote_tree(self.words, dict(votes))
-
-
-def read_votes(files: Sequence[str], prior: str | None = None) -> list[VotedSentence]:
-    """Read the trees of several parsers, or annotators, as votes for spans.
-
-    Args:
-        files: files of trees of the same sentences in the same order, a file for each voter; see
-            `stack_lm.parsing.treebank.read_predictions`.
-        prior: trees that also vote, "right-branching"; None for none.
-
-    Returns:
-        The sentences of three words or more; shorter ones have only one tree.
-
-    Raises:
-        InputError: for files that cannot be read, or have different sentences.
-    """
-    voters = [read_predictions(file) for file in files]
-    for file, trees in zip(files, voters, strict=True):
-        if len(trees) != len(voters[0]):
-            raise InputError(f"{files[0]} has {len(voters[0]):,} trees, but {file} has {len(trees):,}")
-    sentences = []
-    for number, of_sentence in enumerate(zip(*voters, strict=True), start=1):
-        votes = [tree for tree in of_sentence if tree is not None]  # all of them, because errors are raised
-        words = votes[0].words
-        other = next((i for i, tree in enumerate(votes) if tree.words != words), None)
-        if other is not None:
-            raise InputError(f"{files[0]} and {files[other]} have different words in tree {number:,}")
-        if len(words) < 3:
-            continue
-        if prior is not None:
-            votes.append(PRIORS[prior](words))
-        shares = {span: count / len(votes) for span, count in count_votes(votes).items()}
-        sentences.append(VotedSentence(words, np.array([*shares]), np.array([*shares.values()], np.float32)))
-    return sentences
+from .votes import VotedSentence, read_votes
 
 
 def _listed(files: list[str] | str) -> list[str]:
@@ -119,11 +59,12 @@ class SpanParserTrainer(TrainingLoop):
         files = {"data.trees": _listed(data.trees), "data.validation": _listed(data.validation or [])}
         self.texts = {key: text_digest(map(Path, named)) for key, named in files.items() if named}
         check_same_texts(config, checkpoint, self.texts)
-        voted = read_votes(files["data.trees"], data.prior)
+        voted, self.notes = read_votes(files["data.trees"], data.prior, data.outlier_share)
         if data.validation is None:
             self.sentences, self.validation = hold_out(voted, data.held_out, data.split_seed(config.seed))
         else:
-            self.sentences, self.validation = voted, read_votes(files["data.validation"], data.prior)
+            self.sentences = voted
+            self.validation, _ = read_votes(files["data.validation"], data.prior, data.outlier_share)
         self.sentences = self.sentences[: data.limit]
         if not self.sentences or not self.validation:
             key = "data.validation" if self.sentences else "data.trees"

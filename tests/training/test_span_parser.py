@@ -12,9 +12,10 @@ from stack_lm import Parser
 from stack_lm.cli import main as stack_lm
 from stack_lm.data import generate_corpus
 from stack_lm.errors import InputError
-from stack_lm.parsing.baselines import right_branching
+from stack_lm.parsing import read_predictions
+from stack_lm.parsing.baselines import left_branching, right_branching
 from stack_lm.parsing.trees import ConstituencyTree
-from stack_lm.training.span_parser import read_votes
+from stack_lm.training.votes import read_votes
 
 SMALL = [
     "model.embedding_size=16",
@@ -65,7 +66,7 @@ def test_votes_are_shares(tmp_path):
     two = write(
         tmp_path / "2.mrg", [tree(words, (0, 4), (1, 4), (2, 4)), tree("a b", (0, 2)), tree("x y z", (0, 3), (0, 2))]
     )
-    first, second = read_votes([str(one), str(two)])  # two words have one tree
+    (first, second), _ = read_votes([str(one), str(two)])  # two words have one tree
     shares = {tuple(span): share for span, share in zip(first.spans.tolist(), first.shares.tolist(), strict=True)}
     assert shares == {(0, 4): 1, (2, 4): 1, (0, 2): 0.5, (1, 4): 0.5}
     matrix = first.matrix(6)
@@ -73,10 +74,31 @@ def test_votes_are_shares(tmp_path):
     assert matrix[1, 4] == 0.5
     assert matrix.sum() == 3
     assert first.tree() in (tree(words, (0, 4), (0, 2), (2, 4)), tree(words, (0, 4), (1, 4), (2, 4)))
-    with_prior = read_votes([str(one), str(two)], "right-branching")[1]
+    with_prior = read_votes([str(one), str(two)], "right-branching")[0][1]
     assert with_prior.matrix(4)[1, 3] == pytest.approx(2 / 3)
     assert with_prior.tree() == right_branching("x y z".split())
     assert second.words == ("x", "y", "z")
+
+
+def test_a_voter_unlike_the_others_has_no_vote(gold, tmp_path, capsys):
+    trees = [tree for tree in read_predictions(str(gold)) if len(tree) > 4]
+    fair, failed = (str(tmp_path / f"{name}.mrg") for name in ("fair", "failed"))
+    write(tmp_path / "fair.mrg", trees)
+    write(tmp_path / "failed.mrg", [left_branching(tree.words) for tree in trees])
+    files = [fair, fair, failed, fair]
+    sentences, notes = read_votes(files, None, 0.85)
+    assert len(notes) == 1
+    assert notes[0].startswith(f"{failed} has no vote: its mean F1 with the others, ")
+    assert all((sentence.shares == 1).all() for sentence in sentences)
+    everyone, notes = read_votes(files)
+    assert not notes
+    assert any((sentence.shares < 1).any() for sentence in everyone)
+    assert read_votes([fair, failed], None, 0.85)[1] == []  # two cannot show which has failed
+    arguments = ["train", "parser", f"data.trees=[{', '.join(files)}]", *SMALL, "training.max_steps=2"]
+    assert stack_lm([*arguments, f"output_dir={tmp_path / 'run'}"]) == 0
+    assert "failed.mrg has no vote" in capsys.readouterr().err
+    assert stack_lm([*arguments, f"output_dir={tmp_path / 'all'}", "data.outlier_share=0"]) == 0
+    assert "no vote" not in capsys.readouterr().err
 
 
 @pytest.mark.slow
