@@ -220,12 +220,20 @@ class Value(ActionField):
         size: D.
         at_start: whether it is a learned part of the first state. If pushed vectors are exponentials, it is a sigmoid,
             as in DuSell & Chiang (2024); otherwise it has the activation of pushed vectors.
+
+    Raises:
+        InputError: for a size below 1.
     """
 
     name: str
     size: int
     at_start: bool = False
     reported: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the size, which memories are made with."""
+        if self.size < 1:
+            raise InputError(f"the size of {self.name} must be at least 1; got {self.size}")
 
     @property
     def shape(self) -> tuple[int, ...]:
