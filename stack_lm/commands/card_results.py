@@ -14,10 +14,11 @@ from .files import check_different, short_names
 from .printing import Heading, PrintedTable
 
 _TITLE = "Scores of models"
+_BESIDE = 4  # models side by side, even with fewer scores
 
 
 def print_scores(options: argparse.Namespace) -> None:
-    """Print a line for each score, with a column for each model; or transposed, with `--column`.
+    """Print a line for each score, with a column for each model; or transposed, with `--column` or many models.
 
     Raises:
         InputError: for an option for trials, a model without a card or scores, or a pattern without a match.
@@ -37,6 +38,10 @@ def print_scores(options: argparse.Namespace) -> None:
         scores = _chosen(scores, options.rows, "--rows")
     if options.json:
         print_json({"models": described, "scores": _described(scores, names)})
+        return
+    if len(names) > max(_BESIDE, len(scores)):
+        rows = [[name, *(_cell(score, model) for score in scores)] for model, name in enumerate(names)]
+        PrintedTable(_TITLE, ["model", *map(_full_name, scores)], rows, 1).print_as(options.format)
         return
     body: list[list[str] | Heading] = []
     for heading, of_data in groupby(scores, _heading):

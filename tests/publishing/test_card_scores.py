@@ -89,6 +89,15 @@ def test_a_row_for_each_model(capsys, models):
     ]
 
 
+def test_many_models_are_rows(capsys, tmp_path):
+    """A column for each of thirty models leaves one letter a line."""
+    cards = [write(tmp_path / f"seed{i}", score("Parsing", "treebank", "F1", 50.0 + i)) for i in range(6)]
+    table = run(capsys, "results", *cards, "--format", "markdown")[1]
+    assert table.startswith("Scores of models\n\n| model | Parsing: treebank, F1 |\n|---|--:|\n| seed0 | 50.00 |\n")
+    assert table.count("\n| seed") == 6
+    assert "| score | seed0 |" in run(capsys, "results", *cards[:4], "--format", "markdown")[1]
+
+
 def test_bits_per_byte_have_three_decimals(capsys, tmp_path):
     model = write(tmp_path / "u1", score("Prediction", "text", "bits per byte", 1.1491))
     for options in ((), ("--column", "bits=byte")):
