@@ -15,6 +15,7 @@ from .plot_results import ALLOWED, write_results
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ..interpretation.curves import Agreement
     from ..interpretation.trials import Curve
 
 EXAMPLE = (
@@ -23,7 +24,8 @@ EXAMPLE = (
     "  stack-lm plot convergence runs/grefenstette2015-reduced --score coarse --output convergence.png\n"
     "  stack-lm plot lengths runs/suzgun2019-dyck2 --rows Stack-RNN --output lengths.png\n"
     "  stack-lm plot results runs/deletang2023-hierarchy --output hierarchy.html\n"
-    "  stack-lm plot training runs/u1 runs/lstm --output training.png"
+    "  stack-lm plot training runs/u1 runs/lstm --output training.png\n"
+    "  stack-lm plot agreement f1.json --output agreement.png"
 )
 # The panels of a "computation" that a figure of the memory lacks.
 _NOT_OF_MEMORY = (
@@ -37,11 +39,14 @@ KINDS = {
     "lengths": "the scores of trials by the length of test strings",
     "results": "a table's scores by task and network as a heat map, and by length; also as a page (.html)",
     "training": "the perplexities and strengths of language models during training",
+    "agreement": "the F1 of runs over the F1 of their trees with those of the other runs",
 }
+
+_OF_SEVERAL = ("results", "training", "agreement")
 
 # The kinds of figures that accept each option.
 _ONE_STRING, _TRIALS = ("computation", "memory"), ("convergence", "lengths", "results")
-_OPTIONS = {"input": _ONE_STRING, "length": _ONE_STRING, "rows": _TRIALS, "score": _TRIALS}
+_OPTIONS = {"input": _ONE_STRING, "length": _ONE_STRING, "rows": (*_TRIALS, "agreement"), "score": _TRIALS}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +59,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="computation, memory: a model that `stack-lm train task` saved; convergence, lengths: its output_dir; "
         "results: one or more of these, of one table; "
-        "training: one or more runs of `stack-lm train lm`",
+        "training: one or more runs of `stack-lm train lm`; "
+        "agreement: outputs of `stack-lm parse-f1 --ensemble --json`",
     )
     parser.add_argument("-o", "--output", metavar="F", required=True, help="the figure: .png, .pdf or .svg")
     parser.add_argument("--input", metavar="STRING", help="symbols separated by spaces (default: a random string)")
@@ -62,7 +68,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--length", type=positive_int, metavar="N", help="length of the random string, in the task's unit"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random string (default: 0)")
-    parser.add_argument("--rows", metavar="REGEX", help="for trials: only the rows of the table whose names match")
+    parser.add_argument(
+        "--rows", metavar="REGEX", help="only the rows of the table, or the runs of the ensemble, whose names match"
+    )
     parser.add_argument(
         "--score", metavar="NAME", help="for trials: the score to draw (default: the first of the table)"
     )
@@ -77,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
             raise InputError(f"--{name} goes with {', '.join(kinds[:-1])} or {kinds[-1]}, not with {options.kind}")
     if options.score and not options.score.isidentifier():
         raise InputError(f"--score is the name of a score, such as accuracy; got {options.score!r}")
-    if options.kind not in ("training", "results") and len(options.sources) > 1:
+    if options.kind not in _OF_SEVERAL and len(options.sources) > 1:
         raise InputError(f"a figure of {options.kind} has one DIR; got {len(options.sources)}")
     draw: dict[str, Callable[[argparse.Namespace], tuple[Figure, dict[str, Any]]]] = {
         "computation": _draw_computation,
@@ -85,6 +93,7 @@ def run(options: argparse.Namespace) -> None:
         "convergence": _draw_trials,
         "lengths": _draw_trials,
         "training": _draw_training,
+        "agreement": _draw_agreement,
     }
     if options.kind == "results":
         about = write_results(options)
@@ -152,6 +161,39 @@ def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]
     names = short_names(options.sources)
     runs = {name: read_metrics(source) for name, source in zip(names, options.sources, strict=True)}
     return plot_learning_curves(runs), {"updates": {name: records[-1]["step"] for name, records in runs.items()}}
+
+
+def _draw_agreement(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
+    from ..interpretation.curves import plot_agreement
+
+    ensembles = [_read_agreement(source, options.rows) for source in options.sources]
+    return plot_agreement(ensembles), {
+        "correlation": {each.convention: each.correlation for each in ensembles},
+        "runs": {each.convention: len(each.names) for each in ensembles},
+    }
+
+
+def _read_agreement(path: str, rows: str | None) -> Agreement:
+    """The runs of an ensemble whose names match, which alone count as the others that each agrees with."""
+    import numpy as np
+
+    from ..data.text import json_record, read_text
+    from ..experiments.config import compile_pattern
+    from ..interpretation.curves import Agreement
+    from ..parsing.ensemble import mean_agreement
+
+    record, finder = json_record(read_text(path), path), compile_pattern(rows or "")
+    try:
+        ensemble, scores = record["ensemble"], {score["system"]: float(score["f1"]) for score in record["systems"]}
+        names, mutual, convention = ensemble["runs"], np.array(ensemble["mutual_f1"]), str(record["convention"])
+        f1 = [scores[name] for name in names]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is not an output of `stack-lm parse-f1 --ensemble --json`") from error
+    chosen = [i for i, name in enumerate(names) if finder.search(name)]
+    if len(chosen) < 2:
+        raise InputError(f"{path}: fewer than two runs are chosen; the runs are {', '.join(names)}")
+    agreement = mean_agreement(mutual[np.ix_(chosen, chosen)])
+    return Agreement(convention, [names[i] for i in chosen], agreement.tolist(), [f1[i] for i in chosen])
 
 
 def _over_strings(record: dict[str, Any], score: str) -> Curve:

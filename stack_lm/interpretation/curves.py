@@ -1,4 +1,4 @@
-"""Figures of several runs: learning curves, and F1 against the spread of the strengths behind the trees."""
+"""Figures of several runs: learning curves, and F1 against the strengths' spread and against agreement."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import StatisticsError, correlation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError
@@ -200,4 +201,49 @@ def plot_f1_by_spread(
         style = {"color": "0.4", "marker": _MARKERS[0], "markersize": 5}
         figure.axes[0].plot([], [], linestyle="", label="first model of a run", **style | _OPEN)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+class Agreement(NamedTuple):
+    """The runs of an ensemble.
+
+    Attributes:
+        convention: the convention of F1.
+        names: of the runs, R of them.
+        agreement: mean F1 of each run's trees with those of the others, in percent [R].
+        f1: of each run against the gold trees, in percent [R].
+    """
+
+    convention: str
+    names: list[str]
+    agreement: list[float]
+    f1: list[float]
+
+    @property
+    def correlation(self) -> float | None:
+        """Pearson's correlation of agreement and F1; None if either is the same for all runs."""
+        try:
+            return correlation(self.agreement, self.f1)
+        except StatisticsError:
+            return None
+
+
+@with_plain_text
+def plot_agreement(ensembles: Sequence[Agreement], title: str = "") -> Figure:
+    """Draw the F1 of runs over their agreement, with a panel for each ensemble.
+
+    Args:
+        ensembles: one for each convention, or treebank.
+        title: the title of the figure.
+
+    Raises:
+        InputError: without matplotlib.
+    """
+    figure = new_figure(4.2 * len(ensembles), 3.6, title)
+    for axes, ensemble in zip(figure.subplots(1, len(ensembles), squeeze=False).flat, ensembles, strict=True):
+        axes.plot(ensemble.agreement, ensemble.f1, "o", markersize=5, **_OPEN)
+        axes.set_xlabel("F1 with the other runs (%)")
+        axes.set_ylabel(f"F1 with the gold trees, {ensemble.convention} (%)")
+        r = ensemble.correlation
+        axes.set_title(f"{len(ensemble.names)} runs" + (f", correlation {r:.2f}" if r is not None else ""), fontsize=10)
     return figure

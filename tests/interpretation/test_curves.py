@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from conftest import run, run_json
 
 from stack_lm.errors import InputError
 from stack_lm.interpretation.curves import ParsedModel, plot_f1_by_spread, plot_learning_curves, read_metrics
@@ -80,3 +81,27 @@ def test_f1_by_spread(tmp_path):
     assert names == ["a, algorithm1", "a, gap", "b, algorithm1", "b, gap", "right branching", "first model of a run"]
     opened = [line for line in prpn.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata())]
     assert [line.get_xydata().tolist() for line in opened] == [[[0.1, 30.1]], [[0.1, 30.1]]]
+
+
+def test_agreement_of_runs(capsys, tmp_path):
+    """The runs that are chosen count among each other: the third disagrees with both, but they do not."""
+    mutual = [[100, 60, 20, 50], [60, 100, 30, 50], [20, 30, 100, 50], [50, 50, 50, 100]]
+    names = ["runs/own-s0", "runs/own-s1", "runs/own-s2", "runs/other"]
+    systems = [{"system": name, "f1": f1} for name, f1 in zip(names, (50.0, 54.0, 21.0, 40.0), strict=True)]
+    result = {"convention": "prpn", "systems": systems, "ensemble": {"runs": names, "mutual_f1": mutual}}
+    file, figure = tmp_path / "f1.json", tmp_path / "f.png"
+    file.write_text(json.dumps(result))
+    said = run_json(capsys, "plot", "agreement", file, "--rows", "own", "--output", figure)
+    assert said["correlation"]["prpn"] == pytest.approx(0.9914, abs=1e-4)  # of (40, 45, 25) and (50, 54, 21)
+    assert said["runs"] == {"prpn": 3}
+    assert figure.stat().st_size > 5000
+    assert run_json(capsys, "plot", "agreement", file, file, "--output", figure)["runs"] == {"prpn": 4}
+    for key in ("systems", "ensemble", "convention"):
+        other = tmp_path / "other.json"
+        other.write_text(json.dumps({name: value for name, value in result.items() if name != key}))
+        status, _, error = run(capsys, "plot", "agreement", other, "--output", figure)
+        assert status == 2
+        assert "other.json is not an output of `stack-lm parse-f1 --ensemble --json`" in error
+    status, _, error = run(capsys, "plot", "agreement", file, "--rows", "s0", "--output", figure)
+    assert status == 2
+    assert "fewer than two runs are chosen; the runs are runs/own-s0, runs/own-s1" in error
