@@ -459,7 +459,8 @@ class TreesConfig(BaseDataConfig):
 
     Attributes:
         trees: a file of trees, such as a treebank; or files of trees of the same sentences, one for each voter:
-            bracketed trees, one a line, or JSON lines, as `stack-lm parse --output` writes them.
+            bracketed trees, one a line, or JSON lines, as `stack-lm parse --output` writes them. A pattern of names,
+            such as "trees/*.mrg", is several files.
         validation: such a file, or files, of other sentences; null holds out some of the sentences.
         prior: trees that vote too: "right-branching", or null for none.
         outlier_share: a file whose mean F1 with the others is below this share of the median has no vote, usually

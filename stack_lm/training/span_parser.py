@@ -12,6 +12,7 @@ import torch
 from transformers import AutoModel, PreTrainedModel
 
 from ..data import Sentence, hold_out
+from ..data.records import find_files, is_pattern
 from ..errors import InputError
 from ..model_kinds import TREES, choose_class
 from ..modeling_span_parser import spans_that_count
@@ -31,8 +32,10 @@ from .validation import evaluating, sum_processes
 from .votes import VotedSentence, read_votes
 
 
-def _listed(files: list[str] | str) -> list[str]:
-    return [files] if isinstance(files, str) else files
+def _listed(sources: list[str] | str) -> list[str]:
+    """The files of a source or several, of which some may be patterns of names."""
+    each = [sources] if isinstance(sources, str) else sources
+    return [str(file) for source in each for file in (find_files(source) if is_pattern(source) else [source])]
 
 
 class SpanParserTrainer(TrainingLoop):

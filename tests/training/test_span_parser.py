@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,7 +95,9 @@ def test_a_voter_unlike_the_others_has_no_vote(gold, tmp_path, capsys):
     assert not notes
     assert any((sentence.shares < 1).any() for sentence in everyone)
     assert read_votes([fair, failed], None, 0.85)[1] == []  # two cannot show which has failed
-    arguments = ["train", "parser", f"data.trees=[{', '.join(files)}]", *SMALL, "training.max_steps=2"]
+    for number, file in enumerate(files):
+        (tmp_path / f"{number}-{Path(file).name}").write_text(Path(file).read_text())
+    arguments = ["train", "parser", f"data.trees={tmp_path}/?-*.mrg", *SMALL, "training.max_steps=2"]
     assert stack_lm([*arguments, f"output_dir={tmp_path / 'run'}"]) == 0
     assert "failed.mrg has no vote" in capsys.readouterr().err
     assert stack_lm([*arguments, f"output_dir={tmp_path / 'all'}", "data.outlier_share=0"]) == 0
@@ -191,6 +194,7 @@ def test_bad_input(gold, parser, tmp_path, capsys):
         ([f"data.trees=[{gold}, {shorter}]"], "has 400 trees, but"),
         ([f"data.trees=[{gold}, {other}]"], "have different words in tree"),
         ([f"data.trees=[{tmp_path / 'none.mrg'}]"], "none.mrg"),
+        ([f"data.trees={tmp_path}/none*.mrg"], "no file matches "),
         ([f"data.trees=[{gold}]", "data.prior=left"], "data.prior"),
         ([f"data.trees={gold}", f"data.validation={short}"], "short.mrg: no sentence has three words or more"),
         ([f"data.trees=[{few}]"], "cannot hold out"),
