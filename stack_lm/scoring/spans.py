@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..parsing.ensemble import LONGEST, vote_tree
 from ..parsing.trees import ConstituencyTree
 from .encoding import Encoding, SentenceEncoder
+from .punctuation import is_punctuation
 from .sentences import length_batches
 
 
@@ -87,7 +88,7 @@ class SpanScorer:
     def parse(
         self, sentences: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
     ) -> list[tuple[ConstituencyTree, np.ndarray]]:
-        """The binary tree of each sentence with the most expected spans of the gold tree, and its unknown words.
+        """The binary tree of each sentence, as `tree_of_spans` finds it, and its unknown words.
 
         Args, Raises: as `probabilities`.
 
@@ -107,7 +108,11 @@ class SpanScorer:
 
 
 def tree_of_spans(words: Sequence[str], spans: np.ndarray) -> ConstituencyTree:
-    """The binary tree whose spans have the largest sum.
+    """The binary tree whose spans have the largest sum, elected by the words without punctuation.
+
+    Whether a span includes the punctuation at its ends matters little, but divides its votes. So spans of the same
+    words count as one, with the sum of their values, at most 1. These elect the tree of the words. Of the trees of the
+    whole sentence that agree with it, the one whose spans have the largest sum is returned.
 
     Args:
         words: n of them.
@@ -115,8 +120,17 @@ def tree_of_spans(words: Sequence[str], spans: np.ndarray) -> ConstituencyTree:
     """
     n = len(words)
     starts, stops = np.triu_indices(n + 1, k=2)
-    values = spans[starts, stops].tolist()
-    return vote_tree(words, dict(zip(zip(starts.tolist(), stops.tolist(), strict=True), values, strict=True)))
+    values = spans[starts, stops].astype(float)
+    before = np.cumsum([0, *(not is_punctuation(word) for word in words)])  # words that count, before each place
+    if 2 < before[-1] < n:
+        first, last = before[starts], before[stops]
+        of_words = np.zeros((before[-1] + 1,) * 2)
+        np.add.at(of_words, (first, last), values)
+        kept = [word for word in words if not is_punctuation(word)]
+        elected = {(start, stop) for start, stop, _ in tree_of_spans(kept, np.minimum(of_words, 1)).spans}
+        agrees = [b - a < 2 or (a, b) in elected for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+        values += n * np.array(agrees)  # more than all values together
+    return vote_tree(words, dict(zip(zip(starts.tolist(), stops.tolist(), strict=True), values.tolist(), strict=True)))
 
 
 def collate_spans(encoded: Sequence[tuple[Sequence[int], Sequence[int]]], device: torch.device) -> dict[str, Tensor]:

@@ -9,9 +9,10 @@ import numpy as np
 
 from ..errors import InputError
 from ..parsing.baselines import PRIORS
-from ..parsing.ensemble import find_outliers, mean_agreement, mutual_f1, vote_tree
+from ..parsing.ensemble import find_outliers, mean_agreement, mutual_f1
 from ..parsing.treebank import read_predictions
 from ..parsing.trees import ConstituencyTree
+from ..scoring.spans import tree_of_spans
 
 _PLACES = 2**20  # more than a sentence has
 COMPARED = 1000  # sentences whose trees show which voters are outliers: comparing all pairs of trees takes long
@@ -37,9 +38,8 @@ class VotedSentence(NamedTuple):
         return shares
 
     def tree(self) -> ConstituencyTree:
-        """The tree elected by the votes."""
-        votes = zip(map(tuple, self.spans.tolist()), self.shares.tolist(), strict=True)
-        return vote_tree(self.words, dict(votes))
+        """The tree elected by the votes, as a parser's tree by its probabilities (`tree_of_spans`)."""
+        return tree_of_spans(self.words, self.matrix(len(self.words) + 1))
 
 
 class _Voter:
