@@ -22,7 +22,7 @@ WholeSentence = Literal["counted", "excluded", "outermost excluded"]
 _PUNCTUATION_TAGS = frozenset(""", . : `` '' -LRB- -RRB- $, $. $( $[ $LRB $*LRB* PONCT PU PUNC PUNCT""".split())
 _CURRENCY_TAGS = frozenset("$ #".split())
 # The same without tags. The two differ in a few ambiguous tokens.
-_PUNCTUATION_TOKENS = frozenset(
+PUNCTUATION_TOKENS = frozenset(
     """, . : ; ? ! ` `` ' '' " -- - ... -LRB- -RRB- -LCB- -RCB- ( ) [ ] { } « » „ “ ” ‘ ’ – — …""".split()  # noqa: RUF001
 )
 _CURRENCY_TOKENS = frozenset("$ # US$ C$ A$ HK$".split())
@@ -37,8 +37,8 @@ _REMOVED_TAGS: dict[Removed, frozenset[str]] = {
 _REMOVED_TOKENS: dict[Removed, frozenset[str]] = {
     "nothing": frozenset(),
     "period": _PERIOD,
-    "punctuation": _PUNCTUATION_TOKENS,
-    "punctuation+currency": _PUNCTUATION_TOKENS | _CURRENCY_TOKENS,
+    "punctuation": PUNCTUATION_TOKENS,
+    "punctuation+currency": PUNCTUATION_TOKENS | _CURRENCY_TOKENS,
 }
 
 

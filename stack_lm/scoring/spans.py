@@ -11,10 +11,10 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError
+from ..parsing.conventions import PUNCTUATION_TOKENS
 from ..parsing.ensemble import LONGEST, vote_tree
 from ..parsing.trees import ConstituencyTree
 from .encoding import Encoding, SentenceEncoder
-from .punctuation import is_punctuation
 from .sentences import length_batches
 
 
@@ -121,12 +121,13 @@ def tree_of_spans(words: Sequence[str], spans: np.ndarray) -> ConstituencyTree:
     n = len(words)
     starts, stops = np.triu_indices(n + 1, k=2)
     values = spans[starts, stops].astype(float)
-    before = np.cumsum([0, *(not is_punctuation(word) for word in words)])  # words that count, before each place
+    counts = [word not in PUNCTUATION_TOKENS for word in words]
+    before = np.cumsum([0, *counts])  # words that count, before each place
     if 2 < before[-1] < n:
         first, last = before[starts], before[stops]
         of_words = np.zeros((before[-1] + 1,) * 2)
         np.add.at(of_words, (first, last), values)
-        kept = [word for word in words if not is_punctuation(word)]
+        kept = [word for word, is_word in zip(words, counts, strict=True) if is_word]
         elected = {(start, stop) for start, stop, _ in tree_of_spans(kept, np.minimum(of_words, 1)).spans}
         agrees = [b - a < 2 or (a, b) in elected for a, b in zip(first.tolist(), last.tolist(), strict=True)]
         values += n * np.array(agrees)  # more than all values together
