@@ -168,8 +168,9 @@ def _draw_agreement(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]
 
     ensembles = [_read_agreement(source, options.rows) for source in options.sources]
     return plot_agreement(ensembles), {
-        "correlation": {each.convention: each.correlation for each in ensembles},
-        "runs": {each.convention: len(each.names) for each in ensembles},
+        "conventions": [each.convention for each in ensembles],
+        "runs": [len(each.names) for each in ensembles],
+        "correlations": [each.correlation for each in ensembles],
     }
 
 
@@ -185,8 +186,9 @@ def _read_agreement(path: str, rows: str | None) -> Agreement:
     record, finder = json_record(read_text(path), path), compile_pattern(rows or "")
     try:
         ensemble, scores = record["ensemble"], {score["system"]: float(score["f1"]) for score in record["systems"]}
-        names, mutual, convention = ensemble["runs"], np.array(ensemble["mutual_f1"]), str(record["convention"])
+        names, convention = ensemble["runs"], str(record["convention"])
         f1 = [scores[name] for name in names]
+        mutual = np.array(ensemble["mutual_f1"], float).reshape(len(names), len(names))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not an output of `stack-lm parse-f1 --ensemble --json`") from error
     chosen = [i for i, name in enumerate(names) if finder.search(name)]

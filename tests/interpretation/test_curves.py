@@ -92,13 +92,15 @@ def test_agreement_of_runs(capsys, tmp_path):
     file, figure = tmp_path / "f1.json", tmp_path / "f.png"
     file.write_text(json.dumps(result))
     said = run_json(capsys, "plot", "agreement", file, "--rows", "own", "--output", figure)
-    assert said["correlation"]["prpn"] == pytest.approx(0.9914, abs=1e-4)  # of (40, 45, 25) and (50, 54, 21)
-    assert said["runs"] == {"prpn": 3}
+    assert said["correlations"] == [pytest.approx(0.9914, abs=1e-4)]  # of (40, 45, 25) and (50, 54, 21)
+    assert said["runs"] == [3]
     assert figure.stat().st_size > 5000
-    assert run_json(capsys, "plot", "agreement", file, file, "--output", figure)["runs"] == {"prpn": 4}
-    for key in ("systems", "ensemble", "convention"):
+    assert run_json(capsys, "plot", "agreement", file, file, "--output", figure)["runs"] == [4, 4]
+    damaged = [{name: value for name, value in result.items() if name != key} for key in result]
+    damaged.append(result | {"ensemble": {"runs": names, "mutual_f1": mutual[:3]}})
+    for record in damaged:
         other = tmp_path / "other.json"
-        other.write_text(json.dumps({name: value for name, value in result.items() if name != key}))
+        other.write_text(json.dumps(record))
         status, _, error = run(capsys, "plot", "agreement", other, "--output", figure)
         assert status == 2
         assert "other.json is not an output of `stack-lm parse-f1 --ensemble --json`" in error
