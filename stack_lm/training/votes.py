@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..parsing.baselines import PRIORS
-from ..parsing.ensemble import find_outliers, mean_agreement, mutual_f1
+from ..parsing.ensemble import count_votes, find_outliers, mean_agreement, mutual_f1
 from ..parsing.treebank import read_predictions
 from ..parsing.trees import ConstituencyTree
 from ..scoring.spans import tree_of_spans
@@ -122,5 +122,5 @@ def _read(files: Sequence[str]) -> tuple[list[tuple[str, ...]], list[_Voter]]:
 
 
 def _spans(tree: ConstituencyTree) -> set[int]:
-    """The spans of two words or more, each as one number: its start times _PLACES, plus its stop."""
-    return {start * _PLACES + stop for start, stop, _ in tree.spans if stop - start > 1}
+    """The spans that a tree votes for, each as one number: its start times _PLACES, plus its stop."""
+    return {start * _PLACES + stop for start, stop in count_votes([tree])}
