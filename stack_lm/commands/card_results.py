@@ -1,8 +1,10 @@
-"""`stack-lm results` for models: their scores, from cards or the output of commands, side by side."""
+"""`stack-lm results` for models: their scores, from cards, the output of commands, or tables, side by side."""
 
 from __future__ import annotations
 
 import argparse
+import re
+import statistics
 from itertools import groupby
 
 from ..console import print_json
@@ -15,6 +17,8 @@ from .printing import Heading, PrintedTable
 
 _TITLE = "Scores of models"
 _BESIDE = 4  # models side by side, even with fewer scores
+_SEED = re.compile(r"[-_ ,(]*\b(?:seed|s)[-_ =]?\d+\)?$")  # u1-seed3, u1-s3, "u = 1, seed 3"
+_SUMMARY = "minimum, median, maximum"
 
 
 def print_scores(options: argparse.Namespace) -> None:
@@ -26,7 +30,9 @@ def print_scores(options: argparse.Namespace) -> None:
     about_trials = {"--compare": options.compare, "--matrix": options.matrix, "--save": options.save}
     given = next((option for option, value in about_trials.items() if value), None)
     if given is not None:
-        raise InputError(f"{given} is about trials of `stack-lm train task`; {options.directories[0]} is a model")
+        raise InputError(
+            f"{given} is about trials of `stack-lm train task`; {options.directories[0]} has scores of models"
+        )
     check_different(options.directories)
     models, scores = read_scores(options.directories)
     names = short_names(models)
@@ -34,6 +40,8 @@ def print_scores(options: argparse.Namespace) -> None:
     if options.columns:
         _print_columns(options, described, scores)
         return
+    if options.summary:
+        raise InputError("--summary is about the columns of --column; give one or more")
     if options.rows is not None:
         scores = _chosen(scores, options.rows, "--rows")
     if options.json:
@@ -41,14 +49,14 @@ def print_scores(options: argparse.Namespace) -> None:
         return
     if len(names) > max(_BESIDE, len(scores)):
         rows = [[name, *(_cell(score, model) for score in scores)] for model, name in enumerate(names)]
-        PrintedTable(_TITLE, ["model", *map(_full_name, scores)], rows, 1).print_as(options.format)
+        PrintedTable(options.title or _TITLE, ["model", *map(_full_name, scores)], rows, 1).print_as(options.format)
         return
     body: list[list[str] | Heading] = []
     for heading, of_data in groupby(scores, _heading):
         body.append(Heading(heading))
         for score in of_data:
             body.append([score.metric, *(_cell(score, model) for model in range(len(names)))])
-    PrintedTable(_TITLE, ["score", *names], body, 1).print_as(options.format)
+    PrintedTable(options.title or _TITLE, ["score", *names], body, 1).print_as(options.format)
 
 
 def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: list[ScoreOfModels]) -> None:
@@ -60,6 +68,7 @@ def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: 
     if repeated is not None:
         raise InputError(f"--column has two columns named {repeated!r}")
     shown = [(model, name) for model, name in enumerate(names) if any(model in column for column in columns)]
+    seeds = _seeds(names, [model for model, _ in shown]) if options.summary else {}
     if options.json:
         rows = [
             {"model": name}
@@ -69,10 +78,42 @@ def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: 
             }
             for model, name in shown
         ]
-        print_json({"models": models, "rows": rows})
+        summary = [
+            {"models": [names[model] for model in group], "name": name}
+            | {head: _range(column, group) or None for head, column in zip(heads, columns, strict=True)}
+            for name, group in seeds.items()
+        ]
+        print_json({"models": models, "rows": rows} | ({"summary": summary} if options.summary else {}))
         return
-    body = [[name, *(_cell(column.get(model), model) for column in columns)] for model, name in shown]
-    PrintedTable(_TITLE, ["model", *heads], body, 1).print_as(options.format)
+    ends = {group[-1]: (f"{name}: {_SUMMARY}", group) for name, group in seeds.items()}
+    body = []
+    for model, name in shown:
+        body.append([name, *(_cell(column.get(model), model) for column in columns)])
+        if model in ends:
+            head, group = ends[model]
+            body.append([head, *(_summary(column, group) for column in columns)])
+    PrintedTable(options.title or _TITLE, ["model", *heads], body, 1).print_as(options.format)
+
+
+def _seeds(names: list[str], models: list[int]) -> dict[str, list[int]]:
+    """The models by their names without a seed at the end, where there are two or more."""
+    groups: dict[str, list[int]] = {}
+    for model in models:
+        groups.setdefault(_SEED.sub("", names[model]), []).append(model)
+    return {name: group for name, group in groups.items() if len(group) > 1}
+
+
+def _range(column: dict[int, ScoreOfModels], models: list[int]) -> list[float]:
+    """The minimum, median and maximum of the models' scores; [] for fewer than two scores."""
+    values = [column[model].values[model] for model in models if model in column]
+    return [min(values), statistics.median(values), max(values)] if len(values) > 1 else []
+
+
+def _summary(column: dict[int, ScoreOfModels], models: list[int]) -> str:
+    """The range for a table, one number if all are equal."""
+    decimals = max((column[model].decimals[model] for model in models if model in column), default=0)
+    printed = [format_score(value, decimals) for value in _range(column, models)]
+    return "; ".join(printed if len(set(printed)) > 1 else printed[:1])
 
 
 def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[int, ScoreOfModels]:
@@ -91,7 +132,9 @@ def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[
 
 
 def _cell(score: ScoreOfModels | None, model: int) -> str:
-    return "" if score is None else format_score(score.values.get(model), score.metric)
+    if score is None or model not in score.values:
+        return ""
+    return format_score(score.values[model], score.decimals[model])
 
 
 def _heading(score: ScoreOfModels) -> str:

@@ -25,7 +25,9 @@ EXAMPLE = (
     "  stack-lm results runs/hao2018-table1 --save results/hao2018-table1\n"
     "  stack-lm results models/wikipedia-u1 models/wikipedia-lstm --rows 'prpn|accuracy'\n"
     "  stack-lm results u1.json lstm.json --rows 'perplexity|accuracy' --format latex\n"
-    "  stack-lm results models/wikipedia-u1* --column 'perplexity=wiki.*inner' --column 'F1=prpn.*algorithm1'"
+    "  stack-lm results models/wikipedia-u1* --column 'perplexity=wiki.*inner' --column 'F1=prpn.*algorithm1'\n"
+    "  stack-lm results models/wikipedia-u1* published.csv --column 'F1=prpn(, push_strength, algorithm1)?$' --summary "
+    "--title 'F1 over seeds'"
 )
 FORMATS = (*FORMS, "json")
 _SHORT = {"minimum": "min", "median": "med", "maximum": "max", "mean": "mean", "best": "best"}
@@ -39,8 +41,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         nargs="+",
         help="an output_dir of `stack-lm train task`; its shards, and several directories of one table, are merged. Or "
-        "models, their cards, or files of --json output of perplexity, parse-f1, agreement, minimal-pairs or "
-        "strengths, whose scores are shown side by side",
+        "models, their cards, files of --json output of perplexity, parse-f1, agreement, minimal-pairs or "
+        "strengths, or CSV and TSV tables with a column 'model', such as published scores; shown side by side",
     )
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--compare", metavar="DIR", help="another run of the table: show both, and the difference")
@@ -59,6 +61,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         dest="columns",
         help="of models: print a row for each model, with a column for the score whose name matches; repeatable",
     )
+    parser.add_argument(
+        "--summary",
+        action="store_true",
+        help="with --column: also print the minimum, median and maximum over models whose names differ in the seed at "
+        "their end, such as u1-seed3",
+    )
+    parser.add_argument("--title", help="title of a table of models, the caption in LaTeX (default: Scores of models)")
     parser.add_argument(
         "--save",
         metavar="DIR",
@@ -81,8 +90,10 @@ def run(options: argparse.Namespace) -> None:
         if any(map(has_scores, options.directories)):
             print_scores(options)
             return
-    if options.columns:
-        raise InputError(f"--column is about the scores of models; {options.directories[0]} has trials, or none")
+    about_models = {"--column": options.columns, "--summary": options.summary, "--title": options.title}
+    given = next((option for option, value in about_models.items() if value), None)
+    if given is not None:
+        raise InputError(f"{given} is about the scores of models; {options.directories[0]} has trials, or none")
     trials = read_trials(*options.directories)
     if options.save is not None:
         save_trials(trials, options.save)

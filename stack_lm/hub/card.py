@@ -20,7 +20,7 @@ from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
 from ..messages import shortened
 from ..plugins import named_in
-from .evaluations import format_score, held_out_sentences, merged, of_training, without_directories
+from .evaluations import decimals_of, format_score, held_out_sentences, merged, of_training, without_directories
 
 CARD = "README.md"
 _WRITTEN_BY_US = "<!-- Written by `stack-lm card`"
@@ -314,7 +314,7 @@ def _evaluation(results: Sequence[EvalResult]) -> str:
             result.task_name,
             result.dataset_name,
             result.metric_name,
-            format_score(result.metric_value, result.metric_name or ""),
+            format_score(result.metric_value, decimals_of(result.metric_name or "")),
             interval,
             arguments.get("convention", ""),
         )

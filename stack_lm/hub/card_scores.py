@@ -1,16 +1,24 @@
-"""The scores of several models, from their cards or the output of commands, side by side."""
+"""The scores of several models, from their cards, the output of commands, or tables, side by side."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from huggingface_hub import EvalResult
 
-from ..errors import InputError
+from ..data.formats import read_rows
+from ..errors import InputError, fail
+from ..messages import shortened
 from .card import CARD, read_card
-from .evaluations import read_results
+from .evaluations import decimals_of, read_results
+
+MODEL = "model"
+"""The column of a table that has the names of the models."""
+_TABLES = (".csv", ".tsv")
 
 
 @dataclass
@@ -22,6 +30,7 @@ class ScoreOfModels:
         data: the name of the data.
         metric: the name of the metric, with its convention.
         values: the values by model index, from 0; a model without this score is left out.
+        decimals: those of each value that are printed, likewise.
         intervals: 95% confidence intervals, likewise, if available.
     """
 
@@ -29,7 +38,17 @@ class ScoreOfModels:
     data: str
     metric: str
     values: dict[int, float] = field(default_factory=dict)
+    decimals: dict[int, int] = field(default_factory=dict)
     intervals: dict[int, list[float]] = field(default_factory=dict)
+
+
+class _Value(NamedTuple):
+    """A score of one model: its task, data and metric; the value; its decimals, and its 95% interval if available."""
+
+    key: tuple[str, str, str]
+    value: float
+    decimals: int
+    interval: list[float] | None = None
 
 
 def _find_card(path: str | Path) -> Path | None:
@@ -40,45 +59,92 @@ def _find_card(path: str | Path) -> Path | None:
 
 
 def has_scores(path: str | Path) -> bool:
-    """True if there may be scores at a path: a model's card, or the output of a command in JSON."""
-    return _is_output(path) or _find_card(path) is not None
+    """True if there may be scores at a path: a model's card, the output of a command in JSON, or a table."""
+    return _is_file(path, *_OUTPUT, *_TABLES) or _find_card(path) is not None
 
 
 def read_scores(paths: Sequence[str | Path]) -> tuple[list[str], list[ScoreOfModels]]:
     """Read the scores of models, ordered by task, data and position in their cards.
 
     Args:
-        paths: model directories, cards, or files of commands' `--json` output, which may be of several models. A model
-            may have scores in several of them.
+        paths: model directories, cards, files of commands' `--json` output, or CSV and TSV files with a column "model"
+            and one for each score. Files may be of several models, and a model may have scores in several of them.
 
     Returns:
         The models, as paths without the ending of a card; ensembles and baselines in the output of `parse-f1` count,
         too. And their scores.
 
     Raises:
-        InputError: if a model has no card, a card no scores, or a model different values of a score.
+        InputError: if a model has no card, a card no scores, a table a cell that is no number, or a model different
+            values of a score.
     """
     names: dict[str, int] = {}
     found: dict[tuple[str, str, str], ScoreOfModels] = {}
     for path in paths:
-        for name, result in _read_output(path) if _is_output(path) else _read_card(path):
+        for name, score in _read(path):
             model = names.setdefault(name, len(names))
-            for key, value, interval in _scores(result):
-                score = found.setdefault(key, ScoreOfModels(*key))
-                if score.values.setdefault(model, value) != value:
-                    raise InputError(f"{path} has another {key[2]!r} of {name} than a file before it")
-                if interval is not None:
-                    score.intervals[model] = interval
+            of_models = found.setdefault(score.key, ScoreOfModels(*score.key))
+            of_models.decimals[model] = score.decimals
+            if of_models.values.setdefault(model, score.value) != score.value:
+                raise InputError(f"{path} has another {score.key[2]!r} of {name} than a file before it")
+            if score.interval is not None:
+                of_models.intervals[model] = score.interval
     places = {key: i for i, key in enumerate(dict.fromkeys(key[:part] for key in found for part in (1, 2)))}
     return list(names), sorted(found.values(), key=lambda score: (places[score.task,], places[score.task, score.data]))
 
 
-def _is_output(path: str | Path) -> bool:
-    return Path(path).suffix in (".json", ".jsonl") and Path(path).is_file()
+_OUTPUT = (".json", ".jsonl")
 
 
-def _read_output(path: str | Path) -> list[tuple[str, EvalResult]]:
-    return [(of.system.rstrip("/"), of.result) for of in read_results(Path(path))]
+def _is_file(path: str | Path, *endings: str) -> bool:
+    return Path(path).suffix in endings and Path(path).is_file()
+
+
+def _read(path: str | Path) -> Iterator[tuple[str, _Value]]:
+    """The scores at a path, each with the name of its model."""
+    if _is_file(path, *_TABLES):
+        yield from _read_table(path)
+        return
+    if _is_file(path, *_OUTPUT):
+        results = [(of.system.rstrip("/"), of.result) for of in read_results(Path(path))]
+    else:
+        results = _read_card(path)
+    for name, result in results:
+        yield from ((name, value) for value in _values(result))
+
+
+def _read_table(path: str | Path) -> Iterator[tuple[str, _Value]]:
+    """The scores in a table; an empty cell has none."""
+    seen, any_score = set(), False
+    for number, row in read_rows(path, None, fail, None)[1]:
+        if isinstance(row, str):
+            continue  # an empty line
+        if MODEL not in row:
+            raise InputError(f"{path} has no column {MODEL!r}; its columns are {', '.join(row)}")
+        name = row.pop(MODEL).strip()
+        where = f"{path}, row {number}"
+        if not name or name in seen:
+            raise InputError(f"{where}: {f'a second row of {name}' if name else 'no name of a model'}")
+        seen.add(name)
+        for column, cell in row.items():
+            text = cell.strip()
+            if text:
+                value = _number(text)
+                if value is None:
+                    raise InputError(f"{where}: {column!r} must be a number; got {shortened(text, 40)!r}")
+                decimals = len(text.lower().partition("e")[0].partition(".")[2])
+                any_score = True
+                yield name, _Value(("Scores", str(path), column), value, decimals)
+    if not any_score:
+        raise InputError(f"{path} has no scores")
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _read_card(path: str | Path) -> list[tuple[str, EvalResult]]:
@@ -86,18 +152,20 @@ def _read_card(path: str | Path) -> list[tuple[str, EvalResult]]:
     if card is None:
         raise InputError(f"{path} has no card ({CARD}); `stack-lm card {path}` writes one")
     name = str(path).removesuffix(".md").rstrip("/")
-    results = [(name, result) for result in read_card(card).eval_results or () if any(_scores(result))]
+    results = [(name, result) for result in read_card(card).eval_results or () if any(_values(result))]
     if not results:
         raise InputError(f"{card} has no scores; `stack-lm card --results` puts them in")
     return results
 
 
-def _scores(result: EvalResult) -> Iterator[tuple[tuple[str, str, str], float, list[float] | None]]:
+def _values(result: EvalResult) -> Iterator[_Value]:
     """The score of a result, and the scores by number of attractors."""
     if not isinstance(result.metric_value, int | float):
         return
     arguments = result.metric_args if isinstance(result.metric_args, dict) else {}
     key = (result.task_name or result.task_type, result.dataset_name, result.metric_name or result.metric_type)
-    yield key, float(result.metric_value), arguments.get("interval_95")
+    decimals = decimals_of(key[2])
+    yield _Value(key, float(result.metric_value), decimals, arguments.get("interval_95"))
     for attractors, value in (arguments.get("by_attractors") or {}).items():
-        yield (*key[:2], f"{key[2]}, {attractors} attractor{'s' * (str(attractors) != '1')}"), float(value), None
+        name = f"{key[2]}, {attractors} attractor{'s' * (str(attractors) != '1')}"
+        yield _Value((*key[:2], name), float(value), decimals)

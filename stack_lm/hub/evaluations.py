@@ -49,9 +49,14 @@ _PERPLEXITY = {
 }
 
 
-def format_score(value: float | None, metric: str) -> str:
-    """A score for a table: three decimals for bits per byte, two for others, "" for None."""
-    return "" if value is None else f"{value:.{3 if metric == 'bits per byte' else 2}f}"
+def decimals_of(metric: str) -> int:
+    """The decimals that a score is printed with: three for bits per byte, two for others."""
+    return 3 if metric == "bits per byte" else 2
+
+
+def format_score(value: float, decimals: int) -> str:
+    """A score for a table."""
+    return f"{value:,.{decimals}f}"
 
 
 class SystemResult(NamedTuple):

@@ -123,6 +123,7 @@ def test_json_has_the_intervals(capsys, models):
         (["--save", "x"], "--save is about trials"),
         (["--rows", "perplexiti"], "--rows 'perplexiti' finds no score; the scores are F1, prpn; perplexity; accuracy"),
         (["--rows", "("], "--rows must be a regular expression; got '('"),
+        (["--summary"], "--summary is about the columns of --column"),
         (["--column", "F1"], "--column must be HEAD=REGEX, such as 'F1=prpn.*algorithm1'; got 'F1'"),
         (["--column", "F1=("], "--column must be a regular expression; got '('"),
         (["--column", "F1=prnp"], "--column 'prnp' finds no score"),
@@ -214,3 +215,73 @@ def test_two_values_of_one_score(capsys, tmp_path):
     status, out, err = run(capsys, "results", *paths)
     assert (status, out, len(err.splitlines())) == (2, "", 1)
     assert f"{paths[1]} has another 'F1, convention prpn, push_strength, gap' of u1 than a file before it" in err
+
+
+TABLE_OF_SCORES = """model,"F1, prpn",parameters
+ON-LSTM,47.70,
+"u = 1, seed 0",54,1580228
+
+"u = 1, seed 1",47.58,1580228
+"u = 1, seed 2",48.58,
+"""
+
+
+def test_scores_of_others_from_a_table(capsys, models, tmp_path):
+    """A CSV file beside the models, as printed by `--format csv`, too; a cell keeps its decimals."""
+    path = tmp_path / "published.csv"
+    path.write_text(TABLE_OF_SCORES)
+    columns = ["--column", "F1=F1, prpn$", "--column", "size=parameters"]
+    expected = [
+        "| u1 | 54.72 |  |",
+        "| ON-LSTM | 47.70 |  |",
+        "| u = 1, seed 0 | 54 | 1,580,228 |",
+        "| u = 1, seed 1 | 47.58 | 1,580,228 |",
+        "| u = 1, seed 2 | 48.58 |  |",
+    ]
+    assert run(capsys, "results", models[0], path, *columns, "--format", "markdown")[1].splitlines()[4:] == expected
+    printed = run(capsys, "results", models[0], path, columns[0], columns[1], "--format", "csv")[1]
+    (tmp_path / "again.csv").write_text(printed)
+    again = run(capsys, "results", tmp_path / "again.csv", "--column", "F1=F1", "--format", "csv")[1]
+    assert again == printed
+
+
+def test_the_range_over_seeds(capsys, tmp_path):
+    path = tmp_path / "published.csv"
+    path.write_text(TABLE_OF_SCORES + "free-s0,50,1\nfree-s1,,\nfree-s12,,3\nfree2,1,1\n")
+    columns = ["--column", "F1=F1, prpn$", "--column", "size=parameters", "--summary", "--title", "Trees"]
+    title, *printed = run(capsys, "results", path, *columns, "--format", "markdown")[1].splitlines()
+    assert title == "Trees"
+    assert printed[7] == "| u = 1: minimum, median, maximum | 47.58; 48.58; 54.00 | 1,580,228 |"
+    assert printed[-2:] == ["| free: minimum, median, maximum |  | 1; 2; 3 |", "| free2 | 1 | 1 |"]
+    assert run_json(capsys, "results", path, *columns)["summary"] == [
+        {
+            "models": ["u = 1, seed 0", "u = 1, seed 1", "u = 1, seed 2"],
+            "name": "u = 1",
+            "F1": [47.58, 48.58, 54.0],
+            "size": [1580228.0, 1580228.0, 1580228.0],
+        },
+        {"models": ["free-s0", "free-s12"], "name": "free", "F1": None, "size": [1.0, 2.0, 3.0]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,F1\na,1\n", "has no column 'model'; its columns are name, F1"),
+        ("model,F1\na,high\n", "row 1: 'F1' must be a number; got 'high'"),
+        ("model,F1\na,nan\n", "row 1: 'F1' must be a number; got 'nan'"),
+        ("model,F1\na,1\na,2\n", "row 2: a second row of a"),
+        ("model,F1\n,1\n", "row 1: no name of a model"),
+        ("model,F1\na,1,2\n", "row 1 (line 2): 3 columns, but the header has 2"),
+        ("model,F1\n", "has a header and no rows"),
+        ("", "is empty"),
+        ("model,F1\na,\n", "has no scores"),
+    ],
+)
+def test_tables_that_cannot_be_read(capsys, models, tmp_path, text, message):
+    path = tmp_path / "published.csv"
+    path.write_text(text)
+    status, out, err = run(capsys, "results", models[0], path)
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert str(path) in err
+    assert message in err
