@@ -17,7 +17,7 @@ from .agreement import AgreementItem
 
 T = TypeVar("T")
 
-GENERATED_PER_BIN = 300
+GENERATED_ITEMS = 300  # for each number of attractors
 _NUMBERS = {"VBZ": "singular", "VBP": "plural"}
 
 
@@ -197,18 +197,23 @@ def _number(text: str, where: str) -> int:
 
 
 def _read_generated(source: str, on_error: OnError) -> list[AgreementItem]:
-    """Items from the built-in corpus: 300 for each number of attractors from 0 to 3. The source is a seed."""
+    """Items from the built-in corpus: N for each number of attractors from 0 to 3. The source is SEED or SEED:N."""
     import random
 
     from stack_lm.data.generated import generate_sentence
 
-    rng = random.Random(_number(source, "--data of the format 'generated' is a seed"))
+    where = "--data of the format 'generated' is SEED or SEED:N, N items for each number of attractors"
+    seed, colon, number = source.partition(":")
+    wanted = _number(number, where) if colon else GENERATED_ITEMS
+    if wanted < 1:
+        raise InputError(f"{where}; N must be 1 or more, got {wanted}")
+    rng = random.Random(_number(seed, where))
     bins: dict[int, list[AgreementItem]] = {k: [] for k in range(4)}
-    while any(len(items) < GENERATED_PER_BIN for items in bins.values()):
+    while any(len(items) < wanted for items in bins.values()):
         sentence = generate_sentence(rng)
         for item in sentence.agreement:
             chosen = bins.get(item.n_attractors)
-            if chosen is not None and len(chosen) < GENERATED_PER_BIN:
+            if chosen is not None and len(chosen) < wanted:
                 prefix = sentence.words[: item.verb]
                 chosen.append(AgreementItem(prefix, item.correct, item.wrong, item.n_attractors, item.number))
     return [item for items in bins.values() for item in items]
@@ -228,7 +233,7 @@ def read_agreement(source: str, format_name: str, *, on_error: OnError = fail) -
     """Read agreement items.
 
     Args:
-        source: a path, or for "generated" a seed.
+        source: a path, or for "generated" SEED or SEED:N.
         format_name: "linzen" (the table of Linzen et al. 2016 with its 18 columns, `agr_50_mostcommon_10K.tsv`),
             "linzen-gulordava" (the aligned files .text and .gold: the directory, one of them, or their path without
             the ending), "linzen-numpred" (number prediction, for classifiers: VBZ or VBP, a tab, the words before the

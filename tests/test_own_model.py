@@ -235,7 +235,7 @@ def test_words_have_the_strengths_of_each_layer(own):
 
 @pytest.mark.slow
 def test_it_is_scored_for_agreement(trained, capsys):
-    found = run_json(capsys, "agreement", trained, "--data", "1", "--format", "generated", "--device", "cpu")
+    found = run_json(capsys, "agreement", trained, "--data", "1:9", "--format", "generated", "--device", "cpu")
     assert 0 <= found["accuracy"] <= 100
 
 

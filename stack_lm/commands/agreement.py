@@ -25,7 +25,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         list(AGREEMENT_FORMATS),
         models="a model directory, or a model on the hub (for linzen-numpred, a classifier), or its --items table; "
         "several count as runs of one model",
-        data="files or directories; seeds for the format generated",
+        data="files or directories; SEED or SEED:N for the format generated, with N (300) items for each number of "
+        "attractors",
     )
 
 

@@ -214,11 +214,17 @@ def test_the_real_test_set():
     assert sum(item.correct == item.wrong for item in items) == 4
 
 
-@pytest.mark.slow
-def test_generated_items():
-    items = read_agreement("1", "generated")
-    assert Counter(item.n_attractors for item in items) == {0: 300, 1: 300, 2: 300, 3: 300}
+@pytest.mark.parametrize(("source", "number"), [pytest.param("1", 300, marks=pytest.mark.slow), ("1:7", 7)])
+def test_generated_items(source, number):
+    items = read_agreement(source, "generated")
+    assert Counter(item.n_attractors for item in items) == {0: number, 1: number, 2: number, 3: number}
     assert all(item.correct != item.wrong and item.prefix for item in items)
+
+
+@pytest.mark.parametrize("source", ["one", "1:", "1:x", "1:0", ":3"])
+def test_seeds_of_generated_items(source):
+    with pytest.raises(InputError, match="--data of the format 'generated' is SEED or SEED:N"):
+        read_agreement(source, "generated")
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,9 @@ def torchs_adam(parameters, rate):
     return torch.optim.Adam(parameters, rate)
 
 
-@pytest.mark.parametrize(("adam", "tolerance"), [(EarlierAdam, 1e-12), (torchs_adam, 2e-5)])
+@pytest.mark.parametrize(
+    ("adam", "tolerance"), [(EarlierAdam, 1e-12), pytest.param(torchs_adam, 2e-5, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_the_losses_of_the_released_notebooks(name, adam, tolerance):
     notebook = NOTEBOOKS[name]

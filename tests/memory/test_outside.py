@@ -118,7 +118,7 @@ def test_a_language_model_has_it_from_training_to_its_scores(memory, tmp_path, c
     found = run_json(capsys, "inspect", trained, SENTENCE, "--output", tmp_path / "page.html", "--device", "cpu")
     assert found["memory"] == memory
     assert len(found["move_weight" if memory == "weighed" else "mode"]) == len(SENTENCE.split())
-    scored = run_json(capsys, "agreement", trained, "--data", "1", "--format", "generated", "--device", "cpu")
+    scored = run_json(capsys, "agreement", trained, "--data", "1:9", "--format", "generated", "--device", "cpu")
     assert 0 <= scored["accuracy"] <= 100
     status, _, error = run(capsys, "parse", trained, SENTENCE, "--device", "cpu")
     assert status == 2

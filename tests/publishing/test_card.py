@@ -82,7 +82,7 @@ def test_training_writes_a_card(trained):
 def test_results_of_commands(capsys, model, treebank):
     commands = {
         "perplexity": ("--data", "generated:50:3"),
-        "agreement": ("--data", "1", "--format", "generated"),
+        "agreement": ("--data", "1:9", "--format", "generated"),
         "parse-f1": ("--treebank", treebank, "--convention", "prpn"),
     }
     paths = []
@@ -96,7 +96,7 @@ def test_results_of_commands(capsys, model, treebank):
     assert len(found) == 10
     assert card.data.license == "cc-by-4.0"
     agreement = json.loads(paths[1].read_text())
-    entry = found["generated: 1", "accuracy, %"]
+    entry = found["generated: 1:9", "accuracy, %"]
     assert entry.metric_value == pytest.approx(agreement["accuracy"], abs=1e-4)
     assert entry.metric_args["interval_95"] == pytest.approx(agreement["interval"], abs=1e-4)
     assert entry.metric_args["command"] == "stack-lm agreement small --data 1 --format generated"
@@ -114,7 +114,7 @@ def test_results_of_commands(capsys, model, treebank):
     assert (status, out.strip()) == (0, str(model / "README.md"))
     again = of(model)
     assert len(by_name(again)) == 10
-    assert by_name(again)["generated: 1", "accuracy, %"].metric_value == 12.5
+    assert by_name(again)["generated: 1:9", "accuracy, %"].metric_value == 12.5
     assert again.data.license == "cc-by-4.0"
 
 
@@ -128,7 +128,7 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
             ("--layer", "0", "--word-strength", "max"),
         )),
         *(("perplexity", "--data", "generated:50:3", *more) for more in ((), ("--held-out", "9"), ("--limit", "5"))),
-        *(("agreement", "--data", "1", "--format", "generated", *more) for more in ((), ("--oov", "wrong"))),
+        *(("agreement", "--data", "1:9", "--format", "generated", *more) for more in ((), ("--oov", "wrong"))),
         *(("strengths", "--data", "generated:50:3", *more) for more in (
             (), ("--limit", "5"), ("--signal", "read_strength"), ("--word-strength", "max"),
         )),
@@ -147,7 +147,7 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
     ]
     texts = ["generated:50:3", "generated:50:3: 9 sentences held out, seed 0", "generated:50:3, the first 5 sentences"]
     assert [data for data, name in found if name == "perplexity" and data.startswith("generated:50:3")] == texts
-    assert [name for data, name in found if data == "generated: 1"] == [
+    assert [name for data, name in found if data == "generated: 1:9"] == [
         "accuracy, %",
         "accuracy, %, unknown words count as wrong",
     ]
