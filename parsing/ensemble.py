@@ -15,6 +15,7 @@ import numpy as np
 from stack_lm.errors import InputError
 from stack_lm.messages import shortened
 
+from .conventions import PUNCTUATION_TOKENS
 from .distances import spans_by_splitting
 from .trees import ConstituencyTree
 
@@ -82,6 +83,43 @@ def vote_tree(words: Sequence[str], votes: Mapping[tuple[int, int], float]) -> C
     )
 
 
+def are_words(words: Sequence[str]) -> list[bool]:
+    """True for each word of a sentence that is no punctuation token."""
+    return [word not in PUNCTUATION_TOKENS for word in words]
+
+
+def elect_tree(
+    words: Sequence[str], votes: Mapping[tuple[int, int], float], of_words: Mapping[tuple[int, int], float]
+) -> ConstituencyTree:
+    """The binary tree with the most votes, elected by the words without punctuation.
+
+    Whether a phrase includes the punctuation at its ends matters little, but divides its votes. So the tree of the
+    words alone is elected first, and then, of the trees of the whole sentence that agree with it, the one with the most
+    votes. Both by `vote_tree`.
+
+    Args:
+        words: n of them.
+        votes: the votes of spans [start, stop), none of them negative.
+        of_words: the votes of spans of the words alone, without punctuation between them.
+
+    Raises:
+        InputError: as `vote_tree`.
+    """
+    counts = are_words(words)
+    number = sum(counts)
+    if not 2 < number < len(words):
+        return vote_tree(words, votes)
+    alone = vote_tree([word for word, is_word in zip(words, counts, strict=True) if is_word], of_words)
+    elected = np.eye(number + 1, dtype=bool) | np.eye(number + 1, k=1, dtype=bool)
+    for start, stop, _ in alone.spans:
+        elected[start, stop] = True
+    before = np.cumsum([0, *counts])  # words before each place
+    starts, stops = (places.tolist() for places in np.nonzero(np.triu(elected[before][:, before], k=2)))
+    more = len(words) * max(votes.values(), default=1) + 1  # than all votes for the spans of a tree together
+    raised = {span: votes.get(span, 0) + more for span in zip(starts, stops, strict=True)}
+    return vote_tree(words, {**votes, **raised})
+
+
 def best_existing_tree(
     words: Sequence[str], trees: Sequence[ConstituencyTree], votes: Mapping[tuple[int, int], float]
 ) -> ConstituencyTree:
@@ -138,7 +176,7 @@ def combine_runs(
     prior: Callable[[Sequence[str]], ConstituencyTree] | None = None,
     existing: bool = False,
 ) -> Ensemble:
-    """One tree for each sentence from the trees of several runs.
+    """One tree for each sentence from the trees of several runs, which `elect_tree` elects.
 
     Args:
         runs: R of them, two or more, each with the trees of the same sentences in the same order.
@@ -160,10 +198,15 @@ def combine_runs(
     trees = []
     for candidates in zip(*voters, strict=True):
         words = candidates[0].words
-        votes = count_votes(candidates)
         if prior is not None:
-            votes.update(_spans(prior(words)))
-        trees.append(best_existing_tree(words, candidates, votes) if existing else vote_tree(words, votes))
+            candidates = (*candidates, prior(words))
+        votes = count_votes(candidates)
+        if existing:
+            trees.append(best_existing_tree(words, candidates[: len(voters)], votes))
+        else:
+            counts = are_words(words)
+            alone = candidates if all(counts) else [tree.keep(counts) for tree in candidates]
+            trees.append(elect_tree(words, votes, count_votes(alone)))
     return Ensemble(tuple(trees), mutual, agreement, voted)
 
 

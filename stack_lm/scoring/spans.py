@@ -11,8 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError
-from ..parsing.conventions import PUNCTUATION_TOKENS
-from ..parsing.ensemble import LONGEST, vote_tree
+from ..parsing.ensemble import LONGEST, are_words, elect_tree
 from ..parsing.trees import ConstituencyTree
 from .encoding import Encoding, SentenceEncoder
 from .sentences import length_batches
@@ -108,30 +107,26 @@ class SpanScorer:
 
 
 def tree_of_spans(words: Sequence[str], spans: np.ndarray) -> ConstituencyTree:
-    """The binary tree whose spans have the largest sum, elected by the words without punctuation.
+    """The binary tree whose spans have the largest sum, as `stack_lm.parsing.ensemble.elect_tree` elects it.
 
-    Whether a span includes the punctuation at its ends matters little, but divides its votes. So spans of the same
-    words count as one, with the sum of their values, at most 1. These elect the tree of the words. Of the trees of the
-    whole sentence that agree with it, the one whose spans have the largest sum is returned.
+    The values of spans of the same words, with and without punctuation, are added up, to 1 at most.
 
     Args:
         words: n of them.
         spans: the value of each span [start, stop), in [0, 1], at least [n + 1, n + 1]; further entries are ignored.
     """
-    n = len(words)
-    starts, stops = np.triu_indices(n + 1, k=2)
-    values = spans[starts, stops].astype(float)
-    counts = [word not in PUNCTUATION_TOKENS for word in words]
-    before = np.cumsum([0, *counts])  # words that count, before each place
-    if 2 < before[-1] < n:
-        first, last = before[starts], before[stops]
-        of_words = np.zeros((before[-1] + 1,) * 2)
-        np.add.at(of_words, (first, last), values)
-        kept = [word for word, is_word in zip(words, counts, strict=True) if is_word]
-        elected = {(start, stop) for start, stop, _ in tree_of_spans(kept, np.minimum(of_words, 1)).spans}
-        agrees = [b - a < 2 or (a, b) in elected for a, b in zip(first.tolist(), last.tolist(), strict=True)]
-        values += n * np.array(agrees)  # more than all values together
-    return vote_tree(words, dict(zip(zip(starts.tolist(), stops.tolist(), strict=True), values.tolist(), strict=True)))
+    places = np.triu_indices(len(words) + 1, k=2)
+    values = spans[places].astype(float)
+    before = np.cumsum([0, *are_words(words)])
+    of_words = np.zeros((before[-1] + 1,) * 2)
+    np.add.at(of_words, tuple(before[of] for of in places), values)
+    pooled = np.nonzero(of_words)
+    return elect_tree(words, _votes(places, values), _votes(pooled, np.minimum(of_words[pooled], 1)))
+
+
+def _votes(places: tuple[np.ndarray, ...], values: np.ndarray) -> dict[tuple[int, int], float]:
+    starts, stops = (of.tolist() for of in places)
+    return dict(zip(zip(starts, stops, strict=True), values.tolist(), strict=True))
 
 
 def collate_spans(encoded: Sequence[tuple[Sequence[int], Sequence[int]]], device: torch.device) -> dict[str, Tensor]:

@@ -54,6 +54,38 @@ def test_no_binary_tree_has_more_votes(case):
     assert score(existing, votes) == max(score(other, votes) for other in trees)
 
 
+@st.composite
+def runs_with_punctuation(draw):
+    words = draw(st.lists(st.sampled_from("a b c , . ``".split()), min_size=1, max_size=8))
+    rng = draw(st.randoms(use_true_random=False))
+    return words, [random_splits(words, rng) for _ in range(draw(st.integers(2, 5)))]
+
+
+@given(runs_with_punctuation())
+@settings(max_examples=100, deadline=None)
+def test_punctuation_does_not_divide_the_votes(case):
+    """The elected tree without its punctuation is the one that the trees without punctuation elect."""
+    words, trees = case
+    is_word = [word.isalpha() for word in words]
+    if sum(is_word) == 0:
+        return
+    (tree,) = combine_runs([[tree] for tree in trees], outlier_share=0, prior=right_branching).trees
+    alone = [tree.keep(is_word) for tree in [*trees, right_branching(words)]]
+    elected = vote_tree([word for word in words if word.isalpha()], count_votes(alone))
+    if sum(is_word) > 2:
+        assert {span for span in spans(tree.keep(is_word)) if span[1] - span[0] > 1} == spans(elected)
+    assert len(tree.spans) == len(words) - 1
+    # No other tree that agrees with it has more votes.
+    before = [sum(is_word[:i]) for i in range(len(words) + 1)]
+    votes = count_votes([*trees, right_branching(words)])
+
+    def of_words(found):
+        return {(before[a], before[b]) for a, b in found if before[b] - before[a] > 1}
+
+    alike = [found for found in all_binary_trees(0, len(words)) if of_words(found) == of_words(spans(tree))]
+    assert score(tree, votes) == max(sum(votes[span] for span in found) for found in alike)
+
+
 def test_ties_favour_no_branching():
     words = "a b c d e f g h".split()
     halves = spans_by_splitting(8, lambda start, stop: (start + stop) // 2)
