@@ -229,6 +229,8 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
 def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
     """Overrides such as `training.epochs=2` or `--training.epochs=2` as nested mappings; values are YAML.
 
+    Of several values of a key, the last one counts, so that scripts can override their own settings.
+
     Raises:
         InputError: for an argument that is not a key and a value.
     """
@@ -240,7 +242,8 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
         try:
             value = load_yaml(text)
         except ValueError as error:
-            raise InputError(f"the value of {key!r} cannot be read: {error}") from error
+            hint = f"; if it is a pattern of files, write ./{text}" if text.startswith("*") else ""
+            raise InputError(f"the value of {key!r} cannot be read: {error}{hint}") from error
         for part in reversed(key.split(".")):
             value = {part: value}
         merge(overrides, value)

@@ -315,16 +315,30 @@ class LineClock:
 
 
 @contextmanager
-def progress(description: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, if that is a terminal; yields a function that advances it."""
+def progress(
+    description: str, total: int | None, *, quiet: bool = False, lines: bool = True
+) -> Iterator[Callable[[int], None]]:
+    """Progress on standard error; yields a function that advances it.
+
+    Args:
+        description: of the work.
+        total: its size; None if unknown.
+        quiet: show nothing.
+        lines: where standard error is no terminal, print about a line a minute in place of a bar.
+    """
     name = TextColumn("{task.description}", markup=False)
     columns = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = _console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task(description, total=total)
+        clock, done = LineClock(), 0
 
         def advance(n: int) -> None:
+            nonlocal done
             bar.advance(task, n)
+            done += n
+            if lines and not quiet and clock.due():
+                print_note(f"{description}: {done:,}{'' if total is None else f' of {total:,}'}")
 
         yield advance
 

@@ -26,10 +26,15 @@ if not torch.cuda.is_available():
         _patch.setenv("TRITON_INTERPRET", "1")
         import triton  # noqa: F401
 
+from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from stack_lm import StackRNNConfig
+
+# Examples that take long to draw or to check show a busy machine, not a fault.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 # Real data that some tests check against; it is not part of the project, and those tests skip without it.
 REAL_DATA = Path(os.environ.get("STACK_LM_REAL_DATA", Path(__file__).parents[2] / "shared" / "data"))

@@ -79,6 +79,16 @@ def test_overrides():
         parse_overrides(["a={"])
 
 
+def test_a_pattern_that_yaml_takes_for_an_alias():
+    with pytest.raises(InputError, match=r"; if it is a pattern of files, write \./\*\.mrg$"):
+        parse_overrides(["data.trees=*.mrg"])
+    assert parse_overrides(["data.trees=./*.mrg"]) == {"data": {"trees": "./*.mrg"}}
+
+
+def test_the_last_value_of_a_key_counts():
+    assert parse_overrides(["data.trees=a.mrg", "seed=1", "data.trees=b.mrg"])["data"] == {"trees": "b.mrg"}
+
+
 def test_extends(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "base.yaml").write_text("name: base\ninner: {rate: 1.0, steps: 1}\n")

@@ -7,11 +7,12 @@ import re
 import statistics
 from itertools import groupby
 
-from ..console import print_json
+from ..console import print_json, print_note
 from ..errors import InputError
 from ..experiments.config import compile_pattern
 from ..hub.card_scores import ScoreOfModels, read_scores
 from ..hub.evaluations import format_score
+from ..messages import shortened
 from .files import check_different, short_names
 from .printing import Heading, PrintedTable
 
@@ -68,7 +69,11 @@ def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: 
     if repeated is not None:
         raise InputError(f"--column has two columns named {repeated!r}")
     shown = [(model, name) for model, name in enumerate(names) if any(model in column for column in columns)]
+    if left_out := [name for model, name in enumerate(names) if (model, name) not in shown]:
+        print_note(f"without a score in these columns, and not shown: {shortened(', '.join(left_out), 300)}")
     seeds = _seeds(names, [model for model, _ in shown]) if options.summary else {}
+    if options.summary and not seeds:
+        print_note("--summary finds no models whose names differ only in the seed at their end, such as u1-seed3")
     if options.json:
         rows = [
             {"model": name}
@@ -138,11 +143,12 @@ def _cell(score: ScoreOfModels | None, model: int) -> str:
 
 
 def _heading(score: ScoreOfModels) -> str:
-    return f"{score.task}: {score.data}"
+    return f"{score.task}: {score.data}" if score.task else score.data
 
 
 def _full_name(score: ScoreOfModels) -> str:
-    return f"{_heading(score)}, {score.metric}"
+    """The name that patterns are matched with; of a table's score only the column's name."""
+    return f"{_heading(score)}, {score.metric}" if score.task else score.metric
 
 
 def _chosen(scores: list[ScoreOfModels], pattern: str, option: str) -> list[ScoreOfModels]:

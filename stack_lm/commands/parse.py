@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..console import Problems, add_model, add_model_options, print_json, print_table, progress
+from ..console import Problems, add_model, add_model_options, print_json, print_note, print_table, progress
 from ..data.records import Record
 from ..errors import InputError
 from ..hub.locating import find_models
@@ -252,6 +252,8 @@ def _records_to_parse(options: argparse.Namespace, problems: Problems) -> Record
         if not words:
             raise InputError(f"sentence {number} is empty")
         records.append(Record(number, " ".join(words), {}, "", "sentence"))
+    if len(records) > 1 and not any(" " in record.text for record in records):
+        print_note("each argument is a sentence of one word; put quotation marks around a sentence of several words")
     return records
 
 

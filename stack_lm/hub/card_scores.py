@@ -26,9 +26,9 @@ class ScoreOfModels:
     """One score of several models.
 
     Attributes:
-        task: the name of the task, such as "Subject-verb agreement".
-        data: the name of the data.
-        metric: the name of the metric, with its convention.
+        task: the name of the task, such as "Subject-verb agreement"; "" for a table's score.
+        data: the name of the data, or the path of the table.
+        metric: the name of the metric, with its convention, or of the table's column.
         values: the values by model index, from 0; a model without this score is left out.
         decimals: those of each value that are printed, likewise.
         intervals: 95% confidence intervals, likewise, if available.
@@ -134,7 +134,7 @@ def _read_table(path: str | Path) -> Iterator[tuple[str, _Value]]:
                     raise InputError(f"{where}: {column!r} must be a number; got {shortened(text, 40)!r}")
                 decimals = len(text.lower().partition("e")[0].partition(".")[2])
                 any_score = True
-                yield name, _Value(("Scores", str(path), column), value, decimals)
+                yield name, _Value(("", str(path), column), value, decimals)
     if not any_score:
         raise InputError(f"{path} has no scores")
 
@@ -150,6 +150,9 @@ def _number(text: str) -> float | None:
 def _read_card(path: str | Path) -> list[tuple[str, EvalResult]]:
     card = _find_card(path)
     if card is None:
+        if Path(path).is_file():
+            endings = ", ".join((*_OUTPUT, *_TABLES))
+            raise InputError(f"{path} must be a model's card (.md), or a file that ends in {endings}")
         raise InputError(f"{path} has no card ({CARD}); `stack-lm card {path}` writes one")
     name = str(path).removesuffix(".md").rstrip("/")
     results = [(name, result) for result in read_card(card).eval_results or () if any(_values(result))]

@@ -57,7 +57,7 @@ def render_page(
         _legend(names, memory),
         f'<div class="steps">{"".join(_steps(trace, names, contents, memory))}</div>',
         "<h2>Tree</h2>",
-        "<p>A bar is the distance between a word and the one above it; a phrase splits where it is greatest.</p>",
+        "<p>A bar is the distance between a word and the one above it. The decoder splits a phrase by these.</p>",
         f'<div class="wide">{_draw_tree(tree, distances)}</div>',
         '<div id="panel" aria-live="polite"></div>',
     ]

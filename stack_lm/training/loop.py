@@ -188,7 +188,7 @@ class TrainingLoop(ABC):
         self.model.train()
         with (
             closing(self.batches.read(self.position)) as batches,  # type: ignore[type-var]
-            progress("training", self.total, quiet=self.quiet) as advance,
+            progress("training", self.total, quiet=self.quiet, lines=False) as advance,
             self.threads.running(),
             StopSignals() as self._signals,
         ):

@@ -18,6 +18,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausa
 
 from stack_lm import ModelScorer, StackRNNForCausalLM, __version__, commands, memories
 from stack_lm.cli import COMMANDS, main, make_parser
+from stack_lm.console import progress
 from stack_lm.data.generated import generate_corpus
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.language_model import Trainer
@@ -64,6 +65,22 @@ def test_parse(capsys, models, tmp_path):
     (parse,) = run_json(capsys, "parse", models / "stack", "a cat sleeps.")["parses"]
     assert {key: parse[key] for key in ("words", "tree")} == {key: second[key] for key in ("words", "tree")}
     np.testing.assert_allclose(parse["push_strength"], second["push_strength"], atol=1e-5)  # of another batch
+
+
+def test_a_sentence_without_quotation_marks(capsys, models):
+    status, out, note = run(capsys, "parse", models / "stack", "the", "cat", "sleeps")
+    assert (status, out.splitlines()[0]) == (0, "the")
+    assert "each argument is a sentence of one word; put quotation marks around a sentence" in note
+    assert "quotation marks" not in run(capsys, "parse", models / "stack", "the", "a cat sleeps")[2]
+
+
+def test_lines_of_progress_where_no_bar_is_shown(capsys, monkeypatch):
+    monkeypatch.setattr("stack_lm.console.SECONDS", 0.0)
+    for total, quiet in ((3, False), (None, False), (3, True)):
+        with progress("scoring", total, quiet=quiet) as advance:
+            advance(1)
+            advance(2)
+    assert capsys.readouterr().err.splitlines() == ["scoring: 1 of 3", "scoring: 3 of 3", "scoring: 1", "scoring: 3"]
 
 
 def test_parse_reads_files_and_standard_input(capsys, models, tmp_path, monkeypatch):

@@ -239,7 +239,7 @@ def test_scores_of_others_from_a_table(capsys, models, tmp_path):
         "| u = 1, seed 2 | 48.58 |  |",
     ]
     assert run(capsys, "results", models[0], path, *columns, "--format", "markdown")[1].splitlines()[4:] == expected
-    printed = run(capsys, "results", models[0], path, columns[0], columns[1], "--format", "csv")[1]
+    printed = run(capsys, "results", models[0], path, *columns[:2], "--format", "csv")[1]
     (tmp_path / "again.csv").write_text(printed)
     again = run(capsys, "results", tmp_path / "again.csv", "--column", "F1=F1", "--format", "csv")[1]
     assert again == printed
@@ -285,3 +285,24 @@ def test_tables_that_cannot_be_read(capsys, models, tmp_path, text, message):
     assert (status, out, len(err.splitlines())) == (2, "", 1)
     assert str(path) in err
     assert message in err
+
+
+def test_models_without_a_score_in_the_columns_are_named(capsys, models, tmp_path):
+    """And only the name of a table's column is matched, not that of the file."""
+    path = tmp_path / "prpn.csv"
+    path.write_text("model,F1 WSJ,size\nON-LSTM,47.7,1\n")
+    status, out, note = run(capsys, "results", *models, path, "--column", "F1=prpn", "--summary", "--format", "csv")
+    assert (status, out) == (0, "model,F1\nu1,54.72\n")
+    assert note.splitlines() == [
+        "without a score in these columns, and not shown: lstm, ON-LSTM",
+        "--summary finds no models whose names differ only in the seed at their end, such as u1-seed3",
+    ]
+    printed = run(capsys, "results", *models, path, "--column", "F1=prpn|^F1", "--format", "csv")[1]
+    assert printed == "model,F1\nu1,54.72\nON-LSTM,47.7\n"
+
+
+def test_files_with_another_ending(capsys, models, tmp_path):
+    path = tmp_path / "scores.txt"
+    path.write_text(TABLE_OF_SCORES)
+    error = run(capsys, "results", models[0], path)[2]
+    assert error.endswith("must be a model's card (.md), or a file that ends in .json, .jsonl, .csv, .tsv\n")
