@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from ..console import print_table
 from ..parsing.export import escape_latex
 
 FORMS = ("text", "markdown", "latex", "csv")
+_GROUPED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?")  # a number with thousands separators
 
 
 class Heading(str):
@@ -73,10 +75,12 @@ class PrintedTable:
         print("\\hline\n\\end{tabular}\n\\end{table}")
 
     def _print_csv(self) -> None:
-        """Print the rows alone, without title, headings and note."""
+        """Print the rows alone, without title, headings and note; numbers without thousands separators."""
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows(row for row in self.body if not isinstance(row, Heading))
+        for row in self.body:
+            if not isinstance(row, Heading):
+                writer.writerow(cell.replace(",", "") if _GROUPED.fullmatch(cell) else cell for cell in row)
 
     def _across(self, row: Sequence[str] | Heading, form: str) -> Sequence[str]:
         return [form.format(row), *[""] * (len(self.columns) - 1)] if isinstance(row, Heading) else row

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +17,9 @@ from ..messages import shortened
 from .card import CARD, read_card
 from .evaluations import decimals_of, read_results
 
-MODEL = "model"
-"""The column of a table that has the names of the models."""
-_TABLES = (".csv", ".tsv")
+_OUTPUT, _TABLES = (".json", ".jsonl"), (".csv", ".tsv")
+_MODEL = "model"  # the column of a table that has the names of the models
+_MOST_DECIMALS = 12
 
 
 @dataclass
@@ -93,9 +94,6 @@ def read_scores(paths: Sequence[str | Path]) -> tuple[list[str], list[ScoreOfMod
     return list(names), sorted(found.values(), key=lambda score: (places[score.task,], places[score.task, score.data]))
 
 
-_OUTPUT = (".json", ".jsonl")
-
-
 def _is_file(path: str | Path, *endings: str) -> bool:
     return Path(path).suffix in endings and Path(path).is_file()
 
@@ -116,35 +114,38 @@ def _read(path: str | Path) -> Iterator[tuple[str, _Value]]:
 def _read_table(path: str | Path) -> Iterator[tuple[str, _Value]]:
     """The scores in a table; an empty cell has none."""
     seen, any_score = set(), False
-    for number, row in read_rows(path, None, fail, None)[1]:
+    for line, row in read_rows(path, None, fail, None)[1]:
         if isinstance(row, str):
             continue  # an empty line
-        if MODEL not in row:
-            raise InputError(f"{path} has no column {MODEL!r}; its columns are {', '.join(row)}")
-        name = row.pop(MODEL).strip()
-        where = f"{path}, row {number}"
+        if _MODEL not in row:
+            raise InputError(f"{path} has no column {_MODEL!r}; its columns are {', '.join(row)}")
+        name = row.pop(_MODEL).strip()
+        where = f"{path}, row {line}"
         if not name or name in seen:
             raise InputError(f"{where}: {f'a second row of {name}' if name else 'no name of a model'}")
         seen.add(name)
         for column, cell in row.items():
             text = cell.strip()
             if text:
-                value = _number(text)
-                if value is None:
-                    raise InputError(f"{where}: {column!r} must be a number; got {shortened(text, 40)!r}")
-                decimals = len(text.lower().partition("e")[0].partition(".")[2])
                 any_score = True
-                yield name, _Value(("", str(path), column), value, decimals)
+                number = _number(text)
+                if number is None:
+                    raise InputError(f"{where}: {column!r} must be a number; got {shortened(text, 40)!r}")
+                yield name, _Value(("", str(path), column), *number)
     if not any_score:
         raise InputError(f"{path} has no scores")
 
 
-def _number(text: str) -> float | None:
+def _number(text: str) -> tuple[float, int] | None:
+    """A number, and its decimals as written; None for other texts."""
     try:
-        value = float(text)
-    except ValueError:
+        written = Decimal(text)
+    except InvalidOperation:
         return None
-    return value if math.isfinite(value) else None
+    exponent = written.as_tuple().exponent
+    if not (isinstance(exponent, int) and math.isfinite(float(written))):
+        return None
+    return float(written), min(max(0, -exponent), _MOST_DECIMALS)
 
 
 def _read_card(path: str | Path) -> list[tuple[str, EvalResult]]:

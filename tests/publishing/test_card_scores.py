@@ -1,6 +1,7 @@
 """`stack-lm results` of models: their scores, from cards or the output of commands, side by side."""
 
 import json
+from pathlib import Path
 
 import pytest
 from conftest import run, run_json
@@ -239,10 +240,25 @@ def test_scores_of_others_from_a_table(capsys, models, tmp_path):
         "| u = 1, seed 2 | 48.58 |  |",
     ]
     assert run(capsys, "results", models[0], path, *columns, "--format", "markdown")[1].splitlines()[4:] == expected
-    printed = run(capsys, "results", models[0], path, *columns[:2], "--format", "csv")[1]
+    printed = run(capsys, "results", models[0], path, *columns, "--format", "csv")[1]
     (tmp_path / "again.csv").write_text(printed)
-    again = run(capsys, "results", tmp_path / "again.csv", "--column", "F1=F1", "--format", "csv")[1]
+    assert printed.splitlines()[3] == '"u = 1, seed 0",54,1580228'
+    columns = ["--column", "F1=F1", "--column", "size=size"]
+    again = run(capsys, "results", tmp_path / "again.csv", *columns, "--format", "csv")[1]
     assert again == printed
+
+
+def test_numbers_are_printed_as_they_are_written(capsys, tmp_path):
+    path = tmp_path / "published.csv"
+    path.write_text("model,p\na,1e-3\nb,0.050\nc,-2\nd,1e3\ne,1e-300\n")
+    printed = run(capsys, "results", path, "--column", "p=p", "--format", "csv")[1].splitlines()[1:]
+    assert printed == ["a,0.001", "b,0.050", "c,-2", "d,1000", "e,0.000000000000"]
+
+
+def test_a_title_is_for_scores_of_models(capsys):
+    trials = Path(__file__).parents[2] / "docs" / "appendix" / "trials" / "hao2018-table1"
+    error = run(capsys, "results", trials, "--title", "Accuracy")[2]
+    assert "--title is about the scores of models" in error
 
 
 def test_the_range_over_seeds(capsys, tmp_path):
@@ -270,6 +286,7 @@ def test_the_range_over_seeds(capsys, tmp_path):
         ("name,F1\na,1\n", "has no column 'model'; its columns are name, F1"),
         ("model,F1\na,high\n", "row 1: 'F1' must be a number; got 'high'"),
         ("model,F1\na,nan\n", "row 1: 'F1' must be a number; got 'nan'"),
+        ("model,F1\na,1e999\n", "row 1: 'F1' must be a number; got '1e999'"),
         ("model,F1\na,1\na,2\n", "row 2: a second row of a"),
         ("model,F1\n,1\n", "row 1: no name of a model"),
         ("model,F1\na,1,2\n", "row 1 (line 2): 3 columns, but the header has 2"),
