@@ -175,8 +175,9 @@ def combine_runs(
     outlier_share: float = OUTLIER_SHARE,
     prior: Callable[[Sequence[str]], ConstituencyTree] | None = None,
     existing: bool = False,
+    pool_punctuation: bool = False,
 ) -> Ensemble:
-    """One tree for each sentence from the trees of several runs, which `elect_tree` elects.
+    """One tree for each sentence from the trees of several runs, by `vote_tree`.
 
     Args:
         runs: R of them, two or more, each with the trees of the same sentences in the same order.
@@ -185,6 +186,7 @@ def combine_runs(
         prior: one more voter, such as `stack_lm.parsing.right_branching`. It is knowledge about a language: report
             scores with it separately.
         existing: choose the best of the runs' own trees instead of a new one.
+        pool_punctuation: elect the tree by the words without punctuation, see `elect_tree`; for trees that have it.
 
     Raises:
         InputError: for fewer than two runs, runs over different sentences, or no sentences.
@@ -203,10 +205,11 @@ def combine_runs(
         votes = count_votes(candidates)
         if existing:
             trees.append(best_existing_tree(words, candidates[: len(voters)], votes))
+        elif pool_punctuation:
+            of_words = count_votes([tree.keep(are_words(words)) for tree in candidates])
+            trees.append(elect_tree(words, votes, of_words))
         else:
-            counts = are_words(words)
-            alone = candidates if all(counts) else [tree.keep(counts) for tree in candidates]
-            trees.append(elect_tree(words, votes, count_votes(alone)))
+            trees.append(vote_tree(words, votes))
     return Ensemble(tuple(trees), mutual, agreement, voted)
 
 

@@ -251,7 +251,7 @@ class Parser:
         if whole:
             # All vote: a few sentences cannot show that a run has failed.
             names = [str(parser.scorer.model.name_or_path) for parser in (self, *self.ensemble)]
-            chosen = combine_runs(trees, names=names, outlier_share=0).trees
+            chosen = combine_runs(trees, names=names, outlier_share=0, pool_punctuation=True).trees
             for i, tree, *own in zip(whole, chosen, *trees, strict=True):
                 voted[i] = Parse(tree, runs=tuple(own))
         return voted

@@ -69,7 +69,8 @@ def test_punctuation_does_not_divide_the_votes(case):
     is_word = [word.isalpha() for word in words]
     if sum(is_word) == 0:
         return
-    (tree,) = combine_runs([[tree] for tree in trees], outlier_share=0, prior=right_branching).trees
+    runs = [[tree] for tree in trees]
+    (tree,) = combine_runs(runs, outlier_share=0, prior=right_branching, pool_punctuation=True).trees
     alone = [tree.keep(is_word) for tree in [*trees, right_branching(words)]]
     elected = vote_tree([word for word in words if word.isalpha()], count_votes(alone))
     if sum(is_word) > 2:
