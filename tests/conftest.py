@@ -46,6 +46,17 @@ if REAL_DATA.is_dir():
     os.environ.setdefault("NLTK_DATA", str(REAL_DATA / "nltk_data"))
 
 
+def all_binary_trees(start, stop):
+    """Every set of spans of two words or more that a binary tree over [start, stop) can have."""
+    if stop - start == 1:
+        yield frozenset()
+        return
+    for middle in range(start + 1, stop):
+        for left in all_binary_trees(start, middle):
+            for right in all_binary_trees(middle, stop):
+                yield left | right | {(start, stop)}
+
+
 # What the conformance tests run over: every registered memory, in the settings that change what it computes; and every
 # controller. All pairs are legal, and test_configuration.py has those that are not.
 MEMORIES = (

@@ -12,7 +12,7 @@ from ..console import print_table
 from ..parsing.export import escape_latex
 
 FORMS = ("text", "markdown", "latex", "csv")
-_GROUPED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?")  # a number with thousands separators
+_GROUPED = re.compile(r"(?<=\d),(?=\d{3}\b)")  # a thousands separator
 
 
 class Heading(str):
@@ -80,7 +80,8 @@ class PrintedTable:
         writer.writerow(self.columns)
         for row in self.body:
             if not isinstance(row, Heading):
-                writer.writerow(cell.replace(",", "") if _GROUPED.fullmatch(cell) else cell for cell in row)
+                texts, numbers = row[: self.text_columns], row[self.text_columns :]
+                writer.writerow([*texts, *(_GROUPED.sub("", number) for number in numbers)])
 
     def _across(self, row: Sequence[str] | Heading, form: str) -> Sequence[str]:
         return [form.format(row), *[""] * (len(self.columns) - 1)] if isinstance(row, Heading) else row

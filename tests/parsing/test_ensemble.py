@@ -2,6 +2,7 @@ import random
 
 import numpy as np
 import pytest
+from conftest import all_binary_trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,17 +11,6 @@ from stack_lm.parsing import ConstituencyTree, combine_runs, right_branching
 from stack_lm.parsing.baselines import left_branching, random_splits
 from stack_lm.parsing.distances import spans_by_splitting
 from stack_lm.parsing.ensemble import best_existing_tree, count_votes, find_outliers, mutual_f1, vote_tree
-
-
-def all_binary_trees(start, stop):
-    """Every set of spans of two words or more that a binary tree over [start, stop) can have."""
-    if stop - start == 1:
-        yield frozenset()
-        return
-    for middle in range(start + 1, stop):
-        for left in all_binary_trees(start, middle):
-            for right in all_binary_trees(middle, stop):
-                yield left | right | {(start, stop)}
 
 
 def spans(tree):
@@ -32,14 +22,13 @@ def score(tree, votes):
 
 
 @st.composite
-def runs_of_one_sentence(draw):
-    n = draw(st.integers(1, 9))
-    words = [f"w{i}" for i in range(n)]
+def runs_of_one_sentence(draw, sentences):
+    words = draw(sentences)
     rng = draw(st.randoms(use_true_random=False))
     return words, [random_splits(words, rng) for _ in range(draw(st.integers(2, 6)))]
 
 
-@given(runs_of_one_sentence())
+@given(runs_of_one_sentence(st.integers(1, 9).map(lambda n: [f"w{i}" for i in range(n)])))
 @settings(max_examples=60, deadline=None)
 def test_no_binary_tree_has_more_votes(case):
     words, trees = case
@@ -54,14 +43,7 @@ def test_no_binary_tree_has_more_votes(case):
     assert score(existing, votes) == max(score(other, votes) for other in trees)
 
 
-@st.composite
-def runs_with_punctuation(draw):
-    words = draw(st.lists(st.sampled_from("a b c , . ``".split()), min_size=1, max_size=8))
-    rng = draw(st.randoms(use_true_random=False))
-    return words, [random_splits(words, rng) for _ in range(draw(st.integers(2, 5)))]
-
-
-@given(runs_with_punctuation())
+@given(runs_of_one_sentence(st.lists(st.sampled_from("a b c , . ``".split()), min_size=1, max_size=8)))
 @settings(max_examples=100, deadline=None)
 def test_punctuation_does_not_divide_the_votes(case):
     """The elected tree without its punctuation is the one that the trees without punctuation elect."""

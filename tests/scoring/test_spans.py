@@ -2,21 +2,10 @@
 
 import numpy as np
 import pytest
+from conftest import all_binary_trees
 
 from stack_lm.parsing.trees import ConstituencyTree
 from stack_lm.scoring.spans import tree_of_spans
-
-
-def all_trees(start, stop):
-    """The spans of two words or more of every binary tree over [start, stop)."""
-    if stop - start < 2:
-        return [frozenset()]
-    return [
-        left | right | {(start, stop)}
-        for middle in range(start + 1, stop)
-        for left in all_trees(start, middle)
-        for right in all_trees(middle, stop)
-    ]
 
 
 def of_words(spans, before):
@@ -39,7 +28,7 @@ def test_trees_are_the_best(words, seed):
     def value(spans):
         return sum(min(1, sum(values[a, b] for a, b in pairs if (before[a], before[b]) == span)) for span in spans)
 
-    trees = all_trees(0, n)
+    trees = list(all_binary_trees(0, n))
     assert found in trees
     assert value(of_words(found, before)) == pytest.approx(max(value(of_words(spans, before)) for spans in trees))
     alike = [spans for spans in trees if of_words(spans, before) == of_words(found, before)]
