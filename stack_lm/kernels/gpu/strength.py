@@ -24,6 +24,12 @@ from .pointwise import sigmoid, takes_step, tanh
 
 
 @triton.jit
+def _logit(logits, bias, at, DTYPE: tl.constexpr):
+    """One logit of a control."""
+    return tl.load(logits + at).to(DTYPE) + tl.load(bias + at).to(DTYPE)
+
+
+@triton.jit
 def _logits(logits, bias, first, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
     """The logits of one control, -inf behind the last, and their numbers."""
     i = tl.arange(0, BLOCK)
@@ -45,11 +51,20 @@ def _emit(logits, bias, first, WIDTH: tl.constexpr, FIXED: tl.constexpr, DTYPE: 
     if WIDTH == 0:
         return tl.full((), FIXED, DTYPE)
     elif WIDTH == 1:
-        return sigmoid(tl.load(logits + first).to(DTYPE) + tl.load(bias + first).to(DTYPE))
+        return sigmoid(_logit(logits, bias, first, DTYPE))
     else:
-        BLOCK: tl.constexpr = triton.next_power_of_2(WIDTH)
-        own, i = _logits(logits, bias, first, WIDTH, BLOCK, DTYPE)
-        return tl.sum(_distribution(own) * i.to(DTYPE), axis=0)
+        # Strengths determine how far loops go in which threads wait for each other, so all threads need the same one to
+        # the last bit. Each adds up all by itself: in a sum over threads, each may fuse its own product into the first
+        # sum, and round differently. About once in a million sentences, one thread then waited for others forever.
+        highest = tl.full((), float("-inf"), DTYPE)
+        for i in range(WIDTH):
+            highest = tl.maximum(highest, _logit(logits, bias, first + i, DTYPE))
+        weights, strength = tl.zeros((), DTYPE), tl.zeros((), DTYPE)
+        for i in range(WIDTH):
+            weight = tl.exp(_logit(logits, bias, first + i, DTYPE) - highest)
+            weights += weight
+            strength += weight * i
+        return strength / weights
 
 
 @triton.jit
