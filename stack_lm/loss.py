@@ -7,6 +7,7 @@ gradient in place, which is multiplied into the gradients of the inputs at once,
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,13 +21,16 @@ from .labels import IGNORED
 
 if TYPE_CHECKING:
     from .kernels.cpu.cross_entropy import CompiledSoftmax
+    from .kernels.gpu.cross_entropy import TritonSoftmax
 
 # Each chunk reads the weights and adds to their gradient, [V, H] both: fewer rows than H, and that costs more than the
 # products; many more, and a chunk leaves the cache. `python benchmarks/loss.py` measures it.
 MIN_CHUNK_ROWS = 256
-# The maximum size of a chunk's logits, in bytes of float32. A GPU needs much work at a time (chosen, not measured).
+# The maximum size of a chunk's logits, in bytes of float32. A GPU needs much work at a time.
 CPU_CHUNK_BYTES = 64 * 2**20
-GPU_CHUNK_BYTES = 256 * 2**20
+GPU_CHUNK_BYTES = 512 * 2**20
+# On a GPU the number of classes is rounded up to a multiple of this.
+CLASSES_IN_TRITON = 64
 # oneDNN, which multiplies bfloat16 on a CPU, keeps memory for each shape it has met, and the batches of a corpus have
 # hundreds of numbers of words. In whole blocks the products have few shapes.
 BFLOAT16_BLOCK_ROWS = 16
@@ -77,10 +81,20 @@ class _LinearCrossEntropy(torch.autograd.Function):
         needs_hidden, needs_weight, needs_bias = (with_gradients and needs for needs in ctx.needs_input_grad[:3])
         needs_any = needs_hidden or needs_weight or needs_bias
         product = torch.float32 if dtype == torch.float16 else dtype
+        classes, in_triton = len(weight), runs_in_triton(hidden.device, dtype)
+        # cuBLAS is slow if rows do not begin at whole 16 bytes, or sums have an odd length. So columns are added there,
+        # with weights of zero.
+        width = -(-classes // CLASSES_IN_TRITON) * CLASSES_IN_TRITON if in_triton else classes
         # One buffer for all chunks: fresh pages for each would cost as much as the softmax.
-        buffer = hidden.new_empty(min(chunk_rows, len(hidden)), len(weight), dtype=dtype)
-        softmax = _make_softmax(buffer, bias, needs_any)
-        matrix = weight.to(dtype)
+        buffer = hidden.new_empty(min(chunk_rows, len(hidden)), width, dtype=dtype)
+        softmax: _Softmax | CompiledSoftmax | TritonSoftmax
+        if in_triton:
+            from .kernels.gpu.cross_entropy import TritonSoftmax
+
+            softmax = TritonSoftmax(buffer, bias, classes, needs_any)
+        else:
+            softmax = _make_softmax(buffer, bias, needs_any)
+        matrix = F.pad(weight.to(dtype), (0, 0, 0, width - classes)) if width > classes else weight.to(dtype)
         backward_matrix = matrix if dtype == product else weight.to(product)
         total = hidden.new_zeros((), dtype=_precise(dtype))
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
@@ -103,8 +117,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 grad_weight = _add_product(grad_weight, gradient.t(), chunk.to(product), _precise(weight.dtype))
                 if lost is not None:
                     grad_weight.index_add_(0, label, (chunk * lost).to(grad_weight.dtype))
-        if needs_weight and grad_weight is None:  # no row counts
-            grad_weight = torch.zeros_like(weight)
+        if needs_weight:  # which is None if no row counts
+            grad_weight = torch.zeros_like(weight) if grad_weight is None else grad_weight[:classes]
         ctx.save_for_backward(
             grad_hidden,
             None if grad_weight is None else grad_weight.to(weight.dtype),
@@ -175,6 +189,15 @@ class _Softmax:
     def grad_bias(self) -> Tensor:
         """The gradient of the bias [V], over all chunks so far."""
         return self.sums
+
+
+def runs_in_triton(device: torch.device, dtype: torch.dtype) -> bool:
+    """True if the softmax of logits of this type is a Triton kernel on this device."""
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return False
+    from .kernels.gpu.cross_entropy import DTYPES
+
+    return dtype in DTYPES
 
 
 def _make_softmax(buffer: Tensor, bias: Tensor | None, with_gradient: bool) -> _Softmax | CompiledSoftmax:

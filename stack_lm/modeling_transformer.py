@@ -45,7 +45,7 @@ def sinusoids(positions: Tensor, size: int) -> Tensor:
 
 
 def rotate(vectors: Tensor, angles: Tensor) -> Tensor:
-    """Rotate vectors [B, heads, T, d] by angles [B, T, d / 2] (Su et al. 2021); the halves of a vector form pairs."""
+    """Rotate vectors [..., B, heads, T, d] by angles [B, T, d / 2], pairs of their halves (Su et al. 2021)."""
     first, second = vectors.chunk(2, dim=-1)
     cosines, sines = (part.unsqueeze(1).to(vectors.dtype) for part in (angles.cos(), angles.sin()))
     return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)
@@ -92,9 +92,9 @@ class SelfAttention(nn.Module):
             cache: the cache of the tokens before; it is updated.
         """
         parts = self.in_proj(hidden).unflatten(-1, (3, self.heads, -1))  # [B, T, 3, heads, d]
-        queries, keys, values = parts.permute(2, 0, 3, 1, 4)
-        if angles is not None:
-            queries, keys = rotate(queries, angles), rotate(keys, angles)
+        parts = parts.permute(2, 0, 3, 1, 4)
+        queries, keys = (parts[:2] if angles is None else rotate(parts[:2], angles)).unbind()
+        values = parts[2]
         if cache is not None:
             keys, values = cache.update(keys, values, self.number)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, _eager)

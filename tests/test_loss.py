@@ -317,7 +317,7 @@ def test_chunks_are_bounded():
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert default_chunk_rows(100, 10_000, cpu) == 256
     assert default_chunk_rows(650, 10_000, cpu) == 640
-    for device, limit in ((cpu, 64), (gpu, 256)):
+    for device, limit in ((cpu, 64), (gpu, 512)):
         for classes in (10_000, 50_000, 250_000):
             assert default_chunk_rows(2048, classes, device) * classes * 4 <= limit * 2**20
         assert default_chunk_rows(100, 10**9, device) == 1

@@ -32,7 +32,9 @@ CONFIGURATION, MODELING = "configuration_stack_rnn", "modeling_stack_rnn"
 _OURS = (STACK_RNN, BUFFERED, DEEP, TRANSFORMER, SPAN_PARSER)
 _CONFIGS = tuple(kind.config for kind in _OURS)
 _MODELS = tuple(model for kind in _OURS for model in kind.models)
-_REPLACED = dict.fromkeys(("kernels.dispatch", "kernels.cpu.cross_entropy", "layers.operator"), "hub.standalone")
+_REPLACED = dict.fromkeys(
+    ("kernels.dispatch", "kernels.cpu.cross_entropy", "kernels.gpu.cross_entropy", "layers.operator"), "hub.standalone"
+)
 _REPLACED["plugins"] = "hub.standalone_plugins"
 
 _HEADER = '''"""{title}

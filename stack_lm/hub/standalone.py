@@ -31,6 +31,13 @@ class CompiledSoftmax:
         raise NotImplementedError
 
 
+class TritonSoftmax(CompiledSoftmax):
+    """Never instantiated either."""
+
+    def __init__(self, buffer: Tensor, bias: Tensor | None, classes: int, with_gradient: bool) -> None:
+        raise NotImplementedError
+
+
 def check_name(name: str) -> str:
     """Validate a backend name.
 

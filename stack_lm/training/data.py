@@ -427,7 +427,13 @@ def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tenso
     labels = np.full(inside.shape, IGNORED, np.int64)
     labels[inside] = np.fromiter(chain.from_iterable(batch), np.int64, lengths.sum())
     ids = np.where(inside, labels, 0)
-    return torch.from_numpy(ids).to(device), torch.from_numpy(labels).to(device)
+    return _moved(ids, device), _moved(labels, device)
+
+
+def _moved(numbers: np.ndarray, device: torch.device) -> Tensor:
+    """An array as a tensor on a device; from pinned memory to a GPU, since other copies wait for the update before."""
+    tensor = torch.from_numpy(numbers)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def collate_segments(batch: Segments, device: torch.device) -> dict[str, Any]:

@@ -1,0 +1,155 @@
+"""The softmax of `stack_lm.loss` on a GPU: rows of logits to their losses and gradients, one program for each row."""
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+# The supported dtypes; bfloat16 is computed in float32.
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+# Logits that a program holds at a time. A row is read from memory once, and from the cache after that.
+_BLOCK = 4096
+_WARPS = 8
+# Columns of a program that sums gradients, rows that it holds at a time, and the programs among which rows are divided.
+_SUM_COLUMNS, _SUM_ROWS, _SUM_PARTS = 64, 32, 8
+
+
+@triton.jit(do_not_specialize=["classes"])
+def _softmax(
+    logits,
+    bias,
+    labels,
+    counted,
+    losses,
+    classes,
+    width,
+    BIAS: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """The loss of one row, and its gradient in place of the logits; zeros if the row does not count.
+
+    All of a row is loaded, and what lies behind the classes left out after that: a mask that ends at no multiple of 16
+    would make each number a load of its own.
+
+    Args:
+        logits: [N, width].
+        bias: [width], where BIAS.
+        labels, counted: [N].
+        losses: [N], of the type in which all is computed.
+    """
+    DTYPE: tl.constexpr = losses.dtype.element_ty
+    i = tl.program_id(0).to(tl.int64)
+    row = logits + i * width
+    if tl.load(counted + i) != 0:
+        label = tl.load(labels + i)
+        highest = tl.full((BLOCK,), float("-inf"), DTYPE)
+        for start in range(0, width, BLOCK):
+            cols = start + tl.arange(0, BLOCK)
+            x = tl.load(row + cols, mask=cols < width, other=0.0).to(DTYPE)
+            if BIAS:
+                x += tl.load(bias + cols, mask=cols < width, other=0.0)
+            highest = tl.maximum(highest, tl.where(cols < classes, x, float("-inf")))
+        top = tl.max(highest, 0)
+        sums = tl.zeros((BLOCK,), DTYPE)
+        for start in range(0, width, BLOCK):
+            cols = start + tl.arange(0, BLOCK)
+            x = tl.load(row + cols, mask=cols < width, other=0.0).to(DTYPE)
+            if BIAS:
+                x += tl.load(bias + cols, mask=cols < width, other=0.0)
+            sums += tl.where(cols < classes, tl.exp(x - top), 0.0)
+        log_sum = tl.log(tl.sum(sums, 0))
+        known = (label >= 0) & (label < classes)  # another label has a loss of NaN
+        at_label = tl.load(row + label, mask=known, other=float("nan")).to(DTYPE)
+        if BIAS:
+            at_label += tl.load(bias + label, mask=known, other=0.0)
+        tl.store(losses + i, log_sum - (at_label - top))
+        if GRADIENT:
+            for start in range(0, width, BLOCK):
+                cols = start + tl.arange(0, BLOCK)
+                x = tl.load(row + cols, mask=cols < width, other=0.0).to(DTYPE)
+                if BIAS:
+                    x += tl.load(bias + cols, mask=cols < width, other=0.0)
+                gradient = tl.exp(x - top - log_sum) - tl.where(cols == label, 1.0, 0.0)
+                gradient = tl.where(cols < classes, gradient, 0.0)
+                tl.store(row + cols, gradient.to(logits.dtype.element_ty), mask=cols < width)
+    else:
+        tl.store(losses + i, tl.zeros((), DTYPE))
+        if GRADIENT:
+            for start in range(0, width, BLOCK):
+                cols = start + tl.arange(0, BLOCK)
+                tl.store(row + cols, tl.zeros((BLOCK,), logits.dtype.element_ty), mask=cols < width)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _add_columns(numbers, sums, rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr):
+    """Add the columns of numbers [rows, width] to sums [PARTS, width], each part of it some of the rows."""
+    cols = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    part = tl.program_id(1)
+    inside = cols < width
+    into = sums + part.to(tl.int64) * width + cols
+    total = tl.zeros((ROWS, COLUMNS), sums.dtype.element_ty)
+    for start in range(part * ROWS, rows, PARTS * ROWS):
+        row = start + tl.arange(0, ROWS)
+        at = row.to(tl.int64)[:, None] * width + cols[None, :]
+        total += tl.load(numbers + at, mask=(row < rows)[:, None] & inside[None, :], other=0.0).to(total.dtype)
+    tl.store(into, tl.load(into, mask=inside, other=0.0) + tl.sum(total, 0), mask=inside)
+
+
+class TritonSoftmax:
+    """Cross-entropy of logits and a bias, a chunk of rows at a time; the gradient overwrites the logits.
+
+    A label that is no class has a loss of NaN: to reject it would have to wait for the GPU.
+
+    Args:
+        buffer: [N, width], of one of `DTYPES`, the largest of the chunks to come; multiples of 16 are fast widths.
+        bias: [V], or None.
+        classes: V, the number of columns with logits. The others are ignored, and their gradient is zero.
+        with_gradient: whether to compute it. Without, the logits stay as they are.
+    """
+
+    def __init__(self, buffer: Tensor, bias: Tensor | None, classes: int, with_gradient: bool) -> None:
+        self.classes, self.with_gradient, width = classes, with_gradient, buffer.shape[1]
+        self.dtype = torch.promote_types(buffer.dtype, torch.float32)
+        self.bias = None if bias is None else F.pad(bias.detach().to(self.dtype), (0, width - classes))
+        self.sums = buffer.new_zeros(_SUM_PARTS, width, dtype=self.dtype)
+
+    def __call__(self, logits: Tensor, labels: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+        """The losses [N] of logits [N, width] for labels int64 [N], and the logits' gradient.
+
+        Rows that do not count, per `counted` [N], have losses and gradients of zero.
+        """
+        rows, width = logits.shape
+        losses = logits.new_empty(rows, dtype=self.dtype)
+        _softmax[(rows,)](
+            logits,
+            losses if self.bias is None else self.bias,
+            labels.contiguous(),
+            counted.contiguous(),
+            losses,
+            self.classes,
+            width,
+            BIAS=self.bias is not None,
+            GRADIENT=self.with_gradient,
+            BLOCK=min(_BLOCK, triton.next_power_of_2(width)),
+            num_warps=_WARPS,
+        )
+        if self.with_gradient and self.bias is not None:
+            self._add_to_sums(logits, labels, losses)
+        return losses, logits
+
+    def _add_to_sums(self, gradient: Tensor, labels: Tensor, losses: Tensor) -> None:
+        if gradient.dtype != self.dtype:
+            # bfloat16 has no numbers between -1 and -0.996, so p - 1 of an improbable label is always rounded to -1.
+            lost = torch.expm1(-losses) - gradient.gather(1, labels.unsqueeze(1)).squeeze(1)
+            self.sums[0].index_add_(0, labels, lost)
+        rows, width = gradient.shape
+        sizes = {"ROWS": _SUM_ROWS, "COLUMNS": _SUM_COLUMNS, "PARTS": _SUM_PARTS}
+        _add_columns[triton.cdiv(width, _SUM_COLUMNS), _SUM_PARTS](
+            gradient, self.sums, rows, width, **sizes, num_warps=4
+        )
+
+    def grad_bias(self) -> Tensor:
+        """The gradient of the bias [V], over all chunks so far."""
+        return self.sums.sum(0)[: self.classes]
