@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,8 @@ MIN_CHUNK_ROWS = 256
 # The maximum size of a chunk's logits, in bytes of float32. A GPU needs much work at a time.
 CPU_CHUNK_BYTES = 64 * 2**20
 GPU_CHUNK_BYTES = 512 * 2**20
-# On a GPU the number of classes is rounded up to a multiple of this.
-CLASSES_IN_TRITON = 64
+# On a GPU the number of classes is rounded up to a multiple of this, and that of rows down.
+GPU_MULTIPLE = 64
 # oneDNN, which multiplies bfloat16 on a CPU, keeps memory for each shape it has met, and the batches of a corpus have
 # hundreds of numbers of words. In whole blocks the products have few shapes.
 BFLOAT16_BLOCK_ROWS = 16
@@ -53,11 +54,15 @@ def multiplies_bfloat16() -> bool:
 
 def default_chunk_rows(hidden_size: int, vocab_size: int, device: torch.device) -> int:
     """Return the number of rows of logits that `linear_cross_entropy` holds at a time."""
-    row_bytes = 4 * max(1, vocab_size)
     if device.type != "cpu":
-        return max(1, GPU_CHUNK_BYTES // row_bytes)
+        return max(1, GPU_CHUNK_BYTES // (4 * _rounded_up(max(1, vocab_size))) // GPU_MULTIPLE * GPU_MULTIPLE)
+    row_bytes = 4 * max(1, vocab_size)
     rows = max(1, min(max(MIN_CHUNK_ROWS, hidden_size), CPU_CHUNK_BYTES // row_bytes))
     return rows if rows < BFLOAT16_BLOCK_ROWS else rows - rows % BFLOAT16_BLOCK_ROWS
+
+
+def _rounded_up(classes: int) -> int:
+    return -(-classes // GPU_MULTIPLE) * GPU_MULTIPLE
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -84,17 +89,20 @@ class _LinearCrossEntropy(torch.autograd.Function):
         classes, in_triton = len(weight), runs_in_triton(hidden.device, dtype)
         # cuBLAS is slow if rows do not begin at whole 16 bytes, or sums have an odd length. So columns are added there,
         # with weights of zero.
-        width = -(-classes // CLASSES_IN_TRITON) * CLASSES_IN_TRITON if in_triton else classes
+        width = _rounded_up(classes) if in_triton else classes
         # One buffer for all chunks: fresh pages for each would cost as much as the softmax.
         buffer = hidden.new_empty(min(chunk_rows, len(hidden)), width, dtype=dtype)
         softmax: _Softmax | CompiledSoftmax | TritonSoftmax
         if in_triton:
             from .kernels.gpu.cross_entropy import TritonSoftmax
 
-            softmax = TritonSoftmax(buffer, bias, classes, needs_any)
+            softmax = TritonSoftmax(buffer, bias, classes, needs_any, needs_bias)
         else:
             softmax = _make_softmax(buffer, bias, needs_any)
-        matrix = F.pad(weight.to(dtype), (0, 0, 0, width - classes)) if width > classes else weight.to(dtype)
+        matrix = weight.to(dtype)
+        if width > classes:
+            matrix = weight.new_zeros(width, weight.shape[1], dtype=dtype)
+            matrix[:classes] = weight
         backward_matrix = matrix if dtype == product else weight.to(product)
         total = hidden.new_zeros((), dtype=_precise(dtype))
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
@@ -117,7 +125,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 grad_weight = _add_product(grad_weight, gradient.t(), chunk.to(product), _precise(weight.dtype))
                 if lost is not None:
                     grad_weight.index_add_(0, label, (chunk * lost).to(grad_weight.dtype))
-        if needs_weight:  # which is None if no row counts
+        if needs_weight:  # grad_weight is None if there were no rows
             grad_weight = torch.zeros_like(weight) if grad_weight is None else grad_weight[:classes]
         ctx.save_for_backward(
             grad_hidden,
@@ -192,7 +200,9 @@ class _Softmax:
 
 
 def runs_in_triton(device: torch.device, dtype: torch.dtype) -> bool:
-    """True if the softmax of logits of this type is a Triton kernel on this device."""
+    """True if the softmax of such logits is a Triton kernel on this device; never if scans run on the reference."""
+    if os.environ.get("STACK_LM_SCAN_BACKEND") == "reference":
+        return False
     if device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return False
     from .kernels.gpu.cross_entropy import DTYPES

@@ -321,6 +321,8 @@ def test_chunks_are_bounded():
         for classes in (10_000, 50_000, 250_000):
             assert default_chunk_rows(2048, classes, device) * classes * 4 <= limit * 2**20
         assert default_chunk_rows(100, 10**9, device) == 1
+    assert default_chunk_rows(100, 2, gpu) * 64 * 4 <= 512 * 2**20  # classes are rounded up there
+    assert default_chunk_rows(100, 16_003, gpu) % 64 == 0
 
 
 def test_bad_arguments():

@@ -34,7 +34,9 @@ class CompiledSoftmax:
 class TritonSoftmax(CompiledSoftmax):
     """Never instantiated either."""
 
-    def __init__(self, buffer: Tensor, bias: Tensor | None, classes: int, with_gradient: bool) -> None:
+    def __init__(
+        self, buffer: Tensor, bias: Tensor | None, classes: int, with_gradient: bool, sum_bias: bool = True
+    ) -> None:
         raise NotImplementedError
 
 

@@ -226,7 +226,8 @@ def _of_elements(memory: Memory[Any, Any], controls: Controls) -> dict[str, Any]
 
 def _run(launches: ModuleType, settings: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-    results: tuple[Tensor, ...] = _Scan.apply(launches, settings, differentiable, *given)
+    with torch.cuda.device_of(given[0]):  # Triton launches on the current device
+        results: tuple[Tensor, ...] = _Scan.apply(launches, settings, differentiable, *given)
     return results
 
 

@@ -30,8 +30,8 @@ def _softmax(
 ):
     """The loss of one row, and its gradient in place of the logits; zeros if the row does not count.
 
-    All of a row is loaded, and what lies behind the classes left out after that: a mask that ends at no multiple of 16
-    would make each number a load of its own.
+    Whole rows are loaded, and the columns behind the classes dropped afterwards: a mask that ends off a multiple of 16
+    would split vector loads.
 
     Args:
         logits: [N, width].
@@ -44,6 +44,11 @@ def _softmax(
     row = logits + i * width
     if tl.load(counted + i) != 0:
         label = tl.load(labels + i)
+        known = (label >= 0) & (label < classes)  # another label makes all of the row's results NaN
+        # Before the sums, in which all threads meet: after them, another thread may have put a gradient in its place.
+        at_label = tl.load(row + label, mask=known, other=float("nan")).to(DTYPE)
+        if BIAS:
+            at_label += tl.load(bias + label, mask=known, other=0.0)
         highest = tl.full((BLOCK,), float("-inf"), DTYPE)
         for start in range(0, width, BLOCK):
             cols = start + tl.arange(0, BLOCK)
@@ -58,12 +63,8 @@ def _softmax(
             x = tl.load(row + cols, mask=cols < width, other=0.0).to(DTYPE)
             if BIAS:
                 x += tl.load(bias + cols, mask=cols < width, other=0.0)
-            sums += tl.where(cols < classes, tl.exp(x - top), 0.0)
-        log_sum = tl.log(tl.sum(sums, 0))
-        known = (label >= 0) & (label < classes)  # another label has a loss of NaN
-        at_label = tl.load(row + label, mask=known, other=float("nan")).to(DTYPE)
-        if BIAS:
-            at_label += tl.load(bias + label, mask=known, other=0.0)
+            sums += tl.exp(tl.where(cols < classes, x, float("-inf")) - top)
+        log_sum = tl.where(known, tl.log(tl.sum(sums, 0)), float("nan"))
         tl.store(losses + i, log_sum - (at_label - top))
         if GRADIENT:
             for start in range(0, width, BLOCK):
@@ -71,8 +72,8 @@ def _softmax(
                 x = tl.load(row + cols, mask=cols < width, other=0.0).to(DTYPE)
                 if BIAS:
                     x += tl.load(bias + cols, mask=cols < width, other=0.0)
-                gradient = tl.exp(x - top - log_sum) - tl.where(cols == label, 1.0, 0.0)
-                gradient = tl.where(cols < classes, gradient, 0.0)
+                share = tl.exp(tl.where(cols < classes, x, float("-inf")) - top - log_sum)
+                gradient = tl.where(cols < classes, share - tl.where(cols == label, 1.0, 0.0), 0.0)
                 tl.store(row + cols, gradient.to(logits.dtype.element_ty), mask=cols < width)
     else:
         tl.store(losses + i, tl.zeros((), DTYPE))
@@ -100,17 +101,21 @@ def _add_columns(numbers, sums, rows, width, ROWS: tl.constexpr, COLUMNS: tl.con
 class TritonSoftmax:
     """Cross-entropy of logits and a bias, a chunk of rows at a time; the gradient overwrites the logits.
 
-    A label that is no class has a loss of NaN: to reject it would have to wait for the GPU.
+    A label that is no class has a loss and gradients of NaN: rejecting it would mean waiting for the GPU.
 
     Args:
         buffer: [N, width], of one of `DTYPES`, the largest of the chunks to come; multiples of 16 are fast widths.
         bias: [V], or None.
         classes: V, the number of columns with logits. The others are ignored, and their gradient is zero.
         with_gradient: whether to compute it. Without, the logits stay as they are.
+        sum_bias: whether to compute the gradient of the bias, too.
     """
 
-    def __init__(self, buffer: Tensor, bias: Tensor | None, classes: int, with_gradient: bool) -> None:
+    def __init__(
+        self, buffer: Tensor, bias: Tensor | None, classes: int, with_gradient: bool, sum_bias: bool = True
+    ) -> None:
         self.classes, self.with_gradient, width = classes, with_gradient, buffer.shape[1]
+        self.sum_bias = sum_bias and with_gradient and bias is not None
         self.dtype = torch.promote_types(buffer.dtype, torch.float32)
         self.bias = None if bias is None else F.pad(bias.detach().to(self.dtype), (0, width - classes))
         self.sums = buffer.new_zeros(_SUM_PARTS, width, dtype=self.dtype)
@@ -122,21 +127,22 @@ class TritonSoftmax:
         """
         rows, width = logits.shape
         losses = logits.new_empty(rows, dtype=self.dtype)
-        _softmax[(rows,)](
-            logits,
-            losses if self.bias is None else self.bias,
-            labels.contiguous(),
-            counted.contiguous(),
-            losses,
-            self.classes,
-            width,
-            BIAS=self.bias is not None,
-            GRADIENT=self.with_gradient,
-            BLOCK=min(_BLOCK, triton.next_power_of_2(width)),
-            num_warps=_WARPS,
-        )
-        if self.with_gradient and self.bias is not None:
-            self._add_to_sums(logits, labels, losses)
+        with torch.cuda.device_of(logits):  # Triton launches on the current device
+            _softmax[(rows,)](
+                logits,
+                losses if self.bias is None else self.bias,
+                labels.contiguous(),
+                counted.contiguous(),
+                losses,
+                self.classes,
+                width,
+                BIAS=self.bias is not None,
+                GRADIENT=self.with_gradient,
+                BLOCK=min(_BLOCK, triton.next_power_of_2(width)),
+                num_warps=_WARPS,
+            )
+            if self.sum_bias:
+                self._add_to_sums(logits, labels, losses)
         return losses, logits
 
     def _add_to_sums(self, gradient: Tensor, labels: Tensor, losses: Tensor) -> None:

@@ -53,9 +53,9 @@ def _emit(logits, bias, first, WIDTH: tl.constexpr, FIXED: tl.constexpr, DTYPE: 
     elif WIDTH == 1:
         return sigmoid(_logit(logits, bias, first, DTYPE))
     else:
-        # Strengths determine how far loops go in which threads wait for each other, so all threads need the same one to
-        # the last bit. Each adds up all by itself: in a sum over threads, each may fuse its own product into the first
-        # sum, and round differently. About once in a million sentences, one thread then waited for others forever.
+        # Loops run until a strength is used up, and threads wait for each other in them, so all need it to the last
+        # bit. Each computes the whole sum: in a shared one, each may fuse its own product and round differently. About
+        # once in a million sentences, a thread then waited forever.
         highest = tl.full((), float("-inf"), DTYPE)
         for i in range(WIDTH):
             highest = tl.maximum(highest, _logit(logits, bias, first + i, DTYPE))
