@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 UNTOUCHED = "untouched"
 EXAMPLE = """stack-lm interventions models/wikipedia-u1 --data nltk:treebank --agreement linzen_sentences/ \\
     --format linzen-gulordava --figure interventions.png
-  stack-lm interventions models/wikipedia-u1* --data heldout.txt --only push-shuffled one-element"""
+  stack-lm interventions runs/u1-s? --data heldout.txt --only push-shuffled one-element"""
 
 T = TypeVar("T")
 Scores = dict[str, float]

@@ -25,8 +25,8 @@ EXAMPLE = (
     "  stack-lm results runs/hao2018-table1 --save results/hao2018-table1\n"
     "  stack-lm results models/wikipedia-u1 models/wikipedia-lstm --rows 'prpn|accuracy'\n"
     "  stack-lm results u1.json lstm.json --rows 'perplexity|accuracy' --format latex\n"
-    "  stack-lm results models/wikipedia-u1* --column 'perplexity=wiki.*inner' --column 'F1=prpn.*algorithm1'\n"
-    "  stack-lm results models/wikipedia-u1* published.csv --column 'F1=prpn(, push_strength, algorithm1)?$' --summary "
+    "  stack-lm results runs/u1-s? --column 'perplexity=wiki.*inner' --column 'F1=prpn.*algorithm1'\n"
+    "  stack-lm results runs/u1-s? published.csv --column 'F1=prpn(, push_strength, algorithm1)?$' --summary "
     "--title 'F1 over seeds'"
 )
 FORMATS = (*FORMS, "json")
