@@ -5,8 +5,8 @@ import pytest
 import torch
 from conftest import CONTROLLERS
 from kernels import comparison
+from kernels import test_cross_entropy as cross_entropy
 from kernels.cpu import test_buffer as buffered
-from kernels.cpu import test_cross_entropy as cross_entropy
 from kernels.cpu import test_parts as parts
 from test_docs import examples
 
@@ -90,6 +90,7 @@ def test_functions(name, dtype):
 
 @pytest.mark.parametrize("dtype", cross_entropy.DTYPES)
 def test_cross_entropy(dtype):
-    cross_entropy.check(2, 9, 10.0, True, dtype, 0)
-    cross_entropy.test_the_edges_of_numbers(dtype)
-    cross_entropy.test_bfloat16_is_rounded_as_torch_rounds()
+    run = cross_entropy.Runs(cross_entropy.CompiledSoftmax)
+    cross_entropy.check(run, 2, 9, 10.0, True, dtype, 0)
+    cross_entropy.test_the_edges_of_numbers(run, dtype)
+    cross_entropy.test_bfloat16_is_rounded_as_torch_rounds(run)
