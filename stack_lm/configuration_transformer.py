@@ -57,7 +57,8 @@ class StackTransformerConfig(ModelConfig):
         max_position_embeddings: longest sequence with learned positions.
         scale_embeddings: multiply embeddings by the root of d, as with sinusoids.
         layer_norm_epsilon: epsilon of layer norms.
-        bias: whether self-attention, feed-forward networks and layer norms have biases. Stack attention has none.
+        bias: whether self-attention, recurrent cells, feed-forward networks and layer norms have biases. Stack
+            attention has none.
         head_bias: whether heads have biases.
         dropout: dropout on embeddings, in feed-forward networks, and on the outputs of sublayers.
         attention_dropout: dropout on the weights of self-attention.
