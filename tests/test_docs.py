@@ -142,7 +142,7 @@ def test_the_tutorial_runs(tmp_path):
     (tmp_path / "make_text.py").write_text(program)
     parsed, _, _, scores, _ = shell(page, tmp_path)
     assert parsed.startswith("((")
-    said = dict(re.findall(r"^\| (.+?) \| ([\d.]+) \|$", page, re.MULTILINE))
+    said = dict(re.findall(r"^\| (.+?)(?: \(.*\))? \| ([\d.]+) \|$", page, re.MULTILINE))
     found = dict(re.findall(r"│ (.+?) +│ +([\d.]+) │", scores))
     for name, ours in (
         ("right branching", "right"),
