@@ -323,6 +323,7 @@ def test_chunks_are_bounded():
         assert default_chunk_rows(100, 10**9, device) == 1
     assert default_chunk_rows(100, 2, gpu) * 64 * 4 <= 512 * 2**20  # classes are rounded up there
     assert default_chunk_rows(100, 16_003, gpu) % 64 == 0
+    assert default_chunk_rows(100, 10**7, gpu) == 13
 
 
 def test_bad_arguments():
