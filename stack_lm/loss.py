@@ -100,10 +100,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
             softmax = TritonSoftmax(buffer, bias, classes, needs_any, needs_bias)
         else:
             softmax = _make_softmax(buffer, bias, needs_any)
-        matrix = weight.to(dtype)
         if width > classes:
             matrix = weight.new_zeros(width, weight.shape[1], dtype=dtype)
             matrix[:classes] = weight
+        else:
+            matrix = weight.to(dtype)
         backward_matrix = matrix if dtype == product else weight.to(product)
         total = hidden.new_zeros((), dtype=_precise(dtype))
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
