@@ -206,24 +206,31 @@ def load_yaml(text: str) -> Any:
 def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
     """Put `over` into `base`, key by key, in nested mappings too; a mapping changes entries of a list, by number.
 
+    The number after that of the last entry adds one.
+
     Raises:
-        InputError: for the number of an entry that a list lacks.
+        InputError: for any other number that a list lacks.
     """
     for key, value in over.items():
         there = base.get(key)
         if isinstance(value, dict) and isinstance(there, dict):
             merge(there, value)
         elif isinstance(value, dict) and isinstance(there, list):
-            numbered: dict[str, Any] = {str(number): entry for number, entry in enumerate(there)}
-            missing = next((number for number in map(str, value) if number not in numbered), None)
-            if missing is not None:
-                raise InputError(
-                    f"{key}.{missing} is not an entry of the list {key}, which has {len(there)}, numbered from 0"
-                )
-            merge(numbered, {str(number): entry for number, entry in value.items()})
-            base[key] = list(numbered.values())
+            base[key] = _merge_entries(key, there, value)
         else:
             base[key] = value
+
+
+def _merge_entries(name: str, there: Sequence[Any], over: dict[Any, Any]) -> list[Any]:
+    entries: dict[str, Any] = {str(number): entry for number, entry in enumerate(there)}
+    for number, value in over.items():
+        if str(number) not in (*entries, str(len(entries))):
+            raise InputError(
+                f"{name}.{number} is not an entry of the list {name}, which has {len(there)}, numbered from 0; "
+                f"{name}.{len(there)} would add one"
+            )
+        merge(entries, {str(number): value})
+    return list(entries.values())
 
 
 def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:

@@ -100,6 +100,14 @@ def test_extends(tmp_path):
     assert expected["inner"] == {"rate": 3.0, "steps": 2}
 
 
+def test_a_mapping_changes_entries_of_a_list_and_adds_the_next():
+    config = {"model": {"layers": [{"memory": "stack", "size": 4}, "attention"]}}
+    merge(config, {"model": {"layers": {0: {"size": 8}, 2: "attention", "3": {"memory": "queue"}}}})
+    assert config["model"]["layers"] == [{"memory": "stack", "size": 8}, "attention", "attention", {"memory": "queue"}]
+    with pytest.raises(InputError, match=r"^layers\.5 is not an entry of .* has 4, .*; layers\.4 would add one$"):
+        merge(config, {"model": {"layers": {5: "attention"}}})
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..console import Problems, add_model_options, positive_int, print_json, print_table, progress
+from ..console import Problems, add_model_options, positive_int, print_json, print_table, print_written, progress
 from ..data import Sentence, open_corpus
 from ..errors import InputError
 from ..eval.agreement import AgreementItem, evaluate_agreement
@@ -102,6 +102,7 @@ def run(options: argparse.Namespace) -> None:
             _print_model(model, options, len(sentences), len(items))
         if len(models) > 1:
             _print_together(together, len(models))
+        print_written(options.figure)
     problems.finish()
 
 
