@@ -120,6 +120,17 @@ def elect_tree(
     return vote_tree(words, {**votes, **raised})
 
 
+def vote_by_words(trees: Sequence[ConstituencyTree]) -> ConstituencyTree:
+    """The tree of one sentence that some trees elect, by `elect_tree`; they may have punctuation.
+
+    Args:
+        trees: at least one, over the same words.
+    """
+    words = trees[0].words
+    counts = are_words(words)
+    return elect_tree(words, count_votes(trees), count_votes([tree.keep(counts) for tree in trees]))
+
+
 def best_existing_tree(
     words: Sequence[str], trees: Sequence[ConstituencyTree], votes: Mapping[tuple[int, int], float]
 ) -> ConstituencyTree:
@@ -186,7 +197,7 @@ def combine_runs(
         prior: one more voter, such as `stack_lm.parsing.right_branching`. It is knowledge about a language: report
             scores with it separately.
         existing: choose the best of the runs' own trees instead of a new one.
-        pool_punctuation: elect the tree by the words without punctuation, see `elect_tree`; for trees that have it.
+        pool_punctuation: elect the tree by the words without punctuation, see `vote_by_words`; for trees that have it.
 
     Raises:
         InputError: for fewer than two runs, runs over different sentences, or no sentences.
@@ -202,14 +213,12 @@ def combine_runs(
         words = candidates[0].words
         if prior is not None:
             candidates = (*candidates, prior(words))
-        votes = count_votes(candidates)
         if existing:
-            trees.append(best_existing_tree(words, candidates[: len(voters)], votes))
+            trees.append(best_existing_tree(words, candidates[: len(voters)], count_votes(candidates)))
         elif pool_punctuation:
-            of_words = count_votes([tree.keep(are_words(words)) for tree in candidates])
-            trees.append(elect_tree(words, votes, of_words))
+            trees.append(vote_by_words(candidates))
         else:
-            trees.append(vote_tree(words, votes))
+            trees.append(vote_tree(words, count_votes(candidates)))
     return Ensemble(tuple(trees), mutual, agreement, voted)
 
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..console import Problems, add_model, add_model_options, print_json, print_note, print_table, progress
+from ..console import (
+    Problems,
+    add_model,
+    add_model_options,
+    positive_int,
+    print_json,
+    print_note,
+    print_table,
+    progress,
+)
 from ..data.records import Record
 from ..errors import InputError
 from ..hub.locating import find_models
@@ -66,7 +75,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="more models: all vote for the spans of one tree; the table shows their mutual F1",
     )
+    add_dropout_options(parser)
     add_parsing_options(parser)
+
+
+def add_dropout_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that let several readings of a sentence vote for its tree."""
+    parser.add_argument(
+        "--dropout-samples",
+        type=positive_int,
+        metavar="N",
+        default=0,
+        help="also read each sentence N times with dropout in the embeddings; the trees of these readings vote for the "
+        "spans of one tree, which takes N + 1 times as long (Monte Carlo dropout; 16 is a good number)",
+    )
+    parser.add_argument(
+        "--dropout",
+        type=float,
+        metavar="P",
+        help="with --dropout-samples: drop this share of the embeddings' units (default: 0.2)",
+    )
 
 
 def add_parsing_options(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +145,16 @@ def check_parsing_options(options: argparse.Namespace) -> None:
         check_name("--signal", options.signal, SHIFTS)
 
 
+def check_dropout_options(options: argparse.Namespace) -> None:
+    """Check the options of several readings before a model is loaded."""
+    if options.dropout is None:
+        return
+    if not options.dropout_samples:
+        raise InputError("--dropout is for --dropout-samples N; give both")
+    if not 0 < options.dropout < 1:
+        raise InputError(f"--dropout must be above 0 and below 1; got {options.dropout}")
+
+
 def reading_options(options: argparse.Namespace) -> dict[str, Any]:
     """The options that control how a model reads sentences."""
     return {name: getattr(options, name) for name in ("device", "batch_tokens", "layer", "word_strength")}
@@ -138,6 +176,9 @@ def open_parser(
     from ..scoring.parser import Parser
 
     how = reading_options(options) | {"signal": options.signal, "decoder": options.decoder}
+    how["dropout_samples"] = options.dropout_samples
+    if options.dropout is not None:
+        how["dropout"] = options.dropout
     parser = Parser.from_pretrained(model, ensemble=ensemble, **how)
     for each in (parser, *parser.ensemble):
         _prepare(each.scorer, sentences)
@@ -169,6 +210,7 @@ def trace_sentences(
 def run(options: argparse.Namespace) -> None:
     """Parse the sentences and print their trees."""
     check_parsing_options(options)
+    check_dropout_options(options)
     check_ending("--output", options.output, ENDINGS)
     if options.output is not None:
         check_tree_file(options.output)
@@ -180,13 +222,14 @@ def run(options: argparse.Namespace) -> None:
     texts = ["" if record is None else record.text for record in records]
     models = [options.model, *options.ensemble]
     parser = open_parser(options.model, options, [text.split() for text in texts], ensemble=options.ensemble)
-    with progress("parsing", len(models) * sum(map(bool, texts))) as advance:
+    with progress("parsing", len(models) * parser.readings * sum(map(bool, texts))) as advance:
         parses = parser.parse_batch(texts, progress=advance)
     _check_parses(options, records, [i for i, parse in enumerate(parses) if parse is None])
     if options.output:
         trees = [None if parse is None else parse.tree for parse in parses]
         distances = None if options.ensemble else [None if parse is None else parse.distances for parse in parses]
         write_trees(options.output, trees, distances=distances, source=", ".join(models))
+        print_note(f"written: {options.output}")  # not on standard output, which has a tree per line
     _print(options, parser, parses)
     problems.finish()
 

@@ -30,7 +30,13 @@ from ..parsing.trees import ConstituencyTree, base_label
 from .f1_ensemble import Trees, print_ensemble, score_ensemble
 from .f1_report import describe, print_f1, write_items
 from .files import TABLES, check_ending, check_outputs
-from .parse import add_parsing_options, check_parsing_options, open_parser
+from .parse import (
+    add_dropout_options,
+    add_parsing_options,
+    check_dropout_options,
+    check_parsing_options,
+    open_parser,
+)
 
 RANDOM_SEEDS = 5
 COLLAPSED = 0.05  # sd in elements; a sixtieth of the usual range, as in training's warning
@@ -108,6 +114,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--keep-going", action="store_true", help="leave out trees that cannot be read, and score the rest"
     )
     _add_rules(parser)
+    add_dropout_options(parser)
     add_parsing_options(parser)
 
 
@@ -175,6 +182,7 @@ def run(options: argparse.Namespace) -> None:
     """Score trees and print the scores with the baselines."""
     systems = [*options.models, *options.predictions]
     check_parsing_options(options)
+    check_dropout_options(options)
     check_ending("--trees", options.trees, ENDINGS)
     if options.trees is not None:
         check_tree_file(options.trees)
@@ -361,7 +369,7 @@ def _parse_gold_sentences(
     words = [tree.words for tree in seen]
     try:
         parser = open_parser(model, options, words)
-        with progress(f"parsing with {model}", len(words)) as advance:
+        with progress(f"parsing with {model}", parser.readings * len(words)) as advance:
             parses = parser.parse_words(words, all_tags if len(all_tags) == len(tags) else None, progress=advance)
     except InputError as error:
         raise InputError(str(error) if model in str(error) else f"{model}: {error}") from error
@@ -381,6 +389,8 @@ def _parse_gold_sentences(
         "unknown_words": 100 * float(np.mean(np.concatenate(unknown))),
         "layer": options.layer,
         "word_strength": options.word_strength,
+        "dropout_samples": options.dropout_samples,
+        "dropout": parser.dropout if options.dropout_samples else None,
         "n_unknown_sentences": sum(bool(of_sentence.all()) for of_sentence in unknown),
     }
     return [parse.tree for parse in parses], described

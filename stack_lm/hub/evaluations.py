@@ -240,6 +240,8 @@ def _reading(record: Mapping[str, Any]) -> list[str]:
         how.append(f"layer {record['layer']}")
     if record.get("word_strength", "last") != "last":
         how.append(f"word strength {record['word_strength']}")
+    if record.get("dropout_samples"):
+        how.append(f"{record['dropout_samples']} dropout samples of {record['dropout']:g}")
     return how
 
 

@@ -17,10 +17,11 @@ from ..messages import check_name
 from ..modeling_span_parser import SpanParserModel
 from ..parsing.distances import DECODERS, SHIFTS, default_decoder, distances_from_trace, tree_from_distances
 from ..parsing.drawing import draw_trees
-from ..parsing.ensemble import combine_runs
+from ..parsing.ensemble import combine_runs, vote_by_words
 from ..parsing.export import tree_record
 from ..parsing.trees import ConstituencyTree
 from ..trace import Trace
+from .dropout import embedding_dropout
 from .encoding import WordStrength
 from .sentences import ModelScorer
 from .spans import SpanScorer
@@ -29,6 +30,8 @@ if TYPE_CHECKING:  # slow to load
     from nltk.tree import Tree
 
 _BLOCK = 1000  # sentences of an iterable parsed at once
+DROPOUT = 0.2
+"""The default share of dropped units for `dropout_samples`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +40,9 @@ class Parse:
 
     Attributes:
         tree: over the sentence's words.
-        distances: the distances that gave the tree [n]; None for a vote of several models, or a tree from scored spans.
-        trace: the trace of the model over the sentence; None likewise.
+        distances: the distances that gave the tree [n]; None for a vote, or a tree from scored spans.
+        trace: the trace of the model over the sentence, without dropout; None for a vote of several models, or a tree
+            from scored spans.
         runs: the tree of each model, if several voted.
         unknown: whether each word is unknown to the model [n], bool; None if several voted.
     """
@@ -58,7 +62,7 @@ class Parse:
     def strengths(self) -> dict[str, np.ndarray]:
         """Push, pop, read and total strength at each word, or the depth of the run, by name, each [n], in elements.
 
-        A vote has none.
+        A vote of several models has none.
         """
         return {} if self.trace is None else self.trace.signals
 
@@ -108,6 +112,9 @@ class Parser:
         layer: the memory layer for parsing, from 0, if the model has several.
         word_strength: for a word with several tokens: that of its "first" or "last" token, their "sum" or "max".
         batch_tokens: tokens in a batch, padding included.
+        dropout_samples: read each sentence this many more times, with dropout in the embeddings; the trees of these
+            readings vote. 0 takes the tree of the reading without dropout.
+        dropout: the share of dropped units.
         ensemble: more parsers; all vote for the spans of each tree (`stack_lm.parsing.combine_runs`).
 
     Raises:
@@ -116,6 +123,7 @@ class Parser:
     Attributes:
         scorer: the object that runs the model over sentences.
         signal, decoder: see the arguments; None for a span parser.
+        readings, dropout: how often this model reads each sentence, and the share of dropped units if more than once.
     """
 
     scorer: Any
@@ -132,18 +140,27 @@ class Parser:
         layer: int | None = None,
         word_strength: WordStrength = "last",
         batch_tokens: int = 2048,
+        dropout_samples: int = 0,
+        dropout: float = DROPOUT,
         ensemble: Sequence[Parser] = (),
     ) -> None:
         if decoder is not None:
             check_name("decoder", decoder, DECODERS)
         if signal is not None:
             check_name("signal", signal, SHIFTS)
+        if dropout_samples < 0:
+            raise InputError(f"dropout_samples must be at least 0; got {dropout_samples}")
+        if not 0 < dropout < 1:
+            raise InputError(f"dropout must be above 0 and below 1; got {dropout}")
         self.ensemble = tuple(ensemble)
+        self.readings = 1 + dropout_samples
+        self.dropout = dropout
         if isinstance(model, SpanParserModel):
-            given = {"signal": signal, "decoder": decoder, "layer": layer}
+            given = {"signal": signal, "decoder": decoder, "layer": layer, "dropout_samples": dropout_samples or None}
             wrong = next((name for name, value in given.items() if value is not None), None)
             if wrong is not None:
-                raise InputError(f"a span parser has no memory, so there is no {wrong} (--{wrong}) to choose")
+                option = wrong.replace("_", "-")
+                raise InputError(f"a span parser has no memory, so it takes no {wrong} (--{option})")
             self.scorer = SpanScorer(model, tokenizer, batch_tokens=batch_tokens)
             self.signal = self.decoder = None
             return
@@ -162,6 +179,8 @@ class Parser:
         word_strength: WordStrength = "last",
         device: str | None = None,
         batch_tokens: int = 2048,
+        dropout_samples: int = 0,
+        dropout: float = DROPOUT,
         ensemble: Sequence[str] = (),
     ) -> Parser:
         """Load a model and its tokenizer from a directory or the hub.
@@ -174,6 +193,8 @@ class Parser:
             word_strength: see the class.
             device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
             batch_tokens: see the class.
+            dropout_samples: see the class.
+            dropout: see the class.
             ensemble: paths of more models, which are loaded in the same way.
 
         Raises:
@@ -182,7 +203,7 @@ class Parser:
         if isinstance(ensemble, str):
             raise InputError(f"ensemble must be a list of models; got {ensemble!r}")
         how: dict[str, Any] = {"signal": signal, "decoder": decoder, "layer": layer, "word_strength": word_strength}
-        how["batch_tokens"] = batch_tokens
+        how |= {"batch_tokens": batch_tokens, "dropout_samples": dropout_samples, "dropout": dropout}
         others = [cls.from_pretrained(other, device=device, **how) for other in ensemble]
         parsers = {SpanParserConfig.model_type: AutoModel}
         model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device, classes=parsers)
@@ -232,7 +253,7 @@ class Parser:
         Args:
             sentences: N of them.
             logprobs: also compute the words' log-probabilities, for `Parse.trace`.
-            progress: called with the number of sentences done, batch by batch and model by model.
+            progress: called with the number of sentences done, batch by batch, reading by reading and model by model.
 
         Returns:
             N parses; None for a sentence without words, or without words that the model, or one of several, knows.
@@ -283,19 +304,25 @@ class Parser:
             sentences: each a sequence of words, at least one.
             tags: their part-of-speech tags, for tokenizers that replace rare words by tags.
             logprobs: see `parse_batch`.
-            progress: called with the number of sentences done, batch by batch.
+            progress: called with the number of sentences done, batch by batch and reading by reading.
 
         Raises:
             InputError: for a word without tokens.
         """
         if self.signal is None or self.decoder is None:
             return [Parse(tree, unknown=new) for tree, new in self.scorer.parse(sentences, progress=progress)]
-        parses = []
-        for trace in self.scorer.trace(sentences, tags, logprobs=logprobs, progress=progress):
-            distances = distances_from_trace(trace, self.signal)
-            tree = tree_from_distances(trace.words, distances, self.decoder)
-            parses.append(Parse(tree, distances, trace, unknown=trace.unknown))
-        return parses
+        traces = self.scorer.trace(sentences, tags, logprobs=logprobs, progress=progress)
+        if self.readings == 1:
+            return [_decode(trace, self.signal, self.decoder) for trace in traces]
+        samples = []
+        for seed in range(self.readings - 1):
+            with embedding_dropout(self.scorer.model, self.dropout, seed):
+                sampled = self.scorer.trace(sentences, tags, logprobs=False, progress=progress)
+            samples.append([_decode(trace, self.signal, self.decoder).tree for trace in sampled])
+        return [
+            Parse(vote_by_words(trees), trace=trace, unknown=trace.unknown)
+            for trace, *trees in zip(traces, *samples, strict=True)
+        ]
 
     def split(self, text: str) -> list[str]:
         """The words of a text, as the model's tokenizer splits it, with punctuation separate if its words have none.
@@ -352,6 +379,11 @@ class Parser:
     def parse_one(self, sent: str | Sequence[str]) -> Tree | None:
         """The tree of a sentence, or None."""
         return next(self.parse(sent), None)
+
+
+def _decode(trace: Trace, signal: str, decoder: str) -> Parse:
+    distances = distances_from_trace(trace, signal)
+    return Parse(tree_from_distances(trace.words, distances, decoder), distances, trace, unknown=trace.unknown)
 
 
 def _items(sentences: Any) -> list[Any]:

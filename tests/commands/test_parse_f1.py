@@ -296,6 +296,8 @@ def test_keeping_going_with_nothing_left(run, tmp_path):
         ),
         (["--punctuation", "kept", "--removed", "period"], "--punctuation kept and --removed period contradict"),
         (["--ignore-labels", "--decoder", "best"], "--decoder must be one of algorithm1, gap; got 'best'"),
+        (["--dropout", "0.1"], "--dropout is for --dropout-samples N; give both"),
+        (["--dropout-samples", "2", "--dropout", "0"], "--dropout must be above 0 and below 1; got 0.0"),
         (["--max-length", "1"], "no sentence has at most 1 words that count"),
     ],
 )

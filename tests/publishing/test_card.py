@@ -126,6 +126,7 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
             ("--punctuation", "before"),
             ("--average", "corpus", "--max-length", "10"),
             ("--layer", "0", "--word-strength", "max"),
+            ("--dropout-samples", "2", "--dropout", "0.1"),
         )),
         *(("perplexity", "--data", "generated:50:3", *more) for more in ((), ("--held-out", "9"), ("--limit", "5"))),
         *(("agreement", "--data", "1:9", "--format", "generated", *more) for more in ((), ("--oov", "wrong"))),
@@ -144,6 +145,7 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
         "F1, convention prpn, push_strength, algorithm1, punctuation removed before parsing",
         "F1, convention prpn, but average: corpus, at most 10 words, push_strength, algorithm1",
         "F1, convention prpn, push_strength, algorithm1, layer 0, word strength max",
+        "F1, convention prpn, push_strength, algorithm1, 2 dropout samples of 0.1",
     ]
     texts = ["generated:50:3", "generated:50:3: 9 sentences held out, seed 0", "generated:50:3, the first 5 sentences"]
     assert [data for data, name in found if name == "perplexity" and data.startswith("generated:50:3")] == texts

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 from conftest import run, run_json, tiny_config
 from nltk.parse.api import ParserI
 from nltk.tree import Tree
@@ -14,6 +15,7 @@ from stack_lm import ModelScorer, Parser, StackRNNForCausalLM, train_word_tokeni
 from stack_lm.data.generated import generate_corpus
 from stack_lm.errors import InputError
 from stack_lm.parsing import combine_runs, distances_from_trace, read_treebank, tree_from_distances
+from stack_lm.scoring.dropout import embedding_dropout
 
 TEXTS = ["the dog that the cats fear chases a rabbit.", "a cat sleeps .", "the teacher near the old house is happy ."]
 
@@ -114,6 +116,8 @@ def test_bad_settings(models):
         (one, {"signal": "peep"}, "signal must be one of push_strength"),
         (one, {"layer": 1}, "layer must be the number of a memory layer"),
         (one, {"ensemble": one}, "ensemble must be a list of models"),
+        (one, {"dropout_samples": -1}, "dropout_samples must be at least 0; got -1"),
+        (one, {"dropout_samples": 2, "dropout": 1.0}, r"dropout must be above 0 and below 1; got 1\.0"),
         (lstm, {}, "the model has no memory"),
         (lstm, {"signal": "push_strength"}, "the model has no memory"),
     ):
@@ -144,6 +148,46 @@ def test_several_models_vote(parser, models, capsys):
     np.testing.assert_allclose(printed["agreement"], expected.agreement)
     with pytest.raises(InputError, match="no word that every one of the models knows: 'qwx'"):
         both("qwx")
+
+
+def test_readings_with_dropout_vote(parser, models, capsys):
+    model, tokenizer, plain = parser.scorer.model, parser.scorer.tokenizer, parser(TEXTS)
+    steps, size = 40, model.config.embedding_size
+    kept = [torch.tensor(np.random.default_rng(seed).random((steps, size)) >= 0.3) / 0.7 for seed in range(3)]
+    readings = []
+    for mask in kept:
+        hook = model.get_input_embeddings().register_forward_hook(
+            lambda m, i, out, mask=mask: out * mask[: out.size(1)]
+        )
+        readings.append([parse.tree for parse in parser(TEXTS)])
+        hook.remove()
+    expected = combine_runs(readings, outlier_share=0, pool_punctuation=True)
+    sampling = Parser(model, tokenizer, dropout_samples=3, dropout=0.3)
+    done = []
+    parses = sampling.parse_batch(TEXTS, progress=done.append)
+    assert [parse.tree for parse in parses] == list(expected.trees) != [parse.tree for parse in plain]
+    assert sum(done) == sampling.readings * len(TEXTS) == 12
+    for parse, reading in zip(parses, plain, strict=True):
+        assert parse.distances is None
+        np.testing.assert_array_equal(parse.strengths["push_strength"], reading.strengths["push_strength"])
+    assert [sampling(text).tree for text in TEXTS] == [parse.tree for parse in parses]  # whatever shares its batch
+    assert [parse.tree for parse in parser(TEXTS)] == [parse.tree for parse in plain]  # the model is as before
+    options = ["--dropout-samples", "3", "--dropout", "0.3"]
+    printed = run_json(capsys, "parse", models / "one", *TEXTS, *options)
+    assert [parse["tree"] for parse in printed["parses"]] == [str(parse) for parse in parses]
+
+
+def test_the_embeddings_drop_the_share_of_units_that_was_asked_for():
+    model = StackRNNForCausalLM(tiny_config(embedding_size=100))
+    ids = torch.zeros(2, 300, dtype=torch.long)
+    before = model.get_input_embeddings()(ids)
+    with embedding_dropout(model, 0.2, seed=1):
+        after = model.get_input_embeddings()(ids)
+        torch.testing.assert_close(model.get_input_embeddings()(ids[:1, :7]), after[:1, :7])
+    kept = after != 0
+    assert 0.78 < kept.double().mean() < 0.82
+    torch.testing.assert_close(after[kept], before[kept] / 0.8)
+    torch.testing.assert_close(model.get_input_embeddings()(ids), before)
 
 
 def test_the_interface_of_nltk(parser):
@@ -182,7 +226,7 @@ def test_the_command_goes_on_behind_a_sentence_without_a_tree(models, capsys, tm
         status, out, err = run(capsys, "parse", models / "one", "--file", file, "--output", output)
         assert status == 0
         assert [bool(line) for line in out.splitlines()] == [True, False, False, True]
-        assert err == "line 3 is empty; line 2 has no word that the model knows\n"
+        assert err == f"line 3 is empty; line 2 has no word that the model knows\nwritten: {output}\n"
     assert [bool(line) for line in trees.read_text().splitlines()] == [True, False, False, True]
     assert len(read_treebank(str(trees))) == 2
     text = page.read_text()
