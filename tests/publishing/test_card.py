@@ -99,7 +99,7 @@ def test_results_of_commands(capsys, model, treebank):
     entry = found["generated: 1:9", "accuracy, %"]
     assert entry.metric_value == pytest.approx(agreement["accuracy"], abs=1e-4)
     assert entry.metric_args["interval_95"] == pytest.approx(agreement["interval"], abs=1e-4)
-    assert entry.metric_args["command"] == "stack-lm agreement small --data 1 --format generated"
+    assert entry.metric_args["command"] == "stack-lm agreement small --data 1:9 --format generated"
     f1 = json.loads(paths[2].read_text())
     entry = found[treebank.name, "F1, convention prpn, push_strength, algorithm1"]
     assert entry.metric_value == pytest.approx(f1["f1"], abs=1e-4)
