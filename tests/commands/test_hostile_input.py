@@ -203,7 +203,8 @@ def test_a_line_without_a_known_word_keeps_its_place(capsys, model, tmp_path):
     for more in ((), ("--ensemble", model)):
         status, out, err = run(capsys, *command, *more)
         knows = "every one of the models knows" if more else "the model knows"
-        assert (status, err) == (0, f"row 2 is empty; row 3 has no word that {knows}\n")
+        written = f"written: {tmp_path / 't.jsonl'}\n"
+        assert (status, err) == (0, f"row 2 is empty; row 3 has no word that {knows}\n{written}")
         assert [line == "" for line in out.split("\n")[:4]] == [False, True, True, False]
         lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
         words = [["the", "dog", ",", "sleeps"], [], [], ["a", "cat", "sleeps", "."]]
@@ -223,9 +224,9 @@ def test_a_line_that_cannot_be_read_keeps_its_place(capsys, model, tmp_path):
     assert (status, out.split("\n")[:3]) == (2, ["(the dog)", "", ""])
     assert [line != "" for line in (tmp_path / "t.mrg").read_text().split("\n")] == [True, False, False, True, False]
     notes = err.splitlines()
-    assert (len(notes), notes[1]) == (3, "line 3 is empty")
+    assert (len(notes), *notes[1:3]) == (4, "line 3 is empty", f"written: {tmp_path / 't.mrg'}")
     assert notes[0].startswith("left out: ")
-    assert "something was left out: " in notes[2]
+    assert "something was left out: " in notes[3]
 
 
 @pytest.mark.parametrize("command", ["parse", "inspect"])

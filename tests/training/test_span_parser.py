@@ -206,10 +206,10 @@ def test_bad_input(gold, parser, tmp_path, capsys):
         error = capsys.readouterr().err.strip().splitlines()[-1]
         assert message in error, (arguments, error)
         assert not output.exists()
-    for name in ("signal=push_strength", "decoder=gap", "layer=0"):
+    for name in ("signal=push_strength", "decoder=gap", "layer=0", "dropout-samples=2"):
         key, _, value = name.partition("=")
         assert stack_lm(["parse", str(parser), "the dog", f"--{key}", value]) != 0
-        assert f"there is no {key} (--{key}) to choose" in capsys.readouterr().err
+        assert f"it takes no {key.replace('-', '_')} (--{key})" in capsys.readouterr().err
     long = ["a"] * 2001
     with pytest.raises(InputError, match="sentence 2 has 2,001 words; a span parser can parse 2,000 at most"):
         Parser.from_pretrained(str(parser), device="cpu")([["the", "dog"], long])
