@@ -56,10 +56,15 @@ def default_chunk_rows(hidden_size: int, vocab_size: int, device: torch.device) 
     """Return the number of rows of logits that `linear_cross_entropy` holds at a time."""
     if device.type != "cpu":
         rows = max(1, GPU_CHUNK_BYTES // (4 * _rounded_up(max(1, vocab_size))))
-        return rows if rows < GPU_MULTIPLE else rows - rows % GPU_MULTIPLE
+        return _whole_blocks(rows, GPU_MULTIPLE)
     row_bytes = 4 * max(1, vocab_size)
     rows = max(1, min(max(MIN_CHUNK_ROWS, hidden_size), CPU_CHUNK_BYTES // row_bytes))
-    return rows if rows < BFLOAT16_BLOCK_ROWS else rows - rows % BFLOAT16_BLOCK_ROWS
+    return _whole_blocks(rows, BFLOAT16_BLOCK_ROWS)
+
+
+def _whole_blocks(rows: int, block: int) -> int:
+    """The largest multiple of a block of rows; all rows if they are fewer than one block."""
+    return rows if rows < block else rows - rows % block
 
 
 def _rounded_up(classes: int) -> int:

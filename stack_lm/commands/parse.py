@@ -175,8 +175,8 @@ def open_parser(
     """Load the model at a path, and others that vote with it, to parse sentences."""
     from ..scoring.parser import Parser
 
-    how = reading_options(options) | {"signal": options.signal, "decoder": options.decoder}
-    how["dropout_samples"] = options.dropout_samples
+    names = ("signal", "decoder", "dropout_samples")
+    how = reading_options(options) | {name: getattr(options, name) for name in names}
     if options.dropout is not None:
         how["dropout"] = options.dropout
     parser = Parser.from_pretrained(model, ensemble=ensemble, **how)
