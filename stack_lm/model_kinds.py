@@ -45,12 +45,15 @@ class ModelKind:
             parts, and only where they need them.
         continuous: whether its language model trains on continuous text (`data.mode`): all its state is in its memory
             layers, whose `reset` restarts a row, and its loss takes `shift_labels`.
+        actions_only: whether the `forward` of its bare network takes `actions_only`: it then returns only the actions,
+            and does not run the layers after the last memory. Parsing needs no more.
     """
 
     config: type[PreTrainedConfig]
     classes: tuple[ModelClass, ...]
     head_apart: bool = False
     continuous: bool = False
+    actions_only: bool = False
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from .arguments import refuse_unknown
 from .cache import MemoryCache
 from .configuration_deep import DeepStackRNNConfig, PlannedLayer
 from .layers.cell import Scan, StackRNNCell
-from .modeling_layers import LayeredForCausalLM, LayeredModelOutput, of_memories
+from .modeling_layers import LayeredForCausalLM, LayeredModelOutput, of_memories, refuse_cache, up_to_last_memory
 from .modeling_stack_rnn import StackRNNPreTrainedModel
 
 
@@ -53,18 +53,24 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
         output_actions: bool = False,
+        actions_only: bool = False,
         **kwargs: Any,
     ) -> LayeredModelOutput:
         """Run token ids, or embeddings, through the network.
 
-        Args, Raises: as `StackRNNModel.forward`.
+        Args, Raises: as `StackRNNModel.forward`. `actions_only` returns only the actions, and does not run the layers
+            after the last memory; a cache is then an error.
         """
         refuse_unknown(kwargs)
         inputs_embeds = self.embed(input_ids, inputs_embeds)
         batch_size, length = inputs_embeds.shape[:2]
         cache = self._cache(past_key_values, use_cache)
         mask = self._step_mask(attention_mask, batch_size, length)
-        scans = self._run(self.embedding_dropout(inputs_embeds), cache, mask, output_actions)
+        if actions_only:
+            refuse_cache(cache)
+            scans = self._run(self.embedding_dropout(inputs_embeds), cache, mask, up_to_last_memory(self.layers), True)
+            return LayeredModelOutput(actions=of_memories([scan.actions for scan in scans]))
+        scans = self._run(self.embedding_dropout(inputs_embeds), cache, mask, self.layers, output_actions)
         outputs = tuple(scan.outputs for scan in scans)
         hidden = outputs[-1]
         if self.output_layer is not None:
@@ -81,12 +87,16 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
         )
 
     def _run(
-        self, embedded: Tensor, cache: MemoryCache | None, mask: Tensor | None, output_actions: bool
+        self,
+        embedded: Tensor,
+        cache: MemoryCache | None,
+        mask: Tensor | None,
+        cells: Any,
+        output_actions: bool,
     ) -> list[Scan]:
-        """The scans of all layers, each of which updates its state in the cache."""
+        """The scans of the first layers, each of which updates its state in the cache."""
         scans: list[Scan] = []
-        cells: Any = self.layers
-        for number, (cell, layer) in enumerate(zip(cells, self._plan, strict=True)):
+        for number, (cell, layer) in enumerate(zip(cells, self._plan, strict=False)):
             scan = self._scan(
                 cell,
                 self._gather(layer, embedded, scans),

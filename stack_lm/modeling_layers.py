@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from transformers.loss.loss_utils import ForCausalLMLoss
 from transformers.utils import logging
 
+from .cache import MemoryCache
 from .configuration_layers import AuxiliaryLoss
+from .layers import memories
 from .layers.controlled import Actions
 from .loss import causal_lm_loss, is_plain_linear
 from .modeling_stack_rnn import StackRNNCausalLMOutput, StackRNNForCausalLM, StackRNNModelOutput
@@ -52,6 +54,22 @@ def of_memories(actions: Sequence[Actions]) -> Actions | tuple[Actions, ...]:
     """The actions of the layers with a memory, which are not empty: of a single one, or a tuple of several."""
     there = tuple(each for each in actions if each)
     return there[0] if len(there) == 1 else there or Actions()
+
+
+def up_to_last_memory(layers: nn.ModuleList) -> nn.ModuleList:
+    """The layers that decide the actions: those up to the last one with a memory."""
+    last = max((i for i, layer in enumerate(layers) if memories(layer)), default=-1)
+    return layers[: last + 1]
+
+
+def refuse_cache(cache: MemoryCache | None) -> None:
+    """Refuse a cache where not all layers run.
+
+    Raises:
+        ValueError: if there is one.
+    """
+    if cache is not None:
+        raise ValueError("actions_only does not run all layers, so it takes use_cache=False and no past_key_values")
 
 
 class AuxiliaryHead(nn.Module):

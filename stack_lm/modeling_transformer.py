@@ -23,7 +23,7 @@ from .layers.cell import CellState, StackRNNCell
 from .layers.controlled import Actions
 from .layers.stack_attention import StackAttention
 from .modeling_heads import StackRNNForSequenceClassification, StackRNNForTokenClassification
-from .modeling_layers import LayeredForCausalLM, LayeredModelOutput, of_memories
+from .modeling_layers import LayeredForCausalLM, LayeredModelOutput, of_memories, refuse_cache, up_to_last_memory
 from .modeling_stack_rnn import StackRNNPreTrainedModel
 
 # Under this name a cache keeps the mask of all tokens so far, False at padding.
@@ -261,6 +261,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         output_hidden_states: bool | None = None,
         output_actions: bool = False,
         position_ids: Tensor | None = None,
+        actions_only: bool = False,
         **kwargs: Any,
     ) -> LayeredModelOutput:
         """Run token ids, or embeddings, through the network.
@@ -268,11 +269,14 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         Args, Raises: as `StackRNNModel.forward`. Hidden states are the input of the first layer, then the output of
             each, the last one normed. `position_ids` [B, T] or [1, T] replace the numbers of the tokens, from 0 without
             padding; they do not change the order in which memories and recurrent cells read. With learned positions a
-            sequence that is longer is an error too.
+            sequence that is longer is an error too. `actions_only` returns only the actions, and does not run the
+            layers after the last memory; a cache is then an error.
         """
         refuse_unknown(kwargs | {"position_ids": position_ids})
         embedded = self.embed(input_ids, inputs_embeds)
         cache = self._cache(past_key_values, use_cache)
+        if actions_only:
+            refuse_cache(cache)
         if cache is not None and self.gradient_checkpointing and self.training:
             raise ValueError("activation checkpointing cannot continue from past_key_values; got a cache")
         mask, all_real = self._masks(attention_mask, cache, embedded)
@@ -281,11 +285,13 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         hidden, angles = self._add_positions(embedded, self._positions(embedded, all_real, seen, position_ids))
         hidden = self.dropout(hidden)
         states, own, actions = [hidden], [], []
-        for layer in self.layers:
-            hidden, of_layer, done = layer(hidden, visible, angles, mask, cache, output_actions)
+        for layer in up_to_last_memory(self.layers) if actions_only else self.layers:
+            hidden, of_layer, done = layer(hidden, visible, angles, mask, cache, output_actions or actions_only)
             states.append(hidden)
             own.append(of_layer)
             actions.append(done)
+        if actions_only:
+            return LayeredModelOutput(actions=of_memories(actions))
         hidden = self.norm(hidden)
         hidden = hidden if mask is None else hidden.masked_fill(~mask.unsqueeze(-1), 0)
         if output_hidden_states is None:

@@ -47,6 +47,7 @@ DEEP = register_model(
         ),
         head_apart=True,
         continuous=True,
+        actions_only=True,
     )
 )
 TRANSFORMER = register_model(
@@ -65,6 +66,7 @@ TRANSFORMER = register_model(
             ),
         ),
         head_apart=True,
+        actions_only=True,
     )
 )
 BUFFERED = register_model(

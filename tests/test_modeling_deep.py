@@ -153,6 +153,13 @@ def test_readings_and_several_stacks():
     assert len(memories(model)) == 2
     model.train()(batch, labels=batch).loss.backward()
     assert all(grad is not None for grad in gradients(model).values())
+    model.eval().model.layers[2].register_forward_hook(lambda *_: pytest.fail("it is above the memories"))
+    alone = model.model(batch, use_cache=False, actions_only=True)
+    assert list(alone) == ["actions"]
+    for one, other in zip(alone.actions, outputs.actions, strict=True):
+        torch.testing.assert_close(one.push_strength, other.push_strength)
+    with pytest.raises(ValueError, match="actions_only .* takes use_cache=False"):
+        model.model(batch, actions_only=True)
 
 
 def test_a_shared_head():

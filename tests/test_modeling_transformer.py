@@ -252,6 +252,22 @@ def test_actions_and_hidden_states():
     assert not make("attention")(tokens, output_actions=True).actions
 
 
+def test_the_layers_after_the_last_memory_need_not_run():
+    tokens, ran = ids(2, 4), []
+    model = make("attention", "stack", {"controller": "rnn", "memory": "none"}, "attention").eval()
+    expected = model(tokens, output_actions=True).actions
+    for i, layer in enumerate(model.model.layers):
+        layer.register_forward_hook(lambda *_, i=i: ran.append(i))
+    outputs = model.model(tokens, use_cache=False, actions_only=True)
+    assert ran == [0, 1]
+    assert list(outputs) == ["actions"]
+    for name, values in expected.items():
+        torch.testing.assert_close(outputs.actions[name], values, rtol=0, atol=0)
+    assert not make("attention").model(tokens, use_cache=False, actions_only=True).actions
+    with pytest.raises(ValueError, match="actions_only .* takes use_cache=False"):
+        model.model(tokens, actions_only=True)
+
+
 @pytest.mark.parametrize(
     ("kind", "labels"),
     [

@@ -89,11 +89,12 @@ class ModelScorer(MemoryLayers):
         self.tokenizer = tokenizer
         self.batch_tokens = batch_tokens
         self._body, self._head = body_and_head(model)
-        config = model.config
+        config, kind = model.config, kind_of(model.config)
+        self._stops_early = kind is not None and kind.actions_only
         self._encoder = SentenceEncoder(
             tokenizer,
             begin=getattr(config, "bos_token_id", None) is not None,
-            end=kind_of(config) is not None and config.eos_token_id is not None,
+            end=kind is not None and config.eos_token_id is not None,
         )
 
     @classmethod
@@ -178,7 +179,7 @@ class ModelScorer(MemoryLayers):
         fill = tables_for(len(encoding.ids) for encoding in encodings)
         traces: list[Trace | None] = [None] * len(sentences)
         for batch, ids in self._batches([encoding.ids for encoding in encodings]):
-            outputs = self._run(ids)
+            outputs = self._run(ids, logits=logprobs)
             actions = [
                 {name: _finite(values, name) for name, values in of_layer.items()}
                 for of_layer in self._actions(outputs)
@@ -260,7 +261,7 @@ class ModelScorer(MemoryLayers):
         """The memory over sequences [B, T]: all actions on it, its reading, and its exit if it has one, [B, T, ...]."""
         layer = self.memories[self.layer]
         with intervene(layer, Intervention()):
-            actions = self._actions(self._run(ids))[self.layer]
+            actions = self._actions(self._run(ids, logits=False))[self.layer]
         names = [field.name for field in layer.memory.actions]
         return {name: actions[name] for name in [*names, "reading", "exit"] if name in actions}
 
@@ -408,12 +409,12 @@ class ModelScorer(MemoryLayers):
                 ids[row, : len(sequences[i])] = sequences[i]
             yield batch, torch.from_numpy(ids).to(self.model.device)
 
-    def _run(self, ids: Tensor, *, last: Tensor | None = None) -> Any:
+    def _run(self, ids: Tensor, *, logits: bool = True, last: Tensor | None = None) -> Any:
         """The model's outputs, without logits where its head is apart (see `_logits`); with `last` (lengths [B]) only
-        the logits [B, V] at each sequence's last token."""
+        the logits [B, V] at each sequence's last token; without `logits` perhaps only the actions."""
         arguments: dict[str, Any] = {"use_cache": False}
         if last is None and self.memories:
-            arguments["output_actions"] = True
+            arguments["output_actions" if logits or not self._stops_early else "actions_only"] = True
         outputs = self._body(ids, **arguments)
         if last is None:
             return outputs

@@ -11,7 +11,14 @@ from nltk.parse.api import ParserI
 from nltk.tree import Tree
 
 import stack_lm
-from stack_lm import ModelScorer, Parser, StackRNNForCausalLM, train_word_tokenizer
+from stack_lm import (
+    ModelScorer,
+    Parser,
+    StackRNNForCausalLM,
+    StackTransformerConfig,
+    StackTransformerForCausalLM,
+    train_word_tokenizer,
+)
 from stack_lm.data.generated import generate_corpus
 from stack_lm.errors import InputError
 from stack_lm.parsing import combine_runs, distances_from_trace, read_treebank, tree_from_distances
@@ -175,6 +182,21 @@ def test_readings_with_dropout_vote(parser, models, capsys):
     options = ["--dropout-samples", "3", "--dropout", "0.3"]
     printed = run_json(capsys, "parse", models / "one", *TEXTS, *options)
     assert [parse["tree"] for parse in printed["parses"]] == [str(parse) for parse in parses]
+
+
+def test_the_layers_after_the_memory_run_only_for_probabilities(parser):
+    cell = {"controller": "rnn", "memory": "stack", "memory_size": 3, "push_control": "sigmoid", "pop_control": 1.0}
+    tokenizer, ran = parser.scorer.tokenizer, []
+    config = StackTransformerConfig(vocab_size=len(tokenizer), hidden_size=8, layers=[cell, "attention"])
+    model = StackTransformerForCausalLM(config)
+    model.model.layers[1].register_forward_hook(lambda *_: ran.append(1))
+    parses = Parser(model, tokenizer)(TEXTS)
+    assert not ran
+    whole = Parser(model, tokenizer).parse_batch(TEXTS, logprobs=True)
+    assert ran
+    assert [parse.tree for parse in parses] == [parse.tree for parse in whole]
+    assert all(np.isnan(parse.trace.logprobs).all() for parse in parses)
+    assert all(np.isfinite(parse.trace.logprobs[1:]).all() for parse in whole)
 
 
 def test_the_embeddings_drop_the_share_of_units_that_was_asked_for():
