@@ -185,6 +185,7 @@ def combine_runs(
     names: Sequence[str] | None = None,
     outlier_share: float = OUTLIER_SHARE,
     prior: Callable[[Sequence[str]], ConstituencyTree] | None = None,
+    prior_votes: int = 1,
     existing: bool = False,
     pool_punctuation: bool = False,
 ) -> Ensemble:
@@ -196,6 +197,7 @@ def combine_runs(
         outlier_share: see `find_outliers`.
         prior: one more voter, such as `stack_lm.parsing.right_branching`. It is knowledge about a language: report
             scores with it separately.
+        prior_votes: the number of its votes.
         existing: choose the best of the runs' own trees instead of a new one.
         pool_punctuation: elect the tree by the words without punctuation, see `vote_by_words`; for trees that have it.
 
@@ -212,7 +214,7 @@ def combine_runs(
     for candidates in zip(*voters, strict=True):
         words = candidates[0].words
         if prior is not None:
-            candidates = (*candidates, prior(words))
+            candidates = (*candidates, *[prior(words)] * prior_votes)
         if existing:
             trees.append(best_existing_tree(words, candidates[: len(voters)], count_votes(candidates)))
         elif pool_punctuation:

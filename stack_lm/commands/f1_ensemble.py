@@ -9,6 +9,7 @@ import numpy as np
 
 from ..console import print_table
 from ..errors import InputError
+from ..hub.evaluations import name_with_prior
 from ..parsing.baselines import PRIORS
 from ..parsing.conventions import Convention
 from ..parsing.ensemble import Ensemble, combine_runs
@@ -26,6 +27,7 @@ def score_ensemble(
     *,
     outlier_share: float,
     prior: str | None,
+    prior_votes: int,
 ) -> tuple[dict[str, Any], list[ConstituencyTree | None]]:
     """Score the trees that the systems vote for, and the best system's own.
 
@@ -60,8 +62,8 @@ def score_ensemble(
         "best_existing": describe(combined(existing=True)[1]),
     }
     if prior is not None:
-        record["prior"] = prior
-        record["votes_with_prior"] = describe(combined(prior=PRIORS[prior])[1])
+        record |= {"prior": prior, "prior_votes": prior_votes}
+        record["votes_with_prior"] = describe(combined(prior=PRIORS[prior], prior_votes=prior_votes)[1])
     return record, voted
 
 
@@ -88,7 +90,7 @@ def print_ensemble(record: dict[str, Any], scores: Sequence[float]) -> None:
     rows.append(("ensemble: spans with the most votes", record["votes"]["f1"], None))
     rows.append(("the run's tree with the most votes", record["best_existing"]["f1"], None))
     if "prior" in record:
-        rows.append((f"ensemble, {record['prior']} voting too", record["votes_with_prior"]["f1"], None))
+        rows.append((name_with_prior(record), record["votes_with_prior"]["f1"], None))
     print_table(
         "ensemble, F1 in %",
         ["trees", "F1", "mean F1 with the other runs"],

@@ -96,6 +96,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--prior", choices=tuple(PRIORS), help="with --ensemble: also score it with these trees as an extra voter"
     )
     parser.add_argument(
+        "--prior-votes",
+        type=positive_int,
+        metavar="N",
+        default=1,
+        help="with --prior: its number of votes (default: 1)",
+    )
+    parser.add_argument(
         "--trees",
         metavar="FILE",
         help="write the scored trees: .html, .pdf, .svg and .jsonl with the gold trees; .tex, .mrg",
@@ -256,7 +263,12 @@ def run(options: argparse.Namespace) -> None:
     shown, score = read[0][1], scores[0]
     if options.ensemble:
         result["ensemble"], shown = score_ensemble(
-            chosen, read, convention, outlier_share=options.outlier_share, prior=options.prior
+            chosen,
+            read,
+            convention,
+            outlier_share=options.outlier_share,
+            prior=options.prior,
+            prior_votes=options.prior_votes,
         )
         score = score_trees(chosen, shown, convention, keep_going=None in shown)
     if options.trees:
@@ -336,6 +348,8 @@ def _note_tags(gold: Sequence[GoldTree], convention: Convention) -> None:
 
 
 def _check_ensemble_options(options: argparse.Namespace, systems: Sequence[str]) -> None:
+    if options.prior_votes > 1 and options.prior is None:
+        raise InputError("--prior-votes needs --prior")
     if not options.ensemble:
         for name in ("prior", "outlier_share"):
             if getattr(options, name) not in (None, OUTLIER_SHARE):

@@ -245,12 +245,18 @@ def _reading(record: Mapping[str, Any]) -> list[str]:
     return how
 
 
+def name_with_prior(ensemble: Mapping[str, Any]) -> str:
+    """The name of an ensemble's score with a prior, from its record."""
+    votes = ensemble.get("prior_votes", 1)
+    return f"ensemble, {ensemble.get('prior')} voting too" + (f" ({votes} votes)" if votes > 1 else "")
+
+
 def _of_f1(record: dict[str, Any]) -> list[dict[str, Any]]:
     systems = record["systems"]
     first: dict[str, Any] = next(iter(systems), {})
     together = {key: value for key, value in first.items() if all(of.get(key) == value for of in systems)}
     ensemble = record.get("ensemble") or {}
-    votes = {"ensemble": "votes", f"ensemble, {ensemble.get('prior')} voting too": "votes_with_prior"}
+    votes = {"ensemble": "votes", name_with_prior(ensemble): "votes_with_prior"}
     return [
         *(_f1(record, of, of) | {"model": of["system"]} for of in systems),
         *(_f1(record, together, ensemble[key]) | {"trees": name} for name, key in votes.items() if key in ensemble),

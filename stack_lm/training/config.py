@@ -463,6 +463,7 @@ class TreesConfig(BaseDataConfig):
             such as "trees/*.mrg", is several files.
         validation: such a file, or files, of other sentences; null holds out some of the sentences.
         prior: trees that vote too: "right-branching", or null for none.
+        prior_votes: the number of votes that they have.
         outlier_share: a file whose mean F1 with the others is below this share of the median has no vote, usually
             because its model failed; 0 lets all vote. At least half of the files, and two, always vote.
         limit: maximum number of training sentences, from the start.
@@ -471,6 +472,7 @@ class TreesConfig(BaseDataConfig):
     trees: list[str] | str = field(default_factory=list)
     validation: list[str] | str | None = None  # type: ignore[assignment]
     prior: Literal["right-branching"] | None = None
+    prior_votes: Count = 1
     outlier_share: Probability = OUTLIER_SHARE
     limit: Count | None = None
 

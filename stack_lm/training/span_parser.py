@@ -62,12 +62,12 @@ class SpanParserTrainer(TrainingLoop):
         files = {"data.trees": _listed(data.trees), "data.validation": _listed(data.validation or [])}
         self.texts = {key: text_digest(map(Path, named)) for key, named in files.items() if named}
         check_same_texts(config, checkpoint, self.texts)
-        voted, self.notes = read_votes(files["data.trees"], data.prior, data.outlier_share)
+        voted, self.notes = read_votes(files["data.trees"], data.prior, data.outlier_share, data.prior_votes)
         if data.validation is None:
             self.sentences, self.validation = hold_out(voted, data.held_out, data.split_seed(config.seed))
         else:
             self.sentences = voted
-            self.validation, _ = read_votes(files["data.validation"], data.prior, data.outlier_share)
+            self.validation, _ = read_votes(files["data.validation"], data.prior, data.outlier_share, data.prior_votes)
         self.sentences = self.sentences[: data.limit]
         if not self.sentences or not self.validation:
             key = "data.validation" if self.sentences else "data.trees"

@@ -64,7 +64,7 @@ class _Voter:
 
 
 def read_votes(
-    files: Sequence[str], prior: str | None = None, outlier_share: float = 0.0
+    files: Sequence[str], prior: str | None = None, outlier_share: float = 0.0, prior_votes: int = 1
 ) -> tuple[list[VotedSentence], list[str]]:
     """Read the trees of several parsers, or annotators, as votes for spans.
 
@@ -74,6 +74,7 @@ def read_votes(
         prior: trees that also vote, "right-branching"; None for none.
         outlier_share: see `stack_lm.parsing.ensemble.find_outliers`; outliers have no vote. The first 1,000 sentences
             decide.
+        prior_votes: the number of votes that the prior has.
 
     Returns:
         The sentences of three words or more; shorter ones have only one tree. And a line about each outlier.
@@ -96,7 +97,7 @@ def read_votes(
         if len(of_sentence) > 2:
             votes = [voter[number] for voter in voters]
             if prior is not None:
-                votes.append(np.array([*_spans(PRIORS[prior](of_sentence))]))
+                votes += [np.array([*_spans(PRIORS[prior](of_sentence))])] * prior_votes
             spans, counts = np.unique(np.concatenate(votes), return_counts=True)
             shares = (counts / len(votes)).astype(np.float32)
             sentences.append(VotedSentence(of_sentence, np.stack(np.divmod(spans, _PLACES), axis=1), shares))

@@ -353,6 +353,11 @@ def test_an_ensemble_of_files(run, run_json, right, balanced, gold, tmp_path):
     assert ensemble["runs"] == [str(right), str(balanced), str(right)]
     assert ensemble["votes"]["f1"] == result["systems"][0]["f1"]  # two of three runs are right branching
     assert ensemble["best_existing"]["f1"] == ensemble["votes_with_prior"]["f1"] == ensemble["votes"]["f1"]
+    left = run_json(
+        "--predictions", balanced, balanced, "--ensemble", "--prior", "right-branching", "--prior-votes", "3"
+    )
+    assert left["ensemble"]["votes"]["f1"] == left["systems"][0]["f1"]
+    assert left["ensemble"]["votes_with_prior"]["f1"] == result["systems"][0]["f1"]  # three votes against two
     mutual = np.array(ensemble["mutual_f1"])
     assert mutual[0, 2] == 100
     assert (mutual == mutual.T).all()
@@ -377,6 +382,7 @@ def test_bad_ensembles(run, right, balanced, tmp_path):
         (("--predictions", right, other, "--ensemble"), "word 2 is 'fox', in the gold tree 'dog'"),
         (("--predictions", right, balanced, "--ensemble", "--outlier-share", "2"), "must be from 0 to 1; got 2"),
         (("--predictions", right, balanced, "--prior", "right-branching"), "--prior needs --ensemble"),
+        (("--predictions", right, balanced, "--ensemble", "--prior-votes", "2"), "--prior-votes needs --prior"),
     ]:
         status, out, error = run(*arguments)
         assert (status, out) == (2, ""), arguments

@@ -78,6 +78,8 @@ def test_votes_are_shares(tmp_path):
     with_prior = read_votes([str(one), str(two)], "right-branching")[0][1]
     assert with_prior.matrix(4)[1, 3] == pytest.approx(2 / 3)
     assert with_prior.tree() == right_branching("x y z".split())
+    two_votes = read_votes([str(one), str(two)], "right-branching", prior_votes=2)[0][1]
+    assert two_votes.matrix(4)[1, 3] == pytest.approx(3 / 4)
     assert second.words == ("x", "y", "z")
 
 
