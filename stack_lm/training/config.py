@@ -514,3 +514,5 @@ class SpanParserTrainingConfig(BaseConfig):
         self.tokenizer.check()
         if not self.data.trees:
             raise InputError("data.trees must name a file of trees, or one for each voter: data.trees=[a.mrg, b.mrg]")
+        if self.data.prior_votes > 1 and self.data.prior is None:
+            raise InputError("data.prior_votes needs data.prior: data.prior=right-branching")

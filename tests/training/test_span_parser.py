@@ -193,6 +193,7 @@ def test_bad_input(gold, parser, tmp_path, capsys):
     few.write_text(gold.read_text().split("\n")[0])
     for arguments, message in (
         ([], "data.trees must name a file of trees, or one for each voter: data.trees=[a.mrg, b.mrg]"),
+        (["data.trees=a.mrg", "data.prior_votes=2"], "data.prior_votes needs data.prior: data.prior=right-branching"),
         ([f"data.trees=[{gold}, {shorter}]"], "has 400 trees, but"),
         ([f"data.trees=[{gold}, {other}]"], "have different words in tree"),
         ([f"data.trees=[{tmp_path / 'none.mrg'}]"], "none.mrg"),
