@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks/plot.py",
         description="Draw the curves of a benchmark's result.",
-        epilog="example:\n  python benchmarks/plot.py scan.json docs/scan.png",
+        epilog="example:\n  python benchmarks/plot.py scan.json docs/figures/scan.png",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
