@@ -18,7 +18,7 @@ from ..hub.locating import find_models
 from ..messages import shortened
 from ..parsing.baselines import FIXED_BASELINES, PRIORS, RANDOM_BASELINES, random_distances
 from ..parsing.conventions import CONVENTIONS, Convention, GoldForm, Removed, WholeSentence, WordRule, get_convention
-from ..parsing.distances import DEFAULT_DECODER
+from ..parsing.distances import DEFAULT_DECODER, distances_from_trace
 from ..parsing.ensemble import OUTLIER_SHARE
 from ..parsing.evalb import read_parameters
 from ..parsing.export import ENDINGS, check_tree_file, write_trees
@@ -390,7 +390,8 @@ def _parse_gold_sentences(
     unknown = [parse.unknown for parse in parses if parse.unknown is not None]  # of each, since none is a vote
     if all(of_sentence.all() for of_sentence in unknown):
         raise InputError(f"{model} knows no word of {options.treebank}: {shortened(' '.join(words[0]), 80)!r}")
-    distances = [parse.distances for parse in parses if parse.distances is not None]
+    # Those of the reading without dropout, so also where votes gave the trees.
+    distances = [distances_from_trace(parse.trace, str(parser.signal)) for parse in parses if parse.trace is not None]
     if distances and (spread := float(np.std(np.concatenate(distances)))) < COLLAPSED:
         name = str(parser.signal).replace("_", " ")
         print_note(f"{model}: its {name} hardly varies between words (sd {spread:.3f}), so its trees mean little")
