@@ -44,7 +44,9 @@ def report_runs(
         print_json(head | described[0] | against)
         return
     names = shown_properties(options.by, results[0])
-    shown = [ALL, *((name, value) for name in names for value in results[0].groups[name])]
+    # Of all runs, because one with another vocabulary scores other items, perhaps none with some value.
+    keys = spreads([*results, *others])
+    shown = [ALL, *(key for name in names for key in keys if key != ALL and key[0] == name)]
     for paths, side in sides:
         _print_spreads(options.command, paths, side, shown)
     if comparisons:

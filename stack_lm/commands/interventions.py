@@ -221,8 +221,15 @@ def _values(models: Sequence[dict[str, Any]], score: str) -> dict[str, list[floa
 
 
 def _changes(models: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """The change of each accuracy in percentage points under each intervention, of the models that allow it."""
-    kinds = [score for score in models[0][UNTOUCHED] if score.startswith(("agreement", "attractors"))]
+    """The change of each accuracy in percentage points under each intervention, of the models that allow it.
+
+    Only of the accuracies that all models have: with other vocabularies, they score other items.
+    """
+    kinds = [
+        score
+        for score in models[0][UNTOUCHED]
+        if score.startswith(("agreement", "attractors")) and all(score in model[UNTOUCHED] for model in models)
+    ]
     return {
         name: {
             kind: [
@@ -264,12 +271,13 @@ def _print_model(model: dict[str, Any], options: argparse.Namespace, n_sentences
     about = f"{n_sentences:,} sentences of {options.data}"
     if n_items:
         about += f"; agreement in % of {n_items:,} items of {', '.join(options.agreement)}, by attractors"
+    several = any(found["sd"] is not None for found in model["interventions"].values())
     columns = ["intervention", "inner perplexity", "ratio", "perplexity"]
     print_table(
         f"{model['model']}, memory layer {model['layer']}",
         [*columns, *(kind.removeprefix("attractors ") for kind in kinds)],
         rows,
-        caption=f"{about}; of {options.shuffles} shuffles mean and standard deviation",
+        caption=about + (f"; of {options.shuffles} shuffles mean and standard deviation" if several else ""),
     )
 
 

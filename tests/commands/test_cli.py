@@ -239,6 +239,20 @@ def test_agreement_of_several_runs(capsys, outcomes):
     assert "comparison" not in run_json(capsys, *command)
 
 
+def test_runs_that_score_other_items(capsys, outcomes, tmp_path):
+    """With its vocabulary, the first run can score no item with an attractor."""
+    lines = (outcomes / "a0.tsv").read_text().splitlines(keepends=True)
+    changed = [line.replace("\tcorrect\n", "\toov\n").replace("\twrong\n", "\toov\n") for line in lines[2::2]]
+    lines[2::2] = changed
+    first = tmp_path / "first.tsv"
+    first.write_text("".join(lines))
+    command = ("agreement", first, outcomes / "a1.tsv", "--data", outcomes, "--format", "linzen-gulordava")
+    status, out, err = run(capsys, *command, "--by", "attractors")
+    assert (status, err) == (0, "")
+    rows = [line for line in out.splitlines() if "attractors: " in line]
+    assert ["attractors: 0" in rows[0], "attractors: 1" in rows[1], len(rows)] == [True, True, 2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -58,10 +58,32 @@ def test_models_together(capsys, folder, tmp_path):
     assert list(whole["models"][0]["interventions"]) == ["one-element"]
 
 
+def test_models_that_score_other_items(capsys, folder, tmp_path):
+    """A model that does not know "fears" has no item without attractors."""
+    tokenizer = train_word_tokenizer([(line.replace("fears", "fear").split(), None) for line in TEXT.splitlines()])
+    ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    for part in (StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **ids)), tokenizer):
+        part.save_pretrained(tmp_path / "small")
+    for name, sentence, verb, gold in (
+        ("x", "dogs that the old dog fears bark", "fears\tfear", "5\t{}\t0"),
+        ("y", "the dog that cats fear barks", "barks\tbark", "5\t{}\t1"),
+    ):
+        (tmp_path / f"{name}.text").write_text(f"{sentence} <eos>\n")
+        (tmp_path / f"{name}.gold").write_text(gold.format(verb) + "\n")
+    data = ["--data", folder / "text.txt", "--only", "push-mean", "--format", "linzen-gulordava"]
+    items = ["--agreement", tmp_path / "x.text", tmp_path / "y.text"]
+    for models in ([folder / "stack", tmp_path / "small"], [tmp_path / "small", folder / "stack"]):
+        found = run_json(capsys, "interventions", *models, *data, *items)
+        assert set(found["together"]["push-mean"]["mean"]) == {"ratio", "agreement", "attractors 1"}
+
+
 def test_tables(capsys, folder):
-    data = ["--data", folder / "text.txt", "--only", "push-mean", "push-shuffled"]
+    data = ["--data", folder / "text.txt", "--only", "push-mean"]
+    assert "shuffles" not in run(capsys, "interventions", folder / "stack", *data)[1]
+    data.append("push-shuffled")
     status, out, err = run(capsys, "interventions", folder / "deep", *data, "--layer", 1)
     assert (status, err) == (0, "")
+    assert "of 3 shuffles" in out
     assert "deep, memory layer 1" in out
     assert "push-shuffled" in out
     assert "models together" not in out
