@@ -40,9 +40,18 @@ class Ensemble:
     voted: np.ndarray
 
 
-def count_votes(trees: Sequence[ConstituencyTree]) -> Counter[tuple[int, int]]:
-    """The number of trees that have each span of two words or more."""
-    return Counter(span for tree in trees for span in _spans(tree))
+def count_votes(trees: Sequence[ConstituencyTree], weights: Sequence[int] | None = None) -> Counter[tuple[int, int]]:
+    """The number of trees that have each span of two words or more.
+
+    Args:
+        trees: any number.
+        weights: the number of votes of each tree; None for one each.
+    """
+    votes: Counter[tuple[int, int]] = Counter()
+    for tree, weight in zip(trees, weights or [1] * len(trees), strict=True):
+        for span in _spans(tree):
+            votes[span] += weight
+    return votes
 
 
 def vote_tree(words: Sequence[str], votes: Mapping[tuple[int, int], float]) -> ConstituencyTree:
@@ -88,6 +97,12 @@ def are_words(words: Sequence[str]) -> list[bool]:
     return [word not in PUNCTUATION_TOKENS for word in words]
 
 
+def without_punctuation(tree: ConstituencyTree) -> ConstituencyTree:
+    """The tree without punctuation tokens; the whole tree, if it has no others."""
+    words = are_words(tree.words)
+    return tree.keep(words) if any(words) else tree
+
+
 def elect_tree(
     words: Sequence[str], votes: Mapping[tuple[int, int], float], of_words: Mapping[tuple[int, int], float]
 ) -> ConstituencyTree:
@@ -120,15 +135,16 @@ def elect_tree(
     return vote_tree(words, {**votes, **raised})
 
 
-def vote_by_words(trees: Sequence[ConstituencyTree]) -> ConstituencyTree:
+def vote_by_words(trees: Sequence[ConstituencyTree], weights: Sequence[int] | None = None) -> ConstituencyTree:
     """The tree of one sentence that some trees elect, by `elect_tree`; they may have punctuation.
 
     Args:
         trees: at least one, over the same words.
+        weights: see `count_votes`.
     """
     words = trees[0].words
     counts = are_words(words)
-    return elect_tree(words, count_votes(trees), count_votes([tree.keep(counts) for tree in trees]))
+    return elect_tree(words, count_votes(trees, weights), count_votes([tree.keep(counts) for tree in trees], weights))
 
 
 def best_existing_tree(
@@ -213,14 +229,15 @@ def combine_runs(
     trees = []
     for candidates in zip(*voters, strict=True):
         words = candidates[0].words
+        weights = [1] * len(candidates)
         if prior is not None:
-            candidates = (*candidates, *[prior(words)] * prior_votes)
+            candidates, weights = (*candidates, prior(words)), [*weights, prior_votes]
         if existing:
-            trees.append(best_existing_tree(words, candidates[: len(voters)], count_votes(candidates)))
+            trees.append(best_existing_tree(words, candidates[: len(voters)], count_votes(candidates, weights)))
         elif pool_punctuation:
-            trees.append(vote_by_words(candidates))
+            trees.append(vote_by_words(candidates, weights))
         else:
-            trees.append(vote_tree(words, count_votes(candidates)))
+            trees.append(vote_tree(words, count_votes(candidates, weights)))
     return Ensemble(tuple(trees), mutual, agreement, voted)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from stack_lm.data.brackets import without_remarks
 from stack_lm.data.formats import format_of, read_rows
 from stack_lm.data.text import json_record, read_text
-from stack_lm.errors import InputError, OnError, fail
+from stack_lm.errors import InputError, NoTree, OnError, fail
 from stack_lm.messages import shortened, similar_path
 
 from .distances import DEFAULT_DECODER, tree_from_distances
@@ -76,7 +76,8 @@ def read_predictions(
         source: see `read_treebank`.
         sentences: how many sentences were parsed; of the empty lines at the end, those beyond that number do not count.
         decoder: see `read_treebank`.
-        on_error: called with the error of a line, whose tree is then None; the default raises it.
+        on_error: called with the error of a line, a `NoTree` if it is empty; its tree is then None. The default raises
+            the error.
 
     Raises:
         InputError: see `read_treebank`.
@@ -93,7 +94,7 @@ def read_predictions(
         where = f"{source}, line {number}"
         try:
             if not line.strip():
-                raise InputError(f"{where}: the line is empty; each line must have a tree")
+                raise NoTree(f"{where}: the line is empty; each line must have a tree")
             if _is_json(source):
                 trees.append(_from_record(json_record(line, where), where, decoder))
             else:
@@ -142,7 +143,7 @@ def _of_directory(directory: Path) -> list[Path]:
 
 
 def _is_json(source: str) -> bool:
-    return source.endswith((".jsonl", ".json"))
+    return format_of(source) in ("json", "jsonl")
 
 
 def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[ConstituencyTree]:
@@ -187,7 +188,7 @@ def _readable_brackets(text: str, source: str, on_error: OnError) -> Iterator[Co
 def _from_record(record: dict[str, Any], where: str, decoder: str) -> ConstituencyTree:
     if isinstance(record.get(BRACKETS_KEY), str):
         if not record[BRACKETS_KEY].strip():
-            raise InputError(f"{where}: `{BRACKETS_KEY}` is empty; each line must have a tree")
+            raise NoTree(f"{where}: `{BRACKETS_KEY}` is empty; each line must have a tree")
         return ConstituencyTree.from_brackets(record[BRACKETS_KEY], where)
     for key in BINARY_PARSE_KEYS:
         if isinstance(record.get(key), str):

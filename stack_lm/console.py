@@ -41,21 +41,29 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter} | settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse. Arguments of a list, such as sentences, may follow options, which argparse does not support.
+        """Parse. Arguments such as sentences may follow options, which argparse supports only if they are required.
 
         A command with overrides, such as model.hidden_size=8, takes an argument that is not one of its options as an
         override.
         """
         options, others = super().parse_known_args(args, namespace)
         lists = [action.dest for action in self._actions if not action.option_strings and action.nargs in ("*", "+")]
+        named = any(other.startswith("-") and other != "-" for other in others)  # "-" is standard input
         if hasattr(options, "overrides"):
             options.overrides = [*options.overrides, *others]
-        elif lists and not any(other.startswith("-") for other in others):
+        elif lists and not named:
             setattr(options, lists[-1], [*getattr(options, lists[-1]), *others])
+        elif (one := self._missing(options)) and len(others) == 1 and not named:
+            setattr(options, one, others[0])
         elif others:
             near = did_you_mean(others[0].partition("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(others)}{near}")
         return options, []
+
+    def _missing(self, options: argparse.Namespace) -> str:
+        """The optional positional argument without a value; "" if there is none."""
+        there = (action.dest for action in self._actions if not action.option_strings and action.nargs == "?")
+        return next((name for name in there if getattr(options, name, None) is None), "")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -13,6 +13,10 @@ class InputError(ValueError):
     """
 
 
+class NoTree(InputError):
+    """A sentence has an empty line in place of its tree: its parser has none, as for a sentence of unknown words."""
+
+
 OnError = Callable[[InputError], None]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..atomic import atomic_file
 from ..console import add_model, positive_int, print_json, print_table, print_written
+from ..data.text import read_text
 from ..errors import InputError
 from ..experiments.config import is_task_model
 from ..hub.locating import find_models
@@ -44,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="SENTENCE",
         nargs="?",
-        help="text of one sentence; for a model of a formal task, one of its strings",
+        help="text of one sentence, or - for standard input; for a model of a formal task, one of its strings",
     )
     parser.add_argument(
         "--treebank", metavar="PATH", help="take the sentence from this treebank, and show its gold tree"
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
     find_models(options.model)
     targets = [path for path in outputs.values() if path is not None]
     gold = _gold_tree(options)
-    words = words_of(options.words or "", "the sentence") if gold is None else gold.words
+    words = words_of(_text(options.words), "the sentence") if gold is None else gold.words
     if not words:
         raise InputError("no sentence to inspect: give one, or --treebank PATH and --sentence N")
     if len(words) > LONGEST:
@@ -140,6 +141,8 @@ def _inspect_actions(
         raise InputError(
             "--distributions is for a memory whose push or pop strengths make trees; --figure draws all actions"
         )
+    if options.decoder and not (scorer.memories and scorer.shows_runs):
+        raise InputError(f"--decoder is for a model with strengths for parsing; {options.model} has none")
     (trace,) = scorer.trace([words], None if tags is None else [tags])
     about: dict[str, str] = {"model": options.model, "memory": "none"}
     labels: dict[str, list[str]] = {}
@@ -213,7 +216,7 @@ def _print_steps(columns: list[str], rows: Sequence[tuple[Any, ...]], run: Stack
 
 def _inspect_task(options: argparse.Namespace) -> None:
     """Write the page of one string of the task that a model was trained on."""
-    for name in ("treebank", "sentence", "distributions", "signal"):
+    for name in ("treebank", "sentence", "distributions", "signal", "decoder", "layer"):
         if getattr(options, name) is not None:
             raise InputError(f"--{name} is for sentences; {options.model} is a model of a task")
     check_figure_names(options.figure)
@@ -248,6 +251,16 @@ def _inspect_task(options: argparse.Namespace) -> None:
         symbols = zip(computation.inputs, computation.targets, computation.outputs, strict=True)
         _print_steps(["read", "target", "answer"], list(symbols), computation.run, 3)
     print_written(*written)
+
+
+def _text(argument: str | None) -> str:
+    """The text of the sentence: the argument, or the line of standard input if that is "-"."""
+    if argument != "-":
+        return argument or ""
+    lines = [line for line in read_text("-").splitlines() if line.strip()]
+    if len(lines) > 1:
+        raise InputError(f"a page shows one sentence; standard input has {len(lines):,} lines")
+    return "".join(lines)
 
 
 def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:

@@ -24,7 +24,7 @@ from ..errors import InputError
 from ..hub.locating import find_models
 from ..messages import check_name
 from ..parsing.distances import DECODERS, DEFAULT_DECODER, SHIFTS
-from ..parsing.ensemble import mean_agreement, mutual_f1
+from ..parsing.ensemble import mean_agreement, mutual_f1, without_punctuation
 from ..parsing.export import ENDINGS, check_tree_file, tree_record, write_trees
 from ..trace import Trace
 from .files import check_ending, check_outputs
@@ -242,7 +242,7 @@ def _print(options: argparse.Namespace, parser: Parser, parses: Sequence[Parse |
         found = [_EMPTY if parse is None else parse.record() for parse in parses]
         print_json({**how, "decoder": parser.decoder, **agreement, "parses": found})
         return
-    if options.ensemble or len(parses) > 3:
+    if options.ensemble or _source(options) or len(parses) > 3:
         for parse in parses:
             print("" if parse is None else parse)
     else:
@@ -254,8 +254,9 @@ def _print(options: argparse.Namespace, parser: Parser, parses: Sequence[Parse |
 
 
 def _agreement(parses: Sequence[Parse | None]) -> dict[str, list[Any]]:
-    """The F1 of each model's trees against the others'."""
-    mutual = mutual_f1(list(zip(*(parse.runs for parse in parses if parse is not None), strict=True)))
+    """The F1 of each model's trees against the others', over the words that they vote for: without punctuation."""
+    by_sentence = (map(without_punctuation, parse.runs) for parse in parses if parse is not None)
+    mutual = mutual_f1(list(zip(*by_sentence, strict=True)))
     return {"mutual_f1": mutual.tolist(), "agreement": mean_agreement(mutual).tolist()}
 
 

@@ -239,13 +239,13 @@ def run(options: argparse.Namespace) -> None:
     for place, system in enumerate(systems):
         with problems.of(system):
             described: dict[str, Any] = {"system": system}
-            predictions: Sequence[ConstituencyTree | None]
+            of_wanted: Sequence[ConstituencyTree | None]
             if place < len(options.models):
-                predictions, how = _parse_gold_sentences(system, options, convention, gold)
+                of_wanted, how = _parse_gold_sentences(system, options, convention, chosen)
                 described |= how
             else:
                 predictions = _read_system(system, options, len(gold), problems)
-            of_wanted = [predictions[i] for i in wanted]
+                of_wanted = [predictions[i] for i in wanted]
             score = score_trees(chosen, of_wanted, convention, keep_going=options.keep_going)
             problems.add(score.errors)
             scores.append(score)

@@ -86,6 +86,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "overrides",
             nargs="*",
+            default=[],
             metavar="KEY=VALUE",
             help="options of the task, such as symbols=16; the options.* of `stack-lm train task`",
         )

@@ -460,9 +460,9 @@ class TreesConfig(BaseDataConfig):
     Attributes:
         trees: a file of trees, such as a treebank; or files of trees of the same sentences, one for each voter:
             bracketed trees, one a line, or JSON lines, as `stack-lm parse --output` writes them. A pattern of names,
-            such as "trees/*.mrg", is several files.
+            such as "trees/*.mrg", is several files. A sentence with an empty line in one of them is left out.
         validation: such a file, or files, of other sentences; null holds out some of the sentences.
-        prior: trees that vote too: "right-branching", or null for none.
+        prior: trees that vote too, except in `validation`: "right-branching", or null for none.
         prior_votes: the number of votes that they have.
         outlier_share: a file whose mean F1 with the others is below this share of the median has no vote, usually
             because its model failed; 0 lets all vote. At least half of the files, and two, always vote.

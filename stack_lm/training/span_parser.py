@@ -67,7 +67,9 @@ class SpanParserTrainer(TrainingLoop):
             self.sentences, self.validation = hold_out(voted, data.held_out, data.split_seed(config.seed))
         else:
             self.sentences = voted
-            self.validation, _ = read_votes(files["data.validation"], data.prior, data.outlier_share, data.prior_votes)
+            # Without the prior: these may be gold trees, and validation chooses the best weights.
+            self.validation, notes = read_votes(files["data.validation"], None, data.outlier_share)
+            self.notes += notes
         self.sentences = self.sentences[: data.limit]
         if not self.sentences or not self.validation:
             key = "data.validation" if self.sentences else "data.trees"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, NoTree
 from ..parsing.baselines import PRIORS
 from ..parsing.ensemble import count_votes, find_outliers, mean_agreement, mutual_f1
 from ..parsing.treebank import read_predictions
@@ -15,7 +16,9 @@ from ..parsing.trees import ConstituencyTree
 from ..scoring.spans import tree_of_spans
 
 _PLACES = 2**20  # more than a sentence has
-COMPARED = 1000  # sentences whose trees show which voters are outliers: comparing all pairs of trees takes long
+# Sentences whose trees show which voters are outliers, because comparing all pairs of trees takes long; and the first
+# sentences, among which they are.
+COMPARED, _SEARCHED = 1000, 2000
 
 
 class VotedSentence(NamedTuple):
@@ -46,15 +49,17 @@ class _Voter:
     """The spans of a file's trees; the trees themselves would take gigabytes.
 
     Args:
-        trees: of S sentences.
+        trees: of S sentences, None for those without.
 
     Attributes:
-        compared: the first trees that can differ.
+        there: whether each sentence has a tree [S], bool.
+        first: the first trees.
     """
 
-    def __init__(self, trees: Sequence[ConstituencyTree]) -> None:
-        each = [_spans(tree) for tree in trees]
-        self.compared = [tree for tree in trees if len(tree) > 2][:COMPARED]
+    def __init__(self, trees: Sequence[ConstituencyTree | None]) -> None:
+        each = [() if tree is None else _spans(tree) for tree in trees]
+        self.there = np.array([tree is not None for tree in trees], bool)
+        self.first = trees[:_SEARCHED]
         self._spans = np.array([span for spans in each for span in spans], np.int64)
         self._stops = np.cumsum([0, *map(len, each)])
 
@@ -72,54 +77,87 @@ def read_votes(
         files: files of trees of the same sentences in the same order, a file for each voter; see
             `stack_lm.parsing.treebank.read_predictions`.
         prior: trees that also vote, "right-branching"; None for none.
-        outlier_share: see `stack_lm.parsing.ensemble.find_outliers`; outliers have no vote. The first 1,000 sentences
-            decide.
+        outlier_share: see `stack_lm.parsing.ensemble.find_outliers`; outliers have no vote. The first sentences, up to
+            1,000, decide by all their tokens.
         prior_votes: the number of votes that the prior has.
 
     Returns:
-        The sentences of three words or more; shorter ones have only one tree. And a line about each outlier.
+        The sentences of three words or more for which each file has a tree; shorter ones have only one tree. And lines
+        about outliers and sentences left out.
 
     Raises:
         InputError: for files that cannot be read, or have different sentences.
     """
     words, voters = _read(files)
     notes: list[str] = []
-    if len(voters) > 2 and voters[0].compared:
-        agreement = mean_agreement(mutual_f1([voter.compared for voter in voters]))
+    compared = [trees for trees in zip(*(voter.first for voter in voters), strict=False) if _can_differ(trees)]
+    if len(voters) > 2 and compared:
+        agreement = mean_agreement(mutual_f1(list(zip(*compared[:COMPARED], strict=True))))
         outliers = find_outliers(agreement, outlier_share)
         for file, f1, out in zip(files, agreement, outliers, strict=True):
             if out:
                 below = f"is below {outlier_share:g} of the median, {np.median(agreement):.1f}"
                 notes.append(f"{file} has no vote: its mean F1 with the others, {f1:.1f}, {below} (data.outlier_share)")
-        voters = [voter for voter, out in zip(voters, outliers, strict=True) if not out]
+        voting = np.flatnonzero(~outliers).tolist()
+        files, voters = [files[i] for i in voting], [voters[i] for i in voting]
+    there = np.all([voter.there[: len(words)] for voter in voters], axis=0)
+    if not there.all():
+        first = int(there.argmin())
+        file = next(file for file, voter in zip(files, voters, strict=True) if not voter.there[first])
+        notes.append(
+            f"{int((~there).sum()):,} of {len(words):,} sentences are left out because a file has no tree for them, "
+            f"such as {file} for sentence {first + 1:,}"
+        )
     sentences = []
     for number, of_sentence in enumerate(words):
-        if len(of_sentence) > 2:
+        if there[number] and of_sentence is not None and len(of_sentence) > 2:
             votes = [voter[number] for voter in voters]
+            weights = [1.0] * len(votes)
             if prior is not None:
-                votes += [np.array([*_spans(PRIORS[prior](of_sentence))])] * prior_votes
-            spans, counts = np.unique(np.concatenate(votes), return_counts=True)
-            shares = (counts / len(votes)).astype(np.float32)
+                votes.append(np.array([*_spans(PRIORS[prior](of_sentence))]))
+                weights.append(prior_votes)
+            spans, places = np.unique(np.concatenate(votes), return_inverse=True)
+            counts = np.bincount(places, weights=np.repeat(weights, [len(spans) for spans in votes]))
+            shares = (counts / sum(weights)).astype(np.float32)
             sentences.append(VotedSentence(of_sentence, np.stack(np.divmod(spans, _PLACES), axis=1), shares))
     return sentences, notes
 
 
-def _read(files: Sequence[str]) -> tuple[list[tuple[str, ...]], list[_Voter]]:
-    """The words of the sentences, and the voters."""
-    words: list[tuple[str, ...]] = []
+def _can_differ(trees: Sequence[ConstituencyTree | None]) -> bool:
+    return all(tree is not None and len(tree) > 2 for tree in trees)
+
+
+def _read(files: Sequence[str]) -> tuple[list[tuple[str, ...] | None], list[_Voter]]:
+    """The words of the sentences, None for those without a tree in any file, and the voters."""
+    words: list[tuple[str, ...] | None] = []
     voters: list[_Voter] = []
     for file in files:
-        trees = [tree for tree in read_predictions(file) if tree is not None]  # all of them, because errors are raised
-        own = [tree.words for tree in trees]
-        if not voters:
-            words = own
-        elif len(own) != len(words):
-            raise InputError(f"{files[0]} has {len(words):,} trees, but {file} has {len(own):,}")
-        elif own != words:
-            other = next(i for i, pair in enumerate(zip(own, words, strict=True), start=1) if pair[0] != pair[1])
-            raise InputError(f"{files[0]} and {file} have different words in tree {other:,}")
+        # With every empty line at the end, because another file may have a tree there.
+        trees = read_predictions(file, sentences=sys.maxsize, on_error=_unless_missing)
+        for number, (tree, others) in enumerate(zip(trees, words, strict=False), start=1):
+            if tree is not None and others is not None and tree.words != others:
+                raise InputError(f"{files[0]} and {file} have different words in tree {number:,}")
+        own = [None if tree is None else tree.words for tree in trees]
+        n = min(len(words), len(own))
+        words = [a or b for a, b in zip(words, own, strict=False)] + words[n:] + own[n:]
         voters.append(_Voter(trees))
+    while words and words[-1] is None:
+        words.pop()
+    for file, voter in zip(files, voters, strict=True):
+        if len(voter.there) < len(words):
+            other = next(file for file, other in zip(files, voters, strict=True) if len(other.there) >= len(words))
+            raise InputError(f"{other} has {len(words):,} trees, but {file} has {len(voter.there):,}")
     return words, voters
+
+
+def _unless_missing(error: InputError) -> None:
+    """Raise the error of a line, unless the line is empty because its sentence has no tree.
+
+    Raises:
+        InputError: the error.
+    """
+    if not isinstance(error, NoTree):
+        raise error
 
 
 def _spans(tree: ConstituencyTree) -> set[int]:

@@ -16,10 +16,11 @@ import torch
 from conftest import REAL_DATA, byte_level_tokenizer, needs_real_data, run, run_json
 from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
-from stack_lm import ModelScorer, StackRNNForCausalLM, __version__, commands, memories
+from stack_lm import ModelScorer, Parse, Parser, StackRNNForCausalLM, __version__, commands, memories
 from stack_lm.cli import COMMANDS, main, make_parser
 from stack_lm.console import progress
 from stack_lm.data.generated import generate_corpus
+from stack_lm.parsing.trees import ConstituencyTree
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.language_model import Trainer
 
@@ -90,6 +91,8 @@ def test_parse_reads_files_and_standard_input(capsys, models, tmp_path, monkeypa
     assert [p["words"][1:2] for p in from_file["parses"]] == [["dog"], [], ["cat"]]
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(path.read_bytes())))
     assert run_json(capsys, "parse", models / "stack", "-")["parses"] == from_file["parses"]
+    _, out, _ = run(capsys, "parse", models / "stack", "--file", path)
+    assert out.splitlines() == [parse["tree"] for parse in from_file["parses"]]  # also "" for the empty line
 
 
 def test_parse_with_several_models(capsys, models, tmp_path):
@@ -105,6 +108,20 @@ def test_parse_with_several_models(capsys, models, tmp_path):
     status, out, _ = run(capsys, *command)
     assert status == 0
     assert "mean F1 with the other models" in out
+
+
+def test_agreement_of_models_is_over_words(capsys, monkeypatch, models, tmp_path):
+    """As in `parse-f1`; trees differ most in the place of punctuation."""
+    other = shutil.copytree(models / "stack", tmp_path / "other")
+    spans = {"stack": ((0, 2), (2, 4)), "other": ((0, 2), (0, 3))}
+
+    def parse_words(self, sentences, *_, **__):
+        of_model = spans[Path(self.scorer.model.name_or_path).name]
+        return [Parse(ConstituencyTree.unlabelled(s, of_model), unknown=np.zeros(len(s), bool)) for s in sentences]
+
+    monkeypatch.setattr(Parser, "parse_words", parse_words)
+    found = run_json(capsys, "parse", models / "stack", "a cat sleeps .", "--ensemble", other)
+    assert found["agreement"] == [100, 100]
 
 
 def test_parse_f1_of_a_collapsed_model(capsys, models, treebank, tmp_path):

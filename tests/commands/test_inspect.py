@@ -2,6 +2,9 @@
 
 import csv
 import re
+import sys
+from io import BytesIO
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -65,6 +68,19 @@ def test_inspect(capsys, models, tmp_path):
     assert status == 0
     assert re.sub("[()]", "", out.splitlines()[0]) == SENTENCE
     assert f"written: {page}" in out
+
+
+def test_a_sentence_after_options_or_from_standard_input(capsys, models, tmp_path, monkeypatch):
+    pages = [tmp_path / f"{i}.html" for i in range(3)]
+    for text, arguments in ((b"", [SENTENCE]), (SENTENCE.encode() + b"\n\n", ["-"])):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(text)))
+        assert run(capsys, "inspect", models / "stack", "--output", pages.pop(), *arguments)[0] == 0
+    one, two = (page.read_text() for page in sorted(tmp_path.glob("*.html")))
+    assert one == two
+    assert SENTENCE.split()[1] in one
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(b"a cat\na dog\n")))
+    status, _, err = run(capsys, "inspect", models / "stack", "-", "--output", pages.pop())
+    assert (status, err.count("standard input has 2 lines")) == (2, 1)
 
 
 def test_inspect_beside_gold(capsys, models, treebank, tmp_path):
@@ -249,6 +265,7 @@ def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):
         (["stack", SENTENCE, "--figure", "x.png", "--distributions", "x.png"], "must be different files"),
         (["lstm", SENTENCE, "--signal", "push_strength"], "the model has no memory"),
         (["lstm", SENTENCE, "--layer", "0"], "layer must be the number of a memory layer, below 0; got 0"),
+        (["lstm", SENTENCE, "--decoder", "gap"], "--decoder is for a model with strengths for parsing"),
         (["lstm", SENTENCE, "--distributions", "d.png"], "--distributions is for a memory whose push or pop strengths"),
         (["nonesuch", SENTENCE], "nonesuch"),
     ],

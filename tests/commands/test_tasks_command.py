@@ -68,6 +68,11 @@ def test_show(capsys):
     ]  # fmt: skip
 
 
+def test_a_name_is_required_and_overrides_are_not(capsys):
+    status, _, error = run(capsys, "show")
+    assert (status, "required: NAME (see" in error) == (2, True)
+
+
 def test_options_of_the_task(tmp_path, capsys):
     status, output, _ = run(capsys, "show", "grefenstette2015/copy", "symbols=1", "--longest", "9", "-n", "3")
     assert status == 0

@@ -1,5 +1,6 @@
 """Reading treebanks, and what parsers wrote."""
 
+import gzip
 import json
 import sys
 from io import BytesIO
@@ -51,7 +52,9 @@ def test_a_tree_as_json_is_read_again(tmp_path):
     path = tmp_path / "trees.jsonl"
     tree = ConstituencyTree.from_brackets("(S (NP-SBJ (DT the) (NN cat)) (VP (VBD sat)))")
     path.write_text(json.dumps(tree_record(tree, [3.0, 1.0, 2.0])))
-    assert read_treebank(str(path)) == [tree]
+    packed = tmp_path / "trees.jsonl.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_treebank(str(path)) == read_predictions(str(path)) == read_predictions(str(packed)) == [tree]
     assert json.loads(path.read_text())["distances"] == [3.0, 1.0, 2.0]
 
 

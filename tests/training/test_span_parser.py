@@ -16,6 +16,7 @@ from stack_lm.errors import InputError
 from stack_lm.parsing import read_predictions
 from stack_lm.parsing.baselines import left_branching, right_branching
 from stack_lm.parsing.trees import ConstituencyTree
+from stack_lm.training import span_parser
 from stack_lm.training.votes import read_votes
 
 SMALL = [
@@ -81,6 +82,39 @@ def test_votes_are_shares(tmp_path):
     two_votes = read_votes([str(one), str(two)], "right-branching", prior_votes=2)[0][1]
     assert two_votes.matrix(4)[1, 3] == pytest.approx(3 / 4)
     assert second.words == ("x", "y", "z")
+
+
+def test_sentences_without_a_tree_are_left_out(gold, tmp_path, capsys):
+    """`stack-lm parse --output` writes an empty line for a sentence without words that the model knows."""
+    lines = gold.read_text().splitlines(keepends=True)[:300]
+    for name, missing in (("1.mrg", (2, 5, 299)), ("2.mrg", (5, 7)), ("3.jsonl", ())):
+        trees = [None if i in missing else line for i, line in enumerate(lines)]
+        if name.endswith(".jsonl"):
+            rows = [json.dumps({"words": [], "brackets": "" if i == 9 else line}) for i, line in enumerate(trees)]
+            (tmp_path / name).write_text("\n".join(rows) + "\n")
+        else:
+            (tmp_path / name).write_text("".join(line or "\n" for line in trees))
+    files = [str(tmp_path / name) for name in ("1.mrg", "2.mrg", "3.jsonl")]
+    sentences, notes = read_votes(files)
+    rest = [line for i, line in enumerate(lines) if i not in (2, 5, 7, 9, 299)]
+    (tmp_path / "rest.mrg").write_text("".join(rest))
+    assert [one.words for one in sentences] == [one.words for one in read_votes([str(tmp_path / "rest.mrg")])[0]]
+    assert notes == [
+        f"5 of 300 sentences are left out because a file has no tree for them, such as {files[0]} for sentence 3"
+    ]
+    arguments = ["train", "parser", f"data.trees=[{','.join(files)}]", *SMALL, "training.max_steps=2"]
+    assert stack_lm([*arguments, f"output_dir={tmp_path / 'run'}"]) == 0
+    assert notes[0] in capsys.readouterr().err
+
+
+def test_the_prior_has_no_vote_in_validation(gold, tmp_path, monkeypatch):
+    read = []
+    original = span_parser.read_votes
+    monkeypatch.setattr(span_parser, "read_votes", lambda *args: read.append(args) or original(*args))
+    arguments = ["train", "parser", f"data.trees={gold}", f"data.validation={gold}", *SMALL, "training.max_steps=2"]
+    arguments += ["data.prior=right-branching", "data.prior_votes=1000000000"]
+    assert stack_lm([*arguments, f"output_dir={tmp_path / 'run'}"]) == 0
+    assert [args[1] for args in read] == ["right-branching", None]
 
 
 def test_a_voter_unlike_the_others_has_no_vote(gold, tmp_path, capsys):
