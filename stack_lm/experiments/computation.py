@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence, Set
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from ..controls import Noise
@@ -65,13 +67,33 @@ def load_task_model(directory: str | Path) -> TaskModel:
     check_task_models(path)
     try:
         about = remember(json.loads((path / TASK_FILE).read_text(encoding="utf-8")))
-        task = make_task(about["task"], **about["options"])
+        name, options = about["task"], about["options"]
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
         model = classes_for(*KINDS)[architecture].from_pretrained(path).eval()
+        ids = Tokenizer.from_file(str(path / "tokenizer.json")).get_vocab()
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{path} has no model that can be loaded: {error}") from error
+    try:
+        task = make_task(name, **options)
+    except InputError as error:
+        raise InputError(f"{path} is a model of a task that cannot be made here: {error}") from error
     begin, end = model.config.bos_token_id, model.config.eos_token_id
-    return TaskModel(model, task, Encoding(task, architecture, one_boundary=begin is not None and begin == end))
+    encoding = Encoding(task, architecture, one_boundary=begin is not None and begin == end)
+    _check_symbols(path, task, "symbols", sorted(ids, key=ids.__getitem__), encoding.symbols)
+    _check_symbols(path, task, "answers", list(model.config.id2label.values()), encoding.answers)
+    return TaskModel(model, task, encoding)
+
+
+def _check_symbols(path: Path, task: Task, what: str, trained: Sequence[str], now: Sequence[str]) -> None:
+    """Reject a task whose symbols have other ids than in training, as after a change of its files."""
+    pairs = zip_longest(trained, now, fillvalue="none")
+    differ = next(((number, *pair) for number, pair in enumerate(pairs, start=1) if pair[0] != pair[1]), None)
+    if differ is not None:
+        number, before, after = differ
+        raise InputError(
+            f"{path} was trained on other {what} than {task} has now: number {number} was {before!r} and is {after!r}; "
+            "restore the task's files or code, or train again"
+        )
 
 
 def choose_example(task: Task, text: str | None, length: int | None, seed: int) -> Example:

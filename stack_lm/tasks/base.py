@@ -6,7 +6,7 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from ..errors import InputError
@@ -142,10 +142,9 @@ class Task(ABC):
         Raises:
             InputError: for a field that a split does not have, or a value that it cannot have.
         """
-        if not (isinstance(splits, Mapping) and all(isinstance(changes, Mapping) for changes in splits.values())):
-            raise InputError(f"splits must have, by name, fields and their values; got {splits!r}")
+        check_changes(splits)
         for name, changes in splits.items():
-            self.plan[name] = _changed(name, self.plan.get(name), changes)
+            self.plan[name] = changed(name, self.plan.get(name), changes)
 
     @property
     def target_vocabulary(self) -> tuple[str, ...]:
@@ -353,7 +352,27 @@ class Task(ABC):
         return self.name or type(self).__name__
 
 
-def _changed(name: str, split: Split | None, changes: Mapping[str, Any]) -> Split:
+def check_changes(splits: SplitChanges) -> None:
+    """Check the form of changes to a plan.
+
+    Raises:
+        InputError: if they are not fields and values by name.
+    """
+    if not (isinstance(splits, Mapping) and all(isinstance(changes, Mapping) for changes in splits.values())):
+        raise InputError(f"splits must have, by name, fields and their values; got {splits!r}")
+
+
+def changed(name: str, split: Split | None, changes: Mapping[str, Any]) -> Split:
+    """A split with other values in some fields.
+
+    Args:
+        name: its name, for messages.
+        split: the split; None for a new one, for which all but `balanced` must be given.
+        changes: the values.
+
+    Raises:
+        InputError: for a field that a split does not have, or a value that it cannot have.
+    """
     fields = list(Split.__dataclass_fields__)
     for field, value in changes.items():
         if field not in fields:
@@ -365,10 +384,15 @@ def _changed(name: str, split: Split | None, changes: Mapping[str, Any]) -> Spli
     missing = [field for field in fields[:3] if split is None and field not in changes]
     if missing:
         raise InputError(f"the new split {name} needs {', '.join(missing)}")
-    changed = Split(**changes) if split is None else replace(split, **changes)
-    if changed.shortest > changed.longest:
-        raise InputError(f"{name} must have sizes from a smaller to a larger one; got {asdict(changed)}")
-    return changed
+    result = Split(**changes) if split is None else replace(split, **changes)
+    if result.shortest > result.longest:
+        given = ", ".join(f"{field}={value}" for field, value in changes.items() if field in fields[1:3])
+        before = "" if split is None else f"; without {given}, its sizes are from {split.shortest} to {split.longest}"
+        raise InputError(
+            f"the sizes of {name} must be from a smaller to a larger one; got {result.shortest} to {result.longest}"
+            f"{before}"
+        )
+    return result
 
 
 class Language(Task):

@@ -30,7 +30,7 @@ class BoundedLanguage(Language):
 
     Args:
         symbols: the symbols of the strings.
-        splits: changes of the plan (see `Task`).
+        splits: changes of the plan (see `Task`), by keyword.
     """
 
     further_scores = ("difference",)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from ..errors import InputError
 from ..messages import check_name
-from .base import Example, Kind, Split, SplitChanges, Task
+from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes
 from .kinds import BEGIN, END, PAD, SEPARATOR
 from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps, unseparated
 
@@ -54,6 +54,7 @@ class FileTask(Task):
         symbols: "words", separated by white space, or "characters", each on its own.
         validation: the share of the strings to hold out for validation, if no file has them; 0 for none.
         test: likewise for the test.
+        test_from: the length from which on all strings are for the test, in place of a share; shorter ones train.
         seed: the seed of this choice, independent of the seed of a trial.
         unknown: treatment of a symbol of a validation or test string that no training string has: "refuse" it, or
             "replace" it by `<unk>` where it is only read. Symbols of answers must occur in training.
@@ -78,6 +79,7 @@ class FileTask(Task):
         symbols: Literal["words", "characters"] = "words",
         validation: float = 0.1,
         test: float = 0.1,
+        test_from: int | None = None,
         seed: int = 0,
         unknown: Literal["refuse", "replace"] = "refuse",
         begin: bool = False,
@@ -89,6 +91,8 @@ class FileTask(Task):
         check_name("unknown", unknown, ("refuse", "replace"))
         if type(seed) is not int:
             raise InputError(f"seed must be an integer; got {seed!r}")
+        if test_from is not None and (type(test_from) is not int or test_from < 1):
+            raise InputError(f"test_from must be an integer of 1 or more; got {test_from!r}")
         if type(begin) is not bool:
             raise InputError(f"begin must be true or false; got {begin!r}")
         self.name = path
@@ -102,15 +106,37 @@ class FileTask(Task):
         if begin and self.own_kind != "classification":
             raise InputError(f"{self}: begin=true is for strings with labels; a {self.own_kind} task needs none")
         self._begin = begin
-        parts = held_out(content, {"test": test, "validation": validation}, seed, replace=unknown == "replace")
+        shares = {"test": test, "validation": validation}
+        parts = held_out(content, shares, seed, replace=unknown == "replace", test_from=test_from)
+        splits = splits or {}
+        check_changes(splits)
+        parts["train"] = self._within(parts["train"], splits.get("train", {}))
         self._make_vocabularies(parts["train"], unknown)
         self._unseparated = unseparated(parts["train"])
         self._examples = {name: [self._encode(row) for row in rows] for name, rows in parts.items()}
         self._known = {example.source: example for rows in self._examples.values() for example in rows}
-        self._available = {name: _plan(self, rows) for name, rows in self._examples.items()}
+        self._numbered: set[str] = set()  # splits of which a number of strings was requested
         super().__init__()
-        self.plan = dict(self._available)
-        self.change(splits or {})
+        self.plan = {name: _plan(self, rows) for name, rows in self._examples.items()}
+        self.change(splits)
+
+    def change(self, splits: SplitChanges) -> None:
+        """See `Task.change`."""
+        super().change(splits)
+        self._numbered |= {name for name, changes in splits.items() if "number" in changes}
+
+    def _within(self, rows: Sequence[Row], changes: Mapping[str, Any]) -> list[Row]:
+        """The rows that training reads: only their symbols and labels are known.
+
+        Raises:
+            InputError: if there are none, or for an impossible window.
+        """
+        lengths = [len(row.source) for row in rows]
+        window = changed("train", Split(len(rows), min(lengths), max(lengths)), changes)
+        fitting = [row for row in rows if window.shortest <= len(row.source) <= window.longest]
+        if not fitting:
+            raise InputError(f"{self} has no train string of a length from {window.shortest} to {window.longest}")
+        return fitting[: window.number]
 
     def _make_vocabularies(self, train: Sequence[Row], unknown: str) -> None:
         """Collect the symbols of the training strings and of the answers, together if they share one vocabulary."""
@@ -204,9 +230,7 @@ class FileTask(Task):
         if plan.balanced or name not in self._examples:
             raise InputError(f"{self} has the splits {', '.join(self._examples)} of its files, and none balanced")
         fitting = [e for e in self._examples[name] if plan.shortest <= self._length(e) <= plan.longest]
-        wanted = plan.number
-        if wanted == self._available[name].number:  # no number was requested
-            wanted = len(fitting)
+        wanted = plan.number if name in self._numbered else len(fitting)
         if not fitting or wanted > len(fitting):
             raise InputError(
                 f"{wanted} {name} strings of lengths from {plan.shortest} to {plan.longest} were asked for; {self} "
@@ -251,27 +275,29 @@ class FileTask(Task):
 
     def summary(self) -> str:
         """Describe the files in one line."""
-        numbers = ", ".join(f"{plan.number:,} {name}" for name, plan in self.plan.items())
+        parts = {name: self.split(name, 0) for name in self.plan}
+        numbers = ", ".join(f"{len(examples):,} {name}" for name, examples in parts.items())
         said = f"{self}: {self.own_kind}; {numbers} strings; {len(self.vocabulary)} symbols"
         if self.target_vocabulary != self.vocabulary:
             what = "labels" if self.own_kind == "classification" else "output symbols"
             shown = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
             said += f"; {len(self.target_vocabulary)} {what}: {shown}"
-        return "; ".join([said + self._unseparated, *self._repetitions()])
+        return "; ".join([said + self._unseparated, *_repetitions(parts)])
 
-    def _repetitions(self) -> Iterator[str]:
-        """Describe the strings that a split shares with training, and those with several answers."""
-        trained = {example.source for example in self._examples["train"]}
-        for name, examples in self._examples.items():
-            repeated = sum(example.source in trained for example in examples)
-            if name != "train" and repeated:
-                yield f"{repeated:,} of {len(examples):,} {name} strings are training strings too"
-        answers: dict[tuple[int, ...], set[Any]] = {}
-        for example in (example for examples in self._examples.values() for example in examples):
-            answers.setdefault(example.source, set()).add(example.target)
-        several = sum(len(different) > 1 for different in answers.values())
-        if several:
-            yield f"{several:,} strings have several answers"
+
+def _repetitions(parts: Mapping[str, Sequence[Example]]) -> Iterator[str]:
+    """Describe the strings that a split shares with training, and those with several answers."""
+    trained = {example.source for example in parts["train"]}
+    for name, examples in parts.items():
+        repeated = sum(example.source in trained for example in examples)
+        if name != "train" and repeated:
+            yield f"{repeated:,} of {len(examples):,} {name} strings are training strings too"
+    answers: dict[tuple[int, ...], set[Any]] = {}
+    for example in (example for examples in parts.values() for example in examples):
+        answers.setdefault(example.source, set()).add(example.target)
+    several = sum(len(different) > 1 for different in answers.values())
+    if several:
+        yield f"{several:,} strings have several answers"
 
 
 def _plan(task: FileTask, examples: Sequence[Example]) -> Split:

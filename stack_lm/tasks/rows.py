@@ -178,7 +178,9 @@ def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...
     return Content(found, parts, digest.hexdigest()[:16])
 
 
-def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replace: bool) -> dict[str, list[Row]]:
+def held_out(
+    content: Content, shares: Mapping[str, float], seed: int, *, replace: bool, test_from: int | None = None
+) -> dict[str, list[Row]]:
     """The rows of all splits: splits without a file are held out of the training rows.
 
     Labels keep their shares in each part. A row with a label or a symbol that no earlier row in the order of the draw
@@ -189,6 +191,7 @@ def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replac
         shares: the shares of the splits to hold out.
         seed: the seed of the draw.
         replace: whether symbols that are only read may be missing in training.
+        test_from: test on all strings of at least this length, in place of a share.
 
     Raises:
         InputError: for impossible shares, or too few rows.
@@ -202,13 +205,23 @@ def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replac
     if sum(wanted.values()) >= 1:
         raise InputError(f"validation and test must leave strings to train on; got {wanted}")
     rows = content.parts["train"]
+    where = rows[0].where.rpartition(", ")[0]
+    long: list[Row] = []
+    if test_from is not None:
+        if "test" in content.parts:
+            raise InputError(f"test_from={test_from} is for a file without a test file beside it")
+        long = [row for row in rows if len(row.source) >= test_from]
+        rows = [row for row in rows if len(row.source) < test_from]
+        if not (long and rows):
+            which = "shorter" if long else "as long"
+            raise InputError(f"test_from={test_from} needs shorter and longer strings; {where} has none {which}")
+        del wanted["test"]
     order = list(range(len(rows)))
     random.Random(f"{seed}/held out").shuffle(order)
     free = _without_the_first_of_each_symbol(rows, order, replace and content.kind != "language") if wanted else []
     if content.kind == "classification":
         free.sort(key=lambda i: rows[i].target)  # of each label in the order of the draw
     numbers = {name: max(1, round(share * len(rows))) if share else 0 for name, share in wanted.items()}
-    where = rows[0].where.rpartition(", ")[0]
     if sum(numbers.values()) >= len(rows):
         kept = " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
         raise InputError(
@@ -228,7 +241,7 @@ def held_out(content: Content, shares: Mapping[str, float], seed: int, *, replac
     parts: dict[str, list[Row]] = {name: [] for name in ("train", "validation", "test")}
     for i, row in enumerate(rows):
         parts[place.get(i, "train")].append(row)
-    parts |= {name: own for name, own in content.parts.items() if name != "train"}
+    parts |= {name: own for name, own in content.parts.items() if name != "train"} | ({"test": long} if long else {})
     return {name: part for name, part in parts.items() if part}
 
 

@@ -109,6 +109,28 @@ def test_a_classifier_answers_after_the_last_symbol(tmp_path):
     assert whole == right / len(examples)
 
 
+def test_a_model_of_a_file_that_changed_is_refused(capsys, preset, tmp_path, monkeypatch):
+    """Its symbols and labels would have other ids."""
+    path = write(tmp_path, "classification")
+    (tmp_path / "other.csv").write_text(path.read_text())
+    assert TRAIN.main([str(preset), path.name, "--seeds", "1", "output_dir=run"]) == 0
+    model = "run/models/1/0"
+    assert run(capsys, "tasks", "score", "other.csv", model)[0] == 0
+    lines = path.read_text()
+    for changed, message in (
+        ("a c b,none\n", "trained on other symbols than classification.csv has now: number"),
+        ("a b,all\n", "trained on other answers than classification.csv has now: number 1 was 'more' and is 'all'"),
+    ):
+        path.write_text(lines + changed)
+        for command in (("tasks", "score", "other.csv", model), ("inspect", model, "a b")):
+            status, _, error = run(capsys, *command)
+            assert (status, error.count("\n")) == (2, 1)
+            assert message in error
+    path.unlink()
+    message = f"{model} is a model of a task that cannot be made here: classification.csv does not exist"
+    assert message in run(capsys, "tasks", "score", "other.csv", model)[2]
+
+
 def test_results_of_another_file_are_not_mixed(capsys, preset, tmp_path):
     path = write(tmp_path, "tagging")
     assert TRAIN.main([str(preset), path.name, "--seeds", "1"]) == 0

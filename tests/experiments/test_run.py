@@ -223,7 +223,7 @@ def test_two_processes_do_not_write_to_one_directory(files):
         (["hao2018/linear_stack", "hao2018/reversal", "training.epochs=0"], "epochs must be an integer of at least 1"),
         (["hao2018/linear_stack", "hao2018/reversal", "training.speed=2"], "unknown key 'training.speed'"),
         (["hao2018/linear_stack", "hao2018/reversal", "tokenizer.lowercase=all"], "unknown key 'tokenizer'"),
-        (["hao2018/linear_stack", "hao2018/reversal", "options.splits.test.shortest=30"], "sizes from a smaller"),
+        (["hao2018/linear_stack", "hao2018/reversal", "options.splits.test.shortest=30"], "from a smaller"),
         (
             ["suzgun2019/rnn", "suzgun2019/dyck2", "options.splits.train.shortest=7", "options.splits.train.longest=7"],
             "suzgun2019/dyck2 has no string of a length from 7 to 7",

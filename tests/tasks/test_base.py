@@ -165,7 +165,7 @@ def test_datasets():
         ({"train": {"number": "3"}}, "number of train must be an integer of 1 or more; got '3'"),
         ({"train": {"shortest": -1}}, "shortest of train must be an integer of 1 or more; got -1"),
         ({"train": {"balanced": 1}}, "balanced of train must be true or false; got 1"),
-        ({"train": {"shortest": 9}}, "sizes from a smaller to a larger one; got .*9"),
+        ({"train": {"shortest": 9}}, "from a smaller to a larger one; got 9"),
         ({"dev": {"number": 3}}, "the new split dev needs shortest, longest"),
     ],
 )

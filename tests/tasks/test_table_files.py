@@ -117,6 +117,56 @@ def test_splits_choose_among_the_rows(tmp_path):
     assert len(task.sample(random.Random(0), 3).source) == 3
 
 
+def test_what_the_splits_leave_out_is_not_counted(tmp_path):
+    rows = [("a " * n + "b", "yn"[n % 2]) for n in range(1, 101)]
+    path = write(tmp_path / "a.csv", ("string", "label"), rows)
+    task = make_task(path, splits={"train": {"longest": 50}, "test": {"shortest": 52}})
+    numbers = {name: len(task.split(name, 0)) for name in task.plan}
+    assert f"{numbers['train']} train, {numbers['validation']} validation, {numbers['test']} test strings" in str(
+        task.summary()
+    )
+    with pytest.raises(InputError, match=f"80 train strings of lengths from . to 50 .* has {numbers['train']}"):
+        make_task(path, splits={"train": {"longest": 50, "number": 80}}).check_plan(0)
+    with pytest.raises(InputError, match="has no train string of a length from 200 to 300"):
+        make_task(path, splits={"train": {"shortest": 200, "longest": 300}})
+    message = (
+        "the sizes of test must be from a smaller to a larger one; got 52 to 2; without shortest=52, longest=2, its"
+    )
+    with pytest.raises(InputError, match=message):
+        make_task(path, splits={"test": {"shortest": 52, "longest": 2}})
+    rows = [("a", "A"), ("a a", "A A"), ("a a a", "A A A"), ("a a a a", "A A A A")] * 10
+    task = make_task(write(tmp_path / "r.csv", ("input", "output"), rows), test=0.5, splits={"train": {"longest": 2}})
+    trained = {example.source for example in task.split("train", 0)}
+    again = sum(example.source in trained for example in task.split("test", 0))
+    assert 0 < again < 20
+    assert f"{again} of 20 test strings are training strings too" in task.summary()
+
+
+def test_symbols_that_training_does_not_read_are_unknown(tmp_path):
+    rows = [(f"{a} {b}", "yn"[b == "a"]) for a in "ab" for b in "ab"] * 10 + [("z a", "y"), ("a z", "n")] * 10
+    path = write(tmp_path / "late.csv", ("string", "label"), rows)
+    with pytest.raises(InputError, match="no training string has the symbol 'z'"):
+        make_task(path, splits={"train": {"number": 20}})
+    assert "z" not in make_task(path, splits={"train": {"number": 20}}, unknown="replace").vocabulary
+
+
+def test_long_strings_are_for_the_test(tmp_path):
+    rows = [("a " * n + "b", "yn"[n % 2]) for n in range(1, 41)]
+    path = write(tmp_path / "a.csv", ("string", "label"), rows)
+    task = make_task(path, test_from=31)
+    lengths = {name: [len(e.source) - 1 for e in task.split(name, 0)] for name in task.plan}
+    assert sorted(n + 1 for n in lengths["test"]) == list(range(31, 42))
+    assert max(lengths["train"] + lengths["validation"]) + 1 == 30
+    assert len(lengths["validation"]) == 3
+    for test_from, message in (
+        (0, "test_from must be an integer of 1 or more; got 0"),
+        (100, "test_from=100 needs shorter and longer strings; .*a.csv has none as long"),
+        (1, "test_from=1 needs shorter and longer strings; .*a.csv has none shorter"),
+    ):
+        with pytest.raises(InputError, match=message):
+            make_task(path, test_from=test_from)
+
+
 def test_a_string_without_a_row_has_no_scored_target(tmp_path):
     task = make_task(write(tmp_path / "a.csv", ("input", "output"), ROWS))
     assert task.example(task.read("a b")) == ((0, 1), (1, 0), (True, True))
