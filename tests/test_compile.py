@@ -6,6 +6,7 @@ import gc
 import pytest
 import torch
 from conftest import MEMORIES, tiny_config
+from torch import nn
 
 from stack_lm import StackRNN, StackRNNForCausalLM
 from stack_lm.kernels import dispatch
@@ -92,6 +93,27 @@ def test_layers_are_one_graph():
         for parameter, other in zip(layer.parameters(), twin.parameters(), strict=True):
             if parameter.grad is not None:
                 torch.testing.assert_close(other.grad, parameter.grad)
+
+
+@pytest.mark.parametrize("memory", ["stack", "superposition", "baby_ntm", "nondeterministic"])
+def test_autocast_casts_vectors_as_without_compilation(memory):
+    """Under autocast, another layer's output is of another type than the weights."""
+    torch.manual_seed(0)
+    vectors = torch.randn(2, 4, 6)
+    for layer in (StackRNN(6, 6, memory=memory, batch_first=True), MemoryLayer(6, memory=memory)):
+        model = nn.Sequential(nn.Linear(6, 6), layer)
+        twin = copy.deepcopy(model)
+        found = []
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            for run in (model, compiled(twin)):
+                output, *_ = run(vectors)
+                output.float().pow(2).sum().backward()
+                found.append(output)
+        if memory != "nondeterministic":  # whose readings of probabilities stay in float32 without compilation
+            assert found[0].dtype == found[1].dtype
+        torch.testing.assert_close(found[1].float(), found[0].float(), atol=1e-2, rtol=1e-2)
+        for one, other in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(other.grad, one.grad, atol=2e-2, rtol=2e-2)
 
 
 def test_an_exchanged_control_is_noticed():

@@ -127,12 +127,14 @@ def run_as_operator(
     """Run a scan through the operator, as `ControlledMemory.run` does without it."""
     assert layer.description is not None, "see `operator_obstacle`"
     first, weights = list(leaves(state)), [*layer.parameters(), *layer.buffers()]
+    # Autocast, which casts vectors of another type elsewhere, has no effect inside an operator.
+    values = given.values.to(layer.like.dtype) if given.values.is_floating_point() else given.values
     # An exported program is for inference: without a backward pass, nothing needs to be kept.
     trains = torch.is_grad_enabled() and not torch.compiler.is_exporting()
-    live = [trains and tensor.requires_grad for tensor in (given.values, *first, *weights)]
+    live = [trains and tensor.requires_grad for tensor in (values, *first, *weights)]
     outputs, readings, *rest = torch.ops.stack_lm.scan(
         layer.description,
-        given.values,
+        values,
         given.mask,
         first,
         list(given.noise.values()),
@@ -148,8 +150,11 @@ def run_as_operator(
     last = iter(rest)
     state = map_tensors(lambda _: next(last), state)
     actions = Actions()
+    if isinstance(layer.driver, GivenVectors):
+        outputs, hidden = outputs.to(given.values.dtype), given.values
+    else:
+        hidden = outputs
     if output_actions:
-        hidden = given.values if isinstance(layer.driver, GivenVectors) else outputs
         _, reported = layer.emit_over(hidden, given.noise)
         measured = {name: next(last) for name in layer.memory.measure(state.memory)}
         actions = Actions(blank(reported, given.mask, layer.padding) | measured)
