@@ -49,7 +49,7 @@ class ModelConfig(PreTrainedConfig):
         known = _TRANSFORMERS_KEYS.union(self.attribute_map, self.further_keys())
         unknown = sorted(key for key in kwargs if key not in known and not key.startswith("_"))
         if unknown:
-            fields = sorted(checks_of(type(self)))
+            fields = sorted({*checks_of(type(self)), *self.further_keys()})
             near = did_you_mean(unknown[0], fields)
             raise ValueError(
                 f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {', '.join(fields)}{near}"

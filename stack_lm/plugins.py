@@ -94,7 +94,7 @@ class Registry(Mapping[str, Item]):
         origin = _noted.get((self.kind, name))
         if origin is None:
             return ""
-        return f"the {self.kind} {name!r} is not registered; it came from {origin}: give --import {origin}"
+        return f"the {self.kind} {name!r} is not registered; it came from {origin}: import it (--import {origin})"
 
     def local(self) -> dict[str, Item]:
         """The names that the running program has registered itself."""

@@ -288,7 +288,7 @@ def forget(registries):
     plugins._imported.clear()
 
 
-MISSING = "the {} {!r} is not registered; it came from {}: give --import {}"
+MISSING = "the {} {!r} is not registered; it came from {}: import it (--import {})"
 
 
 def test_a_model_names_the_plugin_it_needs(model, files, capsys):

@@ -84,6 +84,9 @@ class Registers(Memory[RegisterState, RegisterActions]):
     def hold(self, active: Tensor, new: RegisterState, old: RegisterState) -> RegisterState:
         return RegisterState(torch.where(active.view(-1, 1, 1), new.values, old.values))
 
+    def after(self, state: RegisterState, steps: int) -> RegisterState:
+        return RegisterState(torch.zeros_like(state.values))  # as large as before, however many the steps
+
     def measure(self, state: RegisterState) -> dict[str, Tensor]:
         """`norm` [B]: the Euclidean norm of the contents of all registers."""
         return {"norm": state.values.flatten(1).norm(dim=1).float()}

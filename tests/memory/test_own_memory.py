@@ -139,6 +139,7 @@ def test_settings_of_its_own_are_saved(tmp_path):
             "decay_strength_init=2.0 does not go with decay_control=1.0",
         ),
         ({"decay": 1.0}, "StackRNNConfig has no field 'decay'"),
+        ({"decay_contrl": 1.0}, "did you mean 'decay_control'"),
     ],
 )
 def test_settings_of_its_own_are_checked(fields, message):
