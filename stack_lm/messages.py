@@ -9,6 +9,11 @@ from typing import Any
 from .errors import InputError
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as "1 text" or "1,200 texts"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def did_you_mean(name: Any, names: Iterable[Any]) -> str:
     """The end of a message about an invalid name: "; did you mean 'stack'?", or "" if none is similar."""
     near = nearest(str(name), (str(known) for known in names))

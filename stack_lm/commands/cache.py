@@ -10,6 +10,7 @@ from typing import Any
 
 from ..console import print_json, print_table
 from ..data.cache_folder import token_cache
+from ..messages import counted
 
 EXAMPLE = "stack-lm cache --clear"
 
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
         print_json({"folder": str(folder), "bytes": total, "entries": entries, "cleared": options.clear})
         return
     print_table(
-        f"{folder}: {len(entries)} texts, {total / 1e6:,.1f} MB" + (", removed" if options.clear else ""),
+        f"{folder}: {counted(len(entries), 'text')}, {total / 1e6:,.1f} MB" + (", removed" if options.clear else ""),
         ["entry", "last used", "MB"],
         [(entry["entry"], entry["used"], entry["bytes"] / 1e6) for entry in entries],
         text_columns=2,

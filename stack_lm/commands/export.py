@@ -10,7 +10,7 @@ from ..console import print_json, print_table
 from ..errors import InputError
 from ..hub.export import Storage, export_model
 
-EXAMPLE = "stack-lm export runs/wikipedia-u1 models/wikipedia-u1"
+EXAMPLE = "stack-lm export runs/wikipedia-u1 my-model"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

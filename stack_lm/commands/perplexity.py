@@ -33,6 +33,7 @@ from ..eval.perplexity import (
 )
 from ..eval.seeds import Spread
 from ..hub.locating import find_models
+from ..messages import counted
 from ..tokenization import splits_words
 from .runs import check_runs, interval_and_p
 from .texts import add_column, add_keep_going
@@ -189,7 +190,7 @@ def _report_one(options: argparse.Namespace, found: Perplexity) -> None:
         f"perplexity, {options.data}",
         ["per", "perplexity", "nats", "bits", "predicted"],
         rows,
-        caption=f"{found.n_sentences:,} sentences, {found.n_all_words:,} words, "
+        caption=f"{counted(found.n_sentences, 'sentence')}, {counted(found.n_all_words, 'word')}, "
         f"{unknown:.1%} of them unknown{compares}",
     )
 

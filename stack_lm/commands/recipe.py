@@ -22,13 +22,18 @@ class TrainingRun(Protocol):
         """Train, and return the results."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a recipe."""
+def add_options(parser: argparse.ArgumentParser, *, presets: bool = True) -> None:
+    """Add the options of a recipe.
+
+    Args:
+        parser: the parser of its command.
+        presets: whether there are presets for the command.
+    """
     parser.add_argument(
         "overrides",
         metavar="CONFIG|KEY=VALUE",
         nargs="*",
-        help="a YAML file, or a preset, which `stack-lm presets` lists; keys to override",
+        help=f"a YAML file{', or a preset, which `stack-lm presets` lists' if presets else ''}; keys to override",
     )
     earlier = parser.add_mutually_exclusive_group()
     earlier.add_argument(

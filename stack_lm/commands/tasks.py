@@ -15,6 +15,7 @@ from ..config_files import parse_overrides
 from ..console import add_command, positive_int, print_json, print_table
 from ..data.text import read_text
 from ..errors import InputError
+from ..messages import counted
 from ..tasks import Example, FileTask, Split, Task, make_task, task_names
 from ..tasks.files import split_set
 from ..tasks.scores import overall
@@ -266,7 +267,7 @@ def _read_lines(task: Task, file: str) -> Iterator[_Line]:
                     continue
                 if len(row) != 2:
                     columns = "string,label" if labels else "input,output"
-                    raise InputError(f"line {number} must be `{columns}`; it has {len(row)} fields")
+                    raise InputError(f"line {number} must be `{columns}`; it has {counted(len(row), 'field')}")
                 output = []
                 for symbols in row[1].split():
                     spelled = [s if s in known else task.aliases.get(s, s) for s in _parts(symbols, known)]

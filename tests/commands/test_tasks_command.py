@@ -171,7 +171,7 @@ def test_bad_arguments(arguments, message, capsys):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"0 1,0 1\n0 1\n", "line 2 must be `input,output`; it has 1 fields"),
+        (b"0 1,0 1\n0 1\n", "line 2 must be `input,output`; it has 1 field"),
         (b"0 1,0 1,0\n", "line 1 must be `input,output`; it has 3 fields"),
         (b"0 3,0 1\n", "line 1: '3' is not a symbol of hao2018/xor; it has 0 1 #"),
         (b"0 1,0 3\n", "line 1: '3' is not a symbol of the targets of hao2018/xor"),
@@ -197,7 +197,7 @@ def test_broken_files(content, message, tmp_path, capsys):
         ("(0 )0,\n", "line 2 must have one label; it has none"),
         ("(0 )0,1 1\n", "line 2 must have one label; it has 2"),
         ("(0 )7,1\n", "line 2: ')7' is not a symbol of flare/dyck_2_3; it has (0 (1 )0 )1 <s>"),
-        ("(0 )0\n", "line 2 must be `string,label`; it has 1 fields"),
+        ("(0 )0\n", "line 2 must be `string,label`; it has 1 field"),
     ],
 )
 def test_broken_files_of_labels(content, message, tmp_path, capsys):
