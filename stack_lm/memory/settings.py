@@ -159,7 +159,7 @@ def complete_settings(config: Any) -> Memory[Any, Any]:
         elif value is not None and config.memory != "none":
             raise ValueError(
                 f"{name}={value!r} does not go with memory={config.memory!r}, which has no such setting; it has "
-                + ", ".join(settings)
+                f"{', '.join(settings)}. {name}=null (in Python None) removes it"
             )
     memory = make_memory(config)
     for field in (*memory.actions, *memory.learned):
