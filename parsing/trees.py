@@ -49,6 +49,11 @@ def escape_word(word: str) -> str:
     return word.replace("(", "-LRB-").replace(")", "-RRB-") if "(" in word or ")" in word else word
 
 
+def escape_words(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a sentence, each as `escape_word` returns it."""
+    return tuple(map(escape_word, words))
+
+
 def _order(span: tuple[int, int] | Span) -> tuple[int, int]:
     """The sorting key for the order in which brackets open; of equal spans the first stays above."""
     return span[0], -span[1]

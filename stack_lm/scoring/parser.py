@@ -157,6 +157,7 @@ class Parser:
         self.dropout = dropout
         if isinstance(model, SpanParserModel):
             given = {"signal": signal, "decoder": decoder, "layer": layer, "dropout_samples": dropout_samples or None}
+            given["word_strength"] = None if word_strength == "last" else word_strength
             wrong = next((name for name, value in given.items() if value is not None), None)
             if wrong is not None:
                 option = wrong.replace("_", "-")

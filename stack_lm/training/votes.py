@@ -12,7 +12,7 @@ from ..errors import InputError, NoTree
 from ..parsing.baselines import PRIORS
 from ..parsing.ensemble import count_votes, find_outliers, mean_agreement, mutual_f1
 from ..parsing.treebank import read_predictions
-from ..parsing.trees import ConstituencyTree
+from ..parsing.trees import ConstituencyTree, escape_words
 from ..scoring.spans import tree_of_spans
 
 _PLACES = 2**20  # more than a sentence has
@@ -135,9 +135,10 @@ def _read(files: Sequence[str]) -> tuple[list[tuple[str, ...] | None], list[_Vot
         # With every empty line at the end, because another file may have a tree there.
         trees = read_predictions(file, sentences=sys.maxsize, on_error=_unless_missing)
         for number, (tree, others) in enumerate(zip(trees, words, strict=False), start=1):
-            if tree is not None and others is not None and tree.words != others:
+            if tree is not None and others is not None and escape_words(tree.words) != others:
                 raise InputError(f"{files[0]} and {file} have different words in tree {number:,}")
-        own = [None if tree is None else tree.words for tree in trees]
+        # Files of brackets have them escaped, and JSON lines need not.
+        own = [None if tree is None else escape_words(tree.words) for tree in trees]
         n = min(len(words), len(own))
         words = [a or b for a, b in zip(words, own, strict=False)] + words[n:] + own[n:]
         voters.append(_Voter(trees))

@@ -107,6 +107,22 @@ def test_sentences_without_a_tree_are_left_out(gold, tmp_path, capsys):
     assert notes[0] in capsys.readouterr().err
 
 
+def test_brackets_are_read_as_files_of_trees_escape_them(parser, tmp_path):
+    """`stack-lm parse --output` writes "-LRB-" to .mrg, and "(" to the words of JSON lines."""
+    (tmp_path / "1.mrg").write_text("(X (X (X -LRB-) (X a)) (X -RRB-))\n")
+    row = {"words": ["(", "a", ")"], "distances": [0, 1, 2]}
+    (tmp_path / "2.jsonl").write_text(json.dumps(row) + "\n")
+    (sentence,), _ = read_votes([str(tmp_path / "1.mrg"), str(tmp_path / "2.jsonl")])
+    assert sentence.words == ("-LRB-", "a", "-RRB-")
+    read = Parser.from_pretrained(str(parser), device="cpu")
+    raw, escaped = "the dog ( a cat ) runs .".split(), "the dog -LRB- a cat -RRB- runs .".split()
+    one, two = read([raw, escaped])
+    assert one.tree.words == tuple(raw)
+    assert one.tree.spans == two.tree.spans
+    probabilities = read.scorer.probabilities([raw, escaped])
+    np.testing.assert_array_equal(*probabilities)
+
+
 def test_the_prior_has_no_vote_in_validation(gold, tmp_path, monkeypatch):
     read = []
     original = span_parser.read_votes
@@ -243,7 +259,7 @@ def test_bad_input(gold, parser, tmp_path, capsys):
         error = capsys.readouterr().err.strip().splitlines()[-1]
         assert message in error, (arguments, error)
         assert not output.exists()
-    for name in ("signal=push_strength", "decoder=gap", "layer=0", "dropout-samples=2"):
+    for name in ("signal=push_strength", "decoder=gap", "layer=0", "dropout-samples=2", "word-strength=sum"):
         key, _, value = name.partition("=")
         assert stack_lm(["parse", str(parser), "the dog", f"--{key}", value]) != 0
         assert f"it takes no {key.replace('-', '_')} (--{key})" in capsys.readouterr().err
