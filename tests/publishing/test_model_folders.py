@@ -52,7 +52,7 @@ def test_a_model_is_complete(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if AutoConfig.from_pretrained(folder).model_type == "span_parser":
         tree = Parser.from_pretrained(str(folder))("the dog that the cats fear barks loudly .").tree
-        assert str(tree) == "(((the dog) (that ((the cats) (fear (barks loudly))))) .)"
+        assert str(tree) == "((the dog) (that ((the (cats (fear (barks loudly)))) .)))"
         return
     model = AutoModelForCausalLM.from_pretrained(folder)
     assert model.config.vocab_size == len(tokenizer)
