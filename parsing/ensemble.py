@@ -215,14 +215,15 @@ def combine_runs(
             scores with it separately.
         prior_votes: the number of its votes.
         existing: choose the best of the runs' own trees instead of a new one.
-        pool_punctuation: elect the tree by the words without punctuation, see `vote_by_words`; for trees that have it.
+        pool_punctuation: elect the tree by the words without punctuation, see `vote_by_words`, and compare the runs by
+            them; for trees that have it.
 
     Raises:
         InputError: for fewer than two runs, runs over different sentences, or no sentences.
     """
     labels = list(names) if names is not None else [f"run {i + 1}" for i in range(len(runs))]
     _check_runs(runs, labels)
-    mutual = mutual_f1(runs)
+    mutual = mutual_f1([list(map(without_punctuation, run)) for run in runs] if pool_punctuation else runs)
     agreement = mean_agreement(mutual)
     voted = ~find_outliers(agreement, outlier_share)
     voters = [run for run, votes in zip(runs, voted, strict=True) if votes]
