@@ -142,9 +142,8 @@ def vote_by_words(trees: Sequence[ConstituencyTree], weights: Sequence[int] | No
         trees: at least one, over the same words.
         weights: see `count_votes`.
     """
-    words = trees[0].words
-    counts = are_words(words)
-    return elect_tree(words, count_votes(trees, weights), count_votes([tree.keep(counts) for tree in trees], weights))
+    of_words = count_votes(list(map(without_punctuation, trees)), weights)
+    return elect_tree(trees[0].words, count_votes(trees, weights), of_words)
 
 
 def best_existing_tree(

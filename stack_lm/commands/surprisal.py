@@ -27,7 +27,7 @@ from ..data.files import check_file
 from ..data.records import HUB, Record, choose_column, read_records
 from ..errors import InputError
 from ..interpretation.figures import check_figure_names, save_figure
-from ..messages import shortened
+from ..messages import counted, shortened
 from .files import check_different, check_ending, check_outputs, short_names
 from .parse import add_word_strength_option, open_scorer
 from .texts import add_column, note_several_sentences, note_without_result
@@ -307,7 +307,7 @@ def _print(options: argparse.Namespace, tables: dict[str, pd.DataFrame], everyth
     text_columns, hidden = 2 if "model" in first else 1, len(everything) - len(shown)
     shown["word"] = [f"{w} (unknown)" if u else w for w, u in zip(first["word"], first["unknown"], strict=True)]
     print_table(
-        f"first rows of {n:,} sentence{'s' * (n != 1)}, surprisal in {BASES[options.base]}",
+        f"first rows of {counted(n, 'sentence')}, surprisal in {BASES[options.base]}",
         [name.replace("_", " ") for name in columns],
         shown.to_numpy().tolist(),
         caption="" if not hidden or options.output else f"{hidden:,} more rows; --output FILE writes all",

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from tokenizers import Tokenizer
 from torch import Tensor
 
 from ..controls import Noise
@@ -70,7 +69,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
         name, options = about["task"], about["options"]
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
         model = classes_for(*KINDS)[architecture].from_pretrained(path).eval()
-        ids = Tokenizer.from_file(str(path / "tokenizer.json")).get_vocab()
+        ids = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{path} has no model that can be loaded: {error}") from error
     try:

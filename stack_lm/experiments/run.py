@@ -16,7 +16,7 @@ from ..config_files import merge, preset_names, preset_path, read_yaml
 from ..console import print_note
 from ..errors import InputError
 from ..hub.loading import find_device
-from ..messages import unknown_key
+from ..messages import counted, unknown_key
 from ..plugins import check_for_workers, used
 from ..tasks import FileTask, Task, make_task, task_names
 from ..tasks.checks import check_examples
@@ -332,5 +332,5 @@ def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
 def _describe(trial: Wanted, result: dict[str, Any]) -> str:
     scores = ", ".join(f"{name} {value:.4f}" for name, value in overall(result["scores"]["test"]).items())
     diverged = ", diverged" if result["diverged"] else ""
-    epochs = f"{result['epochs']} epoch{'s' * (result['epochs'] != 1)}"
+    epochs = counted(result["epochs"], "epoch")
     return f"{trial.row.name}, seed {trial.config.seed}: {scores} after {epochs}{diverged} ({result['seconds']:.1f} s)"

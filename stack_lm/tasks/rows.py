@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from ..data.files import check_file, fail
 from ..data.formats import FORMATS, is_table, read_rows
 from ..errors import InputError
-from ..messages import nearest, shortened
+from ..messages import counted, nearest, shortened
 
 OwnKind = Literal["tagging", "transduction", "next_symbols", "classification", "language"]
 _PAIR = ("input", "output")
@@ -225,7 +225,7 @@ def held_out(
     if sum(numbers.values()) >= len(rows):
         kept = " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
         raise InputError(
-            f"{where} has {len(rows):,} {'row' if len(rows) == 1 else 'rows'}{unseparated(rows)}; at least "
+            f"{where} has {counted(len(rows), 'row')}{unseparated(rows)}; at least "
             f"{sum(numbers.values()) + 1:,} are needed, as {kept} strings are to be held out"
         )
     if sum(numbers.values()) > len(free):

@@ -134,11 +134,11 @@ def _read(files: Sequence[str]) -> tuple[list[tuple[str, ...] | None], list[_Vot
     for file in files:
         # With every empty line at the end, because another file may have a tree there.
         trees = read_predictions(file, sentences=sys.maxsize, on_error=_unless_missing)
-        for number, (tree, others) in enumerate(zip(trees, words, strict=False), start=1):
-            if tree is not None and others is not None and escape_words(tree.words) != others:
-                raise InputError(f"{files[0]} and {file} have different words in tree {number:,}")
         # Files of brackets have them escaped, and JSON lines need not.
         own = [None if tree is None else escape_words(tree.words) for tree in trees]
+        for number, (one, other) in enumerate(zip(own, words, strict=False), start=1):
+            if one is not None and other is not None and one != other:
+                raise InputError(f"{files[0]} and {file} have different words in tree {number:,}")
         n = min(len(words), len(own))
         words = [a or b for a, b in zip(words, own, strict=False)] + words[n:] + own[n:]
         voters.append(_Voter(trees))
@@ -146,8 +146,8 @@ def _read(files: Sequence[str]) -> tuple[list[tuple[str, ...] | None], list[_Vot
         words.pop()
     for file, voter in zip(files, voters, strict=True):
         if len(voter.there) < len(words):
-            other = next(file for file, other in zip(files, voters, strict=True) if len(other.there) >= len(words))
-            raise InputError(f"{other} has {len(words):,} trees, but {file} has {len(voter.there):,}")
+            whole = next(file for file, voter in zip(files, voters, strict=True) if len(voter.there) >= len(words))
+            raise InputError(f"{whole} has {len(words):,} trees, but {file} has {len(voter.there):,}")
     return words, voters
 
 

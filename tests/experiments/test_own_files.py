@@ -126,6 +126,12 @@ def test_a_model_of_a_file_that_changed_is_refused(capsys, preset, tmp_path, mon
             status, _, error = run(capsys, *command)
             assert (status, error.count("\n")) == (2, 1)
             assert message in error
+    path.write_text(lines)
+    tokenizer = tmp_path / model / "tokenizer.json"
+    tokenizer.rename(tmp_path / "away.json")
+    status, _, error = run(capsys, "tasks", "score", "other.csv", model)
+    assert (status, error.count("\n"), f"{model} has no model that can be loaded" in error) == (2, 1, True)
+    (tmp_path / "away.json").rename(tokenizer)
     path.unlink()
     message = f"{model} is a model of a task that cannot be made here: classification.csv does not exist"
     assert message in run(capsys, "tasks", "score", "other.csv", model)[2]
