@@ -163,8 +163,17 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 def positive_int(text: str) -> int:
     """An argument that must be a whole number of at least 1."""
-    if not text.isdecimal() or len(text) > 15 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1 and at most 15 digits")
+    return _whole_number(text, at_least=1)
+
+
+def non_negative_int(text: str) -> int:
+    """An argument that must be a whole number of at least 0."""
+    return _whole_number(text, at_least=0)
+
+
+def _whole_number(text: str, at_least: int) -> int:
+    if not text.isdecimal() or len(text) > 15 or int(text) < at_least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {at_least} and at most 15 digits")
     return int(text)
 
 

@@ -240,6 +240,21 @@ def test_what_cannot_be_imported_is_one_line(tmp_path, monkeypatch, capsys, name
 
 
 @pytest.mark.usefixtures("registries")
+def test_the_list_of_tasks_notes_those_that_cannot_be_made(tmp_path, capsys):
+    path = tmp_path / "own_broken_task.py"
+    path.write_text(
+        TASK.replace("class Echo(Task):", "class Echo(Task):\n    def __init__(self):\n        self.unknown\n")
+    )
+    status, out, err = run(capsys, "tasks", "--import", str(path))
+    assert status == 0
+    assert " hao2018/agreement " in out
+    expected = (
+        "own_echo, of own_broken_task.py, cannot be made: AttributeError: 'Echo' object has no attribute 'unknown'"
+    )
+    assert err.strip() == expected
+
+
+@pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("place", [0, 1, 2, 5])  # before the command, before and after its action, and at the end
 def test_commands_import_what_they_are_told(files, capsys, place):
     arguments = ["tasks", "show", "own_echo", "-n", "1"]

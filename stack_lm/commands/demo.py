@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic import atomic_file
-from ..console import positive_int, print_json, print_note, print_table, print_written
+from ..console import non_negative_int, positive_int, print_json, print_note, print_table, print_written
 from ..errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--sentences", type=positive_int, default=20_000, metavar="N", help="generated sentences (default: 20000)"
     )
     parser.add_argument("--epochs", type=positive_int, default=8, metavar="N", help="training epochs (default: 8)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the training runs (default: 0)")
+    parser.add_argument(
+        "--seed", type=non_negative_int, default=0, metavar="N", help="seed of the training runs (default: 0)"
+    )
 
 
 def run(options: argparse.Namespace) -> None:

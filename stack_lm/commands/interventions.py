@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..console import Problems, add_model_options, positive_int, print_json, print_table, print_written, progress
+from ..console import (
+    Problems,
+    add_model_options,
+    non_negative_int,
+    positive_int,
+    print_json,
+    print_table,
+    print_written,
+    progress,
+)
 from ..data import Sentence, open_corpus
 from ..errors import InputError
 from ..eval.agreement import AgreementItem, evaluate_agreement
@@ -55,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--agreement", metavar="PATH", nargs="+", help="agreement items: files or directories")
     parser.add_argument(
-        "--items", type=positive_int, metavar="N", help="draw N of these items at random (default: all)"
+        "--agreement-items", type=positive_int, metavar="N", help="draw N of these items at random (default: all)"
     )
     parser.add_argument(
         "--format", metavar="NAME", help=f"format of the --agreement items: one of {', '.join(_formats())}"
@@ -66,7 +75,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shuffles", type=positive_int, metavar="N", default=3, help="shuffles of each kind (default: 3)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the samples and of the first shuffle (default: 0)")
+    parser.add_argument(
+        "--seed", type=non_negative_int, default=0, help="seed of the samples and of the first shuffle (default: 0)"
+    )
     parser.add_argument("--layer", type=int, metavar="N", help="the memory layer, from 0, of a model with several")
     parser.add_argument("--figure", metavar="F", help="draw all models together: .png, .pdf or .svg")
     add_keep_going(parser, "lines, rows and items")
@@ -115,12 +126,10 @@ def _check_options(options: argparse.Namespace) -> None:
     check_figure_names(options.figure)
     if (options.agreement is None) != (options.format is None):
         raise InputError("--agreement and --format go together; give both")
-    if options.items is not None and options.agreement is None:
-        raise InputError("--items is a number of --agreement items; give both")
+    if options.agreement_items is not None and options.agreement is None:
+        raise InputError("--agreement-items is a number of --agreement items; give both")
     if options.format is not None and options.format not in _formats():
         raise unknown_name("format", options.format, _formats())
-    if options.seed < 0:
-        raise InputError(f"--seed must be at least 0; got {options.seed}")
     check_outputs({"--figure": options.figure}, [*options.models, options.data, *(options.agreement or [])])
     find_models(*options.models)
 
@@ -130,7 +139,7 @@ def _read_items(options: argparse.Namespace, problems: Problems) -> list[Agreeme
     for source in options.agreement or []:
         with problems.of(source):
             items += read_agreement(source, options.format, on_error=problems.on_error)
-    return _sample(items, options.items or len(items), options.seed)
+    return _sample(items, options.agreement_items or len(items), options.seed)
 
 
 def _sample(everything: Sequence[T], n: int, seed: int) -> list[T]:

@@ -14,6 +14,7 @@ from ..config_files import read_run_config
 from ..console import (
     Problems,
     add_model_options,
+    non_negative_int,
     positive_int,
     print_json,
     print_note,
@@ -88,7 +89,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="only the sentences that a training run with this data.held_out leaves out: a number, or a share below 1",
     )
-    parser.add_argument("--seed", type=int, default=0, help="the run's data.held_out_seed, or its seed (default: 0)")
+    parser.add_argument(
+        "--seed", type=non_negative_int, default=0, help="the run's data.held_out_seed, or its seed (default: 0)"
+    )
     parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N sentences")
     add_column(parser)
     add_keep_going(parser, "lines and rows")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..console import positive_int, print_json, print_written
+from ..console import non_negative_int, positive_int, print_json, print_written
 from ..errors import InputError
 from ..interpretation.figures import FORMATS, check_figure_names, save_figure
 from .files import check_outputs, short_names
@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--length", type=positive_int, metavar="N", help="length of the random string, in the task's unit"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random string (default: 0)")
+    parser.add_argument("--seed", type=non_negative_int, default=0, help="seed of the random string (default: 0)")
     parser.add_argument(
         "--rows", metavar="REGEX", help="only the rows of the table, or the runs of the ensemble, whose names match"
     )

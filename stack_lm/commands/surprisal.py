@@ -43,7 +43,7 @@ _SENTENCES_SHOWN, _ROWS_SHOWN = 3, 60
 
 EXAMPLE = (
     "stack-lm surprisal models/wikipedia-u1 --data sentences.csv --column sentence --output surprisal.csv\n"
-    "  stack-lm surprisal models/wikipedia-u1 models/wikipedia-lstm --data items.txt --plot sentence.png --sentence 2\n"
+    "  stack-lm surprisal models/wikipedia-u1 models/wikipedia-lstm --data items.txt --figure curve.png --sentence 2\n"
     "  echo 'The horse raced past the barn fell.' | stack-lm surprisal gpt2 --data - --output -"
 )
 
@@ -80,9 +80,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a table with the columns word and count: adds the logarithm of each word's relative frequency",
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw a sentence: .png, .pdf or .svg")
+    parser.add_argument("--figure", metavar="FILE", help="draw a sentence: .png, .pdf or .svg")
     parser.add_argument(
-        "--sentence", type=positive_int, metavar="N", help="with --plot: the sentence's number (default: the first)"
+        "--sentence", type=positive_int, metavar="N", help="with --figure: the sentence's number (default: the first)"
     )
     add_word_strength_option(parser)
     parser.set_defaults(layer=None)  # rows have the strengths of all memory layers
@@ -107,8 +107,8 @@ def run(options: argparse.Namespace) -> None:
     elif options.output:
         _write(options.output, everything)
     if figure is not None:
-        save_figure(options.plot, figure)
-    written = [path for path in (options.output, options.plot) if path]
+        save_figure(options.figure, figure)
+    written = [path for path in (options.output, options.figure) if path]
     if options.json:
         about = {name: getattr(options, name) for name in ("data", "base", "punctuation", "end")}
         about |= {"column": column, "unit": BASES[options.base], "sentences": len(frame), "empty": empty}
@@ -125,10 +125,12 @@ def _check_options(options: argparse.Namespace) -> None:
     check_different(options.models)
     to_file = None if options.output == "-" else options.output
     check_ending("--output", to_file, ENDINGS)
-    check_figure_names(options.plot)
-    check_outputs({"--output": to_file, "--plot": options.plot}, [*options.models, options.data, options.frequencies])
-    if options.sentence is not None and options.plot is None:
-        raise InputError("--sentence says which sentence --plot draws; give both")
+    check_figure_names(options.figure)
+    check_outputs(
+        {"--output": to_file, "--figure": options.figure}, [*options.models, options.data, options.frequencies]
+    )
+    if options.sentence is not None and options.figure is None:
+        raise InputError("--sentence says which sentence --figure draws; give both")
     if options.data == options.frequencies == "-":
         raise InputError("--data and --frequencies cannot both be standard input; name a file for one")
     if options.json and options.output == "-":
@@ -184,8 +186,8 @@ def _read_frequencies(path: str) -> dict[str, float]:
 
 
 def _sentence_to_plot(options: argparse.Namespace, n: int, empty: Sequence[int]) -> int | None:
-    """The number of the sentence to draw: the requested one, or the first with words; None without --plot."""
-    if options.plot is None:
+    """The number of the sentence to draw: the requested one, or the first with words; None without --figure."""
+    if options.figure is None:
         return None
     without = set(empty)
     if options.sentence is None:
@@ -276,7 +278,7 @@ def _figure(options: argparse.Namespace, tables: dict[str, pd.DataFrame], number
         curves.append(SurprisalCurve(name, rows["surprisal"].to_numpy(), rows["unknown"].to_numpy(), strengths))
         words.append(rows["word"].tolist())
     if any(of_model != words[0] for of_model in words):
-        raise InputError(f"--plot: the models' rows of sentence {number} are not the same words; plot one model")
+        raise InputError(f"--figure: the models' rows of sentence {number} are not the same words; plot one model")
     return plot_surprisal(words[0], curves, BASES[options.base])
 
 

@@ -12,12 +12,13 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ..config_files import parse_overrides
-from ..console import add_command, positive_int, print_json, print_table
+from ..console import add_command, non_negative_int, positive_int, print_json, print_note, print_table
 from ..data.text import read_text
 from ..errors import InputError
 from ..messages import counted
 from ..tasks import Example, FileTask, Split, Task, make_task, task_names
 from ..tasks.files import split_set
+from ..tasks.registry import TASKS
 from ..tasks.scores import overall
 
 EXAMPLE = (
@@ -65,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "name", metavar="NAME", help="as in the list, such as hao2018/xor; or a file or folder of your own"
         )
-    show.add_argument("--seed", type=int, default=0, help="seed of the data (default: 0)")
+    show.add_argument("--seed", type=non_negative_int, default=0, help="seed of the data (default: 0)")
     show.add_argument("-n", type=positive_int, default=5, metavar="N", help="number of examples (default: 5)")
     show.add_argument("--split", default="train", help="train (default), validation or test")
     for bound in ("shortest", "longest"):
@@ -98,7 +99,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print all tasks."""
-    tasks = [make_task(name) for name in task_names()]
+    tasks = list(_working_tasks())
     if options.json:
         print_json({"tasks": [_record(task) for task in tasks]})
         return
@@ -112,6 +113,17 @@ def run(options: argparse.Namespace) -> None:
         columns = ["task", "kind", "sizes by", *splits, "symbols"]
         print_table(paper or "Other tasks", columns, rows, text_columns=len(columns) - 1)
     print("A split is its number of examples and the sizes of their strings.")
+
+
+def _working_tasks() -> Iterator[Task]:
+    """Yield every task; of a plug-in's tasks, those that can be made, with a note on each of the others."""
+    for name in task_names():
+        try:
+            yield make_task(name)
+        except Exception as error:
+            if TASKS.origin(name) is None:
+                raise
+            print_note(f"{name}, of {TASKS.origin(name)}, cannot be made: {type(error).__name__}: {error}")
 
 
 def show_examples(options: argparse.Namespace) -> None:

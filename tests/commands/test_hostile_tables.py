@@ -64,13 +64,13 @@ def test_tables_for_surprisal(capsys, folder, model, name, content, message):
         (("--data", ""), "the name of a file is empty"),
         (("--data", "hub:"), "hub: must be followed by the name of a dataset"),
         (("--data", "-", "--frequencies", "-"), "--data and --frequencies cannot both be standard input"),
-        (("--sentence", "0", "--plot", "f.png"), "'0' is not a whole number of at least 1"),
-        (("--sentence", "3", "--plot", "f.png"), "--sentence must be at most 2"),
+        (("--sentence", "0", "--figure", "f.png"), "'0' is not a whole number of at least 1"),
+        (("--sentence", "3", "--figure", "f.png"), "--sentence must be at most 2"),
         (("--base", "3"), "argument --base: must be one of 2, e, 10; got '3'"),
         (("--word-strength", "lst"), "did you mean 'last'?"),
         (("--output", "folder.csv"), "folder.csv is a directory; a file name is needed"),
         (("--output", "s.csv/o.csv"), "s.csv is a file"),
-        (("--output", "o.csv", "--plot", "s.csv/f.png"), "s.csv is a file"),
+        (("--output", "o.csv", "--figure", "s.csv/f.png"), "s.csv is a file"),
         (("--output", "full.csv"), "/dev/full is not a regular file"),
         (("--output", "absent/../s.csv"), "--output absent/../s.csv would overwrite a file that the command reads"),
         (("--output", "a\0b.csv"), "has a NUL character"),
@@ -93,7 +93,7 @@ def test_frequencies(capsys, folder, model, line):
 def test_a_table_of_surprisal_is_data_too(capsys, folder, model):
     """Its columns of strengths are not those of the result, which has a figure of its own."""
     pandas.DataFrame({"sentence": ["the dog"], "push_strength": ["high"]}).to_csv("earlier.csv", index=False)
-    command = ("surprisal", model, "--data", "earlier.csv", "--output", "o.csv", "--plot", "f.svg")
+    command = ("surprisal", model, "--data", "earlier.csv", "--output", "o.csv", "--figure", "f.svg")
     assert run(capsys, *command)[0] == 0
     assert pandas.read_csv("o.csv")["push_strength_input"].tolist() == ["high"] * 2
 
@@ -113,7 +113,7 @@ def test_words_that_nobody_sees(capsys, folder, model):
     words = ODD.splitlines()[0].split()
     for ending in ("html", "svg", "tex", "pdf"):
         assert run(capsys, "parse", model, "--file", "odd.txt", "--output", f"t.{ending}")[0] == 0
-    rows = run_json(capsys, "surprisal", model, "--data", "odd.txt", "--plot", "f.pdf")["rows"]
+    rows = run_json(capsys, "surprisal", model, "--data", "odd.txt", "--figure", "f.pdf")["rows"]
     assert [row["word"] for row in rows if row["sentence"] == 1] == words
 
 
@@ -173,6 +173,11 @@ def test_configurations_of_language_models(capsys, folder, overrides, message):
 
 
 SENTENCES = "the dog sleeps\na cat sees the dog\nthe cat\na dog\n"
+
+
+def test_a_negative_seed(capsys, folder):
+    message = "argument --seed: '-1' is not a whole number of at least 0"
+    assert message in refused(capsys, folder, "tasks", "show", "hao2018/xor", "--seed", "-1")
 
 
 def test_an_option_of_a_task_of_any_length(capsys, folder):

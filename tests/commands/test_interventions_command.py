@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 def test_models_together(capsys, folder, tmp_path):
     pytest.importorskip("matplotlib")
     models, data = [folder / "stack", folder / "free"], ["--data", folder / "text.txt", "--sentences", 3]
-    agreement = ["--agreement", folder / "items.tsv", "--format", "linzen", "--items", 2]
+    agreement = ["--agreement", folder / "items.tsv", "--format", "linzen", "--agreement-items", 2]
     figure = tmp_path / "f.png"
     found = run_json(capsys, "interventions", *models, *data, *agreement, "--shuffles", 2, "--figure", figure)
     assert figure.stat().st_size > 10_000
@@ -99,10 +99,9 @@ def test_errors_are_one_line(capsys, folder):
         ([folder / "deep", *data, "--layer", 2], "below 2; got 2"),
         ([folder / "stack", *data, "--only", "push-man"], "--only must be one of push-mean, "),
         ([folder / "stack", *data, "--agreement", folder / "items.tsv"], "--agreement and --format go together"),
-        ([folder / "stack", *data, "--items", 3], "--items is a number of --agreement items"),
+        ([folder / "stack", *data, "--agreement-items", 3], "--agreement-items is a number of --agreement items"),
         ([folder / "stack", *data, "--figure", "f.gif"], "must end in one of"),
         ([folder / "stack", folder / "stack", *data], "given twice"),
-        ([folder / "stack", *data, "--seed", "-1"], "--seed must be at least 0; got -1"),
         ([folder / "stack", *data, "--agreement", folder / "items.tsv", "--format", "linzen-numpred"], "must be one"),
     )
     for arguments, message in cases:

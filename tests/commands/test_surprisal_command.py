@@ -150,7 +150,7 @@ def test_a_figure(capsys, monkeypatch, models, data, tmp_path, names):
 
     monkeypatch.setattr(command, "save_figure", lambda path, figure: drawn.append(figure))
     chosen = [model for model in models if model.name in names]
-    arguments = ("surprisal", *chosen, "--data", data, "--plot", tmp_path / "f.png", "--sentence", "3")
+    arguments = ("surprisal", *chosen, "--data", data, "--figure", tmp_path / "f.png", "--sentence", "3")
     assert run(capsys, *arguments)[0] == 0
     (figure,) = drawn
     top, below = figure.axes
@@ -166,7 +166,7 @@ def test_a_figure(capsys, monkeypatch, models, data, tmp_path, names):
 def test_a_figure_is_written(capsys, models, data, tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "f.svg"
-    assert run_json(capsys, "surprisal", models[1], "--data", data, "--plot", path)["written"] == [str(path)]
+    assert run_json(capsys, "surprisal", models[1], "--data", data, "--figure", path)["written"] == [str(path)]
     assert path.read_text().startswith("<?xml")
 
 
@@ -187,10 +187,10 @@ def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_pa
         (("--data", data, "--output", data), "would overwrite a file that the command reads"),
         (("--data", data, "--frequencies", tmp_path / "folder"), "folder is a directory, not a file"),
         (("--data", data, "--base", "0"), "argument --base: must be one of 2, e, 10; got '0'"),
-        (("--data", data, "--plot", tmp_path / "f.gif"), "a figure's name must end in one of .png, .pdf, .svg"),
-        (("--data", data, "--sentence", "2"), "--sentence says which sentence --plot draws; give both"),
-        (("--data", data, "--plot", tmp_path / "f.png", "--sentence", "2"), "--sentence 2 has no words"),
-        (("--data", data, "--plot", tmp_path / "f.png", "--sentence", "9"), "--sentence must be at most 4"),
+        (("--data", data, "--figure", tmp_path / "f.gif"), "a figure's name must end in one of .png, .pdf, .svg"),
+        (("--data", data, "--sentence", "2"), "--sentence says which sentence --figure draws; give both"),
+        (("--data", data, "--figure", tmp_path / "f.png", "--sentence", "2"), "--sentence 2 has no words"),
+        (("--data", data, "--figure", tmp_path / "f.png", "--sentence", "9"), "--sentence must be at most 4"),
         ((model, "--data", data), f"{model} is given twice"),
         (("--data", data, "--json", "--output", "-"), "both print on standard output; leave one out"),
         (("--data", data, "--output", tmp_path / "x.xlsx"), "--output must end in one of .csv, .tsv, .jsonl, .parquet"),

@@ -15,7 +15,7 @@ DEEP = ("deep/config.json", "deep/model.safetensors")
 FOREIGN = ("gpt2/config.json", "gpt2/tokenizer.json", "gpt2/model.safetensors")
 RUN = tuple(f"out/run/{name}" for name in ("training_config.yaml", "metrics.jsonl", "config.json", "README.md"))
 # Options whose file a command writes.
-OUTPUTS = ("--output", "--plot", "--items", "--trees", "--figure")
+OUTPUTS = ("--output", "--items", "--trees", "--figure")
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _surprisal() -> Iterator[Command]:
     surprisal = "surprisal {}/model --data {}/table.csv"
     yield _of(f"{surprisal} --frequencies {{}}/words.csv --json", "words.csv", "table.csv")
     yield _of(f"{surprisal} --frequencies {{}}/words.jsonl --end --output -", "words.jsonl")
-    yield _of(f"{surprisal} --plot {{}}/out/f.svg --sentence 2 --base e", "table.csv", *MODEL)
+    yield _of(f"{surprisal} --figure {{}}/out/f.svg --sentence 2 --base e", "table.csv", *MODEL)
     yield _of("surprisal {}/model {}/gpt2 --data {}/text.txt --punctuation split --json", "text.txt", *FOREIGN)
     yield _of("surprisal {}/deep --data {}/text.txt --word-strength max --output {}/out/s.csv", "text.txt", *DEEP)
     yield _of("surprisal {}/gpt2 --data - --output {}/out/s.tsv", "text.txt", stdin="text.txt")
