@@ -55,7 +55,7 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
     parser = Parser(
         prog="stack-lm",
         description="Stack RNN language models: parse with their push strengths, and score them.",
-        epilog="example:\n  stack-lm demo        train a small model and show the whole workflow, in a few minutes",
+        epilog="example:\n  stack-lm demo        show the whole workflow in five to ten minutes",
     )
     add_import(parser)
     parser.add_argument("--version", action="version", version=f"stack-lm {__version__}")

@@ -1,4 +1,4 @@
-"""`stack-lm demo`: the main workflow in a few minutes, on the built-in generated English."""
+"""`stack-lm demo`: the main workflow in five to ten minutes, on the built-in generated English."""
 
 from __future__ import annotations
 
