@@ -269,6 +269,8 @@ def _text_of(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "data": options.data,
         "split": options.split,
+        "segmentation": options.segmentation,
+        "column": options.column,
         "held_out": options.held_out,
         "held_out_seed": None if options.held_out is None else options.seed,
         "limit": options.limit,

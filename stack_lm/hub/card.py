@@ -51,12 +51,13 @@ def write_card(
     *,
     run: Path | None = None,
     name: str | None = None,
+    validation: Mapping[str, Any] | None = None,
     results: Iterable[EvalResult] = (),
     license: str | None = None,
     tags: Sequence[str] = (),
     notes: str | None = None,
 ) -> Path:
-    """Write a model's card beside its weights; results, licence and notes of an earlier card are kept.
+    """Write a model's card beside its weights; name, results, licence, tags and notes of an earlier card are kept.
 
     So is what the earlier card says of data and training, if the run has no configuration here, as in a model that was
     exported or downloaded.
@@ -64,7 +65,9 @@ def write_card(
     Args:
         directory: the directory of the model.
         run: directory of the training run, with its configuration and metrics; the model's own by default.
-        name: the name of the model; by default that of the run's directory.
+        validation: the record of the model's validation; by default the run's lowest loss, if the run keeps the best
+            model, else its last.
+        name: the name of the model; by default that of the earlier card, or of the run's directory.
         results: evaluation results to add; they replace earlier ones of the same data and metric.
         license: the license of the weights, by its identifier on the hub, such as "apache-2.0".
         tags: the tags to add.
@@ -77,7 +80,7 @@ def write_card(
     earlier = _earlier(path)
     notes = earlier.notes if notes is None else notes
     try:
-        card = _make_card(directory, run or directory, name, earlier, list(results), license, tags, notes)
+        card = _make_card(directory, run or directory, validation, name, earlier, list(results), license, tags, notes)
     except InputError:
         raise
     except (TypeError, AttributeError, ValueError, ArithmeticError) as error:
@@ -129,6 +132,7 @@ def _earlier(path: Path) -> _Earlier:
 def _make_card(
     directory: Path,
     run: Path,
+    validation: Mapping[str, Any] | None,
     name: str | None,
     earlier: _Earlier,
     results: Sequence[EvalResult],
@@ -146,7 +150,8 @@ def _make_card(
     if training:
         numbers = {*(config.get("id2label") or {}).values()} == {"VBP", "VBZ"}
         named = ("Number prediction",) if numbers else ()
-        known = merged(known, of_training(_validation(run, training), _held_out(training), command, *named))
+        validation = _validation(run, training) if validation is None else validation
+        known = merged(known, of_training(validation, _held_out(training), command, *named))
     known = merged(known, results)
     family = _family(config)
     source = _source(training)
@@ -156,8 +161,8 @@ def _make_card(
         license=license or earlier.data.license,
         datasets=_on_hub(source) if training else earlier.data.datasets,
         base_model=_base_model(raw) if training else earlier.data.base_model,
-        tags=["stack-lm", family, *_memories(config), *tags],
-        model_name=name or run.resolve().name,
+        tags=list(dict.fromkeys(["stack-lm", family, *_memories(config), *(earlier.data.tags or ()), *tags])),
+        model_name=name or earlier.data.model_name or run.resolve().name,
         eval_results=known or None,
     )
     sections = [
@@ -376,10 +381,11 @@ def _is_on_hub(name: str) -> bool:
 
 def _on_hub(source: str) -> str | None:
     """The hub dataset named by a text source."""
+    from ..data.records import HUB
     from ..data.sources.hub import DATASETS
 
     name, _, rest = source.partition(":")
-    if name == "hf":
+    if name in HUB:
         dataset = rest.partition(":")[0]
         return dataset if _is_on_hub(dataset) else None
     return DATASETS.get(name)

@@ -210,11 +210,15 @@ def _of_perplexity(record: dict[str, Any]) -> list[dict[str, Any]]:
         data += f", split {record['split']}"
     if record.get("held_out") is not None:
         data = held_out_sentences(data, record["held_out"], record["held_out_seed"])
+    if record.get("column") is not None:
+        data += f", column {record['column']}"
+    if record.get("segmentation") is not None:
+        data += f", segmentation {record['segmentation']}"
     data += _first_sentences(record)
     return [
         _perplexity(key, record | counts, "", data, record["command"]) | {"model": record["model"]}
         for key in _PERPLEXITY
-        if key in record or key != "bits_per_byte"  # which earlier versions did not have
+        if record.get(key) is not None  # earlier versions lack bits_per_byte; sentences of one word, inner_perplexity
     ]
 
 

@@ -278,7 +278,7 @@ class TrainingLoop(ABC):
                 self._note(line)
             save |= self._look(self._last) or self.over
         if ended and loop.save_epochs:
-            self._save(partial(self.run.save_epoch, self.epoch))
+            self._save(partial(self.run.save_epoch, self.epoch), self._last)
         if save:
             self._save_checkpoint()
         if stop and not self.over:
@@ -432,13 +432,16 @@ class TrainingLoop(ABC):
         else:
             self._note(f"the model of step {best['step']:,}, the best so far, is left out: {fault}")
 
-    def _save(self, save: Callable[[Callable[[Path], None]], None]) -> None:
-        """Save the model and what belongs to it, ready for from_pretrained, with a function of `RunDirectory`."""
+    def _save(self, save: Callable[[Callable[[Path], None]], None], validation: dict[str, Any] | None = None) -> None:
+        """Save the model and what belongs to it, ready for from_pretrained, with a function of `RunDirectory`.
+
+        The card has the scores of `validation`, by default those of the run's own model.
+        """
         weights = self.accelerator.get_state_dict(self.model)  # gathers the weights, if they are sharded
 
         def write(directory: Path) -> None:
             save_model(self.accelerator.unwrap_model(self.model), directory, state_dict=weights)
             self.write_tokenizer(directory)
-            write_card(directory, run=self.run.path)
+            write_card(directory, run=self.run.path, validation=validation)
 
         on_first_process(lambda: save(write))

@@ -120,6 +120,8 @@ def test_results_of_commands(capsys, model, treebank):
 
 def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
     """None takes the place of another in the card."""
+    raw = model / "raw.txt"
+    raw.write_text("the dog runs . the cats run .\n")
     commands = [
         *(("parse-f1", "--treebank", treebank, "--convention", "prpn", *more) for more in (
             (),
@@ -129,6 +131,7 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
             ("--dropout-samples", "2", "--dropout", "0.1"),
         )),
         *(("perplexity", "--data", "generated:50:3", *more) for more in ((), ("--held-out", "9"), ("--limit", "5"))),
+        *(("perplexity", "--data", raw, "--segmentation", form) for form in ("lines", "raw")),
         *(("agreement", "--data", "1:9", "--format", "generated", *more) for more in ((), ("--oov", "wrong"))),
         *(("strengths", "--data", "generated:50:3", *more) for more in (
             (), ("--limit", "5"), ("--signal", "read_strength"), ("--word-strength", "max"),
@@ -149,6 +152,8 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
     ]
     texts = ["generated:50:3", "generated:50:3: 9 sentences held out, seed 0", "generated:50:3, the first 5 sentences"]
     assert [data for data, name in found if name == "perplexity" and data.startswith("generated:50:3")] == texts
+    segmented = [data for data, name in found if name == "perplexity" and data.startswith("raw.txt")]
+    assert segmented == ["raw.txt, segmentation lines", "raw.txt, segmentation raw"]
     assert [name for data, name in found if data == "generated: 1:9"] == [
         "accuracy, %",
         "accuracy, %, unknown words count as wrong",
@@ -233,6 +238,34 @@ def test_the_validation_of_a_card_is_its_models(capsys, model):
         assert {r.metric_value for (_, name), r in by_name(of(model)).items() if name == "perplexity"} == {expected}
 
 
+def test_the_card_of_an_epochs_model_has_its_scores(tmp_path):
+    """Also if another epoch's are better, and the run keeps the best."""
+    sizes = {"hidden_size": 8, "embedding_size": 6, "memory_size": 3}
+    train_small(tmp_path / "run", sizes, epochs=3, learning_rate=0.5, patience=3, save_epochs=True)
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    logged = [record["eval_perplexity"] for record in records if "eval_perplexity" in record]
+    assert logged.index(min(logged)) != 2
+    for epoch, expected in enumerate(logged, start=1):
+        scores = by_name(of(tmp_path / "run" / "epochs" / str(epoch))).items()
+        (found,) = (result.metric_value for (_, name), result in scores if name == "perplexity")
+        assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_sentences_of_one_word_have_no_inner_perplexity(capsys, model, tmp_path):
+    (tmp_path / "words.txt").write_text("dog\ncat\n")
+    record = run_json(capsys, "perplexity", model, "--data", tmp_path / "words.txt")
+    (tmp_path / "r.json").write_text(json.dumps(record))
+    assert run(capsys, "card", model, "--results", tmp_path / "r.json")[0] == 0
+    assert ("words.txt", "inner perplexity") not in by_name(of(model))
+    assert ("words.txt", "perplexity") in by_name(of(model))
+
+
+def test_a_name_and_tags_are_given_once(model):
+    write_card(model, name="mine", tags=["formal"])
+    data = of(write_card(model).parent).data
+    assert (data.model_name, data.tags) == ("mine", ["stack-lm", "stack-rnn", "stack", "formal"])
+
+
 @pytest.mark.parametrize(
     "content",
     ['{"model_type": "stack_rnn", "hidden_size": "x"}', '{"model_type": "stack_rnn", "memory": "x"}', "[", "3"],
@@ -264,7 +297,7 @@ def test_data_and_training_stay_in_a_model_without_its_run(capsys, model, tmp_pa
     """As `stack-lm export` writes it, or as someone else downloads it."""
     (tmp_path / "notes.md").write_text("## Data\n\nOf notes.")
     config = yaml.safe_load((model / "training_config.yaml").read_text())
-    config["data"]["source"] = "hf:someone/text"
+    config["data"]["source"] = "hub:someone/text"
     (model / "training_config.yaml").write_text(yaml.safe_dump(config))
     assert run(capsys, "card", model, "--notes", tmp_path / "notes.md")[0] == 0
     before = of(model)
