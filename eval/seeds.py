@@ -89,7 +89,8 @@ def compare_runs(first: Sequence[ChoiceResult], second: Sequence[ChoiceResult]) 
     codes = [np.stack([result.correct for result in side]) for side in (first, second)]
     found: dict[Key, SeedComparison] = {ALL: compare_seeds(*codes)}
     for name, value in _groups(first):
-        among = np.array([item == value for item in first[0].properties[name]])
+        values = next(result.properties[name] for result in first if name in result.properties)
+        among = np.array([item == value for item in values])
         if (np.concatenate(codes)[:, among] >= 0).all(axis=0).sum() >= 2:
             found[name, value] = compare_seeds(*(part[:, among] for part in codes))
     return found

@@ -18,7 +18,7 @@ from .printing import Heading, PrintedTable
 
 _TITLE = "Scores of models"
 _BESIDE = 4  # models side by side, even with fewer scores
-_SEED = re.compile(r"[-_ ,(]*\b(?:seed|s)[-_ =]?\d+\)?$")  # u1-seed3, u1-s3, "u = 1, seed 3"
+_SEED = re.compile(r"[-_ ,(]*(?<![A-Za-z0-9])(?:seed|s)[-_ =]?\d+\)?$")  # u1-seed3, u1-s3, "u = 1, seed 3"
 _SUMMARY = "minimum, median, maximum"
 
 
@@ -155,7 +155,7 @@ def _chosen(scores: list[ScoreOfModels], pattern: str, option: str) -> list[Scor
     finder = compile_pattern(pattern, option)
     chosen = [score for score in scores if finder.search(_full_name(score))]
     if not chosen:
-        there = "; ".join(dict.fromkeys(score.metric for score in scores))
+        there = "; ".join(dict.fromkeys(map(_full_name, scores)))
         raise InputError(f"{option} {pattern!r} finds no score; the scores are {there}")
     return chosen
 

@@ -87,6 +87,9 @@ def check_choice_options(options: argparse.Namespace, what: str = "language mode
     """Check the options before a model is loaded; messages call the model `what`."""
     check_different(options.data)
     check_ending("--items", options.items, TABLES)
+    check_runs(options.models, options.against or [])
+    if options.items is not None and len(options.models) > 1:
+        raise InputError(f"--items takes the items of one model; got {len(options.models)} models")
     models = [*options.models, *(options.against or [])]
     check_outputs({"--items": options.items}, [*models, *options.data])
     find_models(*(path for path in models if not Path(path).is_file()), what=what)
@@ -124,9 +127,6 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
             return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
 
     against = options.against or []
-    check_runs(options.models, against)
-    if options.items is not None and len(options.models) > 1:
-        raise InputError(f"--items takes the items of one model; got {len(options.models)} models")
     paths = sorted((*options.models, *against), key=lambda path: not Path(path).is_file())  # reading fails sooner
     scores = {path: score(path) for path in paths}
     results, others = ([scores[path] for path in side] for side in (options.models, against))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # The page shows the stack after each word, so its size is quadratic in the number of words: about 6 MB for this many.
 LONGEST = 500
+# Options that a model of a formal task does not take.
+_OF_SENTENCES = ("treebank", "sentence", "distributions", "signal", "decoder", "layer", "device")
 
 EXAMPLE = (
     'stack-lm inspect runs/brown-u1 "the dog that the cats fear barks loudly" --output dog.html\n'
@@ -216,9 +218,11 @@ def _print_steps(columns: list[str], rows: Sequence[tuple[Any, ...]], run: Stack
 
 def _inspect_task(options: argparse.Namespace) -> None:
     """Write the page of one string of the task that a model was trained on."""
-    for name in ("treebank", "sentence", "distributions", "signal", "decoder", "layer"):
-        if getattr(options, name) is not None:
-            raise InputError(f"--{name} is for sentences; {options.model} is a model of a task")
+    given = [name for name in _OF_SENTENCES if getattr(options, name) is not None]
+    if options.word_strength != "last":
+        given.append("word-strength")
+    if given:
+        raise InputError(f"--{given[0]} is for sentences; {options.model} is a model of a task")
     check_figure_names(options.figure)
     check_ending("--output", options.output, PAGES)
     check_outputs({"--output": options.output, "--figure": options.figure}, [options.model])

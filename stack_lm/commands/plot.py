@@ -46,7 +46,10 @@ _OF_SEVERAL = ("results", "training", "agreement")
 
 # The kinds of figures that accept each option.
 _ONE_STRING, _TRIALS = ("computation", "memory"), ("convergence", "lengths", "results")
-_OPTIONS = {"input": _ONE_STRING, "length": _ONE_STRING, "rows": (*_TRIALS, "agreement"), "score": _TRIALS}
+_OPTIONS = dict.fromkeys(("input", "length", "seed"), _ONE_STRING) | {
+    "rows": (*_TRIALS, "agreement"),
+    "score": _TRIALS,
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--length", type=positive_int, metavar="N", help="length of the random string, in the task's unit"
     )
-    parser.add_argument("--seed", type=non_negative_int, default=0, help="seed of the random string (default: 0)")
+    parser.add_argument("--seed", type=non_negative_int, metavar="N", help="seed of the random string (default: 0)")
     parser.add_argument(
         "--rows", metavar="REGEX", help="only the rows of the table, or the runs of the ensemble, whose names match"
     )
@@ -83,6 +86,9 @@ def run(options: argparse.Namespace) -> None:
     for name, kinds in _OPTIONS.items():
         if getattr(options, name) is not None and options.kind not in kinds:
             raise InputError(f"--{name} goes with {', '.join(kinds[:-1])} or {kinds[-1]}, not with {options.kind}")
+    for name in ("length", "seed"):
+        if options.input is not None and getattr(options, name) is not None:
+            raise InputError(f"--{name} is for a random string, and --input names one; give one of them")
     if options.score and not options.score.isidentifier():
         raise InputError(f"--score is the name of a score, such as accuracy; got {options.score!r}")
     if options.kind not in _OF_SEVERAL and len(options.sources) > 1:
@@ -114,7 +120,7 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
     from ..interpretation.computation import plot_computation
 
     source = load_task_model(options.sources[0])
-    example = choose_example(source.task, options.input, options.length, options.seed)
+    example = choose_example(source.task, options.input, options.length, options.seed or 0)
     computation = compute(source, example)
     network = describe_network(source.model)
     controller = f", {network['controller']} controller" if "controller" in network else ""

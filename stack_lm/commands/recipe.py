@@ -114,7 +114,8 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if unknown is not None:
         such = "training.epochs=2 or, of train lm, data.source=FILE"
         raise InputError(f"unknown option {unknown!r}; an override is written key.key=value, such as {such}")
-    return [a for a in arguments if "=" not in a], [a for a in arguments if "=" in a]
+    names = [a for a in arguments if "=" not in a or a.lower().endswith((".yaml", ".yml"))]
+    return names, [a for a in arguments if a not in names]
 
 
 def _records(value: Any) -> Any:

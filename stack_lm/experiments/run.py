@@ -145,6 +145,8 @@ class Experiment:
                 elif not type(task).__module__.startswith("stack_lm.tasks."):
                     check_examples(task, config.seed)
                 trial.check_batches()
+                if idle := trial.idle_settings():
+                    self.notes.append(f"{config.task} has no strings to validate on; without effect: {', '.join(idle)}")
                 if not can_join(trial):
                     self._alone.add(i)
                 if self.jobs > 1:

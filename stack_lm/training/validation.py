@@ -169,7 +169,9 @@ def evaluating(model: Any, accelerator: Accelerator) -> Iterator[Any]:
     shared_out = isinstance(inner, FSDPModule)  # only its own forward method would gather its weights
     if shared_out:
         inner.unshard()
-    yield inner
-    if shared_out:
-        inner.reshard()
-    inner.train(training)
+    try:
+        yield inner
+    finally:
+        if shared_out:
+            inner.reshard()
+        inner.train(training)

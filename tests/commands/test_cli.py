@@ -457,7 +457,9 @@ def test_perplexities_of_several_models(capsys, models, tmp_path):
     ours, other = result["runs"][0], result["against"]["runs"][0]
     alone = run_json(capsys, "perplexity", stack, "--data", path)
     assert ours == {name: value for name, value in alone.items() if name in ours}
-    assert set(alone) - set(ours) == {"command", "data", "split", "held_out", "held_out_seed", "limit"}
+    assert set(alone) - set(ours) == {
+        *("command", "data", "split", "segmentation", "column", "held_out", "held_out_seed", "limit"),
+    }
     difference = 100 * (ours["perplexity"] / other["perplexity"] - 1)
     assert result["comparison"]["token"]["difference"] == pytest.approx(difference)
     status, out, _ = run(capsys, "perplexity", stack, lstm, "--data", path)

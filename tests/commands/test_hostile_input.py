@@ -553,7 +553,7 @@ def test_perplexity_in_blocks(capsys, monkeypatch, model, tmp_path):
     whole = run_json(capsys, "perplexity", model, "--data", text)
     monkeypatch.setattr(perplexity, "BLOCK", 2)
     parts = run_json(capsys, "perplexity", model, "--data", text)
-    kept = ("command", "model", "data", "split", "held_out", "held_out_seed", "limit")
+    kept = ("command", "model", "data", "split", "segmentation", "column", "held_out", "held_out_seed", "limit")
     assert [parts.pop(key) for key in kept] == [whole.pop(key) for key in kept]
     assert parts == pytest.approx(whole, rel=1e-6)
     assert run_json(capsys, "perplexity", model, "--data", text, "--limit", 4)["n_sentences"] == 4

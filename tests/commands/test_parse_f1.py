@@ -383,6 +383,7 @@ def test_bad_ensembles(run, right, balanced, tmp_path):
         (("--predictions", right, balanced, "--ensemble", "--outlier-share", "2"), "must be from 0 to 1; got 2"),
         (("--predictions", right, balanced, "--prior", "right-branching"), "--prior needs --ensemble"),
         (("--predictions", right, balanced, "--ensemble", "--prior-votes", "2"), "--prior-votes needs --prior"),
+        (("--predictions", right, "--layer", "0"), "--layer is for models, and --predictions are trees already"),
     ]:
         status, out, error = run(*arguments)
         assert (status, out) == (2, ""), arguments

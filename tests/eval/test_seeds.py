@@ -109,6 +109,8 @@ def test_comparisons_by_property():
     codes = [np.stack([run.correct for run in side]) for side in sides]
     assert found["all", ""] == compare_seeds(*codes)
     assert found["number", "singular"] == compare_seeds(*(side[:, ::2] for side in codes))
+    del sides[0][0].properties["number"]  # of a table without this column
+    assert compare_runs(*sides) == found
 
 
 @pytest.mark.parametrize(

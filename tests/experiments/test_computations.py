@@ -300,6 +300,8 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
             "--score goes with convergence, lengths or results, not with computation",
         ),
         (["results", "RUNS", "--score", "accuracy.mean"], "--score is the name of a score, such as accuracy; got 'acc"),
+        (["lengths", "RUNS", "--seed", "1"], "--seed goes with computation or memory, not with lengths"),
+        (["memory", "M", "--input", "a", "--length", "3"], "--length is for a random string, and --input names one"),
         (["lengths", "RUNS", "--input", "a"], "--input goes with computation or memory, not with lengths"),
         (["computation", "RUNS"], "has no model of a task: there is no task.json"),
         (["lengths", "M"], "has no results: there is no table.yaml"),
@@ -356,7 +358,7 @@ def test_inspect_shows_a_string_of_a_task(capsys, tmp_path):
     status, out, _ = run(capsys, *arguments[:3], "--output", page)
     assert status == 0
     assert "answer" in out
-    for option in (["--treebank", "x"], ["--signal", "push_strength"], ["--distributions", "d.png"]):
+    for option in (["--treebank", "x"], ["--signal", "push_strength"], ["--device", "cpu"], ["--word-strength", "max"]):
         status, _, err = run(capsys, *arguments[:3], "--output", page, *option)
         assert (status, err.count("\n")) == (2, 1)
         assert "is for sentences" in err

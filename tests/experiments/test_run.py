@@ -320,6 +320,14 @@ def test_no_batch_at_all(capsys, files):
     assert "leaves out all 12 training strings: they are fewer than training.batch_size, 13" in err
 
 
+def test_settings_without_validation_strings(capsys, files):
+    arguments = (files / "preset.yaml", "test/per_step", "--seeds", 1, f"output_dir={files / 'runs'}")
+    settings = ("training.epochs=1", "training.keep=best", "training.patience=2", "training.validate=false")
+    status, _, err = train(capsys, *arguments, *settings)
+    assert status == 0
+    assert "test/per_step has no strings to validate on; without effect: training.patience=2, training.keep=best" in err
+
+
 def test_a_task_may_follow_an_option(capsys, files):
     arguments = (files / "preset.yaml", "--seeds", 1, "test/per_step", f"output_dir={files / 'runs'}")
     assert train(capsys, *arguments, "training.epochs=1")[0] == 0

@@ -122,7 +122,10 @@ def test_json_has_the_intervals(capsys, models):
     [
         (["--matrix"], "--matrix is about trials of `stack-lm train task`"),
         (["--save", "x"], "--save is about trials"),
-        (["--rows", "perplexiti"], "--rows 'perplexiti' finds no score; the scores are F1, prpn; perplexity; accuracy"),
+        (
+            ["--rows", "perplexiti"],
+            "finds no score; the scores are Parsing: treebank, F1, prpn; Prediction: text",
+        ),
         (["--rows", "("], "--rows must be a regular expression; got '('"),
         (["--summary"], "--summary is about the columns of --column"),
         (["--column", "F1"], "--column must be HEAD=REGEX, such as 'F1=prpn.*algorithm1'; got 'F1'"),
@@ -263,12 +266,13 @@ def test_a_title_is_for_scores_of_models(capsys):
 
 def test_the_range_over_seeds(capsys, tmp_path):
     path = tmp_path / "published.csv"
-    path.write_text(TABLE_OF_SCORES + "free-s0,50,1\nfree-s1,,\nfree-s12,,3\nfree2,1,1\n")
+    path.write_text(TABLE_OF_SCORES + "free-s0,50,1\nfree-s1,,\nfree-s12,,3\nfree2,1,1\nd_s0,2,2\nd_s1,2,2\n")
     columns = ["--column", "F1=F1, prpn$", "--column", "size=parameters", "--summary", "--title", "Trees"]
     title, *printed = run(capsys, "results", path, *columns, "--format", "markdown")[1].splitlines()
     assert title == "Trees"
     assert printed[7] == "| u = 1: minimum, median, maximum | 47.58; 48.58; 54.00 | 1,580,228 |"
-    assert printed[-2:] == ["| free: minimum, median, maximum |  | 1; 2; 3 |", "| free2 | 1 | 1 |"]
+    assert printed[-5:-3] == ["| free: minimum, median, maximum |  | 1; 2; 3 |", "| free2 | 1 | 1 |"]
+    assert printed[-1] == "| d: minimum, median, maximum | 2 | 2 |"
     assert run_json(capsys, "results", path, *columns)["summary"] == [
         {
             "models": ["u = 1, seed 0", "u = 1, seed 1", "u = 1, seed 2"],
@@ -277,6 +281,7 @@ def test_the_range_over_seeds(capsys, tmp_path):
             "size": [1580228.0, 1580228.0, 1580228.0],
         },
         {"models": ["free-s0", "free-s12"], "name": "free", "F1": None, "size": [1.0, 2.0, 3.0]},
+        {"models": ["d_s0", "d_s1"], "name": "d", "F1": [2.0, 2.0, 2.0], "size": [2.0, 2.0, 2.0]},
     ]
 
 

@@ -55,6 +55,7 @@ def test_progress_without_a_terminal(capsys, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["missing.yaml"], "no such configuration file: missing.yaml"),
+        (["lr=0.1/missing.yaml"], "no such configuration file: lr=0.1/missing.yaml"),
         (["training.epoch=1"], "unknown key 'training.epoch'; the keys here are epochs,"),
         (["hao2018/linear_stack"], "the preset hao2018/linear_stack does not fit this command: unknown key"),
         (["merrill2019/brown_u1", "training.epoch=1"], "error: unknown key 'training.epoch'"),
