@@ -19,7 +19,7 @@ from ..console import (
     print_written,
     progress,
 )
-from ..data import Sentence, open_corpus
+from ..data import Sentence
 from ..errors import InputError
 from ..eval.agreement import AgreementItem, evaluate_agreement
 from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
@@ -28,8 +28,9 @@ from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, save_figure
 from ..interpretation.interventions import plot_interventions
 from ..messages import unknown_name
+from ..tokenization import splits_words
 from .files import check_different, check_outputs
-from .texts import add_column, add_keep_going
+from .texts import ScoredText, add_keep_going, add_text_options, note_segmentation, text_record
 
 if TYPE_CHECKING:
     from ..scoring.interventions import InterventionScorer
@@ -51,10 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="language models with a memory: model directories, or models on the hub",
     )
-    parser.add_argument(
-        "--data", metavar="SOURCE", required=True, help="a text that no model was trained on, as for `perplexity`"
-    )
-    add_column(parser)
+    add_text_options(parser, "a text that no model was trained on")
     parser.add_argument(
         "--sentences",
         type=positive_int,
@@ -89,15 +87,17 @@ def run(options: argparse.Namespace) -> None:
     _check_options(options)
     problems = Problems(options.keep_going)
     items = _read_items(options, problems)
-    corpus = open_corpus(options.data, column=options.column, on_error=problems.on_error)
-    sentences = _sample(list(corpus), options.sentences, options.seed)
     scorers = [_load(path, options) for path in options.models]
+    for path in options.models:
+        note_segmentation(path, options.segmentation)
+    text = ScoredText(options, problems, lambda all: _sample(list(all), options.sentences, options.seed), keep=True)
+    texts = [list(text.sentences(splits_words(scorer.tokenizer))) for scorer in scorers]
     plans = _chosen(scorers, options.only)
     runs = sum(1 + sum(options.shuffles if plan.shuffled else 1 for plan in of_model) for of_model in plans)
-    with progress("scoring sentences and items", runs * (len(sentences) + len(items))) as advance:
+    with progress("scoring sentences and items", runs * (len(texts[0]) + len(items))) as advance:
         models = [
             {"model": path, "layer": scorer.layer} | _measure(scorer, of_model, sentences, items, options, advance)
-            for path, scorer, of_model in zip(options.models, scorers, plans, strict=True)
+            for path, scorer, of_model, sentences in zip(options.models, scorers, plans, texts, strict=True)
         ]
     together = _together(models)
     if options.figure:
@@ -105,12 +105,12 @@ def run(options: argparse.Namespace) -> None:
             options.figure, plot_interventions(_values(models, "ratio"), _changes(models), n_models=len(models))
         )
     if options.json:
-        about = {"data": options.data, "n_sentences": len(sentences), "agreement": options.agreement}
+        about = text_record(options) | {"n_sentences": len(texts[0]), "agreement": options.agreement}
         about |= {"n_items": len(items), "shuffles": options.shuffles, "seed": options.seed}
         print_json(about | {"models": models, "together": together})
     else:
         for model in models:
-            _print_model(model, options, len(sentences), len(items))
+            _print_model(model, options, len(texts[0]), len(items))
         if len(models) > 1:
             _print_together(together, len(models))
         print_written(options.figure)

@@ -7,24 +7,19 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..config_files import read_run_config
 from ..console import (
     Problems,
     add_model_options,
     non_negative_int,
     positive_int,
     print_json,
-    print_note,
     print_table,
     progress,
 )
-from ..data import Sentence, hold_out, open_corpus
-from ..data.corpora import several_in_a_line
-from ..data.text import Segmenter
-from ..errors import InputError
+from ..data import Sentence, hold_out
+from ..data.corpora import Corpus
 from ..eval.perplexity import (
     Perplexity,
     PerplexityComparison,
@@ -37,7 +32,7 @@ from ..hub.locating import find_models
 from ..messages import counted
 from ..tokenization import splits_words
 from .runs import check_runs, interval_and_p
-from .texts import add_column, add_keep_going
+from .texts import ScoredText, add_keep_going, add_text_options, note_segmentation, text_record
 
 if TYPE_CHECKING:
     from ..scoring.sentences import ModelScorer
@@ -72,17 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="another model, or several runs of it: show the difference in perplexity, tested over sentences, or over "
         "runs and sentences",
     )
-    parser.add_argument(
-        "--data",
-        metavar="PATH",
-        required=True,
-        help="a file of text, .jsonl, .json, .csv, .tsv, .parquet or .mrg, a directory of them, nltk:NAME, "
-        "generated:N:SEED, wikitext, hub:DATASET, or - for standard input",
-    )
-    parser.add_argument("--split", default="test", help="split of a dataset of the hub (default: test)")
-    parser.add_argument(
-        "--segmentation", choices=Segmenter.MODES, help="layout of the text (default: the one that fits the source)"
-    )
+    add_text_options(parser, "the text", "test; with --held-out, train")
     parser.add_argument(
         "--held-out",
         type=float,
@@ -93,7 +78,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--seed", type=non_negative_int, default=0, help="the run's data.held_out_seed, or its seed (default: 0)"
     )
     parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N sentences")
-    add_column(parser)
     add_keep_going(parser, "lines and rows")
     add_model_options(parser)
 
@@ -105,9 +89,11 @@ def run(options: argparse.Namespace) -> None:
     check_runs(options.models, against)
     find_models(*paths)
     for path in paths:
-        _note_segmentation(path, options.segmentation)
+        note_segmentation(path, options.segmentation)
     problems = Problems(options.keep_going)
-    text = _Text(options, problems, keep=len(paths) > 1)
+    if options.split is None and options.held_out is not None:
+        options.split = "train"
+    text = ScoredText(options, problems, lambda corpus: _choose(corpus, options), keep=len(paths) > 1)
     losses = {path: _score(path, text, options) for path in paths}
     if len(paths) == 1:
         _report_one(options, losses[paths[0]].perplexity())
@@ -116,49 +102,17 @@ def run(options: argparse.Namespace) -> None:
     problems.finish()
 
 
-class _Text:
-    """The sentences to score; for several models they are kept, in each form that a tokenizer takes."""
-
-    def __init__(self, options: argparse.Namespace, problems: Problems, keep: bool) -> None:
-        self._options = options
-        self._problems = problems
-        self._kept: dict[bool, list[Sentence]] | None = {} if keep else None
-
-    def sentences(self, split_words: bool) -> Iterable[Sentence]:
-        """The sentences for a tokenizer that takes words, or text as it stands."""
-        if self._kept is None:
-            return self._read(split_words)
-        if split_words not in self._kept:
-            if self._kept and self._options.data == "-":
-                raise InputError(
-                    "standard input is read once, but these models need it in two forms, with punctuation split off "
-                    "and as it stands; save it to a file"
-                )
-            self._kept[split_words] = list(self._read(split_words))
-        return self._kept[split_words]
-
-    def _read(self, split_words: bool) -> Iterable[Sentence]:
-        options = self._options
-        corpus = open_corpus(
-            options.data,
-            split=options.split,
-            segmentation=options.segmentation,
-            column=options.column,
-            on_error=self._problems.on_error,
-            split_words=split_words,
-        )
-        checked = options.segmentation is not None or self._kept  # and noted, in the other form
-        if not checked and (several := several_in_a_line(corpus)):
-            print_note(f"{several}: for ordinary text, --segmentation raw")
-        sentences: Iterable[Sentence] = islice(corpus, options.limit)
-        if options.held_out is None:
-            return sentences
-        with progress("reading sentences", options.limit) as advance:
-            everything = list(_counted(sentences, advance))
-        return hold_out(everything, options.held_out, options.seed)[1]
+def _choose(corpus: Corpus, options: argparse.Namespace) -> Iterable[Sentence]:
+    """The requested sentences: the first, or those that a training run leaves out."""
+    sentences: Iterable[Sentence] = islice(corpus, options.limit)
+    if options.held_out is None:
+        return sentences
+    with progress("reading sentences", options.limit) as advance:
+        everything = list(_counted(sentences, advance))
+    return hold_out(everything, options.held_out, options.seed)[1]
 
 
-def _score(path: str, text: _Text, options: argparse.Namespace) -> SentenceLosses:
+def _score(path: str, text: ScoredText, options: argparse.Namespace) -> SentenceLosses:
     """The losses of one model."""
     from ..scoring.sentences import ModelScorer
 
@@ -266,11 +220,7 @@ def _print_runs(
 
 def _text_of(options: argparse.Namespace) -> dict[str, Any]:
     """For JSON: the sentences that are scored."""
-    return {
-        "data": options.data,
-        "split": options.split,
-        "segmentation": options.segmentation,
-        "column": options.column,
+    return text_record(options) | {
         "held_out": options.held_out,
         "held_out_seed": None if options.held_out is None else options.seed,
         "limit": options.limit,
@@ -287,16 +237,6 @@ def _number(name: str, value: float) -> str:
 
 def _unknown(run: Perplexity) -> float:
     return run.n_unknown / run.n_all_words
-
-
-def _note_segmentation(path: str, requested: str | None) -> None:
-    """Print a note if the model was trained on segmented text and no segmentation is requested."""
-    form = read_run_config(Path(path)).get("data", {}).get("segmentation")
-    if form is not None and requested is None:
-        print_note(
-            f"{path} was trained with data.segmentation={form}; for text that is not one sentence a line, "
-            f"--segmentation {form}"
-        )
 
 
 def _counted(sentences: Iterable[Sentence], advance: Callable[[int], None]) -> Iterator[Sentence]:

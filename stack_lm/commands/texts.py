@@ -3,14 +3,102 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
+from ..config_files import read_run_config
 from ..console import Problems, print_note
+from ..data import Sentence, open_corpus
+from ..data.corpora import Corpus, several_in_a_line
 from ..data.records import Record, read_records
-from ..data.text import has_several_sentences
+from ..data.text import Segmenter, has_several_sentences
 from ..errors import InputError
 
 _LISTED = 10  # numbers of records in a note
+
+
+def add_text_options(parser: argparse.ArgumentParser, what: str, default_split: str = "test") -> None:
+    """Add the options of a `ScoredText`; the help calls the text `what`, and names the default split."""
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        required=True,
+        help=f"{what}: a file of text, .jsonl, .json, .csv, .tsv, .parquet or .mrg, a directory of them, nltk:NAME, "
+        "generated:N:SEED, wikitext, hub:DATASET, or - for standard input",
+    )
+    parser.add_argument("--split", help=f"split of a dataset of the hub (default: {default_split})")
+    parser.add_argument(
+        "--segmentation", choices=Segmenter.MODES, help="layout of the text (default: the one that fits the source)"
+    )
+    add_column(parser)
+
+
+def text_record(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of `add_text_options`, for JSON."""
+    return {name: getattr(options, name) for name in ("data", "split", "segmentation", "column")}
+
+
+class ScoredText:
+    """The sentences of `--data` for models that score them.
+
+    Tokenizers take a sentence in one of two forms, split into words or as it stands.
+
+    Args:
+        options: the options of `add_text_options`.
+        problems: collects the unreadable parts.
+        choose: chooses among all sentences.
+        keep: keep the sentences in each form, for several models.
+    """
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        problems: Problems,
+        choose: Callable[[Corpus], Iterable[Sentence]],
+        *,
+        keep: bool,
+    ) -> None:
+        self._options, self._problems, self._choose = options, problems, choose
+        self._kept: dict[bool, list[Sentence]] | None = {} if keep else None
+
+    def sentences(self, split_words: bool) -> Iterable[Sentence]:
+        """The sentences for a tokenizer that takes words, or text as it stands."""
+        if self._kept is None:
+            return self._read(split_words)
+        if split_words not in self._kept:
+            if self._kept and self._options.data == "-":
+                raise InputError(
+                    "standard input is read once, but these models need it in two forms, with punctuation split off "
+                    "and as it stands; save it to a file"
+                )
+            self._kept[split_words] = list(self._read(split_words))
+        return self._kept[split_words]
+
+    def _read(self, split_words: bool) -> Iterable[Sentence]:
+        options = self._options
+        corpus = open_corpus(
+            options.data,
+            split=options.split or "test",
+            segmentation=options.segmentation,
+            column=options.column,
+            on_error=self._problems.on_error,
+            split_words=split_words,
+        )
+        checked = options.segmentation is not None or self._kept  # and noted, in the other form
+        if not checked and (several := several_in_a_line(corpus)):
+            print_note(f"{several}: for ordinary text, --segmentation raw")
+        return self._choose(corpus)
+
+
+def note_segmentation(path: str, requested: str | None) -> None:
+    """Print a note if the model was trained on segmented text and no segmentation is requested."""
+    form = read_run_config(Path(path)).get("data", {}).get("segmentation")
+    if form is not None and requested is None:
+        print_note(
+            f"{path} was trained with data.segmentation={form}; for text that is not one sentence a line, "
+            f"--segmentation {form}"
+        )
 
 
 def add_column(parser: argparse.ArgumentParser) -> None:

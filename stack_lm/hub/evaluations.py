@@ -206,10 +206,10 @@ def _perplexity(key: str, record: Mapping[str, Any], prefix: str, data: str, com
 def _of_perplexity(record: dict[str, Any]) -> list[dict[str, Any]]:
     counts = {counted: record.get(f"n_{counted}") for _, counted, _ in _PERPLEXITY.values()}
     data = record["data"]
-    if record.get("split", "test") != "test":
-        data += f", split {record['split']}"
     if record.get("held_out") is not None:
         data = held_out_sentences(data, record["held_out"], record["held_out_seed"])
+    elif record.get("split") not in (None, "test"):
+        data += f", split {record['split']}"
     if record.get("column") is not None:
         data += f", column {record['column']}"
     if record.get("segmentation") is not None:

@@ -58,6 +58,28 @@ def test_models_together(capsys, folder, tmp_path):
     assert list(whole["models"][0]["interventions"]) == ["one-element"]
 
 
+def test_the_text_is_that_of_perplexity(capsys, folder, tmp_path):
+    """In the layout and of the split that the options name, or that the command takes by default."""
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    (tmp_path / "raw.txt").write_text("The dog barks. Old dogs bark.\n")
+    rows = [{"text": "the old dog barks"}]
+    splits = {"train": datasets.Dataset.from_list(rows * 5), "test": datasets.Dataset.from_list(rows * 3)}
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "d"))
+    texts = (
+        ([tmp_path / "raw.txt", "--segmentation", "raw"], 2),
+        ([f"hub:{tmp_path / 'd'}"], 3),
+        ([f"hub:{tmp_path / 'd'}", "--split", "train"], 5),
+    )
+    for text, number in texts:
+        alone = run_json(capsys, "perplexity", folder / "stack", "--data", *text)
+        found = run_json(capsys, "interventions", folder / "stack", "--data", *text, "--only", "one-element")
+        assert alone["n_sentences"] == found["n_sentences"] == number
+        assert found["models"][0]["untouched"]["perplexity"] == pytest.approx(alone["perplexity"])
+    held_out = run_json(capsys, "perplexity", folder / "stack", "--data", f"hub:{tmp_path / 'd'}", "--held-out", 0.8)
+    assert (held_out["n_sentences"], held_out["split"]) == (4, "train")
+
+
 def test_models_that_score_other_items(capsys, folder, tmp_path):
     """A model that does not know "fears" has no item without attractors."""
     tokenizer = train_word_tokenizer([(line.replace("fears", "fear").split(), None) for line in TEXT.splitlines()])
