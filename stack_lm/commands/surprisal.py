@@ -26,7 +26,9 @@ from ..console import (
 from ..data.files import check_file
 from ..data.records import HUB, Record, choose_column, read_records
 from ..errors import InputError
+from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, save_figure
+from ..interpretation.surprisal import MOST_MODELS, SurprisalCurve, plot_surprisal
 from ..messages import counted, shortened
 from .files import check_different, check_ending, check_outputs, short_names
 from .parse import add_word_strength_option, open_scorer
@@ -99,15 +101,14 @@ def run(options: argparse.Namespace) -> None:
     empty = [number for number, record in enumerate(records, start=1) if not record.text]
     chosen = _sentence_to_plot(options, len(frame), empty)
     tables = {model: _table(model, frame, column, counts, options) for model in options.models}
-    figure = None if chosen is None else _figure(options, tables, chosen)
     _print_notes(records, frame.columns.drop(column), tables, options.end)
     everything = _joined(tables)
     if options.output == "-":
         everything.to_csv(sys.stdout, index=False, lineterminator="\n")
     elif options.output:
         _write(options.output, everything)
-    if figure is not None:
-        save_figure(options.figure, figure)
+    if chosen is not None:
+        save_figure(options.figure, _figure(options, tables, chosen))
     written = [path for path in (options.output, options.figure) if path]
     if options.json:
         about = {name: getattr(options, name) for name in ("data", "base", "punctuation", "end")}
@@ -131,6 +132,8 @@ def _check_options(options: argparse.Namespace) -> None:
     )
     if options.sentence is not None and options.figure is None:
         raise InputError("--sentence says which sentence --figure draws; give both")
+    if options.figure is not None and len(options.models) > MOST_MODELS:
+        raise InputError(f"--figure shows at most {MOST_MODELS} models; got {len(options.models)}")
     if options.data == options.frequencies == "-":
         raise InputError("--data and --frequencies cannot both be standard input; name a file for one")
     if options.json and options.output == "-":
@@ -142,6 +145,7 @@ def _check_options(options: argparse.Namespace) -> None:
         name = getattr(options, option)
         if name is not None and name.partition(":")[0] not in HUB:
             check_file(name)  # not a directory: rows are numbered within one file
+    find_models(*options.models)
 
 
 def _frame(records: Sequence[Record], options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
@@ -267,7 +271,6 @@ def _write(path: str, table: pd.DataFrame) -> None:
 
 def _figure(options: argparse.Namespace, tables: dict[str, pd.DataFrame], number: int) -> Figure:
     """The figure of one sentence."""
-    from ..interpretation.surprisal import SurprisalCurve, plot_surprisal
     from ..scoring.surprisal import strengths_in
 
     curves, words = [], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MOST_WORDS = 150
 # Distinct in grey and for colour-blind readers (Okabe and Ito), and different from those of strengths.
 _MODEL_COLORS = ("#444444", "#56B4E9", "#E69F00", "#CC79A7", "#F0E442", "#999999")
+MOST_MODELS = len(_MODEL_COLORS)
 _LONGEST_LABEL = 24  # characters
 
 
@@ -45,7 +47,7 @@ def plot_surprisal(words: Sequence[str], curves: Sequence[SurprisalCurve], unit:
 
     Args:
         words: n words.
-        curves: the curves of one or more models, at most six.
+        curves: the curves of one or more models, at most `MOST_MODELS`.
         unit: the unit of surprisal.
 
     Raises:
@@ -53,8 +55,8 @@ def plot_surprisal(words: Sequence[str], curves: Sequence[SurprisalCurve], unit:
     """
     if len(words) > MOST_WORDS:
         raise InputError(f"a figure shows at most {MOST_WORDS} words; the sentence has {len(words):,}")
-    if len(curves) > len(_MODEL_COLORS):
-        raise InputError(f"a figure shows at most {len(_MODEL_COLORS)} models; got {len(curves)}")
+    if len(curves) > MOST_MODELS:
+        raise InputError(f"a figure shows at most {MOST_MODELS} models; got {len(curves)}")
     with_memory = [curve for curve in curves if curve.strengths]
     texts = list(map(drawable, words))
     labels = [text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…" for text in texts]
@@ -97,9 +99,9 @@ def _draw_surprisal(axes: Axes, curves: Sequence[SurprisalCurve]) -> None:
 
 
 def _draw_strengths(axes: Axes, strengths: Mapping[str, np.ndarray]) -> None:
-    """Draw bars of strengths; a constant strength is a line."""
+    """Draw bars of strengths, whose colours repeat if there are many; a constant strength is a line."""
     same = {name: values for name, values in strengths.items() if np.nanmax(values) == np.nanmin(values)}
-    colors = dict(zip(strengths, (*COLORS.values(), *_MODEL_COLORS), strict=False))
+    colors = dict(zip(strengths, cycle((*COLORS.values(), *_MODEL_COLORS)), strict=False))
     colors |= {name: color for name, color in COLORS.items() if name in strengths}
     changing = {name.replace("_", " "): values for name, values in strengths.items() if name not in same}
     if changing:

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import run, run_json, tiny_config
+from transformers import AutoTokenizer
 
-from stack_lm import StackRNNForCausalLM, surprisal, train_word_tokenizer
+from stack_lm import DeepStackRNNConfig, DeepStackRNNForCausalLM, StackRNNForCausalLM, surprisal, train_word_tokenizer
 
 TEXTS = ["The dogs, which bark, sleep.", "", 'the "old"\ndog', "qwx zzy"]
 
@@ -168,6 +169,43 @@ def test_a_figure_is_written(capsys, models, data, tmp_path):
     path = tmp_path / "f.svg"
     assert run_json(capsys, "surprisal", models[1], "--data", data, "--figure", path)["written"] == [str(path)]
     assert path.read_text().startswith("<?xml")
+
+
+def test_a_figure_of_more_strengths_than_colours(capsys, models, data, tmp_path):
+    pytest.importorskip("matplotlib")
+    tokenizer = AutoTokenizer.from_pretrained(models[0])
+    layers = [{"memory": "stack", "hidden_size": 4, "memory_size": 2}] * 4
+    ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    config = DeepStackRNNConfig(vocab_size=len(tokenizer), embedding_size=4, layers=layers, auxiliary_losses=[], **ids)
+    deep = DeepStackRNNForCausalLM(config)
+    deep.save_pretrained(tmp_path / "deep")
+    tokenizer.save_pretrained(tmp_path / "deep")
+    figure = tmp_path / "f.png"
+    result = run_json(capsys, "surprisal", tmp_path / "deep", "--data", data, "--figure", figure)
+    assert sum("_strength_" in name for name in result["rows"][0]) > 12
+    assert result["written"] == [str(figure)]
+
+
+def test_a_table_is_written_before_the_figure_fails(capsys, models, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "long.txt").write_text("the dog " * 100)
+    output = tmp_path / "out.csv"
+    arguments = ("--data", tmp_path / "long.txt", "--output", output, "--figure", tmp_path / "f.png")
+    assert "a figure shows at most 150 words" in fails(capsys, models[0], *arguments)
+    assert len(pd.read_csv(output)) == 200
+
+
+def test_models_are_found_before_any_scores(capsys, monkeypatch, models, data, tmp_path):
+    pytest.importorskip("matplotlib")
+    from stack_lm.commands import surprisal as command
+
+    monkeypatch.setattr(command, "open_scorer", lambda *_: pytest.fail("a model was loaded"))
+    missing = tmp_path / "missing"
+    message = f"cannot load a language model from {missing}: the directory does not exist"
+    assert message in fails(capsys, models[0], missing, "--data", data)
+    seven = [f"model{i}" for i in range(7)]
+    arguments = ("--data", data, "--figure", tmp_path / "f.png")
+    assert fails(capsys, *seven, *arguments) == "--figure shows at most 6 models; got 7"
 
 
 def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_path):
