@@ -25,7 +25,7 @@ from ..eval.significance import mcnemar
 from ..hub.locating import find_models
 from ..messages import did_you_mean
 from .choice_runs import SHOWN_VALUES, report_runs, shown_properties
-from .files import TABLES, check_different, check_ending, check_outputs
+from .files import TABLES, check_different, check_ending, check_outputs, short_names
 from .runs import check_runs
 from .texts import add_keep_going
 
@@ -106,7 +106,9 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
     """Score the readable items, and print, write and compare the results."""
     if not task.items:
         problems.finish()
-    files = {"file": [Path(file).name for file in task.files]} if len(set(task.files)) > 1 else {}
+    paths = list(dict.fromkeys(task.files))
+    names = dict(zip(paths, short_names(paths), strict=True))
+    files = {"file": [names[file] for file in task.files]} if len(paths) > 1 else {}
     properties = task.properties(task.items)
     _check_names(options.by or (), properties | files)
     if files and "file" in properties:

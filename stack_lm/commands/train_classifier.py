@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ..console import print_table
 from ..training.config import ClassificationConfig
+from .files import short_names
 from .recipe import add_options, run_recipe
 
 SUMMARY = "train a classifier of texts, and test it"
@@ -39,7 +39,7 @@ def _load() -> Callable[..., Any]:
 
 
 def _show(output_dir: str, result: dict[str, Any]) -> None:
-    tests = {Path(path).name: test for path, test in result["test"].items()}
+    tests = dict(zip(short_names(list(result["test"])), result["test"].values(), strict=True))
     tables = {name: test for name, test in tests.items() if hasattr(test, "macro_f1")}
     caption = f"kept: epoch {result['best_epoch']} of {result['epochs']}, whose validation loss is the lowest "
     caption += f"(accuracy {result['eval_accuracy']:.2f})"

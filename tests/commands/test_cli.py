@@ -346,6 +346,16 @@ def test_minimal_pairs(capsys, models, tmp_path):
     assert (status, "--by must name one of construction; got 'size'" in err) == (2, True)
 
 
+def test_files_of_one_name_are_groups(capsys, models, tmp_path):
+    pair = '{"good": "the dog sleeps .", "bad": "the dog sleep ."}\n'
+    paths = [tmp_path / folder / "p.jsonl" for folder in "ab"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(pair)
+    found = run_json(capsys, "minimal-pairs", models / "stack", "--format", "pairs", "--data", *paths)
+    assert {name: group["n"] for name, group in found["by"]["file"].items()} == {"a/p.jsonl": 1, "b/p.jsonl": 1}
+
+
 def test_unknown_words_on_both_sides_are_told(capsys, models, tmp_path):
     lines = [{"good": f"the {a} dog sleeps .", "bad": f"the {a} dog sleep ."} for a in ("xyzzy", "old")]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -57,12 +57,19 @@ def test_three_labels(capsys, files):
     answers = classify(["a fine film", "a middling book", "awful"], batch_size=3)
     assert [answer["label"] for answer in answers] == ["good", "so-so", "bad"]
     assert "name: Text classification" in (files / "run" / "README.md").read_text()
-    # A preset's network, for labels that are numbers.
+    # Files of one name in two folders, and a preset's network, for labels that are numbers.
     rows = [("a b", k % 2) for k in range(20)]
     train = table(files / "numbers.csv", rows, "text,label")
-    more = [f"data.train={train}", "data.validation=null", f"data.test=[{train}]", f"output_dir={files / 'other'}"]
+    more = [f"data.train={train}", "data.validation=null", f"output_dir={files / 'other'}"]
+    for folder in ("amazon", "yelp"):
+        (files / folder).mkdir()
+        table(files / folder / "test.csv", rows, "text,label")
+    more.append(f"data.test=[{files / 'amazon' / 'test.csv'}, {files / 'yelp' / 'test.csv'}]")
     assert TRAIN.main(["merrill2019/numpred_u1", *more, *SMALL, "training.epochs=1"]) == 0
-    assert "macro F1" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "macro F1" in out
+    assert "labels of amazon/test.csv" in out
+    assert "labels of yelp/test.csv" in out
     assert json.loads((files / "other" / "config.json").read_text())["id2label"] == {"0": "0", "1": "1"}
 
 
