@@ -17,7 +17,7 @@ from stack_lm.messages import shortened, similar_path
 from .distances import DEFAULT_DECODER, tree_from_distances
 from .trees import ConstituencyTree, Span, read_binary_parse, read_brackets
 
-# Keys of JSON lines, by the kind of their values.
+# Keys of JSON records, by the kind of their values.
 BRACKETS_KEY = "brackets"
 BINARY_PARSE_KEYS = ("sentence1_binary_parse", "binary_parse", "tree", "parse")
 WORDS_KEYS = ("words", "tokens", "sentence")
@@ -39,6 +39,7 @@ def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnEr
             a .jsonl file, whose lines have a tree under `brackets`, a parse without labels under
             `sentence1_binary_parse` (Htut et al. 2018), `binary_parse`, `tree` or `parse`, or a parser's `words` and
             `distances`;
+            a .json file, a list of such records;
             a directory: its .mrg files, sorted by name, or its .jsonl, .tree, .ptb and .txt files if it has none;
             "-", bracketed trees on standard input.
         decoder: decoder for distances; see `tree_from_distances`.
@@ -76,20 +77,29 @@ def read_predictions(
         source: see `read_treebank`.
         sentences: how many sentences were parsed; of the empty lines at the end, those beyond that number do not count.
         decoder: see `read_treebank`.
-        on_error: called with the error of a line, a `NoTree` if it is empty; its tree is then None. The default raises
-            the error.
+        on_error: called with the error of a line or record, a `NoTree` if it is empty; its tree is then None. The
+            default raises the error.
 
     Raises:
         InputError: see `read_treebank`.
     """
     if source.startswith("nltk:") or source.startswith(CHUNKS) or Path(source).is_dir():
         return list(read_treebank(source, decoder=decoder, on_error=on_error))
+    trees: list[ConstituencyTree | None] = []
+
+    def leave_out(error: InputError) -> None:
+        on_error(error)
+        trees.append(None)
+
+    if format_of(source) == "json":
+        for tree in _trees_of_records(source, decoder, leave_out):
+            trees.append(tree)  # one by one, as `leave_out` appends in between
+        return trees
     lines = read_text(source).removesuffix("\n").split("\n")
     while len(lines) > max(sentences, 1) and not lines[-1].strip():
         lines.pop()
     if not _is_json(source) and _run_over_lines(lines):
         return list(read_treebank(source, decoder=decoder, on_error=on_error))
-    trees: list[ConstituencyTree | None] = []
     for number, line in enumerate(lines, start=1):
         where = f"{source}, line {number}"
         try:
@@ -100,8 +110,7 @@ def read_predictions(
             else:
                 trees.append(_only_tree(line, source, number))
         except InputError as error:
-            on_error(error)
-            trees.append(None)
+            leave_out(error)
     return trees
 
 
@@ -153,21 +162,27 @@ def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[Constit
     if format_of(source) == "conllu":
         raise InputError(f"{source} has dependencies (CoNLL-U); F1 needs the phrases of bracketed trees")
     if _is_json(source):
-        for number, record in read_rows(source, None, on_error, "jsonl")[1]:
-            if isinstance(record, str):  # an empty line
-                continue
-            try:
-                tree = _from_record(record, f"{source}, line {number}", decoder)
-            except InputError as error:
-                on_error(error)
-            else:
-                yield tree
+        yield from _trees_of_records(source, decoder, on_error)
         return
     text = without_remarks(read_text(source))
     if on_error is fail:
         yield from read_brackets(text, source)
     else:
         yield from _readable_brackets(text, source, on_error)
+
+
+def _trees_of_records(source: str, decoder: str, on_error: OnError) -> Iterator[ConstituencyTree]:
+    """The trees of JSON lines, or of a JSON list."""
+    unit, rows = read_rows(source, None, on_error, None)
+    for number, record in rows:
+        if isinstance(record, str):  # an empty line
+            continue
+        try:
+            tree = _from_record(record, f"{source}, {unit} {number}", decoder)
+        except InputError as error:
+            on_error(error)
+        else:
+            yield tree
 
 
 def _readable_brackets(text: str, source: str, on_error: OnError) -> Iterator[ConstituencyTree]:
@@ -188,7 +203,7 @@ def _readable_brackets(text: str, source: str, on_error: OnError) -> Iterator[Co
 def _from_record(record: dict[str, Any], where: str, decoder: str) -> ConstituencyTree:
     if isinstance(record.get(BRACKETS_KEY), str):
         if not record[BRACKETS_KEY].strip():
-            raise NoTree(f"{where}: `{BRACKETS_KEY}` is empty; each line must have a tree")
+            raise NoTree(f"{where}: `{BRACKETS_KEY}` is empty; each record must have a tree")
         return ConstituencyTree.from_brackets(record[BRACKETS_KEY], where)
     for key in BINARY_PARSE_KEYS:
         if isinstance(record.get(key), str):

@@ -48,6 +48,24 @@ def test_json_lines(tmp_path):
     assert read_treebank(str(path))[4].spans == ((0, 2, "S"), (0, 1, "NP"))
 
 
+def test_json_lists(tmp_path):
+    path = tmp_path / "ptb.json"
+    rows = [{"tree": "(a b)"}, {"tree": "(a"}, None, {"brackets": ""}, {"words": "x y", "distances": [1, 2]}, 3]
+    path.write_text(json.dumps(rows, indent=1))
+    problems = []
+    assert plain(path, on_error=problems.append) == ["(a b)", "(x y)"]
+    assert [str(problem).removeprefix(f"{path}, ") for problem in problems] == [
+        "item 2: 1 closing brackets are missing",
+        "item 3: a JSON object is needed; got 'None'",
+        "item 4: `brackets` is empty; each record must have a tree",
+        "item 6: a JSON object is needed; got '3'",
+    ]
+    trees = read_predictions(str(path), on_error=lambda _: None)
+    assert [tree and str(tree) for tree in trees] == ["(a b)", None, None, None, "(x y)", None]
+    with pytest.raises(InputError, match="item 2: 1 closing"):
+        read_predictions(str(path))
+
+
 def test_a_tree_as_json_is_read_again(tmp_path):
     path = tmp_path / "trees.jsonl"
     tree = ConstituencyTree.from_brackets("(S (NP-SBJ (DT the) (NN cat)) (VP (VBD sat)))")
