@@ -248,7 +248,7 @@ def write_table(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
         InputError: if it cannot be written.
     """
     with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="," if path.endswith(".csv") else "\t", lineterminator="\n")
+        writer = csv.writer(file, delimiter="," if path.lower().endswith(".csv") else "\t", lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([_in_file(value) for value in row] for row in rows)
 

@@ -224,7 +224,7 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict
     Properties come from the items and from `groups`. Only columns missing from the items are read: a cell does not
     record whether its value is text or a number, so groups of different runs might not match.
     """
-    kind = "csv" if path.endswith(".csv") else "tsv"
+    kind = "csv" if path.lower().endswith(".csv") else "tsv"
     rows = list(read_records(path, column="outcome", format_name=kind, keep_empty=False))
     if len(rows) != len(task.items):
         raise InputError(f"{path} has {len(rows)} items; here there are {len(task.items)}")

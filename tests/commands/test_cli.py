@@ -199,9 +199,9 @@ def test_the_score_follows_from_the_table_of_items(capsys, models, tmp_path):
     scored = [row for row in rows if row["outcome"] not in ("oov", "identical", "unpredicted")]
     correct = [float(row["logprob_correct"]) > float(row["logprob_wrong"]) for row in scored]
     assert 100 * sum(correct) / len(correct) == result["accuracy"]
-    run_json(capsys, "agreement", models / "lstm", *data, "--items", table.with_suffix(".csv"))
-    assert list(csv.DictReader(table.with_suffix(".csv").read_text().splitlines())) == rows
-    assert run_json(capsys, "agreement", table.with_suffix(".csv"), *data)["n"] == result["n"]
+    run_json(capsys, "agreement", models / "lstm", *data, "--items", table.with_suffix(".CSV"))
+    assert list(csv.DictReader(table.with_suffix(".CSV").read_text().splitlines())) == rows
+    assert run_json(capsys, "agreement", table.with_suffix(".CSV"), *data)["n"] == result["n"]
     # Another model's table stands for the model.
     one = run_json(capsys, "agreement", models / "stack", *data, "--against", table)["against"]
     two = run_json(capsys, "agreement", models / "stack", *data, "--against", models / "lstm")["against"]
