@@ -64,7 +64,8 @@ def evaluate_agreement(
         oov: treatment of items with a form outside the model's vocabulary: "skip" leaves them out, "wrong" counts them
             as incorrect.
         groups: more properties to group by, in addition to attractors, number, construction and distance.
-        progress: called with the number of items done, block by block.
+        progress: called with the number of items left out, if there are any, and with that of each block once it is
+            scored.
 
     Raises:
         InputError: if no item is left to score.
@@ -74,6 +75,8 @@ def evaluate_agreement(
     unknown = with_unknown_words(model, forms)
     logprobs = np.full((len(items), 2), np.nan)
     wanted = np.flatnonzero(~identical & ~unknown)
+    if progress is not None and len(wanted) < len(items):
+        progress(len(items) - len(wanted))
     for start in range(0, len(wanted), BLOCK):
         block = wanted[start : start + BLOCK]
         prefixes = [items[i].prefix for i in block]

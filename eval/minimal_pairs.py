@@ -77,7 +77,8 @@ def evaluate_minimal_pairs(
         oov: treatment of pairs that differ in a word outside the model's vocabulary: "skip" leaves them out, "wrong"
             counts them as incorrect.
         groups: more properties to group by, in addition to the pairs' own.
-        progress: called with the number of pairs done, block by block.
+        progress: called with the number of pairs left out, if there are any, and with that of each block once it is
+            scored.
 
     Raises:
         InputError: if no pair is left to score.
@@ -86,6 +87,8 @@ def evaluate_minimal_pairs(
     unknown = with_unknown_words(model, [pair.differing_words for pair in pairs])
     logprobs = np.full((len(pairs), 2), np.nan)
     wanted = np.flatnonzero(~identical & ~unknown)
+    if progress is not None and len(wanted) < len(pairs):
+        progress(len(pairs) - len(wanted))
     for start in range(0, len(wanted), BLOCK):
         block = wanted[start : start + BLOCK]
         whole = [i for i in block if not pairs[i].prefix_good and not pairs[i].prefix_bad]

@@ -67,6 +67,9 @@ def test_progress_and_blocks():
     items = ITEMS[:2] * 5000
     result = evaluate_agreement(MODEL, items, progress=done.append)
     assert (result.accuracy, done) == (50, [4000, 4000, 2000])
+    done.clear()
+    evaluate_agreement(MODEL, ITEMS, progress=done.append)
+    assert sum(done) == len(ITEMS)
 
 
 def test_nothing_to_score():
