@@ -119,7 +119,8 @@ def sentence_losses(traces: Iterable[Trace]) -> SentenceLosses:
     """The losses of the traced sentences. Each trace is read once.
 
     Raises:
-        InputError: if no token was predicted, every word is unknown, or a log-probability is NaN or +inf.
+        InputError: if there are no traces, no word was predicted, every word is unknown, or a log-probability is NaN or
+            +inf.
     """
     rows: list[tuple[float, ...]] = []
     n_unknown = n_all = 0
@@ -139,7 +140,9 @@ def sentence_losses(traces: Iterable[Trace]) -> SentenceLosses:
         rows.append((-nats, -inner, *counts, _bytes(trace.words, scored) + n_ends))
         n_unknown += int(trace.unknown.sum())
         n_all += len(trace.words)
-    columns = np.array(rows, dtype=float).reshape(len(rows), 6).T
+    if not rows:
+        raise InputError("there are no sentences to score")
+    columns = np.array(rows, dtype=float).T
     n_tokens, n_words, n_inner, n_bytes = columns[2:].astype(np.int64)
     if not n_words.sum():
         raise InputError("no word was predicted: every sentence has one word only, and the model needs one before it")

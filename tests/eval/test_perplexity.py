@@ -54,6 +54,7 @@ def test_a_hopeless_model_has_an_infinite_perplexity():
 @pytest.mark.parametrize(
     ("traces", "message"),
     [
+        ([], "there are no sentences to score"),
         ([trace([NAN])], "no word was predicted"),
         ([trace([NAN, -1.0], unknown=[True, True])], "every word of the text is unknown to the model.*'w0 w1'"),
         ([trace([NAN, NAN], n_tokens=[0, 1])], "the model gives no finite probability to 'w0 w1'"),
