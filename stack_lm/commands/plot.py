@@ -1,4 +1,4 @@
-"""`stack-lm plot`: figures of models trained on tasks, of their trials, and of language models' training."""
+"""`stack-lm plot`: figures of models trained on tasks, of their trials, and of training."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ KINDS = {
     "convergence": "the scores of trials over the strings they were trained on",
     "lengths": "the scores of trials by the length of test strings",
     "results": "a table's scores by task and network as a heat map, and by length; also as a page (.html)",
-    "training": "the perplexities and strengths of language models during training",
+    "training": "the perplexities and strengths of language models during training, or the losses and scores of "
+    "classifiers and span parsers",
     "agreement": "the F1 of runs over the F1 of their trees with those of the other runs",
 }
 
@@ -62,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="computation, memory: a model that `stack-lm train task` saved; convergence, lengths: its output_dir; "
         "results: one or more of these, of one table; "
-        "training: one or more runs of `stack-lm train lm`; "
+        "training: one or more runs of `stack-lm train lm`, `train classifier` or `train parser`; "
         "agreement: outputs of `stack-lm parse-f1 --ensemble --json`",
     )
     parser.add_argument("-o", "--output", metavar="F", required=True, help="the figure: .png, .pdf or .svg")

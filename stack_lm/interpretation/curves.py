@@ -22,12 +22,17 @@ Records = Sequence[Mapping[str, Any]]
 # Panels of learning curves: the records' key, the axis' label. A panel that no run has is left out.
 _PANELS = {
     "eval_perplexity": "validation perplexity (thin: training)",
+    "eval_loss": "validation loss (nats; thin: training)",
+    "eval_accuracy": "validation accuracy (%)",
+    "eval_f1": "F1 with the votes' trees (%)",
     "eval_push_mean": "push strength, mean (elements)",
     "eval_push_sd": "push strength, sd (elements)",
     "eval_pop_mean": "pop strength, mean (elements)",
     "eval_pop_sd": "pop strength, sd (elements)",
     "eval_read_below_top": "read from below the top (share)",
 }
+# Training's losses, in nats, for the panels that show them too.
+_TRAINING = {"eval_perplexity": "train_nats_per_token", "eval_loss": "train_loss"}
 _MARKERS = "osD^vP*X"
 _LINES = ("-", "--", ":", "-.")
 _OPEN = {"markerfacecolor": "white"}
@@ -68,16 +73,17 @@ def _is_record(value: Any) -> bool:
     """True if it has a step, and numbers where the figure needs them."""
     if not isinstance(value, dict) or not isinstance(value.get("step"), int):
         return False
-    numbers = [value[key] for key in (*_PANELS, "train_nats_per_token") if key in value]
+    numbers = [value[key] for key in (*_PANELS, *_TRAINING.values()) if key in value]
     return all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
 
 
 @with_plain_text
 def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure:
-    """Draw perplexities and strengths of several runs over their updates.
+    """Draw what validations of several runs logged, over their updates.
 
-    The first panel shows the validation perplexity, on a logarithmic axis, and that of training as a thin line. The
-    others show the strengths logged by validations (`stack_lm.training.strength_statistics`).
+    Of language models, the first panel shows the perplexity, on a logarithmic axis, and that of training as a thin
+    line. The others show the strengths (`stack_lm.training.strength_statistics`). Of classifiers and span parsers, the
+    panels show the loss, likewise with that of training, and the accuracy or F1.
 
     Args:
         runs: records of metrics.jsonl, by the name of the run.
@@ -98,8 +104,9 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
     for key, axes in zip(shown, grid, strict=False):
         for i, (name, records) in enumerate(runs.items()):
             style = {"color": f"C{i % 10}", "linestyle": _LINES[i // 10 % len(_LINES)]}
-            if key == "eval_perplexity":
-                training = [(r["step"], _perplexity(r["train_nats_per_token"])) for r in records if _trained(r)]
+            if key in _TRAINING:
+                losses = [(r["step"], r[_TRAINING[key]]) for r in records if _TRAINING[key] in r]
+                training = [(x, _perplexity(y)) for x, y in losses] if key == "eval_perplexity" else losses
                 axes.plot(*_columns(training), linewidth=0.6, alpha=0.6, **style)
             points = [(record["step"], record[key]) for record in records if key in record]
             axes.plot(*_columns(points), marker=_MARKERS[i % len(_MARKERS)], markersize=4, label=name, **style)
@@ -115,10 +122,6 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
         axes.axis("off")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
-
-
-def _trained(record: Mapping[str, Any]) -> bool:
-    return "train_nats_per_token" in record
 
 
 def _perplexity(nats: float) -> float:

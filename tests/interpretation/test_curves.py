@@ -39,6 +39,21 @@ def test_learning_curves(tmp_path):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["u1", "lstm"]
 
 
+def test_learning_curves_of_a_classifier_and_a_span_parser():
+    runs = {
+        name: [{"step": 5, "train_loss": 1.5}, {"step": 5, "eval_loss": 1.0, f"eval_{score}": 60.0}]
+        for name, score in (("reviews", "accuracy"), ("parser", "f1"))
+    }
+    figure = plot_learning_curves(runs)
+    labels = [axes.get_ylabel() for axes in figure.axes if axes.axison]
+    assert labels == [
+        "validation loss (nats; thin: training)", "validation accuracy (%)", "F1 with the votes' trees (%)",
+    ]  # fmt: skip
+    loss, accuracy, _ = figure.axes
+    assert [line.get_xydata().tolist() for line in loss.lines] == [[[5, 1.5]], [[5, 1.0]]] * 2
+    assert [line.get_label() for line in accuracy.lines if len(line.get_xdata())] == ["reviews"]
+
+
 def test_runs_without_a_validation():
     with pytest.raises(InputError, match="no validation has been logged by u1"):
         plot_learning_curves({"u1": [{"step": 5, "train_nats_per_token": 6.0}]})
