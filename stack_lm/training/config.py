@@ -188,7 +188,8 @@ class DataConfig(BaseDataConfig):
         validation_split: split of the validation source.
         validation_limit: maximum number of validation sentences, or documents. Of what is held out of a stream, null is
             5,000 sentences, or 200 documents.
-        limit: maximum number of training sentences, or documents, from the start. Not for a stream.
+        limit: read at most this many sentences, or documents, from the start of the training text, those that are held
+            out included. Not for a stream.
         max_length: maximum length of a sentence, in tokens; the rest is cut off. Continuous text is not cut.
         pool: for a stream, approximate number of sentences (of 100 characters) held in memory and sorted by length.
         workers: for a stream, processes that read and tokenize, for each process that trains. 0 uses none.
@@ -405,7 +406,7 @@ class ClassificationDataConfig(BaseDataConfig):
         test: file, or list of files, to test on after training.
         column: column of tables that has the texts; null takes `text`, `sentence`, or the only column of text.
         label_column: column of tables that has the labels, strings or integers.
-        limit: maximum number of training sentences, from the start.
+        limit: read at most this many texts from the start of the training file, those that are held out included.
         max_length: maximum length of a text, in tokens; the beginning of a longer one is cut off, as the verb comes
             last.
     """
@@ -466,7 +467,7 @@ class TreesConfig(BaseDataConfig):
         prior_votes: the number of votes that they have.
         outlier_share: a file whose mean F1 with the others is below this share of the median has no vote, usually
             because its model failed; 0 lets all vote. At least half of the files, and two, always vote.
-        limit: maximum number of training sentences, from the start.
+        limit: maximum number of training sentences, from the start, without those that are held out.
     """
 
     trees: list[str] | str = field(default_factory=list)
