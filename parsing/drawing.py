@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .layout import place_phrases
-from .trees import ConstituencyTree
+from .trees import LABEL, ConstituencyTree
 
 # In pixels, like all sizes here.
 TEXT_SIZE, LABEL_SIZE = 13.0, 11.0
@@ -116,7 +116,7 @@ def draw_tree(tree: ConstituencyTree, gold: ConstituencyTree | None = None, titl
     """
     if gold is None:
         return _draw(tree, None, title)
-    found, wanted = _phrases(tree), _phrases(gold)
+    found, wanted = tree.wide_spans, gold.wide_spans
     whole = {(0, len(tree.words))}
     hits = len(found & wanted - whole)
     said = f"{hits} of {len(found - whole)} predicted spans are right"
@@ -200,17 +200,13 @@ def _path(line: Line) -> str:
     )
 
 
-def _phrases(tree: ConstituencyTree) -> set[tuple[int, int]]:
-    return {(start, stop) for start, stop, _ in tree.spans if stop - start > 1}
-
-
 def _draw(tree: ConstituencyTree, other: set[tuple[int, int]] | None, title: str) -> Picture:
     """Draw one tree; `other` has the spans that count as right."""
     edges = np.concatenate(([0.0], np.cumsum([text_width(word) + _GAP for word in tree.words])))
     centers = ((edges[:-1] + edges[1:]) / 2).tolist()
     phrases = place_phrases(tree, centers)
     levels = max((phrase.level for phrase in phrases), default=0)
-    least = _BARE if all(label == "X" for _, _, label in tree.spans) else _LABELLED
+    least = _BARE if all(label == LABEL for _, _, label in tree.spans) else _LABELLED
     pitch = max(least, min(_LEVEL, _TALL / max(1, levels)))
     top = _LINE + 8 if title else 0.0
     # A label is above its phrase's line.
@@ -223,7 +219,7 @@ def _draw(tree: ConstituencyTree, other: set[tuple[int, int]] | None, title: str
         strokes = [(phrase.children[0][0], y, phrase.children[-1][0], y)]
         strokes += [(x, y, x, bottom - _LINE - level * pitch) for x, level in phrase.children]
         lines.append(Line(kind, tuple(strokes)))
-        if label != "X":
+        if label != LABEL:
             labels.append(Text("label", kind, phrase.middle + 4, y - 4, label))
     words = [Text("word", "plain", center, bottom, word) for center, word in zip(centers, tree.words, strict=True)]
     titles = [Text("title", "plain", 0.0, _LINE - 4, title)] if title else []

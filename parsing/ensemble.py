@@ -49,7 +49,7 @@ def count_votes(trees: Sequence[ConstituencyTree], weights: Sequence[int] | None
     """
     votes: Counter[tuple[int, int]] = Counter()
     for tree, weight in zip(trees, weights or [1] * len(trees), strict=True):
-        for span in _spans(tree):
+        for span in tree.wide_spans:
             votes[span] += weight
     return votes
 
@@ -150,8 +150,8 @@ def best_existing_tree(
     words: Sequence[str], trees: Sequence[ConstituencyTree], votes: Mapping[tuple[int, int], float]
 ) -> ConstituencyTree:
     """Return the run's tree whose spans have the most votes; the first run's if several are equal."""
-    chosen = max(trees, key=lambda tree: sum(votes.get(span, 0) for span in _spans(tree)))
-    return ConstituencyTree.unlabelled(words, _spans(chosen))
+    chosen = max(trees, key=lambda tree: sum(votes.get(span, 0) for span in tree.wide_spans))
+    return ConstituencyTree.unlabelled(words, chosen.wide_spans)
 
 
 def mutual_f1(runs: Sequence[Sequence[ConstituencyTree]]) -> np.ndarray:
@@ -160,7 +160,7 @@ def mutual_f1(runs: Sequence[Sequence[ConstituencyTree]]) -> np.ndarray:
     This is the mean F1 of spans, the whole sentence excluded, over sentences of three words or more. Trees of fewer
     words cannot differ: without longer sentences all runs agree.
     """
-    spans = [[_spans(tree) - {(0, len(tree))} for tree in run if len(tree) > 2] for run in runs]
+    spans = [[tree.wide_spans - {(0, len(tree))} for tree in run if len(tree) > 2] for run in runs]
     result = np.full((len(runs), len(runs)), 100.0)
     if not spans[0]:
         return result
@@ -239,10 +239,6 @@ def combine_runs(
         else:
             trees.append(vote_tree(words, count_votes(candidates, weights)))
     return Ensemble(tuple(trees), mutual, agreement, voted)
-
-
-def _spans(tree: ConstituencyTree) -> set[tuple[int, int]]:
-    return {(start, stop) for start, stop, _ in tree.spans if stop - start > 1}
 
 
 def _check_runs(runs: Sequence[Sequence[ConstituencyTree]], names: Sequence[str]) -> None:

@@ -251,10 +251,9 @@ class _Tally:
     def _spans(self, tree: ConstituencyTree) -> set[tuple[int, int]]:
         """The distinct spans that count."""
         whole = (0, len(tree.words))
-        wide = [(start, stop) for start, stop, _ in tree.spans if stop - start > 1]
-        spans = set(wide)
+        spans = tree.wide_spans
         # Trees without labels have no unary phrases: apparent ones come from punctuation that was split off.
-        unary = wide.count(whole) > 1 and any(label != LABEL for _, _, label in tree.spans)
+        unary = [span[:2] for span in tree.spans].count(whole) > 1 and any(label != LABEL for _, _, label in tree.spans)
         if self.rules.whole_sentence == "excluded" or (self.rules.whole_sentence == "outermost excluded" and not unary):
             spans.discard(whole)
         return spans

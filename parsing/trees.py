@@ -130,6 +130,11 @@ class ConstituencyTree:
         return len(self.words)
 
     @property
+    def wide_spans(self) -> set[tuple[int, int]]:
+        """The spans of the phrases of two words or more, without labels, each once."""
+        return {(start, stop) for start, stop, _ in self.spans if stop - start > 1}
+
+    @property
     def word_tags(self) -> tuple[str, ...] | None:
         """The words' tags, if all have one and the tree's labels are not all one dummy, as in `(X (X the) (X cat))`."""
         tags = tuple(tag for tag in self.tags if tag is not None)
@@ -168,8 +173,7 @@ class ConstituencyTree:
 
     def __str__(self) -> str:
         """The tree on one line for people, without labels: `((the cat) sat)`."""
-        phrases = {(start, stop) for start, stop, _ in self.spans if stop - start > 1}
-        shown = self.unlabelled(self.words, phrases)
+        shown = self.unlabelled(self.words, self.wide_spans)
         return " ".join(
             "(" * len(leaf.opening) + escape_word(word) + ")" * leaf.n_closing
             for word, leaf in zip(self.words, shown.leaves(), strict=True)
