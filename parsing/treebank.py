@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -164,11 +163,7 @@ def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[Constit
     if _is_json(source):
         yield from _trees_of_records(source, decoder, on_error)
         return
-    text = without_remarks(read_text(source))
-    if on_error is fail:
-        yield from read_brackets(text, source)
-    else:
-        yield from _readable_brackets(text, source, on_error)
+    yield from read_brackets(without_remarks(read_text(source)), source, on_error=on_error)
 
 
 def _trees_of_records(source: str, decoder: str, on_error: OnError) -> Iterator[ConstituencyTree]:
@@ -183,21 +178,6 @@ def _trees_of_records(source: str, decoder: str, on_error: OnError) -> Iterator[
             on_error(error)
         else:
             yield tree
-
-
-def _readable_brackets(text: str, source: str, on_error: OnError) -> Iterator[ConstituencyTree]:
-    """The trees of a text, some of which may be malformed."""
-    try:
-        yield from list(read_brackets(text, source))
-        return
-    except InputError:
-        line = 1
-    for part in re.split(r"^(?=\()", text, flags=re.MULTILINE):
-        try:
-            yield from list(read_brackets(part, source, line))
-        except InputError as error:
-            on_error(error)
-        line += part.count("\n")
 
 
 def _from_record(record: dict[str, Any], where: str, decoder: str) -> ConstituencyTree:

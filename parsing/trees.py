@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from stack_lm.data.brackets import CLOSE, OPEN, TAGGED_WORD, TOKENS, TRACE, WORD
-from stack_lm.errors import InputError
+from stack_lm.data.brackets import CLOSE, OPEN, TAGGED_WORD, TRACE, split_trees
+from stack_lm.errors import InputError, OnError, fail
 from stack_lm.messages import shortened
 
 if TYPE_CHECKING:  # slow to load
@@ -288,7 +288,7 @@ class _Builder:
         return ConstituencyTree(tuple(self.words), tuple(self.tags), tuple(spans), origin)
 
 
-def read_brackets(text: str, source: str, first_line: int = 1) -> Iterator[ConstituencyTree]:
+def read_brackets(text: str, source: str, first_line: int = 1, on_error: OnError = fail) -> Iterator[ConstituencyTree]:
     """Read bracketed trees, each on one line or several. Traces are removed, with the phrases that they leave empty;
     trees of only traces are left out.
 
@@ -296,49 +296,26 @@ def read_brackets(text: str, source: str, first_line: int = 1) -> Iterator[Const
         text: the text of a whole file.
         source: its name, for messages.
         first_line: the number of the text's first line in the file.
+        on_error: called with the error of a tree; see `stack_lm.data.brackets.split_trees`.
 
     Raises:
-        InputError: for brackets that do not match, or words outside brackets; the message names the line.
+        InputError: for brackets that do not match or are empty, or words outside brackets; the message names the line.
     """
-    builder = _Builder()
-    start = line = first_line
-    position = 0
-
-    def line_of(match: re.Match[str]) -> int:
-        return line + text.count("\n", position, match.start())
-
-    for match in TOKENS.finditer(text):
-        kind = match.lastindex
-        if not builder.open_phrases and kind in (TAGGED_WORD, OPEN):
-            start = line = line_of(match)
-            position = match.start()
-        if kind == TAGGED_WORD:
-            builder.word(match[1], match[2])
-        elif kind == OPEN:
-            builder.open(match[3])
-            continue
-        elif not builder.open_phrases:
-            problem = (
-                "a closing bracket without an opening one"
-                if kind == CLOSE
-                else f"{match[5]!r} is outside all brackets; is this a treebank?"
-            )
-            raise InputError(f"{source}, line {line_of(match)}: {problem}")
-        elif kind == WORD:
-            builder.word(None, match[5])
-        elif not builder.close():
-            label = text[: match.start()].rpartition("(")[2].strip()
-            raise InputError(f"{source}, line {line_of(match)}: empty brackets ({label})")
-        if not builder.open_phrases:
-            tree = builder.finish(f"{source}, line {start}")
-            if tree is not None:
-                yield tree
-            builder = _Builder()
-    if builder.open_phrases:
-        missing = len(builder.open_phrases)
-        raise InputError(
-            f"{source}: the tree that starts on line {start} lacks {missing} closing bracket{'s' * (missing > 1)}"
-        )
+    for line, tokens in split_trees(text, source, first_line, on_error):
+        builder = _Builder()
+        for token in tokens:
+            kind = token.lastindex
+            if kind == TAGGED_WORD:
+                builder.word(token[1], token[2])
+            elif kind == OPEN:
+                builder.open(token[3])
+            elif kind == CLOSE:
+                builder.close()
+            else:
+                builder.word(None, token[5])
+        tree = builder.finish(f"{source}, line {line}")
+        if tree is not None:
+            yield tree
 
 
 def read_binary_parse(text: str, origin: str) -> ConstituencyTree:

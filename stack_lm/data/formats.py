@@ -149,7 +149,7 @@ def read_tagged_conllu(path: str | Path, on_error: OnError) -> Iterator[tuple[li
 
 def _read_trees(path: str | Path, on_error: OnError) -> Iterator[Row]:
     text = without_remarks(read_text(path))
-    yield from enumerate(words_of_trees(text, check_file(path)), start=1)
+    yield from enumerate(words_of_trees(text, check_file(path), on_error), start=1)
 
 
 def _read_jsonl(lines: Lines) -> Iterator[Row]:

@@ -89,6 +89,20 @@ def test_the_words_of_trees(tmp_path, ending, packed):
     assert [(record.number, record.unit, record.fields) for record in read_records(path)][2] == (3, "tree", {})
 
 
+def test_trees_that_cannot_be_read_are_left_out(tmp_path):
+    """The readers of words and of trees leave out the same."""
+    path = tmp_path / "a.mrg"
+    path.write_text("(S (NN a)\n (VB b))\n(S (NN c)\n(S (VP) (NN d))\n( (S (NN e)))\n")
+    of_words, of_trees = [], []
+    assert [record.text for record in read_records(path, on_error=of_words.append)] == ["a b", "e"]
+    assert [" ".join(tree.words) for tree in read_treebank(str(path), on_error=of_trees.append)] == ["a b", "e"]
+    expected = [
+        f"{path}: the tree that starts on line 3 lacks 1 closing bracket",
+        f"{path}, line 4: empty brackets (VP)",
+    ]
+    assert list(map(str, of_words)) == list(map(str, of_trees)) == expected
+
+
 CONLLU = """# sent_id = 1
 1\tVamos\tir\tVERB\t_\t_\t0\troot\t_\t_
 2-3\tdo\t_\t_\t_\t_\t_\t_\t_\t_
@@ -311,11 +325,12 @@ HOSTILE = {
     "UTF-16": ("a.txt", "the dog".encode("utf-16"), "a.txt is not UTF-8 text: it looks like UTF-16; save it as UTF-8"),
     "Latin-1": ("a.txt", b"a\n\ncaf\xe9\n", "a.txt, line 3: not UTF-8 text (unexpected end of data)"),
     "no lines": ("a.txt", b"a" * (2**24 + 1), "a.txt, line 1: longer than 16,777,216 bytes; are there no lines?"),
-    "text of trees": ("a.mrg", b"\nthe dog\n", "a.mrg, line 2: 'the' is outside all trees"),
+    "text of trees": ("a.mrg", b"\nthe dog\n", "a.mrg, line 2: 'the' is outside all brackets"),
     "a tree that goes on": (
-        "a.mrg", b"(S (N a))\n\n(S (N b)\n", "a.mrg: the tree that starts on line 3 lacks closing brackets (1)"
+        "a.mrg", b"(S (N a))\n\n(S (N b)\n", "a.mrg: the tree that starts on line 3 lacks 1 closing bracket"
     ),
-    "a bracket too many": ("a.ptb", b"(S (N a))\n)\n", "a.ptb, line 2: ')' is outside all trees"),
+    "a bracket too many": ("a.ptb", b"(S (N a))\n)\n", "a.ptb, line 2: a closing bracket without an opening one"),
+    "a tree without words": ("a.mrg", b"(S (N a)\n(VP))\n", "a.mrg, line 2: empty brackets (VP)"),
     "traces alone": ("a.mrg", b"(S (-NONE- *))\n", "a.mrg has no text"),
     "nothing": ("a.jsonl", b"", "a.jsonl is empty"),
     "empty lines": ("a.txt", b"\n \n", "a.txt is empty"),
