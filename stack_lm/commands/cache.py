@@ -10,6 +10,7 @@ from typing import Any
 
 from ..console import print_json, print_table
 from ..data.cache_folder import token_cache
+from ..errors import InputError
 from ..messages import counted
 
 EXAMPLE = "stack-lm cache --clear"
@@ -24,8 +25,8 @@ def run(options: argparse.Namespace) -> None:
     """List the cache entries, and remove them on request."""
     folder = token_cache()
     entries = [_describe(entry) for entry in sorted(folder.iterdir())] if folder.is_dir() else []
-    if options.clear:
-        shutil.rmtree(folder, ignore_errors=True)
+    if options.clear and folder.is_dir():
+        _empty(folder.resolve())
     total = sum(entry["bytes"] for entry in entries)
     if options.json:
         print_json({"folder": str(folder), "bytes": total, "entries": entries, "cleared": options.clear})
@@ -36,6 +37,22 @@ def run(options: argparse.Namespace) -> None:
         [(entry["entry"], entry["used"], entry["bytes"] / 1e6) for entry in entries],
         text_columns=2,
     )
+
+
+def _empty(folder: Path) -> None:
+    """Remove all in a folder, but not the folder, which may be another disk.
+
+    Raises:
+        InputError: if something cannot be removed.
+    """
+    try:
+        for entry in folder.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+    except OSError as error:
+        raise InputError(f"cannot remove {error.filename}: {error.strerror}") from error
 
 
 def _describe(entry: Path) -> dict[str, Any]:

@@ -106,6 +106,27 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     assert len(prepare_data(config).validation) == 4
 
 
+def test_a_cache_on_another_disk_is_cleared(tmp_path, monkeypatch, capsys):
+    """The link to it stays, and what cannot be removed is an error."""
+    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path))
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "entry").mkdir(parents=True)
+    (elsewhere / "entry" / "ids.npy").touch()
+    (elsewhere / "file").touch()
+    (tmp_path / "tokens").symlink_to(elsewhere)
+    assert main(["cache", "--clear"]) == 0
+    assert "2 texts, 0.0 MB, removed" in capsys.readouterr().out
+    assert list((tmp_path / "tokens").iterdir()) == []
+    (elsewhere / "entry").mkdir()
+
+    def deny(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", deny)
+    assert main(["cache", "--clear"]) == 2
+    assert capsys.readouterr() == ("", f"stack-lm: error: cannot remove {elsewhere}/entry: Permission denied\n")
+
+
 @pytest.fixture
 def text(tmp_path, monkeypatch):
     """A text file that is large enough for the cache."""
