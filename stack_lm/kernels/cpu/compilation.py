@@ -64,8 +64,8 @@ def lowered(typed: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
 def code_folder(chosen: str) -> str:
     """The folder for compiled code: beside these sources if that is writable, or the user's choice.
 
-    Numba checks only a function's own file for changes, but the scan inlines code from all kernel files here and
-    depends on the field order in `layout`. So the folder's name is a hash of their contents.
+    Numba checks only a function's own file for changes, but the scan inlines code from all kernel files here and the
+    constants of `layout`. So the folder's name is a hash of their contents.
 
     Args:
         chosen: NUMBA_CACHE_DIR, or "".

@@ -24,11 +24,18 @@ from .rows import add, add_product, clear, copy, scale
 class Parameters(NamedTuple):
     """A cell's parameters, or their gradients, or the matrices packed for products.
 
-    See `layout.Weights` for the shared fields. Parts that a cell does not use are empty.
+    See `stack_lm.kernels.layout` for the gates. Parts that a cell does not use are empty.
 
     Attributes:
+        inputs: from x_t to the gates of the first layer, or with skip connections of each layer [1 or L, gates * H, E].
         symbols: replaces `inputs` if these are one-hot, [1 or L, gates * H, V].
         entry, entry_bias: from the reading to the state that it is added to, [H, R] and [H].
+        first: from h and r to the gates of the first layer [blocks * H, H + R]; without h if the controller has no
+            state, without r if that is added to the state.
+        rest: from the layer below and h to the gates of each further layer [L - 1, blocks * H, 2 H]; likewise.
+        biases: of the gates [L, blocks * H].
+        controls, controls_bias: from the controller's output to the logits of all controls, also those of an input
+            buffer, [P, H] and [P].
     """
 
     inputs: np.ndarray
@@ -59,7 +66,13 @@ class Sequence(NamedTuple):
 
 
 class Running(NamedTuple):
-    """The controller's part of a state, or its gradients: see `layout.States`."""
+    """The controller's part of R sequences' states, or its gradients.
+
+    Attributes:
+        hidden: of the layers [R, L, H]; the outputs of a controller without a state.
+        cell: of an LSTM's layers [R, L, H]; or [R, L, 0].
+        reading: [R, D].
+    """
 
     hidden: np.ndarray
     cell: np.ndarray

@@ -16,8 +16,9 @@ from ...controls import Controls
 from ...emission import Activation, ExpectedValue, Fixed, LogWeights, Sigmoid
 from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, NondeterministicStack, under_transform
 from ..derivatives import first_derivative_only
-from ..layout import CONTROLLERS, States, gather_states, gather_weights, memory_state, memory_tensors, next_state
+from ..layout import CONTROLLERS
 from ..protocol import CellState, Controlled, Inputs, MemoryState, System
+from .tensors import States, gather_states, gather_weights, memory_state, memory_tensors, next_state
 
 if TYPE_CHECKING:
     from .elements import Stack

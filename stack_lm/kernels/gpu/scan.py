@@ -46,9 +46,9 @@ class Given(NamedTuple):
         active: [T, B], or [0, 0] where all sequences take all steps.
         dropped: what each layer's output is multiplied with on its way up [L - 1, T, B, H], or [L - 1, 0, 0, 0]. Among
             gradients, these two are None.
-        first, rest, biases, controls, controls_bias: as in `layout.Weights`.
+        first, rest, biases, controls, controls_bias: as in `tensors.Weights`.
         hidden, cell: the controller's state [L, B, H] each.
-        reading, values, strengths: as in `layout.States`.
+        reading, values, strengths: as in `tensors.States`.
     """
 
     projected: Tensor
@@ -68,7 +68,7 @@ class Given(NamedTuple):
 
 class Results(NamedTuple):
     """The outputs [T, B, H], the readings [T, B, R] or [0, B, R], and the last states: [L, B, H], [L, B, H], [B, R],
-    [B, C, D] and [B, C], or as `layout.States` has them."""
+    [B, C, D] and [B, C], or as `tensors.States` has them."""
 
     outputs: Tensor
     readings: Tensor
