@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from html import escape
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+
+from stack_lm.markup import escape
 
 from .layout import place_phrases
 from .trees import LABEL, ConstituencyTree
@@ -39,8 +39,6 @@ STYLE = (
 
 # Widths in DejaVu Sans, which is wider than most other fonts: fractions of the text's size.
 _NARROW, _BROAD = frozenset("iljtfrI.,;:'!|()[]/\\ `"), frozenset("mwMWOQ@%—…")
-# Characters that XML cannot represent.
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Line(NamedTuple):
@@ -81,16 +79,6 @@ class Picture(NamedTuple):
         """Two pictures in one."""
         width, height = max(self.width, other.width), max(self.height, other.height)
         return Picture(self.lines + other.lines, self.texts + other.texts, width, height)
-
-
-def printable(text: str) -> str:
-    """A text without characters that no XML, HTML or PDF can have, such as control characters."""
-    return _NOT_XML.sub("\ufffd", text)
-
-
-def escape_markup(text: str) -> str:
-    """A text for XML and HTML."""
-    return escape(printable(text))
 
 
 def text_width(text: str, size: float = TEXT_SIZE) -> float:
@@ -184,8 +172,8 @@ def to_svg(picture: Picture, *, style: str = STYLE, label: str = "") -> str:
     body = [f'<path class="{line.kind}" d="{_path(line)}"/>' for line in shown.lines]
     for text in shown.texts:
         classes = f' class="{text.role} {text.kind}"' if text.role != "word" else ""
-        body.append(f'<text{classes} x="{text.x:.1f}" y="{text.y:.1f}">{escape_markup(text.text)}</text>')
-    named = f' aria-label="{escape_markup(label)}"' if label else ""
+        body.append(f'<text{classes} x="{text.x:.1f}" y="{text.y:.1f}">{escape(text.text)}</text>')
+    named = f' aria-label="{escape(label)}"' if label else ""
     styled = f"<style>{style}</style>\n" if style else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="trees" viewBox="0 0 {width:.0f} {height:.0f}" '

@@ -11,8 +11,9 @@ import numpy as np
 
 from stack_lm.atomic import atomic_file
 from stack_lm.errors import InputError
+from stack_lm.markup import escape_latex
 
-from .drawing import draw_each, draw_legend, draw_trees, printable
+from .drawing import draw_each, draw_legend, draw_trees
 from .page import trees_page
 from .pdf import check_pdf, write_pdf
 from .trees import ConstituencyTree
@@ -21,12 +22,6 @@ ENDINGS = (".mrg", ".tree", ".ptb", ".txt", "", ".jsonl", ".tex", ".svg", ".pdf"
 """Endings of the names of files with trees; those up to "", no ending, are for brackets."""
 
 _MOST_WORDS = 2_000  # in a PDF: each takes a millisecond, and no reader shows more
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{character: f"\\{character}" for character in "#$%&_{}"},
-}
 
 
 def write_trees(
@@ -155,8 +150,3 @@ _PREAMBLE = r"""\documentclass{article}
     \sbox{\treebox}{\resizebox*{!}{.95\textheight}{\usebox{\treebox}}}\fi
   \usebox{\treebox}\par}
 """
-
-
-def escape_latex(text: str) -> str:
-    """A text that LaTeX prints unchanged; control characters, which it rejects, become question marks."""
-    return "".join(_LATEX.get(character, character) for character in printable(text).replace("\ufffd", "?"))

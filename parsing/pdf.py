@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stack_lm.errors import InputError
+from stack_lm.markup import drawable
 
-from .drawing import COLORS, LABEL_SIZE, MARGIN, TEXT_COLORS, TEXT_SIZE, Picture, printable
+from .drawing import COLORS, LABEL_SIZE, MARGIN, TEXT_COLORS, TEXT_SIZE, Picture
 
 # A4 landscape, in pixels of 3/4 point: texts are as large as in a document.
 _WIDTH, _HEIGHT = 297 / 25.4 * 96, 210 / 25.4 * 96
@@ -73,11 +74,6 @@ def write_pdf(path: Path, pictures: Iterable[Picture], header: str = "") -> None
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # drawn as a box
         for page in _pages(pictures):
             pdf.savefig(_draw(page, drawable(header)))
-
-
-def drawable(text: str) -> str:
-    """A text that matplotlib can draw into a PDF, without byte order marks, which have no width and no glyph."""
-    return printable(text).replace("\ufeff", "")
 
 
 def _installed_fonts() -> list[str]:

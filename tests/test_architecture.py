@@ -48,7 +48,7 @@ LAYERS = [
     ["data"],
     ["tokenization", "config_files", "console"],
     ["checks", "trace", "atomic", "plugins"],
-    ["messages"],
+    ["messages", "markup"],
     ["errors", "labels", "arguments", "import_hooks", "hub.bundle"],
 ]
 READERS = {"data.brackets", "data.files", "data.formats", "data.records", "data.text"}
@@ -56,10 +56,10 @@ READERS = {"data.brackets", "data.files", "data.formats", "data.records", "data.
 # `Trace`, or as an object that is handed to them.
 MODEL_FREE = {
     "tasks": {"errors", "messages", "labels", "plugins", "data.files", "data.formats"},
-    "parsing": {"trace", "errors", "messages", "plugins", "atomic", *READERS},
+    "parsing": {"trace", "errors", "messages", "markup", "plugins", "atomic", *READERS},
     "eval": {"trace", "errors", "messages", *READERS, "data.inflection", "data.generated"},
     "eval.metrics": {"errors", "eval", "parsing"},
-    "interpretation": {"trace", "errors", "messages", "atomic", "parsing"},
+    "interpretation": {"trace", "errors", "messages", "markup", "atomic", "parsing"},
 }
 
 

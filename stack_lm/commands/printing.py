@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..console import print_table
-from ..parsing.export import escape_latex
+from ..markup import escape_latex
 
 FORMS = ("text", "markdown", "latex", "csv")
 _GROUPED = re.compile(r"(?<=\d),(?=\d{3}\b)")  # a thousands separator

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import InputError
-from ..parsing.page import html_page
+from ..markup import escape, html_page
 from ..trace import MOVES, StackRun, Trace
 from .figures import new_figure, with_plain_text
 

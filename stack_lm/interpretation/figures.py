@@ -16,8 +16,8 @@ import numpy as np
 
 from ..atomic import atomic_file
 from ..errors import InputError
+from ..markup import drawable
 from ..parsing.layout import PlacedPhrase, place_phrases
-from ..parsing.pdf import drawable
 from ..trace import Trace
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..parsing.page import html_page
+from ..markup import escape, html_page
 from .figures import NO_MATPLOTLIB, can_draw, new_figure, with_plain_text
 from .trials import COLORS, Curve, check_curves, draw_panels, panel_size, plot_curves
 

@@ -6,15 +6,14 @@ import base64
 import json
 import math
 from collections.abc import Mapping
-from html import escape
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
+from ..markup import escape, html_page
 from ..parsing.drawing import draw_trees
 from ..parsing.layout import place_phrases
-from ..parsing.page import html_page
 from ..parsing.trees import ConstituencyTree
 from ..trace import Trace
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import InputError
-from ..parsing.pdf import drawable
+from ..markup import drawable
 from .figures import COLORS, new_figure, with_plain_text
 
 if TYPE_CHECKING:

@@ -86,6 +86,12 @@ def test_words_are_text_and_all_numbers_are_there(words):
     assert not [name for name, _ in read.attributes if name.startswith("on")]
 
 
+def test_characters_that_html_cannot_have_are_replaced():
+    text = page(["a\x00b", "\x0b"])
+    assert {"\x00", "\x0b"}.isdisjoint(text)
+    assert "<strong>a\ufffdb</strong>" in text
+
+
 def test_nothing_is_loaded_from_elsewhere_and_one_script_may_run():
     gold = ConstituencyTree.from_brackets("(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)))")
     text = page(["the", "dog", "sleeps"], gold)
