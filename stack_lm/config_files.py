@@ -19,6 +19,8 @@ from .plugins import remember
 
 CONFIG_FILE = "training_config.yaml"
 """The file to which a run writes its configuration."""
+METRICS_FILE = "metrics.jsonl"
+"""The file to which a run writes its metrics, a record a line."""
 _LONGEST = 1_000_000  # characters of a file
 _MOST_FILES = 100
 _TEXT = "; a text to train on is named by data.source=FILE (of train lm) or data.train=FILE (of train classifier)"

@@ -59,7 +59,7 @@ MODEL_FREE = {
     "parsing": {"trace", "errors", "messages", "markup", "plugins", "atomic", *READERS},
     "eval": {"trace", "errors", "messages", *READERS, "data.inflection", "data.generated"},
     "eval.metrics": {"errors", "eval", "parsing"},
-    "interpretation": {"trace", "errors", "messages", "markup", "atomic", "parsing"},
+    "interpretation": {"trace", "errors", "messages", "markup", "atomic", "parsing", "config_files"},
 }
 
 

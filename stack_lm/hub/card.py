@@ -15,7 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import SafetensorError, safe_open
 
 from ..atomic import atomic_file
-from ..config_files import CONFIG_FILE, read_layers, read_run_config
+from ..config_files import CONFIG_FILE, METRICS_FILE, read_layers, read_run_config
 from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
 from ..messages import shortened
@@ -421,7 +421,7 @@ def _training_command(kind: str, training: Mapping[str, Any], file: Path) -> str
 
 def _validation(run: Path, training: Mapping[str, Any]) -> Mapping[str, Any]:
     """The model's validation record: the one with the lowest loss if the best is kept, else the last."""
-    path = run / "metrics.jsonl"
+    path = run / METRICS_FILE
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     records = [json_object(line) or {} for line in text.splitlines()]
     settings = training.get("training")

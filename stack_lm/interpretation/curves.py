@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import StatisticsError, correlation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..config_files import METRICS_FILE
 from ..errors import InputError
 from ..messages import shortened, similar_path
 from .figures import new_figure, with_plain_text
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-METRICS = "metrics.jsonl"
 Records = Sequence[Mapping[str, Any]]
 # Panels of learning curves: the records' key, the axis' label. A panel that no run has is left out.
 _PANELS = {
@@ -47,11 +47,11 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
     Raises:
         InputError: if there is no such file, or it has no records.
     """
-    file = Path(run) / METRICS
+    file = Path(run) / METRICS_FILE
     if not file.is_file():
         if not Path(run).exists():
             raise InputError(f"{run} does not exist{similar_path(run)}")
-        raise InputError(f"{run} is not a training run: it has no {METRICS}")
+        raise InputError(f"{run} is not a training run: it has no {METRICS_FILE}")
     records = []
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):

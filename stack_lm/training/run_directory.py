@@ -28,7 +28,7 @@ from safetensors import SafetensorError
 
 from ..atomic import reason_of
 from ..checks import build
-from ..config_files import CONFIG_FILE, read_yaml
+from ..config_files import CONFIG_FILE, METRICS_FILE, read_yaml
 from ..console import print_note
 from ..data.text import json_object
 from ..errors import InputError
@@ -37,7 +37,6 @@ from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, writ
 from .config import BaseConfig, settled
 from .lock import LOCK_FILE, RunLock
 
-METRICS_FILE = "metrics.jsonl"
 CHECKPOINTS, EPOCHS, TRACKER = "checkpoints", "epochs", "tracker"
 _MODEL_FILES, _PARTIAL = ".model_files.json", ".partial"
 
