@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import multiprocessing
-import os
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from typing import Any
 from ..atomic import atomic_directory
 from ..errors import InputError
 from ..plugins import Imports
+from ..training.children import end_with_parent, environment
 from ..training.freed_memory import keep_freed_memory
 from ..training.preemption import without_interrupts
 from .config import TaskConfig
@@ -89,7 +88,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
     started: set[Connection] = set()
     processes = []
     try:
-        with _environment(OMP_NUM_THREADS="1"), without_interrupts():
+        with environment(OMP_NUM_THREADS="1"), without_interrupts():
             for _ in range(min(workers, len(jobs))):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_work, args=(Imports(), theirs), daemon=True)
@@ -144,9 +143,7 @@ def _killed(job: Job) -> InputError:
 
 def _work(_: Imports, connection: Connection) -> None:
     """The main function of a worker."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with_parent()
     from ..console import quiet_libraries
 
     quiet_libraries()
@@ -163,12 +160,6 @@ def _work(_: Imports, connection: Connection) -> None:
             connection.send(message)
 
 
-def _end_with(parent: Any) -> None:
-    """End this process when its parent does: a parent that is killed cannot end its workers."""
-    parent.join()
-    os._exit(1)
-
-
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Use one thread: the networks here are too small for more. Keep freed memory: every update reuses it."""
@@ -181,17 +172,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-@contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

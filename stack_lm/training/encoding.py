@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -22,6 +19,7 @@ from ..data.text import Segmenter
 from ..errors import InputError
 from ..plugins import Imports
 from ..tokenization import Frame, RareWordTags
+from .children import end_with_parent, environment
 from .compact import TokenArray
 from .preemption import without_interrupts
 from .text_size import TextSize
@@ -76,7 +74,8 @@ def encode_sentences(
                 size.in_part += len(backend.encode(words[0], add_special_tokens=False).ids) > 1
 
     def tokenize(texts: list[str]) -> list[list[int]]:
-        with _on_all_cores():
+        # On all cores: commands turn its threads off, to avoid its warning when a process is forked.
+        with environment(TOKENIZERS_PARALLELISM="true"):
             encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
@@ -116,21 +115,6 @@ def encode_documents(
         ids = tokens.ids[np.repeat(lengths >= 2, lengths)]
         return TokenArray(ids, np.cumsum(lengths[lengths >= 2]))
     return TokenArray(tokens.ids, ends)
-
-
-@contextmanager
-def _on_all_cores() -> Iterator[None]:
-    """Let tokenizers use its threads, which commands turn off to avoid its warning when a process is forked."""
-    name = "TOKENIZERS_PARALLELISM"
-    before = os.environ.get(name)
-    os.environ[name] = "true"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,14 +203,7 @@ def _start_worker(_: Imports, encoder: TextEncoder) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    trainer = parent_process()
-    assert trainer is not None
-    threading.Thread(target=_end_with, args=(trainer.sentinel,), daemon=True).start()
-
-
-def _end_with(sentinel: int) -> None:
-    connection.wait([sentinel])
-    os._exit(0)
+    end_with_parent()
 
 
 def _encode(texts: Sequence[str]) -> TokenArray:
