@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from nltk.tree import Tree
 
+from .inflection import other_form, plural_forms
+
 NOUNS = {
     kind: words.split()
     for kind, words in {
@@ -36,8 +38,6 @@ NOUNS = {
         "idea": "story rumor plan secret song question report joke promise idea",
     }.items()
 }
-_IRREGULAR = "man:men woman:women child:children wolf:wolves mouse:mice goose:geese knife:knives loaf:loaves".split()
-IRREGULAR_PLURALS = dict(pair.split(":") for pair in _IRREGULAR)
 NAMES = "Anna Ben Clara David Emma Frank Grace Henry Irene Jack Karen Leo Maria Nina Oscar Paula Robert Sarah".split()
 ADJECTIVES = (
     "old young tall short happy sad quiet loud clever foolish strange famous rich poor brave lazy kind angry tired "
@@ -86,14 +86,6 @@ class Verb(NamedTuple):
     objects: tuple[str, ...]
 
 
-def _add_s(word: str) -> str:
-    if word.endswith(("s", "x", "ch", "sh", "o")):
-        return word + "es"
-    if word.endswith("y") and word[-2] not in _VOWELS:
-        return word[:-1] + "ies"
-    return word + "s"
-
-
 def _doubles(word: str) -> bool:
     """True if a verb of one syllable doubles its last consonant: run, running."""
     short = sum(letter in _VOWELS for letter in word) == 1
@@ -110,10 +102,11 @@ def _verb(entry: str, subjects: tuple[str, ...], objects: tuple[str, ...]) -> Ve
         else:
             past = base + base[-1] * _doubles(base) + "ed"
     stem = base[:-1] if base.endswith("e") and not base.endswith("ee") else base + base[-1] * _doubles(base)
-    return Verb(base, _add_s(base), past, stem + "ing", subjects, objects)
+    return Verb(base, other_form(base, "VBP"), past, stem + "ing", subjects, objects)
 
 
-_PLURALS = {noun: IRREGULAR_PLURALS.get(noun) or _add_s(noun) for nouns in NOUNS.values() for noun in nouns}
+# All of these nouns have the last form: men, wolves, tomatoes.
+_PLURALS = {noun: plural_forms(noun)[-1] for nouns in NOUNS.values() for noun in nouns}
 _VERBS = {
     frame: tuple(_verb(entry, subjects, objects) for verbs, subjects, objects in groups for entry in verbs.split(","))
     for frame, groups in FRAMES.items()

@@ -49,7 +49,7 @@ def _with_s(word: str) -> str:
 
 
 def plural_forms(noun: str) -> list[str]:
-    """Return possible plurals of a singular noun; the first is the most regular."""
+    """Return possible plurals of a singular noun, from the most to the least regular."""
     forms = [_with_s(noun)]
     if noun in _IRREGULAR_NOUNS:
         forms.append(_IRREGULAR_NOUNS[noun])
