@@ -94,18 +94,24 @@ def _task_run(prefix: str, **_: Any) -> Iterator[str]:
 def _language_model_run(prefix: str, **_: Any) -> Iterator[str]:
     from .training.config import RunConfig
 
-    yield from _run(RunConfig, prefix)
+    yield from _run(RunConfig, prefix, presets())
 
 
 def _classifier_run(prefix: str, **_: Any) -> Iterator[str]:
     from .training.config import ClassificationConfig
 
-    yield from _run(ClassificationConfig, prefix)
+    yield from _run(ClassificationConfig, prefix, presets())
 
 
-def _run(config_class: type, prefix: str) -> Iterator[str]:
+def _parser_run(prefix: str, **_: Any) -> Iterator[str]:
+    from .training.config import SpanParserTrainingConfig
+
+    yield from _run(SpanParserTrainingConfig, prefix, [])
+
+
+def _run(config_class: type, prefix: str, presets: Iterable[str]) -> Iterator[str]:
     if "=" not in prefix:
-        yield from (*presets(), *_yaml_files())
+        yield from (*presets, *_yaml_files())
     yield from _overrides(config_class, prefix)
 
 
@@ -167,6 +173,7 @@ _BY_NAME: dict[str, Completer] = {
 _BY_PLACE: dict[tuple[str, str], Completer] = {
     ("stack-lm train lm", "overrides"): _language_model_run,
     ("stack-lm train classifier", "overrides"): _classifier_run,
+    ("stack-lm train parser", "overrides"): _parser_run,
     ("stack-lm train task", "name"): _tables,
     ("stack-lm train task", "overrides"): _task_run,
     ("stack-lm presets show", "name"): presets,

@@ -37,6 +37,7 @@ def complete(line, folder):
         ("stack-lm parse --outp", ["--output"]),
         ("stack-lm train lm merrill2019/brown_u", ["merrill2019/brown_u1"]),
         ("stack-lm train lm merrill2019/brown_u1 training.loss_dtype=b", ["bfloat16"]),  # after the last "="
+        ("stack-lm train parser data.pri", ["data.prior=", "data.prior_votes="]),
         ("stack-lm tasks show hao2018/x", ["hao2018/xor"]),
         ("stack-lm parse-f1 m --convention pr", ["prpn"]),
     ],
