@@ -162,7 +162,7 @@ def _translate(word: str, tag: str, following: Sequence[str]) -> str | None:
 
 
 def _base_or_present(pairs: Sequence[tuple[str, str]], tags: Sequence[str], i: int) -> str | None:
-    """True if the verb at i is in its base form (VB) or the present tense (VBP); None if that is not clear."""
+    """The tag of the verb at i: "VB" for a base form, "VBP" for the present tense; None if that is not clear."""
     before = [j for j in range(i - 1, -1, -1) if tags[j] not in ("RB", "QL", "*", "RBR")]
     if not before:
         return "VB"  # an imperative
