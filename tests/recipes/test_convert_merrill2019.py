@@ -124,9 +124,11 @@ def test_classifier(tmp_path, stack):
     assert probability.item() == pytest.approx(logit.sigmoid().item(), abs=1e-5)
 
 
-def test_plain_language_model(tmp_path):
+def test_plain_language_model(tmp_path, capsys):
     path, state, module = checkpoint(tmp_path, "LSTM", stack=False, plain_names=True)
-    assert convert(path, vocabulary(tmp_path), tmp_path / "out") == 0
+    assert convert(path, vocabulary(tmp_path), tmp_path / "out", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["memory"], found["hidden_size"], found["tokens"]) == ("language model", "none", 7, 6)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert model.config.memory == "none"
     hidden, _ = module(state["_embedder.token_embedder_tokens.weight"][[2, 3, 4]].unsqueeze(0))
