@@ -21,7 +21,16 @@ from typing import Any
 
 from stack_lm.atomic import atomic_directory
 from stack_lm.commands.texts import add_column
-from stack_lm.console import positive_int, print_json, print_note, print_table, progress, run_command, script_parser
+from stack_lm.console import (
+    positive_int,
+    print_json,
+    print_note,
+    print_table,
+    progress,
+    run_command,
+    script_parser,
+    write_table,
+)
 from stack_lm.data import open_corpus
 from stack_lm.data.number_prediction import MOST_ATTRACTORS, NumberItem, NumberItemCollector, part_of
 from stack_lm.data.tagging import tagged_sentences, train_tagger, treebank_quotes
@@ -62,25 +71,24 @@ def write(directory: Path, items: Iterable[NumberItem], shares: Mapping[str, flo
     lines: dict[str, list[str]] = {part: [] for part in ("train", *shares)}
     figures: dict[str, Counter[str]] = {}
     columns = ("part", "sentence", "label", "subject", "verb", "distance", "intervening", "attractors")
-    with open(directory / "items.tsv", "w", encoding="utf-8") as table:
-        table.write("\t".join(columns) + "\n")
-        for item in items:
-            part = part_of(item, shares, seed)
-            names = [part]
-            if part != "train" and item.homogeneous and item.attractors <= MOST_ATTRACTORS:
-                names.append(f"{part}.{item.attractors}")
-            for name in names:
-                lines.setdefault(name, []).append(item.line())
-                figures.setdefault(name, Counter()).update(
-                    items=1,
-                    singular=item.label == "VBZ",
-                    words=len(item.prefix),
-                    tags=sum(word.isupper() for word in item.prefix),
-                    attracted=item.attractors > 0,
-                )
-            between = " ".join(item.intervening)
-            row = (part, item.sentence, item.label, item.subject, item.verb, item.distance, between, item.attractors)
-            table.write("\t".join(map(str, row)) + "\n")
+    rows = []
+    for item in items:
+        part = part_of(item, shares, seed)
+        names = [part]
+        if part != "train" and item.homogeneous and item.attractors <= MOST_ATTRACTORS:
+            names.append(f"{part}.{item.attractors}")
+        for name in names:
+            lines.setdefault(name, []).append(item.line())
+            figures.setdefault(name, Counter()).update(
+                items=1,
+                singular=item.label == "VBZ",
+                words=len(item.prefix),
+                tags=sum(word.isupper() for word in item.prefix),
+                attracted=item.attractors > 0,
+            )
+        between = " ".join(item.intervening)
+        rows.append((part, item.sentence, item.label, item.subject, item.verb, item.distance, between, item.attractors))
+    write_table(str(directory / "items.tsv"), columns, rows)
     for name, content in lines.items():
         if not content:
             raise InputError(f"the part {name!r} has no items: the text is too short, or its share too small")
