@@ -38,7 +38,7 @@ def load_pretrained(
 
     Args:
         auto_class: such as `AutoModelForCausalLM`.
-        path: the argument of its `from_pretrained`. A name that looks like a path is not looked up on the hub.
+        path: see `locate`.
         device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
         what: the model, for messages.
         classes: Auto classes that replace `auto_class` for some kinds of models, by `model_type`.
@@ -48,6 +48,7 @@ def load_pretrained(
             that the model lacks, or there is no such device.
     """
     target = find_device(device)
+    path = os.path.expanduser(path)
     try:
         options = _OPTIONS | locate(path)
         if Path(path).is_dir():

@@ -59,16 +59,18 @@ def locate(path: str) -> dict[str, Any]:
     """Find a model without loading it, or the libraries that load it.
 
     Args:
-        path: a directory, or a name on the hub. A name that looks like a path is not looked up there.
+        path: a directory, or a name on the hub. A name that looks like a path is not looked up there. "~" at its start
+            is the home directory.
 
     Returns:
-        The arguments with which `from_pretrained` finds it too.
+        The arguments with which `from_pretrained` finds it too, after `expanduser`.
 
     Raises:
         InputError: if there is no such model.
     """
     if not path:
         raise InputError("its name is empty")
+    path = os.path.expanduser(path)
     if Path(path).is_dir():
         _check_directory(Path(path))
         return {}

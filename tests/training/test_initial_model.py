@@ -74,6 +74,13 @@ def test_it_has_the_weights_the_fields_and_the_tokenizer(earlier, tmp_path):
     assert vocabularies[0] == vocabularies[1]
 
 
+def test_it_is_in_the_home_directory(earlier, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(earlier.parent))
+    config = further("~/run", tmp_path / "run")
+    config.check()
+    assert same(Trainer(config, quiet=True).model.state_dict(), parameters(earlier))
+
+
 def test_fields_of_its_own_and_new_weights(earlier, tmp_path, capsys):
     trainer = Trainer(further(earlier, tmp_path / "run", reading_exit="output", output_dropout=0.2))
     assert trainer.model.config.output_dropout == 0.2
