@@ -20,6 +20,7 @@ from ..console import (
     progress,
 )
 from ..data.records import Record
+from ..data.text import check_encodable
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..messages import check_name
@@ -307,10 +308,7 @@ def words_of(text: str, name: str) -> list[str]:
     Raises:
         InputError: if its bytes are not UTF-8.
     """
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:  # such bytes arrive as lone surrogates
-        raise InputError(f"{name} is not UTF-8 text (character {error.start + 1})") from error
+    check_encodable(text, name)
     return text.split()
 
 

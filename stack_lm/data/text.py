@@ -76,6 +76,22 @@ def read_text(path: str | Path) -> str:
     return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
 
 
+def check_encodable(text: str, name: str) -> None:
+    """Reject a text that UTF-8 cannot encode: bytes of an argument that are not UTF-8 arrive as lone surrogates.
+
+    Args:
+        text: the text.
+        name: its name, for the message.
+
+    Raises:
+        InputError: with the place of the character.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{name} is not UTF-8 text (character {error.start + 1})") from error
+
+
 def json_object(text: str) -> dict[str, Any] | None:
     """A JSON object; None for a text that is not one, such as a truncated or damaged one."""
     try:

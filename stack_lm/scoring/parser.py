@@ -11,6 +11,7 @@ import numpy as np
 from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configuration_span_parser import SpanParserConfig
+from ..data.text import check_encodable
 from ..errors import InputError
 from ..hub.loading import load_pretrained
 from ..messages import check_name
@@ -331,10 +332,7 @@ class Parser:
         Raises:
             InputError: for a text that UTF-8 cannot encode.
         """
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:  # lone surrogates, such as bytes that were not text
-            raise InputError(f"a sentence is not UTF-8 text (character {error.start + 1})") from error
+        check_encodable(text, "a sentence")
         words: list[str] = self.scorer.split(" ".join(text.split()))
         return words
 

@@ -410,9 +410,18 @@ class Language(Task):
         self.vocabulary = (*symbols, "<s>", "</s>")
 
     def example(self, string: Sequence[int]) -> Example:
-        """The string after `<s>`, and before `</s>`; all of it is scored."""
-        begin, end = len(self.vocabulary) - 2, len(self.vocabulary) - 1
-        for number in string:
-            if number >= begin:
-                raise InputError(f"{self.vocabulary[number]} must not occur in a string of {self}")
-        return Example((begin, *string), (*string, end), (True,) * (len(string) + 1))
+        """See `language_example`."""
+        return language_example(self, string)
+
+
+def language_example(task: Task, string: Sequence[int]) -> Example:
+    """A string after `<s>`, and before `</s>`, the last two symbols of the task's vocabulary; all of it is scored.
+
+    Raises:
+        InputError: if the string has one of the two.
+    """
+    begin, end = len(task.vocabulary) - 2, len(task.vocabulary) - 1
+    for number in string:
+        if number >= begin:
+            raise InputError(f"{task.vocabulary[number]} must not occur in a string of {task}")
+    return Example((begin, *string), (*string, end), (True,) * (len(string) + 1))

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from ..errors import InputError
 from ..messages import check_name
-from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes
+from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes, language_example
 from .kinds import BEGIN, END, PAD, SEPARATOR
 from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps, unseparated
 
@@ -182,7 +182,7 @@ class FileTask(Task):
             raise InputError(f"{row.where}: the string is empty{hint}")
         source = self._source(tuple(self._id(symbol, row) for symbol in row.source))
         if self.own_kind == "language":
-            return self._of_language(source)
+            return language_example(self, source)
         sets = [[self._answer_id(part, row) for part in self._answers(symbol)] for symbol in row.target]
         sets_wanted = self.own_kind == "next_symbols"
         target = tuple(frozenset(ids) if sets_wanted else ids[0] for ids in sets)
@@ -191,12 +191,6 @@ class FileTask(Task):
     def _source(self, string: Sequence[int]) -> tuple[int, ...]:
         """The symbols that a network reads for a string, in any task but a language."""
         return (self._ids[BEGIN], *string) if self._begin else tuple(string)
-
-    def _of_language(self, string: Sequence[int]) -> Example:
-        begin = len(self.vocabulary) - 2
-        if any(number >= begin for number in string):
-            raise InputError(f"{BEGIN} and {END} must not occur in a string of {self}")
-        return Example((begin, *string), (*string, begin + 1), (True,) * (len(string) + 1))
 
     def _id(self, symbol: str, row: Row) -> int:
         number = self._ids.get(symbol, self._ids.get(UNKNOWN))
@@ -262,7 +256,7 @@ class FileTask(Task):
             InputError: in a transduction, whose targets have any length.
         """
         if self.own_kind == "language":
-            return self._of_language(string)
+            return language_example(self, string)
         source = self._source(string)
         found = self._known.get(source)
         if found is not None:
