@@ -197,7 +197,7 @@ def strengths_of_words(
     """
     (inside,) = np.nonzero(word_of >= 0)
     _, starts = np.unique(word_of[inside], return_index=True)
-    first, last = inside[starts], inside[np.append(starts[1:], len(inside)) - 1]
+    first, last = inside[starts], last_tokens(word_of)
     of_words = {}
     for name, values in actions.items():
         if name == "total_strength" or how == "last" or (how != "first" and values.ndim > 1):
@@ -209,6 +209,16 @@ def strengths_of_words(
     return of_words
 
 
+def last_tokens(word_of: np.ndarray) -> np.ndarray:
+    """The last token of each word [n].
+
+    Args:
+        word_of: see `strengths_of_words`.
+    """
+    (inside,) = np.nonzero(word_of >= 0)
+    return inside[np.append(np.flatnonzero(np.diff(word_of[inside])), len(inside) - 1)]
+
+
 def run_of_words(run: Run, word_of: np.ndarray) -> StackRun:
     """The state of a run over tokens (or symbols of a task) after the last one of each word.
 
@@ -216,8 +226,7 @@ def run_of_words(run: Run, word_of: np.ndarray) -> StackRun:
         run: over at least the tokens up to that of the last word.
         word_of: see `strengths_of_words`.
     """
-    (inside,) = np.nonzero(word_of >= 0)
-    last = inside[np.append(np.flatnonzero(np.diff(word_of[inside])), len(inside) - 1)]
+    last = last_tokens(word_of)
     pushed_by = np.append(-1, word_of)[run.elements[last]]  # elements count steps from 1
     moves = tuple(MOVES[move] for move in run.moves[last])
     stacks = [run.stacks[step] for step in last]

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..errors import InputError
 from ..parsing.ensemble import LONGEST, are_words, elect_tree
 from ..parsing.trees import ConstituencyTree, escape_words
-from .encoding import Encoding, SentenceEncoder
+from .encoding import Encoding, SentenceEncoder, last_tokens
 from .sentences import length_batches
 
 
@@ -144,7 +144,5 @@ def collate_spans(encoded: Sequence[tuple[Sequence[int], Sequence[int]]], device
 
 
 def _fences(encoding: Encoding) -> list[int]:
-    (inside,) = np.nonzero(encoding.word_of >= 0)
-    words = encoding.word_of[inside]
-    last = inside[np.append(np.flatnonzero(np.diff(words)), len(inside) - 1)]
-    return [int(inside[0]) - 1, *last.tolist()]
+    first = int((encoding.word_of >= 0).argmax())
+    return [first - 1, *last_tokens(encoding.word_of).tolist()]
