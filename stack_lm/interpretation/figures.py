@@ -94,14 +94,12 @@ def new_figure(width: float, height: float, title: str) -> Figure:
     return figure
 
 
-def _draw_bars(axes: Axes, strengths: Mapping[str, np.ndarray], label: str) -> None:
-    """Draw bars of several strengths side by side; `label` replaces "_strength" in the legend."""
-    places = np.arange(max(map(len, strengths.values())))
-    width = 0.8 / len(strengths)
-    for i, (name, values) in enumerate(strengths.items()):
-        offset = (i - (len(strengths) - 1) / 2) * width
-        axes.bar(places + offset, values, width, color=COLORS[name], label=name.replace("_strength", label))
-    axes.spines[["top", "right"]].set_visible(False)
+def draw_bars(axes: Axes, series: Mapping[str, np.ndarray], colors: Mapping[str, str]) -> None:
+    """Draw bars of several series side by side, at 0, 1, 2, ...; colours and series have their labels as keys."""
+    width = 0.8 / len(series)
+    for i, (label, values) in enumerate(series.items()):
+        places = np.arange(len(values)) + (i - (len(series) - 1) / 2) * width
+        axes.bar(places, values, width, color=colors[label], label=label)
 
 
 @with_plain_text
@@ -134,7 +132,8 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
     same = [name for name in names if np.ptp(trace.signals[name]) == 0 and n > 1]
     changing = [name for name in names if name not in same]
     if changing:
-        _draw_bars(top, {name: trace.signals[name] for name in changing}, " strength")
+        colors = {name.replace("_", " "): color for name, color in COLORS.items()}
+        draw_bars(top, {name.replace("_", " "): trace.signals[name] for name in changing}, colors)
     for name in same:
         label = f"{name.replace('_', ' ')}: {trace.signals[name][0]:.2f} at every word"
         top.axhline(trace.signals[name][0], color=COLORS[name], linestyle="--", linewidth=1.2, label=label)
@@ -193,12 +192,15 @@ def plot_distributions(trace: Trace, title: str = "") -> Figure:
     columns = -(-n // rows)
     figure = new_figure(1.35 * columns + 0.6, 1.75 * rows + 0.5, title)
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
+    short = {name: name.removesuffix("_strength") for name in names}
+    colors = {short[name]: COLORS[name] for name in names}
     most = max(trace.distributions[_distribution(name)].shape[1] for name in names) - 1
     for place, axes in enumerate(grid.flat):
         if place >= n:
             axes.axis("off")
             continue
-        _draw_bars(axes, {name: trace.distributions[_distribution(name)][place] for name in names}, "")
+        draw_bars(axes, {short[name]: trace.distributions[_distribution(name)][place] for name in names}, colors)
+        axes.spines[["top", "right"]].set_visible(False)
         axes.set_title(drawable(trace.words[place]), fontsize=10)
         axes.set_xlabel(", ".join(f"{trace.signals[name][place]:.2f}" for name in names), fontsize=8)
         axes.set_xlim(-0.6, most + 0.6)
@@ -207,7 +209,7 @@ def plot_distributions(trace: Trace, title: str = "") -> Figure:
         axes.tick_params(labelsize=8)
     for row in grid:
         row[0].set_ylabel("probability", fontsize=9)
-    shown = ", ".join(name.replace("_strength", "") for name in names)
+    shown = ", ".join(short.values())
     figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=len(names), frameon=False)
     figure.supxlabel(f"elements; below, the expected values ({shown})", fontsize=9)
     return figure

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..markup import drawable
-from .figures import COLORS, new_figure, with_plain_text
+from .figures import COLORS, draw_bars, new_figure, with_plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +86,7 @@ def _draw_surprisal(axes: Axes, curves: Sequence[SurprisalCurve]) -> None:
     from matplotlib.patches import Patch
 
     colors = dict(zip((curve.model for curve in curves), _MODEL_COLORS, strict=False))
-    _draw_bars(axes, {curve.model: curve.surprisal for curve in curves}, colors)
+    draw_bars(axes, {curve.model: curve.surprisal for curve in curves}, colors)
     for bars, curve in zip(axes.containers, curves, strict=True):
         for bar, unknown in zip(bars, curve.unknown, strict=True):
             if unknown:
@@ -105,20 +105,11 @@ def _draw_strengths(axes: Axes, strengths: Mapping[str, np.ndarray]) -> None:
     colors |= {name: color for name, color in COLORS.items() if name in strengths}
     changing = {name.replace("_", " "): values for name, values in strengths.items() if name not in same}
     if changing:
-        _draw_bars(axes, changing, {name.replace("_", " "): color for name, color in colors.items()})
+        draw_bars(axes, changing, {name.replace("_", " "): color for name, color in colors.items()})
     for name, values in same.items():
         label = f"{name.replace('_', ' ')}: {np.nanmax(values):.2f} at every word"
         axes.axhline(np.nanmax(values), color=colors[name], linestyle="--", linewidth=1.2, label=label)
     _add_legend(axes)
-
-
-def _draw_bars(axes: Axes, series: Mapping[str, np.ndarray], colors: Mapping[str, str]) -> None:
-    """Draw bars of several series side by side, at each word."""
-    width = 0.8 / len(series)
-    for i, (name, values) in enumerate(series.items()):
-        offset = (i - (len(series) - 1) / 2) * width
-        places = np.arange(len(values)) + offset
-        axes.bar(places, values, width, color=colors[name], label=name)
 
 
 def _add_legend(axes: Axes, **settings: Any) -> None:
