@@ -321,6 +321,25 @@ def _name_of(source: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "text"
 
 
+@dataclass(frozen=True)
+class TextRunConfig(BaseConfig):
+    """A training run on text; the classes of the sections differ from run to run."""
+
+    tokenizer: BaseTokenizerConfig = field(default_factory=BaseTokenizerConfig)
+    data: BaseDataConfig = field(default_factory=BaseDataConfig)
+    training: BaseLoopConfig = field(default_factory=BaseLoopConfig)
+
+    def __post_init__(self) -> None:
+        """Take the tokenizer of the initial model."""
+        object.__setattr__(self, "tokenizer", self.tokenizer.that_of(self.training.initial_model))
+
+    def check(self) -> None:
+        """See `BaseConfig.check`."""
+        super().check()
+        self.training.check()
+        self.tokenizer.check()
+
+
 # Fields of `model` with which it is not the default network, the u1 of Merrill et al. (2019), or starts otherwise.
 _NETWORK = {
     "model_type",
@@ -335,7 +354,7 @@ _NETWORK = {
 
 
 @dataclass(frozen=True)
-class RunConfig(BaseConfig):
+class RunConfig(TextRunConfig):
     """A language model's training run.
 
     Attributes:
@@ -356,7 +375,7 @@ class RunConfig(BaseConfig):
             object.__setattr__(self, "output_dir", f"runs/{_name_of(str(self.data.source))}")
         if self.training.initial_model is None and not _NETWORK & self.model.keys():
             object.__setattr__(self, "model", self.model | {"push_strength_init": 0.5})
-        object.__setattr__(self, "tokenizer", self.tokenizer.that_of(self.training.initial_model))
+        super().__post_init__()
 
     def registered_names(self) -> dict[str, list[str]]:
         """See `BaseConfig.registered_names`."""
@@ -366,8 +385,6 @@ class RunConfig(BaseConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
-        self.training.check()
-        self.tokenizer.check()
         if self.data.streaming and self.training.max_steps is None:
             raise InputError("data.streaming needs training.max_steps: the length of a stream is not known")
         if self.data.streaming and self.data.validation is None and self.data.held_out >= 1:
@@ -429,7 +446,7 @@ class ClassificationLoopConfig(BaseLoopConfig):
 
 
 @dataclass(frozen=True)
-class ClassificationConfig(BaseConfig):
+class ClassificationConfig(TextRunConfig):
     """A training run of a classifier of texts."""
 
     output_dir: str = field(default="runs/classifier", metadata=MAY_CHANGE)
@@ -439,15 +456,9 @@ class ClassificationConfig(BaseConfig):
 
     FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "pad_token_id", "num_labels", "id2label", "label2id")
 
-    def __post_init__(self) -> None:
-        """Take the tokenizer of the initial model."""
-        object.__setattr__(self, "tokenizer", self.tokenizer.that_of(self.training.initial_model))
-
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
-        self.training.check()
-        self.tokenizer.check()
         if not self.data.train:
             raise InputError("data.train must name a file of labelled texts: data.train=reviews.csv")
         if self.data.column == self.data.label_column:
@@ -494,7 +505,7 @@ class SpanParserLoopConfig(BaseLoopConfig):
 
 
 @dataclass(frozen=True)
-class SpanParserTrainingConfig(BaseConfig):
+class SpanParserTrainingConfig(TextRunConfig):
     """A training run of a parser that scores spans."""
 
     output_dir: str = field(default="runs/parser", metadata=MAY_CHANGE)
@@ -504,15 +515,9 @@ class SpanParserTrainingConfig(BaseConfig):
 
     FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")
 
-    def __post_init__(self) -> None:
-        """Take the tokenizer of the initial model."""
-        object.__setattr__(self, "tokenizer", self.tokenizer.that_of(self.training.initial_model))
-
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
-        self.training.check()
-        self.tokenizer.check()
         if not self.data.trees:
             raise InputError("data.trees must name a file of trees, or one for each voter: data.trees=[a.mrg, b.mrg]")
         if self.data.prior_votes > 1 and self.data.prior is None:
