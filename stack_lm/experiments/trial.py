@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import random
 from collections.abc import Mapping
 from itertools import islice
@@ -318,6 +319,7 @@ def load_weights(model: Any, directory: str) -> None:
     Raises:
         InputError: if there is no such model, or its parameters differ.
     """
+    directory = os.path.expanduser(directory)
     check_task_models(directory)
     try:
         weights = type(model).from_pretrained(directory).state_dict()

@@ -63,12 +63,13 @@ def test_an_update_is_that_of_the_plain_loss():
         torch.testing.assert_close(ours.model.get_parameter(name), parameter, rtol=1e-4, atol=1e-6)
 
 
-def test_a_trial_begins_with_the_weights_of_an_earlier_one(tmp_path):
+def test_a_trial_begins_with_the_weights_of_an_earlier_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     earlier = [trial("test/language", seed=seed) for seed in (0, 1)]
     for each in earlier:
         trained(each)
         each.save(tmp_path / "models" / str(each.config.seed))
-    later = [trial("test/language", seed=seed, initial_model=f"{tmp_path}/models/{{seed}}") for seed in (0, 1)]
+    later = [trial("test/language", seed=seed, initial_model="~/models/{seed}") for seed in (0, 1)]
     for before, after in zip(earlier, later, strict=True):
         for name, parameter in before.model.state_dict().items():
             torch.testing.assert_close(after.model.state_dict()[name], parameter, rtol=0, atol=0)
