@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from stack_lm.markup import escape, html_page
+from stack_lm.messages import counted
 
 from .drawing import STYLE, draw_tree, to_svg
 from .trees import ConstituencyTree
@@ -38,7 +39,7 @@ def trees_page(
             f'<div class="wide" tabindex="0">{picture}</div></article>'
         )
         links.append(f'<li><a href="#t{number}"><b>{number}</b> {sentence}</a></li>')
-    count = f"{len(cards)} tree{'s' * (len(cards) != 1)}"
+    count = counted(len(cards), "tree")
     left = len(trees) - len(cards)
     title = f"{count}: {source}" if source else count
     key = (

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..errors import InputError, OnError, fail
+from ..messages import counted
 
 TRACE = "-NONE-"
 TOKENS = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|\(\s*([^\s()]*)|(\))|([^\s()]+)")
@@ -109,6 +110,4 @@ def _trees(text: str, source: str, first_line: int) -> Iterator[TreeTokens]:
             yield TreeTokens(start, tokens)
             tokens = []
     if depth:
-        raise InputError(
-            f"{source}: the tree that starts on line {start} lacks {depth} closing bracket{'s' * (depth > 1)}"
-        )
+        raise InputError(f"{source}: the tree that starts on line {start} lacks {counted(depth, 'closing bracket')}")

@@ -18,7 +18,7 @@ from ..atomic import atomic_file
 from ..config_files import CONFIG_FILE, METRICS_FILE, read_layers, read_run_config
 from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
-from ..messages import shortened
+from ..messages import counted, shortened
 from ..plugins import named_in
 from .evaluations import decimals_of, format_score, held_out_sentences, merged, of_training, without_directories
 
@@ -200,7 +200,7 @@ def _description(config: Mapping[str, Any], kind: str, parameters: int) -> str:
     if _family(config) == "span-parser":
         return (
             "A parser that scores the spans of a sentence, made with stack-lm. It learned how many of several trees "
-            f"have each span. A bidirectional LSTM of {config['num_layers']} layer{'s' * (config['num_layers'] != 1)} "
+            f"have each span. A bidirectional LSTM of {counted(config['num_layers'], 'layer')} "
             f"of {config['hidden_size']} units reads the tokens; it has {parameters:,} parameters and a vocabulary of "
             f"{config['vocab_size']:,} tokens."
         )
@@ -219,7 +219,7 @@ def _description(config: Mapping[str, Any], kind: str, parameters: int) -> str:
     layers = config.get("num_layers", 1)
     return (
         f"A recurrent {kind} with {what}{with_controls}, made with stack-lm. "
-        f"Its controller is {config.get('controller', 'lstm')}, {layers} layer{'s' * (layers != 1)} of "
+        f"Its controller is {config.get('controller', 'lstm')}, {counted(layers, 'layer')} of "
         f"{config.get('hidden_size')} units; it has {parameters:,} parameters and a vocabulary of "
         f"{config.get('vocab_size', 0):,} tokens."
     )
@@ -255,7 +255,7 @@ def _description_of_layers(config: Mapping[str, Any], kind: str, parameters: int
         for number, layer in enumerate(config["layers"])
     ]
     return (
-        f"A recurrent {kind} of {len(lines)} layer{'s' * (len(lines) != 1)}, made with stack-lm. It has "
+        f"A recurrent {kind} of {counted(len(lines), 'layer')}, made with stack-lm. It has "
         f"{parameters:,} parameters and a vocabulary of {config.get('vocab_size', 0):,} tokens.\n\n" + "\n".join(lines)
     )
 
