@@ -20,6 +20,7 @@ from ..console import (
 )
 from ..data import Sentence, hold_out
 from ..data.corpora import Corpus
+from ..errors import InputError
 from ..eval.perplexity import (
     Perplexity,
     PerplexityComparison,
@@ -75,7 +76,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="only the sentences that a training run with this data.held_out leaves out: a number, or a share below 1",
     )
     parser.add_argument(
-        "--seed", type=non_negative_int, default=0, help="the run's data.held_out_seed, or its seed (default: 0)"
+        "--seed",
+        type=non_negative_int,
+        metavar="N",
+        help="with --held-out: the run's data.held_out_seed, or its seed (default: 0)",
     )
     parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N sentences")
     add_keep_going(parser, "lines and rows")
@@ -91,8 +95,10 @@ def run(options: argparse.Namespace) -> None:
     for path in paths:
         note_segmentation(path, options.segmentation)
     problems = Problems(options.keep_going)
-    if options.split is None and options.held_out is not None:
-        options.split = "train"
+    if options.held_out is not None:
+        options.split, options.seed = options.split or "train", options.seed or 0
+    elif options.seed is not None:
+        raise InputError("--seed chooses the sentences of --held-out; give both")
     text = ScoredText(options, problems, lambda corpus: _choose(corpus, options), keep=len(paths) > 1)
     losses = {path: _score(path, text, options) for path in paths}
     if len(paths) == 1:
@@ -222,7 +228,7 @@ def _text_of(options: argparse.Namespace) -> dict[str, Any]:
     """For JSON: the sentences that are scored."""
     return text_record(options) | {
         "held_out": options.held_out,
-        "held_out_seed": None if options.held_out is None else options.seed,
+        "held_out_seed": options.seed,
         "limit": options.limit,
     }
 

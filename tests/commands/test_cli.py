@@ -630,6 +630,10 @@ def bad_inputs(directory, models, treebank):
         (("agreement", stack, "--data", empty, "--format", "csv"), "format must be one of linzen.*; got 'csv'"),
         (("agreement", stack, "--data", empty, "--format", "pairs"), "format pairs is for `stack-lm minimal-pairs`"),
         (("perplexity", stack, "--data", directory / "none.txt"), "none.txt does not exist"),
+        (
+            ("perplexity", stack, "--data", words, "--seed", "1"),
+            "--seed chooses the sentences of --held-out; give both",
+        ),
         (("perplexity", stack, "--data", empty), "empty.txt is empty"),
         (("perplexity", stack, "--data", words), "every word of the text is unknown to the model.*'qwx zzk'"),
         (
