@@ -260,6 +260,16 @@ def test_sentences_of_one_word_have_no_inner_perplexity(capsys, model, tmp_path)
     assert ("words.txt", "perplexity") in by_name(of(model))
 
 
+def test_a_commands_score_of_the_validation_text_stays(capsys, model, tmp_path):
+    """Also when the card is written again; training counts its inner tokens otherwise."""
+    record = run_json(capsys, "perplexity", model, "--data", "generated:200", "--held-out", 40)
+    (tmp_path / "r.json").write_text(json.dumps(record))
+    assert run(capsys, "card", model, "--results", tmp_path / "r.json")[0] == 0
+    assert run(capsys, "card", model)[0] == 0
+    found = by_name(of(model))["generated:200: 40 sentences held out, seed 0", "inner perplexity"]
+    assert found.metric_value == pytest.approx(record["inner_perplexity"], abs=1e-4)
+
+
 def test_a_name_and_tags_are_given_once(model):
     write_card(model, name="mine", tags=["formal"])
     data = of(write_card(model).parent).data
