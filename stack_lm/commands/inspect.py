@@ -20,7 +20,7 @@ from ..parsing.export import tree_record
 from ..parsing.treebank import read_treebank
 from ..parsing.trees import ConstituencyTree
 from .files import PAGES, check_ending, check_outputs
-from .parse import add_parsing_options, check_parsing_options, open_scorer, words_of
+from .parse import add_parsing_options, check_parsing_options, first_given, open_scorer, words_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # The page shows the stack after each word, so its size is quadratic in the number of words: about 6 MB for this many.
 LONGEST = 500
 # Options that a model of a formal task does not take.
-_OF_SENTENCES = ("treebank", "sentence", "distributions", "signal", "decoder", "layer", "device")
+_OF_SENTENCES = ("treebank", "sentence", "distributions", "signal", "decoder", "layer", "device", "word_strength")
 
 EXAMPLE = (
     'stack-lm inspect runs/brown-u1 "the dog that the cats fear barks loudly" --output dog.html\n'
@@ -218,11 +218,8 @@ def _print_steps(columns: list[str], rows: Sequence[tuple[Any, ...]], run: Stack
 
 def _inspect_task(options: argparse.Namespace) -> None:
     """Write the page of one string of the task that a model was trained on."""
-    given = [name for name in _OF_SENTENCES if getattr(options, name) is not None]
-    if options.word_strength != "last":
-        given.append("word-strength")
-    if given:
-        raise InputError(f"--{given[0]} is for sentences; {options.model} is a model of a task")
+    if given := first_given(options, _OF_SENTENCES):
+        raise InputError(f"{given} is for sentences; {options.model} is a model of a task")
     check_figure_names(options.figure)
     check_ending("--output", options.output, PAGES)
     check_outputs({"--output": options.output, "--figure": options.figure}, [options.model])

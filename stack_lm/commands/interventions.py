@@ -20,6 +20,7 @@ from ..console import (
     progress,
 )
 from ..data import Sentence
+from ..data.corpora import Corpus
 from ..errors import InputError
 from ..eval.agreement import AgreementItem, evaluate_agreement
 from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
@@ -88,9 +89,12 @@ def run(options: argparse.Namespace) -> None:
     problems = Problems(options.keep_going)
     items = _read_items(options, problems)
     scorers = [_load(path, options) for path in options.models]
-    for path in options.models:
-        note_segmentation(path, options.segmentation)
-    text = ScoredText(options, problems, lambda all: _sample(list(all), options.sentences, options.seed), keep=True)
+    note_segmentation(options.models, options.segmentation)
+
+    def choose(corpus: Corpus) -> list[Sentence]:
+        return _sample(list(corpus), options.sentences, options.seed)
+
+    text = ScoredText(options, problems, choose, keep=True)
     texts = [list(text.sentences(splits_words(scorer.tokenizer))) for scorer in scorers]
     plans = _chosen(scorers, options.only)
     runs = sum(1 + sum(options.shuffles if plan.shuffled else 1 for plan in of_model) for of_model in plans)

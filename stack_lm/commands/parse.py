@@ -138,6 +138,13 @@ def add_word_strength_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def first_given(options: argparse.Namespace, names: Sequence[str]) -> str | None:
+    """The first of some options that does not have its default, as typed; None if all have theirs."""
+    defaults = {"word_strength": "last", "dropout_samples": 0}
+    given = (name for name in names if getattr(options, name) != defaults.get(name))
+    return next((f"--{name.replace('_', '-')}" for name in given), None)
+
+
 def check_parsing_options(options: argparse.Namespace) -> None:
     """Check the options before a model is loaded."""
     if options.decoder is not None:

@@ -35,6 +35,7 @@ from .parse import (
     add_parsing_options,
     check_dropout_options,
     check_parsing_options,
+    first_given,
     open_parser,
 )
 
@@ -200,8 +201,9 @@ def run(options: argparse.Namespace) -> None:
     convention, changes = _convention(options)
     if not systems:
         raise InputError("give a MODEL, or --predictions FILE, or several")
-    if not options.models:
-        _check_without_models(options)
+    of_models = ("signal", "layer", "word_strength", "dropout_samples", "device")
+    if not options.models and (given := first_given(options, of_models)):
+        raise InputError(f"{given} is for models, and --predictions are trees already")
     if options.treebank == "-" and "-" in options.predictions:
         raise InputError("only one of --treebank and --predictions can be standard input")
     if options.compare and len(systems) < 2:
@@ -347,14 +349,6 @@ def _note_tags(gold: Sequence[GoldTree], convention: Convention) -> None:
             f"the convention does not know the tags ({shown}) of {counted.total():,} of {marks:,} punctuation marks, "
             "which count as words; --removed-by tokens removes them by their form"
         )
-
-
-def _check_without_models(options: argparse.Namespace) -> None:
-    """Reject the options that control how a model reads sentences."""
-    unset = {"signal": None, "layer": None, "word_strength": "last", "dropout_samples": 0, "device": None}
-    for name, value in unset.items():
-        if getattr(options, name) != value:
-            raise InputError(f"--{name.replace('_', '-')} is for models, and --predictions are trees already")
 
 
 def _check_ensemble_options(options: argparse.Namespace, systems: Sequence[str]) -> None:

@@ -92,8 +92,7 @@ def run(options: argparse.Namespace) -> None:
     paths = [*options.models, *against]
     check_runs(options.models, against)
     find_models(*paths)
-    for path in paths:
-        note_segmentation(path, options.segmentation)
+    note_segmentation(paths, options.segmentation)
     problems = Problems(options.keep_going)
     if options.held_out is not None:
         options.split, options.seed = options.split or "train", options.seed or 0

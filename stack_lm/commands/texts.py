@@ -91,14 +91,15 @@ class ScoredText:
         return self._choose(corpus)
 
 
-def note_segmentation(path: str, requested: str | None) -> None:
-    """Print a note if the model was trained on segmented text and no segmentation is requested."""
-    form = read_run_config(Path(path)).get("data", {}).get("segmentation")
-    if form is not None and requested is None:
-        print_note(
-            f"{path} was trained with data.segmentation={form}; for text that is not one sentence a line, "
-            f"--segmentation {form}"
-        )
+def note_segmentation(models: Sequence[str], requested: str | None) -> None:
+    """Print a note for each model that was trained on segmented text, if no segmentation is requested."""
+    for path in models if requested is None else ():
+        form = read_run_config(Path(path)).get("data", {}).get("segmentation")
+        if form is not None:
+            print_note(
+                f"{path} was trained with data.segmentation={form}; for text that is not one sentence a line, "
+                f"--segmentation {form}"
+            )
 
 
 def add_column(parser: argparse.ArgumentParser) -> None:

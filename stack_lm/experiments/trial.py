@@ -101,11 +101,13 @@ class Trial:
 
     def idle_settings(self) -> list[str]:
         """The settings, as overrides, that have no effect because the trial validates on no strings."""
+        if self._validated is not None:
+            return []
         names = ("patience", "solved_patience", "decay_patience", "validation_score")
         given = {name: value for name in names if (value := getattr(self.loop, name)) is not None}
         if self.loop.keep == "best":
             given["keep"] = "best"
-        return [] if self._validated is not None else [f"training.{name}={value}" for name, value in given.items()]
+        return [f"training.{name}={value}" for name, value in given.items()]
 
     def check_batches(self) -> None:
         """Check that the trial has at least one batch.
