@@ -18,7 +18,7 @@ from .perplexity import (
     sentence_losses,
 )
 from .seeds import SeedComparison, Spread, compare_runs, compare_seeds, spreads
-from .significance import McNemar, binomial_interval, mcnemar
+from .significance import McNemar, binomial_interval, mcnemar, stratified_interval
 
 __all__ = [
     "AGREEMENT_FORMATS",
@@ -50,6 +50,7 @@ __all__ = [
     "sentence_losses",
     "split_words",
     "spreads",
+    "stratified_interval",
 ]
 
 

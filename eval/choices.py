@@ -16,7 +16,7 @@ import numpy as np
 from stack_lm.errors import InputError
 from stack_lm.messages import unknown_name
 
-from .significance import binomial_interval
+from .significance import binomial_interval, stratified_interval
 
 OutOfVocabulary = Literal["skip", "wrong"]
 Outcome = Literal["correct", "wrong", "tie", "oov", "identical", "unpredicted"]
@@ -86,6 +86,19 @@ class ChoiceResult:
         """The number of items left out."""
         return self.n_items - self.n
 
+    def mean_over(self, name: str) -> Accuracy | None:
+        """The mean of the accuracies by a property, each value with the same weight, as papers report suites of sets.
+
+        Its interval is `stratified_interval`'s, its n that of all these items. None if the property has fewer than two
+        values.
+        """
+        groups = self.groups.get(name, {}).values()
+        if len(groups) < 2:
+            return None
+        accuracy = sum(of.accuracy for of in groups) / len(groups)
+        interval = stratified_interval([round(of.accuracy * of.n / 100) for of in groups], [of.n for of in groups])
+        return Accuracy(accuracy, *interval, sum(of.n for of in groups), None)
+
     @property
     def correct(self) -> np.ndarray:
         """The code of each item, in order: 1 correct, 0 wrong, -1 left out."""
@@ -112,6 +125,7 @@ class ChoiceResult:
                 for name, group in self.groups.items()
             }
             | {"by": {name: {str(k): of(v) for k, v in group.items()} for name, group in self.groups.items()}}
+            | {"mean_over": {name: of(mean) for name in self.groups if (mean := self.mean_over(name)) is not None}}
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtr, betaincinv
+from scipy.special import bdtr, betaincinv, ndtri
 
 from stack_lm.errors import InputError
 
@@ -24,6 +24,25 @@ def binomial_interval(n_correct: int, n: int, level: float = 95.0) -> tuple[floa
     low = betaincinv(n_correct, n - n_correct + 1, tail) if n_correct else 0.0
     high = betaincinv(n_correct + 1, n - n_correct, 1 - tail) if n_correct < n else 1.0
     return 100 * float(low), 100 * float(high)
+
+
+def stratified_interval(n_correct: Sequence[int], n: Sequence[int], level: float = 95.0) -> tuple[float, float]:
+    """A confidence interval of the unweighted mean of several proportions, in percent: for other trials of the same
+    strata (stratified sampling; Cochran 1977, section 5.3), by the normal distribution.
+
+    Each stratum's variance is that of (correct + 1) / (n + 2), so that one without errors, or with a single trial, is
+    not without variance.
+
+    Args:
+        n_correct: the successes of each stratum.
+        n: its trials, at least 1.
+        level: the level of the interval, in percent.
+    """
+    correct, trials = np.asarray(n_correct, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    shrunk = (correct + 1) / (trials + 2)
+    error = float(np.sqrt((shrunk * (1 - shrunk) / trials).sum())) / len(trials)
+    mean, margin = float((correct / trials).mean()), float(ndtri(0.5 + level / 200)) * error
+    return 100 * max(0.0, mean - margin), 100 * min(1.0, mean + margin)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ from typing import Any
 
 from ..console import print_json, print_table
 from ..eval.choices import Accuracy, ChoiceResult
-from ..eval.seeds import ALL, compare_runs, record, spreads
+from ..eval.seeds import ALL, Spread, compare_runs, record, spreads
 from .files import short_names
 from .runs import interval_and_p
 
 # Properties with more values are shown only on request.
 SHOWN_VALUES = 20
+# The property whose values are the sets of a suite; the mean over them is shown, as papers report it.
+SETS = "construction"
+MEAN_OVER_SETS = f"mean over {SETS}s"
 
 
 def shown_properties(by: Sequence[str] | None, result: ChoiceResult) -> Sequence[str]:
@@ -54,13 +57,15 @@ def report_runs(
 
 
 def _print_spreads(command: str, paths: Sequence[str], side: Sequence[ChoiceResult], shown: Sequence[Any]) -> None:
-    found = spreads(side)
+    by_label = {_label(*key): [_accuracy(result, *key) for result in side] for key in shown}
+    by_label[MEAN_OVER_SETS] = [result.mean_over(SETS) for result in side]
     rows: list[tuple[object, ...]] = []
-    for key in (key for key in shown if key in found):
-        accuracies = [accuracy for accuracy in (_accuracy(result, *key) for result in side) if accuracy is not None]
-        spread = found[key]
-        numbers = (spread.mean, spread.sd, spread.min, spread.median, spread.max, accuracies[0].majority)
-        rows.append((_label(*key), _range([accuracy.n for accuracy in accuracies]), *numbers))
+    for label, of_runs in by_label.items():
+        accuracies = [accuracy for accuracy in of_runs if accuracy is not None]
+        if accuracies:
+            spread = Spread.of([accuracy.accuracy for accuracy in accuracies])
+            numbers = (spread.mean, spread.sd, spread.min, spread.median, spread.max, accuracies[0].majority)
+            rows.append((label, _range([accuracy.n for accuracy in accuracies]), *numbers))
     columns = ["items", "n", "mean", "sd", "min", "median", "max", "always the more frequent number"]
     if all(row[-1] is None for row in rows):
         columns.pop()

@@ -24,7 +24,7 @@ from ..eval.choices import (
 from ..eval.significance import mcnemar
 from ..hub.locating import find_models
 from ..messages import did_you_mean
-from .choice_runs import SHOWN_VALUES, report_runs, shown_properties
+from .choice_runs import MEAN_OVER_SETS, SETS, SHOWN_VALUES, report_runs, shown_properties
 from .files import TABLES, check_different, check_ending, check_outputs, short_names
 from .runs import check_runs
 from .texts import add_keep_going
@@ -163,7 +163,7 @@ def _report_one(
             record["against"] |= {"accuracy_first": first, "accuracy_second": second}
         print_json(record)
         return
-    print_result(options, result)
+    _print_result(options, result)
     if comparison is not None:
         first, second = _accuracies_together(result, others[0])
         print(
@@ -259,10 +259,12 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict
     )
 
 
-def print_result(options: argparse.Namespace, result: ChoiceResult) -> None:
+def _print_result(options: argparse.Namespace, result: ChoiceResult) -> None:
     """Print the accuracies as a table."""
     names = shown_properties(options.by, result)
     rows = [_row("all", result.overall)]
+    if (mean := result.mean_over(SETS)) is not None:
+        rows.append(_row(MEAN_OVER_SETS, mean))
     for name in names:
         rows += [_row(f"{name}: {value}", accuracy) for value, accuracy in result.groups.get(name, {}).items()]
     columns = ["items", "accuracy", "95% interval", "n", "always the more frequent number"]

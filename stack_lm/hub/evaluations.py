@@ -311,7 +311,18 @@ def _of_choices(name: str) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
             metric += ", unknown words count as wrong"
         if record.get("method") == "prefix":
             metric += ", after prefixes"
-        return [_result(task, data, "accuracy", record["accuracy"], metric, arguments) | {"model": record["model"]}]
+        results = [_result(task, data, "accuracy", record["accuracy"], metric, arguments)]
+        mean = record.get("mean_over", {}).get("construction")
+        if mean is not None:
+            arguments = {
+                **{name: arguments[name] for name in ("convention", "command")},
+                "interval_95": _interval(mean["interval"]),
+                "items": mean["n"],
+            }
+            results.append(
+                _result(task, data, "accuracy", mean["accuracy"], f"{metric}, mean over constructions", arguments)
+            )
+        return [result | {"model": record["model"]} for result in results]
 
     return read
 

@@ -339,6 +339,9 @@ def test_minimal_pairs(capsys, models, tmp_path):
     status, out, err = run(capsys, *command, "--data", tmp_path, "--keep-going")
     assert status == 2
     assert "construction: dog" in out
+    assert "mean over constructions" in out
+    status, out, _ = run(capsys, command[0], models / "lstm", *command[1:], "--data", tmp_path / "a.jsonl")
+    assert (status, "mean over constructions" in out) == (0, True)  # of two runs
     assert "something was left out: " in err
     status, out, err = run(capsys, *command, "--data", tmp_path / "b.jsonl", "--keep-going")
     assert (status, out) == (2, "")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stack_lm.errors import InputError
-from stack_lm.eval import binomial_interval, mcnemar
+from stack_lm.eval import binomial_interval, mcnemar, stratified_interval
 
 
 def tail(k, n, p):
@@ -34,6 +34,25 @@ def test_the_interval_by_its_definition(data):
 def test_published_intervals(k, n, low, high):
     """Newcombe (1998), table I, method 5 (Clopper and Pearson)."""
     assert tuple(round(x, 2) for x in binomial_interval(k, n)) == (low, high)
+
+
+def test_the_interval_of_a_mean_of_proportions_covers_it():
+    """Of the intervals of 2,000 samples, some 95% have the mean of the strata's probabilities; sizes do not matter."""
+    generator = np.random.default_rng(0)
+    probabilities, sizes = np.array([0.02, 0.3, 0.5, 0.7, 0.9, 0.99]), np.array([20, 40, 100, 15, 60, 80])
+    samples = generator.binomial(sizes, probabilities, size=(2000, 6))
+    bounds = np.array([stratified_interval(sample, sizes) for sample in samples]) / 100
+    covered = (bounds[:, 0] <= probabilities.mean()) & (probabilities.mean() <= bounds[:, 1])
+    assert 0.93 < covered.mean() < 0.98
+
+
+def test_the_interval_of_a_mean_of_proportions_within_its_range():
+    low, high = stratified_interval([10, 1], [10, 1])
+    assert 0 < low < high == 100
+    assert stratified_interval([50], [100]) == pytest.approx((40.2, 59.8), abs=0.01)  # 50 -+ 1.96 * sqrt(0.25 / 100)
+    low, high = stratified_interval([5, 9], [10, 10], level=50)
+    wide = stratified_interval([5, 9], [10, 10])
+    assert wide[0] < low < 70 < high < wide[1]
 
 
 def test_mcnemar_as_evaluate_has_it():

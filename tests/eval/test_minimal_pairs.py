@@ -56,6 +56,12 @@ def test_pairs():
     assert (result.n, result.accuracy, result.overall.majority) == (5, 60, None)
     assert {name: accuracy.n for name, accuracy in result.groups["construction"].items()} == {"x": 2, "y": 1, "z": 2}
     assert set(result.groups["distance"]) == {1, 2}
+    mean = result.mean_over("construction")
+    assert (mean.accuracy, mean.n) == (50, 5)  # of 50, 0 and 100, whatever their sizes
+    assert mean.low < 50 < mean.high
+    assert result.mean_over("phenomenon") is None
+    record = result.record()["mean_over"]
+    assert record["construction"] == {"accuracy": 50, "interval": [mean.low, mean.high], "n": 5}
     wrong = evaluate_minimal_pairs(Lengths(unknown=("zzz",)), PAIRS, oov="wrong")
     assert (wrong.n, wrong.accuracy, wrong.n_oov) == (6, 50, 1)
     # A word that both sides have may be unknown: it does not tell them apart.
