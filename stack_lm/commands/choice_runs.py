@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..console import print_json, print_table
@@ -38,13 +38,7 @@ def report_runs(
     sides = [(options.models, results)] + ([(options.against, others)] if others else [])
     comparisons = compare_runs(results, others) if others else {}
     if options.json:
-        described = [
-            {"runs": [{"model": path} | result.record() for path, result in zip(paths, side, strict=True)]}
-            | {"spread": record(spreads(side))}
-            for paths, side in sides
-        ]
-        against = {"against": described[1], "comparison": record(comparisons)} if others else {}
-        print_json(head | described[0] | against)
+        print_json(head | runs_record(options, results, others, record(comparisons) if others else None))
         return
     names = shown_properties(options.by, results[0])
     # Of all runs, because one with another vocabulary scores other items, perhaps none with some value.
@@ -54,6 +48,22 @@ def report_runs(
         _print_spreads(options.command, paths, side, shown)
     if comparisons:
         _print_comparisons(comparisons, shown, len(results), len(others))
+
+
+def runs_record(
+    options: argparse.Namespace,
+    results: Sequence[ChoiceResult],
+    others: Sequence[ChoiceResult],
+    comparison: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """The runs of one or two models with their spread, and their comparison, for JSON."""
+
+    def side(paths: Sequence[str], of_side: Sequence[ChoiceResult]) -> dict[str, Any]:
+        runs = [{"model": path} | result.record() for path, result in zip(paths, of_side, strict=True)]
+        return {"runs": runs, "spread": record(spreads(of_side))}
+
+    found = side(options.models, results)
+    return found if comparison is None else found | {"against": side(options.against, others), "comparison": comparison}
 
 
 def _print_spreads(command: str, paths: Sequence[str], side: Sequence[ChoiceResult], shown: Sequence[Any]) -> None:

@@ -24,7 +24,7 @@ from ..eval.choices import (
 from ..eval.significance import mcnemar
 from ..hub.locating import find_models
 from ..messages import did_you_mean
-from .choice_runs import MEAN_OVER_SETS, SETS, SHOWN_VALUES, report_runs, shown_properties
+from .choice_runs import MEAN_OVER_SETS, SETS, SHOWN_VALUES, report_runs, runs_record, shown_properties
 from .files import TABLES, check_different, check_ending, check_outputs, short_names
 from .runs import check_runs
 from .texts import add_keep_going
@@ -155,25 +155,26 @@ def _report_one(
 ) -> None:
     """Print one model's accuracies, and McNemar's test against another's."""
     comparison = mcnemar(result.correct, others[0].correct) if others else None
+    if comparison is None:
+        if options.json:
+            print_json({"model": options.models[0]} | head | result.record())
+        else:
+            _print_result(options, result)
+        return
+    first, second = _accuracies_together(result, others[0])
     if options.json:
-        record = {"model": options.models[0]} | head | result.record()
-        if comparison is not None:
-            first, second = _accuracies_together(result, others[0])
-            record["against"] = {"model": options.against[0]} | dataclasses.asdict(comparison)
-            record["against"] |= {"accuracy_first": first, "accuracy_second": second}
-        print_json(record)
+        compared = {"accuracy_first": first, "accuracy_second": second} | dataclasses.asdict(comparison)
+        print_json(head | runs_record(options, [result], others, compared))
         return
     _print_result(options, result)
-    if comparison is not None:
-        first, second = _accuracies_together(result, others[0])
-        print(
-            f"on the {comparison.n:,} items of both: {first:.2f} for {options.models[0]}, {second:.2f} for "
-            f"{options.against[0]}"
-        )
-        print(
-            f"McNemar: right alone {comparison.only_first:,} and {comparison.only_second:,}, statistic "
-            f"{comparison.statistic:.2f}, p {comparison.p_value:.3g} (exact {comparison.exact_p_value:.3g})"
-        )
+    print(
+        f"on the {comparison.n:,} items of both: {first:.2f} for {options.models[0]}, {second:.2f} for "
+        f"{options.against[0]}"
+    )
+    print(
+        f"McNemar: right alone {comparison.only_first:,} and {comparison.only_second:,}, statistic "
+        f"{comparison.statistic:.2f}, p {comparison.p_value:.3g} (exact {comparison.exact_p_value:.3g})"
+    )
 
 
 def _accuracies_together(first: ChoiceResult, second: ChoiceResult) -> tuple[float, float]:

@@ -203,9 +203,10 @@ def test_the_score_follows_from_the_table_of_items(capsys, models, tmp_path):
     assert list(csv.DictReader(table.with_suffix(".CSV").read_text().splitlines())) == rows
     assert run_json(capsys, "agreement", table.with_suffix(".CSV"), *data)["n"] == result["n"]
     # Another model's table stands for the model.
-    one = run_json(capsys, "agreement", models / "stack", *data, "--against", table)["against"]
-    two = run_json(capsys, "agreement", models / "stack", *data, "--against", models / "lstm")["against"]
-    assert {**one, "model": None} == {**two, "model": None}
+    found = run_json(capsys, "agreement", models / "stack", *data, "--against", table)
+    one = found["comparison"]
+    assert one == run_json(capsys, "agreement", models / "stack", *data, "--against", models / "lstm")["comparison"]
+    assert (found["against"]["runs"][0]["accuracy"], len(found["runs"])) == (result["accuracy"], 1)
     assert one["n"] == 2
     assert {one["accuracy_first"], one["accuracy_second"]} <= {0, 50, 100}
     assert "McNemar: right alone" in run(capsys, "agreement", models / "stack", *data, "--against", table)[1]
