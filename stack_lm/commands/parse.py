@@ -44,7 +44,7 @@ _EMPTY: dict[str, Any] = tree_record(None) | {"tree": ""}
 
 EXAMPLE = (
     'stack-lm parse runs/brown-u1 "the dog that the cats fear barks loudly"\n'
-    "  stack-lm parse runs/brown-u1 --file sentences.txt --output trees.html"
+    "  stack-lm parse runs/brown-u1 --data sentences.txt --output trees.html"
 )
 
 
@@ -55,12 +55,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "sentences", metavar="SENTENCE", nargs="*", default=[], help="text of a sentence; - reads stdin"
     )
     parser.add_argument(
-        "--file",
-        metavar="F",
+        "--data",
+        metavar="FILE",
         help="one sentence per line or row: text, .jsonl, .json, .csv, .tsv, .parquet, or the words of trees, .mrg; "
-        "also compressed, or - for standard input. A sentence that is empty or has no known word gives an empty line",
+        "also compressed; hub:DATASET; or - for standard input. A sentence that is empty or has no known word gives an "
+        "empty line",
     )
     add_column(parser)
+    parser.add_argument("--split", help="split of a dataset of the hub (default: train)")
     add_keep_going(parser, "lines and rows")
     parser.add_argument(
         "--output",
@@ -222,7 +224,7 @@ def run(options: argparse.Namespace) -> None:
     check_ending("--output", options.output, ENDINGS)
     if options.output is not None:
         check_tree_file(options.output)
-    check_outputs({"--output": options.output}, [options.file, options.model, *options.ensemble])
+    check_outputs({"--output": options.output}, [options.data, options.model, *options.ensemble])
     find_models(options.model, *options.ensemble)
     problems = Problems(options.keep_going)
     records = _records_to_parse(options, problems)
@@ -277,27 +279,27 @@ def _check_parses(options: argparse.Namespace, records: Records, failed: Sequenc
         if source := _source(options):
             raise InputError(f"{source} has no word that {knows}; {record.unit} {record.number}: {record.text!r}")
         is_file = os.path.isfile(record.text)
-        hint = f"; --file {record.text} parses the sentences of that file" if is_file else ""
+        hint = f"; --data {record.text} parses the sentences of that file" if is_file else ""
         raise InputError(f"{record.unit} {record.number} has no word that {knows}: {record.text!r}{hint}")
     note_without_result(records, [i for i, _ in unknown], knows)
 
 
 def _source(options: argparse.Namespace) -> str | None:
     """The file to parse; None for sentences that are arguments."""
-    return options.file or ("-" if options.sentences == ["-"] else None)
+    return options.data or ("-" if options.sentences == ["-"] else None)
 
 
 def _records_to_parse(options: argparse.Namespace, problems: Problems) -> Records:
-    if options.file and options.sentences:
-        raise InputError("give sentences or --file, not both")
+    if options.data and options.sentences:
+        raise InputError("give sentences or --data, not both")
     source = _source(options)
     if source:
-        return read_texts(source, options.column, problems)
-    for option in ("column", "keep_going"):
+        return read_texts(source, options.column, problems, split=options.split)
+    for option in ("column", "split", "keep_going"):
         if getattr(options, option):
-            raise InputError(f"--{option.replace('_', '-')} is for --file")
+            raise InputError(f"--{option.replace('_', '-')} is for --data")
     if not options.sentences:
-        raise InputError("no sentence to parse: give one or more, or --file F, or - for standard input")
+        raise InputError("no sentence to parse: give one or more, or --data FILE, or - for standard input")
     records = []
     for number, text in enumerate(options.sentences, start=1):
         words = words_of(text, f"sentence {number}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..atomic import atomic_file
 from ..console import (
+    Problems,
     add_model_options,
     positive_int,
     print_json,
@@ -32,7 +33,7 @@ from ..interpretation.surprisal import MOST_MODELS, SurprisalCurve, plot_surpris
 from ..messages import counted, shortened
 from .files import check_different, check_ending, check_outputs, short_names
 from .parse import add_word_strength_option, open_scorer
-from .texts import add_column, note_several_sentences, note_without_result
+from .texts import add_column, add_keep_going, note_several_sentences, note_without_result, read_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +64,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "trees), hub:DATASET, or - for standard input",
     )
     add_column(parser)
-    parser.add_argument("--split", default="train", help="split of a dataset of the hub (default: train)")
+    parser.add_argument("--split", help="split of a dataset of the hub (default: train)")
+    add_keep_going(parser, "lines and rows")
     parser.add_argument(
         "--output",
         metavar="FILE",
@@ -94,11 +96,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Compute the table, write it, and print an excerpt."""
     _check_options(options)
-    records = list(read_records(options.data, column=options.column, split=options.split))
+    problems = Problems(options.keep_going)
+    records = read_texts(options.data, options.column, problems, split=options.split)
     note_several_sentences(records)
     frame, column = _frame(records, options)
     counts = None if options.frequencies is None else _read_frequencies(options.frequencies)
-    empty = [number for number, record in enumerate(records, start=1) if not record.text]
+    empty = [number for number, record in enumerate(records, start=1) if record is None or not record.text]
     chosen = _sentence_to_plot(options, len(frame), empty)
     tables = {model: _table(model, frame, column, counts, options) for model in options.models}
     _print_notes(records, frame.columns.drop(column), tables, options.end)
@@ -119,6 +122,7 @@ def run(options: argparse.Namespace) -> None:
     elif options.output != "-":
         _print(options, tables, everything, len(frame))
         print_written(*written)
+    problems.finish()
 
 
 def _check_options(options: argparse.Namespace) -> None:
@@ -148,13 +152,15 @@ def _check_options(options: argparse.Namespace) -> None:
     find_models(*options.models)
 
 
-def _frame(records: Sequence[Record], options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
-    """The columns of the data, and the name of the sentence column."""
+def _frame(records: Sequence[Record | None], options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
+    """The columns of the data, and the name of the sentence column; the sentence of a record left out is empty."""
     import pandas as pd
 
-    fields = next((record.fields for record in records if record.fields), {})
+    fields = next((record.fields for record in records if record is not None and record.fields), {})
     column = choose_column(fields, options.column, options.data) if fields else "text"
-    frame = pd.DataFrame([record.fields | {column: record.text} for record in records]).convert_dtypes()
+    left_out = dict.fromkeys(fields) | {column: ""}
+    rows = [left_out if record is None else record.fields | {column: record.text} for record in records]
+    frame = pd.DataFrame(rows).convert_dtypes()
     if (options.output or "").lower().endswith(".parquet"):
         _check_for_parquet(frame)
     return frame, column

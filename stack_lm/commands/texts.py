@@ -118,8 +118,10 @@ def add_keep_going(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def read_texts(source: str, column: str | None, problems: Problems) -> list[Record | None]:
+def read_texts(source: str, column: str | None, problems: Problems, *, split: str | None = None) -> list[Record | None]:
     """Read all records of a file in order, including empty ones; None for one that could not be read.
+
+    Of a dataset of the hub, those of a split; None is "train".
 
     Raises:
         InputError: as `read_records`, except for the records that `problems` leaves out.
@@ -130,7 +132,7 @@ def read_texts(source: str, column: str | None, problems: Problems) -> list[Reco
         problems.on_error(error)
         records.append(None)
 
-    for record in read_records(source, column=column, on_error=leave_out):
+    for record in read_records(source, column=column, split=split or "train", on_error=leave_out):
         records.append(record)
     return records
 

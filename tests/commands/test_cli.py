@@ -87,11 +87,11 @@ def test_lines_of_progress_where_no_bar_is_shown(capsys, monkeypatch):
 def test_parse_reads_files_and_standard_input(capsys, models, tmp_path, monkeypatch):
     path = tmp_path / "s.txt"
     path.write_text("the dog sleeps .\n\na cat waits .\n")
-    from_file = run_json(capsys, "parse", models / "stack", "--file", path)
+    from_file = run_json(capsys, "parse", models / "stack", "--data", path)
     assert [p["words"][1:2] for p in from_file["parses"]] == [["dog"], [], ["cat"]]
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(path.read_bytes())))
     assert run_json(capsys, "parse", models / "stack", "-")["parses"] == from_file["parses"]
-    _, out, _ = run(capsys, "parse", models / "stack", "--file", path)
+    _, out, _ = run(capsys, "parse", models / "stack", "--data", path)
     assert out.splitlines() == [parse["tree"] for parse in from_file["parses"]]  # also "" for the empty line
 
 
@@ -155,7 +155,7 @@ def test_parse_f1(capsys, models, treebank, tmp_path):
     # The model's trees through a file score the same.
     sentences = tmp_path / "s.txt"
     sentences.write_text("".join(" ".join(s.words) + "\n" for s in generate_corpus(40, seed=8)))
-    assert run(capsys, "parse", models / "stack", "--file", sentences, "--output", tmp_path / "p.mrg")[0] == 0
+    assert run(capsys, "parse", models / "stack", "--data", sentences, "--output", tmp_path / "p.mrg")[0] == 0
     for convention in ("prpn", "merrill"):
         one = run_json(capsys, "parse-f1", models / "stack", "--treebank", treebank, "--convention", convention)
         two = run_json(
@@ -520,7 +520,7 @@ def test_ordinary_text_where_a_line_is_a_sentence_gets_a_note(capsys, models, tm
         not in run(capsys, "perplexity", models / "lstm", "--data", path, "--segmentation", "raw")[2]
     )
     note = "3 lines seem to have several sentences (1, 2, 3); a model reads a row as one sentence"
-    for arguments in (("surprisal", models / "lstm", "--data", path), ("parse", models / "stack", "--file", path)):
+    for arguments in (("surprisal", models / "lstm", "--data", path), ("parse", models / "stack", "--data", path)):
         status, _, err = run(capsys, *arguments)
         assert status == 0
         assert note in err
@@ -609,10 +609,10 @@ def bad_inputs(directory, models, treebank):
     linzen = ("--format", "linzen-gulordava")
     return [
         (("parse", directory / "none", "a"), "cannot load a language model from .*none"),
-        (("parse", stack), "no sentence to parse: give one or more, or --file F"),
-        (("parse", stack, "a b", "--file", empty), "give sentences or --file, not both"),
-        (("parse", stack, "--file", directory / "none.txt"), "none.txt does not exist"),
-        (("parse", stack, "--file", empty), "empty.txt is empty"),
+        (("parse", stack), "no sentence to parse: give one or more, or --data F"),
+        (("parse", stack, "a b", "--data", empty), "give sentences or --data, not both"),
+        (("parse", stack, "--data", directory / "none.txt"), "none.txt does not exist"),
+        (("parse", stack, "--data", empty), "empty.txt is empty"),
         (("parse", stack, " "), "sentence 1 is empty"),
         (("parse", stack, "the dog", "qwx zzk"), "sentence 2 has no word that the model knows: 'qwx zzk'"),
         (("parse", stack, "a b", "--decoder", "best"), "--decoder must be one of algorithm1, gap; got 'best'"),

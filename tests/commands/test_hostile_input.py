@@ -93,7 +93,7 @@ def test_no_output_is_also_an_input(capsys, model, treebank, tmp_path):
     f1 = ("parse-f1", "--predictions", trees, "--treebank", treebank, "--convention", "prpn")
     strengths = ("strengths", model, "--data", trees)
     commands = [
-        ("parse", model, "--file", text, "--output", text),
+        ("parse", model, "--data", text, "--output", text),
         ("parse", model, SENTENCE, "--output", model / "." / "tokenizer.json.txt"),
         ("minimal-pairs", model, "--data", pairs, "--format", "pairs", "--items", tmp_path / "other.tsv"),
         ("agreement", model, "--data", text, "--format", "linzen", "--items", text),
@@ -177,12 +177,12 @@ def test_no_memory_is_one_line(capsys, monkeypatch, model):
 
 def test_an_empty_line_keeps_its_place(capsys, model, tmp_path):
     text = write(tmp_path / "s.txt", "the dog\n\n  \na cat sleeps\n\n")
-    result = run_json(capsys, "parse", model, "--file", text, "--output", tmp_path / "t.jsonl")
+    result = run_json(capsys, "parse", model, "--data", text, "--output", tmp_path / "t.jsonl")
     assert [parse["words"] for parse in result["parses"]] == [["the", "dog"], [], [], ["a", "cat", "sleeps"], []]
     lines = (tmp_path / "t.jsonl").read_text().splitlines()
     assert [json.loads(line)["words"] for line in lines] == [parse["words"] for parse in result["parses"]]
     for arguments in ((), ("--ensemble", model)):
-        status, out, _ = run(capsys, "parse", model, "--file", text, "--output", tmp_path / "t.mrg", *arguments)
+        status, out, _ = run(capsys, "parse", model, "--data", text, "--output", tmp_path / "t.mrg", *arguments)
         assert status == 0
         assert out.split("\n")[:5:3] == ["(the dog)", result["parses"][3]["tree"]]
         assert out.split("\n")[1:3] == ["", ""]
@@ -192,14 +192,14 @@ def test_an_empty_line_keeps_its_place(capsys, model, tmp_path):
     assert [tree is None for tree in found] == [False, True, True, False, True]
     (tmp_path / "u.txt").write_text("\nqwx\n")
     assert "u.txt has no word that the model knows; line 2: 'qwx'" in fails(
-        capsys, "parse", model, "--file", tmp_path / "u.txt"
+        capsys, "parse", model, "--data", tmp_path / "u.txt"
     )
 
 
 def test_a_line_without_a_known_word_keeps_its_place(capsys, model, tmp_path):
     table = tmp_path / "s.csv"
     table.write_text('id,sentence\n1,"the dog, sleeps"\n2,\n3,qwx zzk\n4,a cat sleeps .\n')
-    command = ("parse", model, "--file", table, "--column", "sentence", "--output", tmp_path / "t.jsonl")
+    command = ("parse", model, "--data", table, "--column", "sentence", "--output", tmp_path / "t.jsonl")
     for more in ((), ("--ensemble", model)):
         status, out, err = run(capsys, *command, *more)
         knows = "every one of the models knows" if more else "the model knows"
@@ -210,14 +210,14 @@ def test_a_line_without_a_known_word_keeps_its_place(capsys, model, tmp_path):
         words = [["the", "dog", ",", "sleeps"], [], [], ["a", "cat", "sleeps", "."]]
         assert [line["words"] for line in lines] == words
         assert [parse["words"] for parse in run_json(capsys, *command, *more)["parses"]] == words
-    message = fails(capsys, "parse", model, "--file", table, "--column", "Sentence")
+    message = fails(capsys, "parse", model, "--data", table, "--column", "Sentence")
     assert "s.csv has no column 'Sentence' (did you mean 'sentence'?); its columns are id, sentence" in message
-    assert "--column is for --file" in fails(capsys, "parse", model, "the dog", "--column", "a")
+    assert "--column is for --data" in fails(capsys, "parse", model, "the dog", "--column", "a")
 
 
 def test_a_line_that_cannot_be_read_keeps_its_place(capsys, model, tmp_path):
     (tmp_path / "s.jsonl").write_text('{"text": "the dog"}\n{"text": 3}\n\n{"text": "a cat sleeps"}\n')
-    command = ("parse", model, "--file", tmp_path / "s.jsonl", "--output", tmp_path / "t.mrg")
+    command = ("parse", model, "--data", tmp_path / "s.jsonl", "--output", tmp_path / "t.mrg")
     assert "s.jsonl, line 2: the column 'text' must be text; got '3'" in fails(capsys, *command)
     assert not (tmp_path / "t.mrg").exists()
     status, out, err = run(capsys, *command, "--keep-going")
@@ -275,7 +275,7 @@ def test_a_sentence_of_a_hundred_thousand_words(capsys, tmp_path):
 def test_what_is_no_text(capsys, model, tmp_path, content, message):
     path = tmp_path / "t.mrg"
     path.write_bytes(content)
-    for command in (("perplexity", model, "--data", path), ("parse", model, "--file", path)):
+    for command in (("perplexity", model, "--data", path), ("parse", model, "--data", path)):
         assert re.search(message, fails(capsys, *command))
     if b"aaaa" not in content:
         command = ("parse-f1", model, "--treebank", path, "--convention", "prpn")
@@ -286,8 +286,8 @@ def test_links_and_pipes_as_inputs(capsys, model, tmp_path):
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     os.mkfifo(tmp_path / "pipe")
-    assert "loop is a symbolic link that leads nowhere" in fails(capsys, "parse", model, "--file", loop)
-    assert "pipe is not a regular file; name - to read" in fails(capsys, "parse", model, "--file", tmp_path / "pipe")
+    assert "loop is a symbolic link that leads nowhere" in fails(capsys, "parse", model, "--data", loop)
+    assert "pipe is not a regular file; name - to read" in fails(capsys, "parse", model, "--data", tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_a_file_in_the_place_of_a_sentence(capsys, model, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "text.txt", "the dog")
     message = (
-        "sentence 1 has no word that the model knows: 'text.txt'; --file text.txt parses the sentences of that file"
+        "sentence 1 has no word that the model knows: 'text.txt'; --data text.txt parses the sentences of that file"
     )
     assert fails(capsys, "parse", model, "text.txt") == message
     assert fails(capsys, "surprisal", model, "--data", "the dog") == (

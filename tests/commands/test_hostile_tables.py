@@ -100,7 +100,7 @@ def test_a_table_of_surprisal_is_data_too(capsys, folder, model):
 
 def test_no_pattern_of_files_is_overwritten(capsys, folder, model):
     write(folder / "t.jsonl", '{"text": "the dog"}\n')
-    message = refused(capsys, folder, "parse", model, "--file", "*.jsonl", "--output", "t.jsonl")
+    message = refused(capsys, folder, "parse", model, "--data", "*.jsonl", "--output", "t.jsonl")
     assert "would overwrite a file that the command reads" in message
 
 
@@ -112,14 +112,14 @@ def test_words_that_nobody_sees(capsys, folder, model):
     write(folder / "odd.txt", ODD)
     words = ODD.splitlines()[0].split()
     for ending in ("html", "svg", "tex", "pdf"):
-        assert run(capsys, "parse", model, "--file", "odd.txt", "--output", f"t.{ending}")[0] == 0
+        assert run(capsys, "parse", model, "--data", "odd.txt", "--output", f"t.{ending}")[0] == 0
     rows = run_json(capsys, "surprisal", model, "--data", "odd.txt", "--figure", "f.pdf")["rows"]
     assert [row["word"] for row in rows if row["sentence"] == 1] == words
 
 
 def test_a_pdf_of_a_tree_that_no_page_holds(capsys, folder, model):
     write(folder / "long.txt", "the dog " * 1001)
-    message = refused(capsys, folder, "parse", model, "--file", "long.txt", "--output", "t.pdf")
+    message = refused(capsys, folder, "parse", model, "--data", "long.txt", "--output", "t.pdf")
     assert "a PDF shows trees of at most 2,000 words; number 1 has 2,002" in message
 
 

@@ -74,6 +74,25 @@ def test_every_format_has_the_table_of_the_function(capsys, models, data, tmp_pa
     assert sorted(file.name for file in tmp_path.iterdir()) == ["data.csv", output.name]
 
 
+def test_unreadable_rows_can_be_left_out(capsys, models, tmp_path):
+    lines = ["{", '{"item": 7, "text": "the dogs bark"}', '{"item": 8, "text": 3}', '{"item": 9, "text": "the dog"}']
+    (tmp_path / "data.jsonl").write_text("\n".join(lines) + "\n")
+    command = ("surprisal", models[0], "--data", tmp_path / "data.jsonl", "--output", tmp_path / "out.csv")
+    assert fails(capsys, *command[1:]).startswith(f"{tmp_path / 'data.jsonl'}, line 1")
+    assert not (tmp_path / "out.csv").exists()
+    status, _, err = run(capsys, *command, "--keep-going")
+    assert status == 2
+    assert err.count("left out: ") == 3  # of two lines, and at the end
+    assert "data.jsonl, line 3: " in err
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert list(table)[:2] == ["item", "sentence"]
+    assert table[["item", "sentence", "word"]].values.tolist() == [  # numbered as in the file
+        [7, 2, "the"], [7, 2, "dogs"], [7, 2, "bark"], [9, 4, "the"], [9, 4, "dog"],
+    ]  # fmt: skip
+    (tmp_path / "data.jsonl").write_text("{\n{\n")
+    assert "data.jsonl has no text" in run(capsys, *command, "--keep-going")[2]
+
+
 def test_several_models(capsys, models, data, tmp_path):
     result = run_json(capsys, "surprisal", *models, "--data", data, "--output", tmp_path / "o.parquet", "--base", "e")
     table = pd.read_parquet(tmp_path / "o.parquet")

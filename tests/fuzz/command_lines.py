@@ -52,13 +52,13 @@ def _parsing() -> Iterator[Command]:
     yield _of("parse {}/deep SENTENCE --json --layer 0", *DEEP)
     yield _of("parse {}/model SENTENCE --ensemble {}/other {}/model", "other/config.json", "other/model.safetensors")
     for ending in ("mrg", "jsonl", "tex", "svg", "pdf", "html"):
-        yield _of(f"parse {{}}/model --file {{}}/text.txt --output {{}}/out/t.{ending} --json", "text.txt")
-    yield _of("parse {}/model --file {}/text.txt.gz", "text.txt.gz")
-    yield _of("parse {}/model --file - --column sentence --output {}/out/t.html", "table.csv", stdin="table.csv")
+        yield _of(f"parse {{}}/model --data {{}}/text.txt --output {{}}/out/t.{ending} --json", "text.txt")
+    yield _of("parse {}/model --data {}/text.txt.gz", "text.txt.gz")
+    yield _of("parse {}/model --data - --column sentence --output {}/out/t.html", "table.csv", stdin="table.csv")
     yield _of("parse {}/model - --output {}/out/t.svg", "text.txt", stdin="text.txt")
-    yield _of("parse {}/model --file {}/tables/*.csv --json", "tables/a.csv", "tables/b.csv")
+    yield _of("parse {}/model --data {}/tables/*.csv --json", "tables/a.csv", "tables/b.csv")
     for ending in TABLES:
-        yield _of(f"parse {{}}/model --file {{}}/table.{ending} --output {{}}/out/t.jsonl --json", f"table.{ending}")
+        yield _of(f"parse {{}}/model --data {{}}/table.{ending} --output {{}}/out/t.jsonl --json", f"table.{ending}")
     for convention in CONVENTIONS:
         f1 = f"parse-f1 --convention {convention} --treebank"
         yield _of(f"{f1} {{}}/gold.mrg --predictions {{}}/trees.mrg --json", "gold.mrg", "trees.mrg")

@@ -361,9 +361,9 @@ def test_the_model_that_a_run_began_with(model):
 
 
 def test_paths_of_this_machine_are_left_out():
-    value = {"a": ["/tmp/x/run", "stack-lm parse ~/runs/u1 --file=/data/s.txt"], "b": "hf:someone/data", "c": 3}
+    value = {"a": ["/tmp/x/run", "stack-lm parse ~/runs/u1 --data=/data/s.txt"], "b": "hf:someone/data", "c": 3}
     assert without_directories(value) == {
-        "a": ["run", "stack-lm parse u1 --file=s.txt"],
+        "a": ["run", "stack-lm parse u1 --data=s.txt"],
         "b": "hf:someone/data",
         "c": 3,
     }

@@ -67,7 +67,7 @@ def test_every_kind_of_input_is_the_same(parser, models, capsys, tmp_path):
     words = [list(parse.words) for parse in singles]
     file = tmp_path / "s.txt"
     file.write_text("\n".join(TEXTS) + "\n")
-    printed = run_json(capsys, "parse", models / "one", "--file", file)["parses"]
+    printed = run_json(capsys, "parse", models / "one", "--data", file)["parses"]
     assert [parse["tree"] for parse in printed] == [str(parse) for parse in singles]
     wrapped = Parser(parser.scorer.model, parser.scorer.tokenizer)
     for batch in (TEXTS, tuple(TEXTS), words, iter(words), np.array(TEXTS)):
@@ -245,7 +245,7 @@ def test_the_command_goes_on_behind_a_sentence_without_a_tree(models, capsys, tm
     file, page, trees = tmp_path / "s.txt", tmp_path / "t.html", tmp_path / "t.mrg"
     file.write_text("the dog sleeps .\nqwx zzk\n\na cat waits .\n")
     for output in (page, trees):
-        status, out, err = run(capsys, "parse", models / "one", "--file", file, "--output", output)
+        status, out, err = run(capsys, "parse", models / "one", "--data", file, "--output", output)
         assert status == 0
         assert [bool(line) for line in out.splitlines()] == [True, False, False, True]
         assert err == f"line 3 is empty; line 2 has no word that the model knows\nwritten: {output}\n"
@@ -256,6 +256,6 @@ def test_the_command_goes_on_behind_a_sentence_without_a_tree(models, capsys, tm
     assert 'id="t2"' not in text
     assert f"2 trees: {models / 'one'}" in text
     file.write_text("qwx zzk\n")
-    status, out, err = run(capsys, "parse", models / "one", "--file", file, "--output", tmp_path / "none.html")
+    status, out, err = run(capsys, "parse", models / "one", "--data", file, "--output", tmp_path / "none.html")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert not (tmp_path / "none.html").exists()

@@ -173,7 +173,7 @@ def test_a_parser_learns_trees(parser, capsys, tmp_path):
     file = tmp_path / "new.txt"
     file.write_text("".join(" ".join(s.words) + "\n" for s in sentences))
     found = Parser.from_pretrained(str(parser), device="cpu")([list(s.words) for s in sentences])
-    assert stack_lm(["parse", str(parser), "--file", str(file), "--json"]) == 0
+    assert stack_lm(["parse", str(parser), "--data", str(file), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert [parse["tree"] for parse in printed["parses"]] == [str(parse) for parse in found]
     assert stack_lm(["parse", str(parser), "the dog sleeps ."]) == 0
