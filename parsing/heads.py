@@ -7,7 +7,7 @@ from functools import lru_cache
 
 # Collins (1999), appendix A: for each label the direction of the search, and the children's labels by priority.
 # NOTE: his further rule, which makes the first of two conjuncts the head, is left out: without it the branching
-# baselines come nearest to those known for the gold trees of Htut et al. (see docs/evaluation.md).
+# baselines come nearest to those known for the gold trees of Htut et al. (see docs/parse_f1.md).
 _HEADS: dict[str, tuple[str, str]] = {
     "ADJP": ("left", "NNS QP NN $ ADVP JJ VBN VBG ADJP JJR NP JJS DT FW RBR RBS SBAR RB"),
     "ADVP": ("right", "RB RBR RBS FW ADVP TO CD JJR JJ IN NP JJS NN"),

@@ -127,7 +127,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
-    rules = parser.add_argument_group("rules", "changes to the convention; see docs/evaluation.md")
+    rules = parser.add_argument_group("rules", "changes to the convention; see docs/parse_f1.md")
     rules.add_argument("--parameters", metavar="FILE", help="with evalb: EVALB's parameter file, such as COLLINS.prm")
     rules.add_argument(
         "--punctuation",
@@ -166,7 +166,7 @@ def _convention(options: argparse.Namespace) -> tuple[Convention, dict[str, Any]
     """The convention with the requested changes, and the changes."""
     if options.convention is None:
         there = ", ".join(CONVENTIONS.registered)
-        raise InputError(f"--convention is required, as F1 depends on it: one of {there} (docs/evaluation.md)")
+        raise InputError(f"--convention is required, as F1 depends on it: one of {there} (docs/parse_f1.md)")
     base = get_convention(options.convention)
     if options.parameters:
         if base.name != "evalb":
