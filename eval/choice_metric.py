@@ -13,7 +13,8 @@ Args:
     references: {}
     oov: treatment of items with a NaN: "skip" leaves them out, "wrong" counts them as not correct.
 Returns:
-    accuracy in percent with its exact interval, counts, and the same for each group, under "by".
+    accuracy in percent with its exact interval, counts, and the same for each group, under "by", and the
+    unweighted means over groups, under "mean_over".
 """
 
 
