@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,6 +15,8 @@ from ..kernels import dispatch
 from ..kernels.protocol import Driver, GivenVectors, Inputs, MemoryState, Request, System
 from ..memory import Choice, Memory, Value, leaves, under_transform
 from ..memory.base import numbers_hidden
+
+_Form = tuple[type[Any], list[tuple[int | None, ...]], list[bool]]
 
 
 class Actions(dict[str, Tensor]):
@@ -101,6 +102,7 @@ class ControlledMemory(nn.Module):
     output_size: int
     dropout: float = 0.0
     scan_backend: str | None = None
+    _form: tuple[Memory[Any, Any], _Form] | None = None  # of the states of a memory, from the first that was checked
 
     @classmethod
     def from_settings(cls, settings: Any) -> ControlledMemory:
@@ -168,7 +170,9 @@ class ControlledMemory(nn.Module):
             raise ValueError(f"the state is on {state.reading.device}; the inputs are on {inputs.device}")
 
     def _check_form(self, state: Any) -> None:
-        kind, wanted, floating = self._form_of_states
+        if self._form is None or self._form[0] is not self.memory:  # an intervention puts another in its place
+            self._form = (self.memory, self._form_of_states())
+        kind, wanted, floating = self._form[1]
         memory = self.memory.state_type
         if not isinstance(state, kind):
             raise ValueError(f"the state of this layer is a {kind.__name__}; got a {type(state).__name__}")
@@ -193,8 +197,7 @@ class ControlledMemory(nn.Module):
                     f"a tensor of the state must be of {needed}, as this layer returns it; got {tensor.dtype}"
                 )
 
-    @cached_property
-    def _form_of_states(self) -> tuple[type[Any], list[tuple[int | None, ...]], list[bool]]:
+    def _form_of_states(self) -> _Form:
         """The type of a state; shapes without the batch, with None for a size that may change; which are floating."""
         with torch.no_grad():
             states = [self.initial_state(1), self.initial_state(1, 7)]

@@ -32,6 +32,24 @@ def make(**fields):
     return model
 
 
+def test_the_state_of_an_intervened_layer_is_of_another_form():
+    """Cached steps within an intervention, and before and after it."""
+    model = make()
+    (layer,) = memories(model)
+    within = model.generate(IDS[:, :2], max_new_tokens=4, do_sample=False)
+    for _ in range(2):
+        with intervene(layer, Intervention({"push_strength": 0.5})):
+            changed = model.generate(IDS[:, :2], max_new_tokens=4, do_sample=False)
+            whole = model.generate(IDS[:, :2], max_new_tokens=4, do_sample=False, use_cache=False)
+        assert torch.equal(changed, whole)
+        assert torch.equal(model.generate(IDS[:, :2], max_new_tokens=4, do_sample=False), within)
+    other = make()
+    (layer,) = memories(other)
+    with intervene(layer, Intervention({"push_strength": 0.5})):
+        other.generate(IDS[:, :2], max_new_tokens=4, do_sample=False)
+    other.generate(IDS[:, :2], max_new_tokens=4, do_sample=False)
+
+
 def by_hand(model, push, one_element=False, reading=None):
     """Logits of a stack model with these push strengths [T], with a stack as a list of values and strengths."""
     cell = model.base_model.cell
