@@ -27,6 +27,13 @@ class Sentence(NamedTuple):
     tags: Sequence[str] | None = None
 
 
+def tags_of_all(tags: Iterable[Sequence[str] | None]) -> list[Sequence[str]] | None:
+    """The part-of-speech tags of sentences, for tokenizers that use them; None if a sentence has none."""
+    known = list(tags)
+    there = [of_sentence for of_sentence in known if of_sentence is not None]
+    return there if len(there) == len(known) else None
+
+
 class Block(NamedTuple):
     """Consecutive documents of a stream.
 

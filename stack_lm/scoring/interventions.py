@@ -84,18 +84,24 @@ class InterventionScorer(ModelScorer):
         self._seed = 0
 
     @torch.inference_mode()
-    def measure_means(self, sentences: Sequence[Sequence[str]], progress: Progress | None = None) -> dict[str, Tensor]:
+    def measure_means(
+        self,
+        sentences: Sequence[Sequence[str]],
+        tags: Sequence[Sequence[str]] | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, Tensor]:
         """Measure the means of the untouched memory over all tokens of a text, including special ones, for `under`.
 
         Args:
             sentences: each a sequence of words.
+            tags: their part-of-speech tags; see `trace`.
             progress: called with the number of sentences done, batch by batch.
 
         Returns:
             By name, each [*shape]: of the actions, the `reading`, and the `exit` if the memory has one.
         """
         sums: dict[str, Tensor] = {}
-        sequences = [encoding.ids for encoding in self._encoder.encode(sentences, None)]
+        sequences = [encoding.ids for encoding in self._encoder.encode(sentences, tags)]
         with self.untouched():
             for batch, ids in self._batches(sequences):
                 there = self._there(ids, [len(sequences[i]) for i in batch])

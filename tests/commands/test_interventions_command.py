@@ -1,9 +1,11 @@
 """`stack-lm interventions`: from models and a text to tables, JSON and a figure."""
 
 import pytest
+import torch
 from conftest import run, run_json, tiny_config
 
 from stack_lm import DeepStackRNNConfig, DeepStackRNNForCausalLM, StackRNNForCausalLM, train_word_tokenizer
+from stack_lm.data import open_corpus
 
 TEXT = "the dog barks\ndogs that the old dog fears bark\nthe dog that cats fear barks\nold dogs bark\n"
 
@@ -78,6 +80,23 @@ def test_the_text_is_that_of_perplexity(capsys, folder, tmp_path):
         assert found["models"][0]["untouched"]["perplexity"] == pytest.approx(alone["perplexity"])
     held_out = run_json(capsys, "perplexity", folder / "stack", "--data", f"hub:{tmp_path / 'd'}", "--held-out", 0.8)
     assert (held_out["n_sentences"], held_out["split"]) == (4, "train")
+
+
+def test_tags_stand_for_rare_words_as_in_perplexity(capsys, tmp_path):
+    sentences = [(sentence.words, sentence.tags) for sentence in open_corpus("generated:40:1")]
+    tokenizer = train_word_tokenizer(sentences, 15, tag_rare_words=True)
+    ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **ids))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4)
+    model.save_pretrained(tmp_path / "tagged")
+    tokenizer.save_pretrained(tmp_path / "tagged")
+    command = (tmp_path / "tagged", "--data", "generated:40:1")
+    alone = run_json(capsys, "perplexity", *command)
+    found = run_json(capsys, "interventions", *command, "--only", "push-mean")["models"][0]
+    assert alone["n_unknown"] == 0
+    assert found["untouched"]["perplexity"] == pytest.approx(alone["perplexity"])
 
 
 def test_models_that_score_other_items(capsys, folder, tmp_path):
