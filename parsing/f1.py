@@ -31,37 +31,38 @@ class GoldTree:
         kept: for each word, whether the convention keeps it.
         tree: over the kept words, in the form that the convention scores; None if no word is kept.
         length: the length of the sentence, by the convention's count.
+        equal_words: words that count as equal, each mapped to its representative.
     """
 
     annotated: ConstituencyTree
     kept: tuple[bool, ...]
     tree: ConstituencyTree | None
     length: int
+    equal_words: Mapping[str, str]
 
     @property
     def kept_words(self) -> tuple[str, ...]:
         """The words that the convention keeps."""
         return self.tree.words if self.tree is not None else ()
 
-    def align(self, prediction: ConstituencyTree, equal: Mapping[str, str] | None = None) -> ConstituencyTree | None:
-        """Restrict a predicted tree to the kept words; None if there are none.
+    def align(self, prediction: ConstituencyTree) -> ConstituencyTree | None:
+        """Restrict a predicted tree to the kept words, as the gold tree spells them; None if there are none.
 
         Args:
             prediction: over all words, or over the kept ones. Upper and lower case may differ; brackets may be escaped.
-            equal: words that count as equal, each mapped to its representative.
 
         Raises:
             InputError: if the words differ; the message names the first difference.
         """
         words, whole, left = prediction.words, self.annotated.words, self.kept_words
-        if _same(words, whole, equal or {}):
-            return prediction.keep(self.kept) if self.tree is not None else None
-        if _same(words, left, equal or {}):
-            return prediction
+        if _same(words, whole, self.equal_words):
+            return replace(prediction.keep(self.kept), words=left) if self.tree is not None else None
+        if _same(words, left, self.equal_words):
+            return replace(prediction, words=left)
         others = whole if abs(len(words) - len(whole)) <= abs(len(words) - len(left)) else left
         problem = [f"it has {len(words)} words, the gold tree {len(others)}"] if len(words) != len(others) else []
         for place, (word, other) in enumerate(zip(words, others, strict=False), start=1):
-            if not _same((word,), (other,), equal or {}):
+            if not _same((word,), (other,), self.equal_words):
                 problem.append(f"word {place} is {word!r}, in the gold tree {other!r}")
                 break
         raise InputError(f"its words differ from those of its gold tree: {'; '.join(problem)}")
@@ -143,13 +144,13 @@ def prepare_gold(tree: Tree | ConstituencyTree, convention: Convention) -> GoldT
     counted = [tag not in convention.uncounted_tags for tag in tags]
     length = sum(counted) if convention.brackets == "multiset" else sum(kept)
     if not any(kept):
-        return GoldTree(whole, kept, None, length)
+        return GoldTree(whole, kept, None, length, convention.equal_words)
     left = whole.keep(kept)
     if convention.gold == "collapsed":
         left = left.collapse_unaries()
     elif convention.gold in HEAD_RULES:
         left = left.binarize(HEAD_RULES[convention.gold])
-    return GoldTree(whole, kept, left, length)
+    return GoldTree(whole, kept, left, length, convention.equal_words)
 
 
 def _same(words: Sequence[str], others: Sequence[str], equal: Mapping[str, str]) -> bool:
@@ -201,7 +202,7 @@ def score_trees(
         try:
             if prediction is None:
                 raise InputError("it is missing")
-            tally.add(number, golden, golden.align(prediction, rules.equal_words))
+            tally.add(number, golden, golden.align(prediction))
         except InputError as error:
             where = f" ({prediction.origin})" if prediction is not None and prediction.origin else ""
             message = f"the predicted tree {number + 1}{where} cannot be scored: {error}"

@@ -81,14 +81,12 @@ def _print_comparisons(comparisons: Sequence[dict[str, Any]]) -> None:
     one = comparisons[0]
     least = 2 / one["n_resamples"]
     print_table(
-        f"difference in F1 from {one['first']}, paired bootstrap",
+        f"difference in F1 from {one['second']}, paired bootstrap",
         ["trees", "difference", f"{one['level']:g}% from", "to", "p"],
         [
             (
-                c["second"],
-                f"{-c['difference']:+.2f}",
-                f"{-c['high']:+.2f}",
-                f"{-c['low']:+.2f}",
+                c["first"],
+                *(f"{c[name]:+.2f}" for name in ("difference", "low", "high")),
                 f"{c['p_value']:.4f}" if c["p_value"] else f"< {least:g}",
             )
             for c in comparisons

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from ..console import Problems, positive_int, print_json, print_note, print_written, progress
+from ..data.corpora import tags_of_all
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..messages import shortened
@@ -286,8 +287,8 @@ def run(options: argparse.Namespace) -> None:
         write_items(options.items, chosen, score, [i + 1 for i in wanted])
     if options.compare and len(scores) > 1:
         result["comparisons"] = [
-            {"first": result["systems"][0]["system"], "second": other["system"]}
-            | dataclasses.asdict(compare_f1(scores[0], score))
+            {"first": other["system"], "second": result["systems"][0]["system"]}
+            | dataclasses.asdict(compare_f1(score, scores[0]))
             for score, other in zip(scores[1:], result["systems"][1:], strict=True)
         ]
     if options.baselines:
@@ -382,13 +383,12 @@ def _parse_gold_sentences(
     # Where a sentence loses all its words, the model parses all of them.
     before = options.punctuation == "before"
     seen = [item.tree if before and item.tree is not None else item.annotated for item in gold]
-    tags = [tree.word_tags for tree in seen]
-    all_tags = [of_sentence for of_sentence in tags if of_sentence is not None]
+    tags = tags_of_all(tree.word_tags for tree in seen)
     words = [tree.words for tree in seen]
     try:
         parser = open_parser(model, options, words)
         with progress(f"parsing with {model}", parser.readings * len(words)) as advance:
-            parses = parser.parse_words(words, all_tags if len(all_tags) == len(tags) else None, progress=advance)
+            parses = parser.parse_words(words, tags, progress=advance)
     except InputError as error:
         raise InputError(str(error) if model in str(error) else f"{model}: {error}") from error
     unknown = [parse.unknown for parse in parses if parse.unknown is not None]  # of each, since none is a vote

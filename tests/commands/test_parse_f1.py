@@ -121,6 +121,20 @@ def test_parameters(tmp_path, run, run_json, gold, right):
     assert "removed: nothing; gold trees" in out
 
 
+def test_words_that_count_as_equal(tmp_path, run, run_json, gold):
+    (tmp_path / "my.prm").write_text("LABELED 1\nEQ_WORD the a\n")
+    for name, old, new in (("one", "DT the", "DT a"), ("two", "DT a", "DT the")):
+        (tmp_path / f"{name}.mrg").write_text(gold.read_text().replace(old, new))
+    trees = tmp_path / "trees.mrg"
+    files = ("--predictions", tmp_path / "one.mrg", tmp_path / "two.mrg", "--parameters", tmp_path / "my.prm")
+    found = run_json(*files, "--ensemble", convention="evalb")
+    assert [system["f1"] for system in found["systems"]] == [100, 100]
+    assert found["ensemble"]["agreement"] == [100, 100]
+    status, _, err = run(*files[:2], *files[3:], "--trees", trees, convention="evalb")
+    assert (status, err) == (0, "")
+    assert [tree.words for tree in read_treebank(str(trees))] == [tree.words for tree in read_treebank(str(gold))]
+
+
 @pytest.mark.parametrize("extra", [["--compare"], ["--ensemble"], []], ids=str)
 def test_labels_are_compared_for_all_trees_of_a_report_or_for_none(run, run_json, gold, right, extra):
     _, out, err = run("--predictions", gold, right, *extra, convention="evalb")
@@ -201,14 +215,15 @@ def test_systems_are_compared(run, run_json, gold, right):
     result = run_json("--predictions", right, gold, "--compare")
     (comparison,) = result["comparisons"]
     f1 = [system["f1"] for system in result["systems"]]
-    assert comparison["difference"] == pytest.approx(f1[0] - f1[1])
+    assert (comparison["first"], comparison["second"]) == (str(gold), str(right))
+    assert comparison["difference"] == pytest.approx(f1[1] - f1[0])
     assert comparison["low"] <= comparison["difference"] <= comparison["high"]
     status, out, _ = run("--predictions", right, gold, "--compare")
     assert status == 0
     assert f"difference in F1 from {right}, paired bootstrap" in out
     (row,) = (line for line in out.splitlines() if line.startswith(f"│ {gold} ") and "+" in line)
     assert [cell.strip() for cell in row.split("│")][2:5] == [
-        f"{-comparison[name]:+.2f}" for name in ("difference", "high", "low")
+        f"{comparison[name]:+.2f}" for name in ("difference", "low", "high")
     ]
     assert "10,000 resamples of 4 sentences" in out
 
