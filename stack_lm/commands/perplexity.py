@@ -19,7 +19,7 @@ from ..console import (
     progress,
 )
 from ..data import Sentence, hold_out
-from ..data.corpora import Corpus
+from ..data.corpora import Corpus, tags_of_all
 from ..errors import InputError
 from ..eval.perplexity import (
     Perplexity,
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 # Sentences scored at a time: enough for batches of similar length.
 BLOCK = 10_000
-# The scores of several models in the table, and their headings.
+# The scores of several models in the table, with their headings and the numbers of their units.
 _SHOWN = {
-    "perplexity": "per token",
-    "word_perplexity": "per word",
-    "inner_perplexity": "per inner token",
-    "bits_per_byte": "bits per byte",
+    "perplexity": ("per token", "n_tokens"),
+    "word_perplexity": ("per word", "n_words"),
+    "inner_perplexity": ("per inner token", "n_inner_tokens"),
+    "bits_per_byte": ("bits per byte", "n_bytes"),
 }
 
 EXAMPLE = """stack-lm perplexity runs/brown-u1 --data nltk:brown --held-out 3000
@@ -153,7 +153,7 @@ def _report_one(options: argparse.Namespace, found: Perplexity) -> None:
         ["per", "perplexity", "nats", "bits", "predicted"],
         rows,
         caption=f"{counted(found.n_sentences, 'sentence')}, {counted(found.n_all_words, 'word')}, "
-        f"{unknown:.1%} of them unknown{compares}",
+        f"{found.n_unknown:,} of them unknown ({unknown:.1%}){compares}",
     )
 
 
@@ -180,7 +180,7 @@ def _print_runs(
         described = [
             {
                 "runs": [{"model": path} | dataclasses.asdict(run) for path, run in zip(paths, side, strict=True)],
-                "spread": {name: dataclasses.asdict(_spread(side, name)) for name in _SHOWN},
+                "spread": {name: dataclasses.asdict(_spread(side, name)) for name in _comparable(side)},
             }
             for paths, side in results
         ]
@@ -193,13 +193,14 @@ def _print_runs(
         for path, run in zip(paths, side, strict=True):
             rows.append((path, *(_number(name, getattr(run, name)) for name in _SHOWN), f"{_unknown(run):.1%}"))
         if len(side) > 1:
-            spread = [_spread(side, name) for name in _SHOWN]
-            rows.append(("  mean", *map(_number, _SHOWN, (of.mean for of in spread)), ""))
-            rows.append(("  sd", *map(_number, _SHOWN, (of.sd for of in spread)), ""))
+            spread = {name: _spread(side, name) for name in _comparable(side)}
+            for row in ("mean", "sd"):
+                cells = (_number(name, getattr(spread[name], row)) if name in spread else "" for name in _SHOWN)
+                rows.append((f"  {row}", *cells, ""))
     runs = [run for _, side in results for run in side]
     print_table(
         f"perplexity, {options.data}",
-        ["model", *_SHOWN.values(), "unknown words"],
+        ["model", *(heading for heading, _ in _SHOWN.values()), "unknown words"],
         rows,
         caption=f"{runs[0].n_sentences:,} sentences"
         + (
@@ -232,6 +233,11 @@ def _text_of(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _comparable(side: Sequence[Perplexity]) -> list[str]:
+    """The scores of runs that predict the same number of their units: with other tokenizers, only some."""
+    return [name for name, (_, n) in _SHOWN.items() if len({getattr(run, n) for run in side}) == 1]
+
+
 def _spread(side: Sequence[Perplexity], name: str) -> Spread:
     return Spread.of([getattr(run, name) for run in side])
 
@@ -254,6 +260,5 @@ def _trace(scorer: ModelScorer, sentences: Iterable[Sentence], advance: Callable
     """Traces of sentences, a block at a time, since a whole corpus may not fit into memory."""
     rest = iter(sentences)
     while block := list(islice(rest, BLOCK)):
-        tags = [sentence.tags for sentence in block if sentence.tags is not None]
-        words = [sentence.words for sentence in block]
-        yield from scorer.trace(words, tags if len(tags) == len(block) else None, progress=advance)
+        tags = tags_of_all(sentence.tags for sentence in block)
+        yield from scorer.trace([sentence.words for sentence in block], tags, progress=advance)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import REAL_DATA, byte_level_tokenizer, needs_real_data, run, run_json
+from conftest import REAL_DATA, byte_level_tokenizer, needs_real_data, run, run_json, tiny_config
 from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
 from stack_lm import ModelScorer, Parse, Parser, StackRNNForCausalLM, __version__, commands, memories
@@ -483,6 +483,10 @@ def test_perplexities_of_several_models(capsys, models, tmp_path):
     status, out, _ = run(capsys, "perplexity", stack, "--against", lstm, "--data", path)
     assert f"{difference:+.2f}" in out
     assert "paired t-test" in out
+    byte_level_tokenizer().save_pretrained(tmp_path / "bytes")
+    StackRNNForCausalLM(tiny_config(vocab_size=400)).save_pretrained(tmp_path / "bytes")
+    found = run_json(capsys, "perplexity", stack, tmp_path / "bytes", "--data", path)
+    assert "perplexity" not in found["spread"]  # of a token: the two have other tokens
     other_words = shutil.copytree(lstm, tmp_path / "other")
     tokenizer = json.loads((other_words / "tokenizer.json").read_text())
     vocabulary = tokenizer["model"]["vocab"]
