@@ -6,6 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
 from ..console import print_json
 from ..data.text import json_record, read_text
 from ..errors import InputError
@@ -28,6 +31,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Collect the files and, unless it is a dry run, upload them."""
     source = Path(options.model)
+    try:
+        validate_repo_id(options.repository)
+    except HFValidationError as error:
+        raise InputError(first_line(error)) from error
     with staging(options.dry_run) as directory:
         copy_model(source, directory)
         _add_code(source, directory)

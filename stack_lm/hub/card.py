@@ -20,7 +20,7 @@ from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
 from ..messages import counted, shortened
 from ..plugins import named_in
-from .evaluations import decimals_of, format_score, held_out_sentences, merged, of_training, without_directories
+from .evaluations import decimals_of, first_of, format_score, merged, name_of_held_out, of_training, without_directories
 
 CARD = "README.md"
 _WRITTEN_BY_US = "<!-- Written by `stack-lm card`"
@@ -170,7 +170,7 @@ def _make_card(
     sections = [
         f"# {data.model_name}\n\n{_MARK}\n\n{_description(config, kind, _count_parameters(directory))}",
         f"{_NOTES}\n\n{notes.strip()}\n\n{_END_OF_NOTES}" if notes.strip() else "",
-        _USAGE_OF_PARSER if family == "span-parser" else _usage(auto_class, config),
+        _USAGE_OF_PARSER if family == "span-parser" else _usage(auto_class, config, _is_continuous(training)),
         _evaluation(known),
         _data(training, source),
         _training(training, command),
@@ -287,7 +287,8 @@ print(parser("the dog that the cats fear barks loudly ."))
 On the command line: `stack-lm parse MODEL "the dog that the cats fear barks loudly ."`"""
 
 
-def _usage(auto_class: str, config: Mapping[str, Any]) -> str:
+def _usage(auto_class: str, config: Mapping[str, Any], continuous: bool) -> str:
+    texts = "Give whole texts, not single sentences." if continuous else "Give texts sentence by sentence."
     auto_map: Mapping[str, str] | None = config.get("auto_map")
     plugins = [f"`{name}`" for name in named_in(config)]
     trust = ", trust_remote_code" + "=True" if auto_map else ""  # runs nothing here
@@ -302,15 +303,14 @@ tokenizer = AutoTokenizer.from_pretrained(MODEL{trust})
 
 """
     if auto_map and not str(auto_map.get("AutoConfig")).startswith("configuration_stack_rnn."):
-        return code + "The code beside the weights needs the package stack-lm. Give texts sentence by sentence."
+        return code + f"The code beside the weights needs the package stack-lm. {texts}"
     if auto_map:
         return code + (
             "The code beside the weights needs torch and transformers alone. With the package stack-lm installed, its "
-            "compiled scan runs instead, and after `import stack_lm` no remote code is needed. Give texts sentence by "
-            "sentence."
+            f"compiled scan runs instead, and after `import stack_lm` no remote code is needed. {texts}"
         )
     own = f", then import {' and '.join(plugins)}, which the model needs and which is not here" if plugins else ""
-    return code + f"Run `import stack_lm` first{own}. Give texts sentence by sentence."
+    return code + f"Run `import stack_lm` first{own}. {texts}"
 
 
 def _evaluation(results: Sequence[EvalResult]) -> str:
@@ -344,8 +344,12 @@ def _data(training: Mapping[str, Any], source: str) -> str:
     case = f"; lower case: {tokenizer.get('lowercase', 'none')}"
     kept = f"that of {tokenizer['pretrained']}" if tokenizer.get("pretrained") else of_kind + case
     frame = [token for token, key in (("`<s>`", "add_bos"), ("`</s>`", "add_eos")) if tokenizer.get(key)]
+    limit = training["data"].get("limit")
+    unit, how = (
+        ("documents", "as continuous text") if _is_continuous(training) else ("sentences", "sentence by sentence")
+    )
     return (
-        f"## Data\n\nTrained on {source}, sentence by sentence; validated on {_held_out(training)}. "
+        f"## Data\n\nTrained on {source}{first_of(limit, unit)}, {how}; validated on {_held_out(training)}. "
         f"Vocabulary: {kept}; sentence tokens: {' and '.join(frame) or 'none'}."
     )
 
@@ -408,12 +412,22 @@ def _names(files: Any) -> str:
 
 
 def _held_out(training: Mapping[str, Any]) -> str:
+    """The name of the text that a run validates on."""
     data = training.get("data", {})
+    read = "documents" if _is_continuous(training) else "sentences"
     if data.get("validation"):
-        return _names(data["validation"])
-    seed = data.get("held_out_seed")
-    seed = training.get("seed", 0) if seed is None else seed
-    return held_out_sentences(_source(training), data.get("held_out", 0), seed)
+        name = _names(data["validation"])
+    else:
+        streaming = bool(data.get("streaming"))
+        seed = training.get("seed", 0) if data.get("held_out_seed") is None else data["held_out_seed"]
+        held_out = data.get("held_out", 0), None if streaming else seed, "documents" if streaming else read
+        name = name_of_held_out(_source(training) + first_of(data.get("limit"), read), *held_out)
+    return name + first_of(data.get("validation_limit"), read)
+
+
+def _is_continuous(training: Mapping[str, Any]) -> bool:
+    """True if a run reads whole documents, not single sentences."""
+    return bool(training.get("data", {}).get("mode") == "continuous")
 
 
 def _training_command(kind: str, training: Mapping[str, Any], file: Path) -> str:

@@ -103,20 +103,23 @@ def read_results(path: Path) -> list[SystemResult]:
 
 
 def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
-    """The evaluation results of one model in a file of a command's `--json` output.
+    """The evaluation results of one model in a file of a command's `--json` output, which may have those of others.
 
     Args:
         path: see `read_results`.
         directory: the directory of the model that the card is for.
 
     Raises:
-        InputError: if the file holds no such result, or a result of another model.
+        InputError: if the file holds no result of this model.
     """
-    found = [result for result in read_results(path) if result.is_model]
-    for of in found:
-        if Path(of.system).resolve() != directory.resolve():
-            raise InputError(f"{path} has results of {Path(of.system).resolve()}, not of {directory}")
-    return [of.result for of in found]
+    by_model: dict[Path, list[EvalResult]] = {}
+    for of in read_results(path):
+        if of.is_model:
+            by_model.setdefault(Path(of.system).resolve(), []).append(of.result)
+    own = by_model.get(directory.resolve(), [])
+    if by_model and not own:
+        raise InputError(f"{path} has results of {', '.join(map(str, by_model))}, not of {directory}")
+    return own
 
 
 def _runs(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -148,10 +151,22 @@ def of_training(
     return [EvalResult(**result) for result in found]
 
 
-def held_out_sentences(source: str, held_out: float, seed: int) -> str:
-    """The name of the sentences that a run holds out: a number of them, or a share below 1."""
-    share = f"{held_out:g} sentences" if held_out >= 1 else f"{100 * held_out:g}% of the sentences"
-    return f"{source}: {share} held out, seed {seed}"
+def name_of_held_out(source: str, held_out: float, seed: int | None, unit: str = "sentences") -> str:
+    """The name of the sentences that a run holds out.
+
+    Args:
+        source: the text.
+        held_out: the number of units, or a share below 1.
+        seed: of the choice; None for a stream, of which all runs hold out the same.
+        unit: "sentences" or "documents".
+    """
+    share = f"{held_out:g} {unit}" if held_out >= 1 else f"{100 * held_out:g}% of the {unit}"
+    return f"{source}: {share} held out" + (f", seed {seed}" if seed is not None else "")
+
+
+def first_of(limit: int | None, unit: str = "sentences") -> str:
+    """The end of the name of a text of which only the beginning is read; "" without a limit."""
+    return "" if limit is None else f", the first {limit:,} {unit}"
 
 
 def merged(earlier: Iterable[EvalResult], new: Iterable[EvalResult]) -> list[EvalResult]:
@@ -207,14 +222,14 @@ def _of_perplexity(record: dict[str, Any]) -> list[dict[str, Any]]:
     counts = {counted: record.get(f"n_{counted}") for _, counted, _ in _PERPLEXITY.values()}
     data = record["data"]
     if record.get("held_out") is not None:
-        data = held_out_sentences(data, record["held_out"], record["held_out_seed"])
+        data = name_of_held_out(data, record["held_out"], record["held_out_seed"])
     elif record.get("split") not in (None, "test"):
         data += f", split {record['split']}"
     if record.get("column") is not None:
         data += f", column {record['column']}"
     if record.get("segmentation") is not None:
         data += f", segmentation {record['segmentation']}"
-    data += _first_sentences(record)
+    data += first_of(record.get("limit"))
     return [
         _perplexity(key, record | counts, "", data, record["command"]) | {"model": record["model"]}
         for key in _PERPLEXITY
@@ -343,18 +358,13 @@ def _of_strengths(record: dict[str, Any]) -> list[dict[str, Any]]:
         ),
     ]
     task = {"task_type": "text-generation", "task_name": "Strengths by part of speech"}
-    data = record["data"] + _first_sentences(record)
+    data = record["data"] + first_of(record.get("limit"))
     results = []
     for name, value, arguments in scored:
         metric = ", ".join([signal, name, *_reading(record)])
         known = {"unit": "elements", **arguments, "command": record["command"]}
         results.append(_result(task, data, "strength", value, metric, known) | {"model": record["model"]})
     return results
-
-
-def _first_sentences(record: Mapping[str, Any]) -> str:
-    """The end of the name of data of which only the first sentences were used."""
-    return "" if record.get("limit") is None else f", the first {record['limit']:,} sentences"
 
 
 def _rounded(values: dict[str, float] | None) -> dict[str, float] | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -264,6 +265,42 @@ def test_the_card_of_an_epochs_model_has_its_scores(tmp_path):
         assert found == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("data", "trained_on", "validated_on"),
+    [
+        (
+            {"mode": "continuous", "held_out": 2, "limit": 9},
+            "books.txt, the first 9 documents, as continuous text",
+            "books.txt, the first 9 documents: 2 documents held out, seed 7",
+        ),
+        (
+            {"streaming": True, "held_out": 0.1, "validation_limit": 500},
+            "books.txt, sentence by sentence",
+            "books.txt: 10% of the documents held out, the first 500 sentences",
+        ),
+        (
+            {"validation": "other.txt", "validation_limit": 1000, "limit": 5000},
+            "books.txt, the first 5,000 sentences, sentence by sentence",
+            "other.txt, the first 1,000 sentences",
+        ),
+        (
+            {"held_out": 30, "held_out_seed": 0},
+            "books.txt, sentence by sentence",
+            "books.txt: 30 sentences held out, seed 0",
+        ),
+    ],
+)
+def test_the_text_of_a_run(model, data, trained_on, validated_on):
+    path = model / "training_config.yaml"
+    settings = yaml.safe_load(path.read_text()) | {"seed": 7, "data": {"source": "books.txt"} | data}
+    path.write_text(yaml.safe_dump(settings))
+    write_card(model)
+    card = of(model)
+    assert f"Trained on {trained_on}; validated on {validated_on}." in card.text
+    assert validated_on in {name for name, _ in by_name(card)}
+    assert ("Give whole texts" in card.text) == (data.get("mode") == "continuous")
+
+
 def test_sentences_of_one_word_have_no_inner_perplexity(capsys, model, tmp_path):
     (tmp_path / "words.txt").write_text("dog\ncat\n")
     record = run_json(capsys, "perplexity", model, "--data", tmp_path / "words.txt")
@@ -304,6 +341,15 @@ def test_results_of_another_model(capsys, model, tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(record))
     status, _, err = run(capsys, "card", model, "--results", tmp_path / "r.json")
     assert (status, f"has results of {tmp_path / 'other'}, not of {model}" in err) == (2, True)
+
+
+def test_a_file_may_have_results_of_other_models_too(capsys, model, tmp_path):
+    shutil.copytree(model, tmp_path / "other")
+    found = run_json(capsys, "perplexity", tmp_path / "other", model, "--data", "generated:50:3")
+    (tmp_path / "both.json").write_text(json.dumps(found))
+    run_json(capsys, "card", model, "--results", tmp_path / "both.json")
+    value = by_name(of(model))["generated:50:3", "perplexity"].metric_value
+    assert value == pytest.approx(found["runs"][1]["perplexity"], abs=1e-4)
 
 
 def test_notes_stay(capsys, model, tmp_path):
@@ -436,6 +482,13 @@ def fake_hub(monkeypatch, there=()):
 
     monkeypatch.setattr(publishing, "HfApi", Hub)
     return uploaded
+
+
+def test_a_name_that_no_repository_can_have(capsys, model, tmp_path):
+    status, _, err = run(capsys, "push", model, "bad name!!", "--dry-run", tmp_path / "up")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "'bad name!!'" in err
+    assert not (tmp_path / "up").exists()
 
 
 def test_a_hub_that_refuses_is_one_line(capsys, model, monkeypatch):
