@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from typing import Any
 
@@ -46,9 +47,14 @@ def run(options: argparse.Namespace) -> None:
             cells = [
                 StackRNNCell(StackRNNConfig(memory=memory, **sizes)).to(options.device, dtype) for memory in _MEMORIES
             ]
-            cells[0].scan_backend = options.backend
-            choice = cells[0].choose_backend(torch.empty(0, device=options.device, dtype=dtype))
             layers = [MemoryLayer(2, name, memory_size=2).to(options.device, dtype) for name in _MEMORIES]
+            like = torch.empty(0, device=options.device, dtype=dtype)
+            cells[0].scan_backend = options.backend
+            choice = cells[0].choose_backend(like)
+            for module in (*cells[1:], *layers):
+                with contextlib.suppress(ValueError):  # it has no scan in this backend, and runs in torch
+                    module.choose_backend(like, backend=options.backend)
+                    module.scan_backend = options.backend
         except (
             ValueError,
             RuntimeError,
@@ -57,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
             raise InputError(str(error).splitlines()[0]) from error
         start = time.perf_counter()
         inputs = torch.zeros(1, 2, 2, dtype=dtype, device=options.device, requires_grad=True)
-        for cell in cells:  # cells without a scan in this backend run in torch
+        for cell in cells:
             cell.scan(inputs).outputs.sum().backward()
         for layer in layers:
             layer(inputs)[0].sum().backward()

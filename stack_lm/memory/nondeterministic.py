@@ -280,7 +280,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         )
 
     def reset(self, state: NondeterministicState, rows: Tensor) -> NondeterministicState:
-        where: Where = {"device": state.top.device, "dtype": state.top.dtype}
+        where: Where = {"device": state.top.device, "dtype": state.values.dtype}
         return self.hold(~rows, state, self.initial_state(len(state.top), **where))
 
     def compact(self, state: NondeterministicState, steps: int) -> NondeterministicState:

@@ -236,8 +236,11 @@ def test_compacting_keeps_the_order_and_leaves_gradients_alone():
 
 
 @pytest.mark.parametrize("arguments", [[], ["--backend", "reference"]])
-def test_warmup(arguments, capsys):
+def test_warmup(arguments, capsys, monkeypatch):
+    choose, chosen = kernels.choose, []
+    monkeypatch.setattr(kernels, "choose", lambda *given: chosen.append(choose(*given)) or chosen[-1])
     assert main(["warmup", "--json", *arguments]) == 0
+    assert {choice.name for choice in chosen} == {"reference" if arguments else "numba"}  # for all memories
     result = json.loads(capsys.readouterr().out)
     assert result["backend"] == ("reference" if arguments else "numba")
     assert set(result["seconds"]) == {"float32", "float64"}

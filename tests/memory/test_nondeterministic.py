@@ -11,7 +11,7 @@ from conftest import tiny_config
 
 from stack_lm import MemoryLayer, StackRNNForCausalLM
 from stack_lm.errors import InputError
-from stack_lm.memory import NondeterministicStack, make_memory, map_tensors, room
+from stack_lm.memory import NondeterministicStack, leaves, make_memory, map_tensors, room
 from stack_lm.memory.nondeterministic import ZERO
 
 BOTTOMS = ("open", "fixed")
@@ -241,6 +241,14 @@ def test_the_state_forgets_times_of_no_sequence():
     step = random_moves(memory, 1, batch_size=2)[0]
     torch.testing.assert_close(memory.step(small, step)[1], memory.step(state, step)[1])
     assert memory.compact(run(memory, moves)[1], 10).under.shape[1] == 7
+
+
+def test_a_reset_in_half_precision_keeps_the_types():
+    cell = StackRNNForCausalLM(tiny_config(memory="nondeterministic")).model.cell.to(torch.bfloat16)
+    inputs = torch.randn(2, 3, 5, dtype=torch.bfloat16)
+    state = cell.reset(cell.scan(inputs).state, torch.tensor([True, False]))
+    assert [part.dtype for part in leaves(state)] == [part.dtype for part in leaves(cell.initial_state(2))]
+    cell.scan(inputs, state)
 
 
 def test_models_have_it(tmp_path):

@@ -8,7 +8,13 @@ import pytest
 import torch
 from conftest import MEMORIES, byte_level_tokenizer, run, run_json, tiny_config
 
-from stack_lm import BufferedStackRNNConfig, BufferedStackRNNForTransduction, StackRNNForCausalLM
+from stack_lm import (
+    BufferedStackRNNConfig,
+    BufferedStackRNNForTransduction,
+    DeepStackRNNConfig,
+    DeepStackRNNForCausalLM,
+    StackRNNForCausalLM,
+)
 from stack_lm.cache import MemoryCache
 from stack_lm.errors import InputError
 from stack_lm.hub import onnx_export
@@ -55,6 +61,20 @@ def check_steps(model, directory, batch_size, with_actions=True):
         found = {"logits": expected.logits} | (expected.actions if with_actions else {})
         for name, tensor in found.items():
             np.testing.assert_allclose(outputs[name], tensor[:, 0].numpy(), atol=1e-5, rtol=1e-5)
+
+
+def test_actions_and_states_have_the_same_number_of_a_layer():
+    """A layer without a memory has a state and no actions."""
+    layers = [{"memory": "none", "hidden_size": 5}, {"memory": "stack", "memory_size": 3, "hidden_size": 5}]
+    config = DeepStackRNNConfig(vocab_size=11, embedding_size=4, layers=layers)
+    step = onnx_export.StepModel(DeepStackRNNForCausalLM(config).eval(), 4)
+    state = [part.first.expand(2, *part.first.shape[1:]) for part in step.state]
+    names = list(step(torch.zeros(2, dtype=torch.long), *state))
+    assert any(name.startswith("next_layer_0_") for name in names)
+    assert {name for name in names if name.endswith("strength")} == {
+        f"layer_1_{action}_strength" for action in ("push", "pop", "read", "total")
+    }
+    assert "layer_1_dropped" in names
 
 
 @pytest.mark.slow
