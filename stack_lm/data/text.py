@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ..errors import InputError
-from ..messages import shortened, unknown_name
+from ..messages import check_name, shortened
 from .files import LONGEST_LINE, check_length, decode, line_blocks, open_file
 
 # Enough text for Punkt to learn its abbreviations, in only seconds.
@@ -181,6 +181,9 @@ class SentenceSplitter:
         return [part for parts in sentences for part in map(str.strip, parts) if part]
 
 
+Segmentation = Literal["lines", "paragraphs", "raw", "articles"]
+
+
 class Segmenter:
     """From documents to sentences of words.
 
@@ -195,11 +198,10 @@ class Segmenter:
             white space alone separates them.
     """
 
-    MODES = ("lines", "paragraphs", "raw", "articles")
+    MODES = get_args(Segmentation)
 
     def __init__(self, mode: str, documents: Iterable[str] = (), *, split_words: bool = True) -> None:
-        if mode not in self.MODES:
-            raise unknown_name("segmentation", mode, self.MODES)
+        check_name("segmentation", mode, self.MODES)
         self.mode = mode
         if mode == "lines":
             return

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from ..checks import Count, CountOrZero, Integer, NotNegative, Positive, Probability, check_fields
 from ..data.files import UNPACKERS
+from ..data.text import Segmentation
 from ..errors import InputError
 from ..parsing.ensemble import OUTLIER_SHARE
 from ..tokenization import Lowercase, SubwordKind, check_subwords
@@ -197,7 +198,7 @@ class DataConfig(BaseDataConfig):
 
     source: str = "generated"
     split: str = "train"
-    segmentation: str | None = None
+    segmentation: Segmentation | None = None
     column: str | None = None
     mode: Literal["sentences", "continuous"] = "sentences"
     sequence_length: Count = 64

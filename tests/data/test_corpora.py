@@ -377,7 +377,29 @@ def test_holding_out_nothing_or_everything_is_refused(asked, count):
         hold_out([Sentence(["a"])] * 100, asked, seed=0)
 
 
+def test_documents_of_an_nltk_corpus_are_split_by_one_splitter(tmp_path, monkeypatch):
+    import nltk.corpus
+    from nltk.corpus.reader import PlaintextCorpusReader
+
+    from stack_lm.data import text
+
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("The dog sleeps. The cat sees it.\n")
+    trained = []
+    splitter = text.SentenceSplitter
+    monkeypatch.setattr(text, "SentenceSplitter", lambda sample: trained.append(sample) or splitter(sample))
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])  # NLTK reads corpora from nowhere else
+    monkeypatch.setattr(nltk.corpus, "brown", PlaintextCorpusReader(str(tmp_path), r".*\.txt"), raising=False)
+    corpus = open_corpus("nltk:brown")
+    assert [len(list(document)) for document in corpus.documents()] == [2, 2]
+    assert len(list(corpus)) == 4
+    assert len(trained) == 1
+    assert [len(list(document)) for document in open_corpus("nltk:brown", segmentation="lines").documents()] == [1, 1]
+
+
 def test_bad_segmentation_and_files(tmp_path):
+    with pytest.raises(InputError, match="segmentation must be one of lines, .*; got 'words'"):
+        open_corpus("generated:3", segmentation="words")
     with pytest.raises(InputError, match="segmentation must be one of lines, paragraphs, raw, articles; got 'words'"):
         Segmenter("words")
     with pytest.raises(InputError, match="is a directory, not a file"):

@@ -10,9 +10,10 @@ from importlib import import_module
 from pathlib import Path
 
 from ...errors import InputError, OnError
-from ...messages import did_you_mean, similar_path
+from ...messages import check_name, did_you_mean, similar_path
 from ..corpora import SOURCE_NAME, SOURCES, Corpus, Request
 from ..records import is_pattern
+from ..text import Segmenter
 from .text_files import open_files
 
 
@@ -62,10 +63,13 @@ def open_corpus(
             separates them, for tokenizers that were made for text as it stands.
 
     Raises:
-        InputError: if there is no such source, or it cannot be read. Text files are checked when they are iterated.
+        InputError: if there is no such source or segmentation, or the source cannot be read. Text files are checked
+            when they are iterated.
     """
     if not source:
         raise InputError(f"the name of the corpus is empty; it must be one of: {source_usages()}")
+    if segmentation is not None:  # whether or not this source uses it
+        check_name("segmentation", segmentation, Segmenter.MODES)
     name, _, argument = source.partition(":")
     request = Request(source, argument, split, segmentation, column, on_error, split_words)
     if SOURCE_NAME.fullmatch(name) and name in SOURCES:  # no plug-in is looked for where it must be a path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from ...errors import InputError
@@ -28,12 +29,15 @@ def open_nltk(request: Request) -> Corpus:
             "or set NLTK_DATA to where it is"
         ) from error
     if isinstance(reader, PlaintextCorpusReader):
-        # Its own sentences need a model that has to be downloaded; ours are learned from the text.
-        def plain(files: list[str]) -> Iterator[Sentence]:
+        # Its own sentences need a model that has to be downloaded; ours are learned from the text, once.
+        @cache
+        def segmenter() -> Segmenter:
             documents = (reader.raw(file) for file in reader.fileids())
-            segment = Segmenter("raw", documents, split_words=request.split_words)
+            return Segmenter(request.segmentation or "raw", documents, split_words=request.split_words)
+
+        def plain(files: list[str]) -> Iterator[Sentence]:
             for file in files:
-                yield from map(Sentence, segment(reader.raw(file)))
+                yield from map(Sentence, segmenter()(reader.raw(file)))
 
         return _by_file(request, reader, plain)
     if hasattr(reader, "tagged_sents"):
