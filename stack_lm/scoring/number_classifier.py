@@ -10,9 +10,28 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 
 from ..errors import InputError
 from ..hub.loading import load_pretrained
+from ..tokenization import added_tokens
 from .sentences import length_batches
 
 LABELS = ("VBP", "VBZ")
+
+
+def encode_for_classifier(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[Sequence[str]], max_length: int | None = None
+) -> list[list[int]]:
+    """The token ids that a classifier reads: those of each text, between the tokens that the tokenizer itself adds.
+
+    Args:
+        tokenizer: the classifier's.
+        texts: each a sequence of words.
+        max_length: keep only that many tokens at the end of a text.
+    """
+    if not texts:
+        return []
+    begin, end = added_tokens(tokenizer)
+    joined = [" ".join(words) for words in texts]
+    encoded = tokenizer(joined, add_special_tokens=False, return_attention_mask=False).input_ids
+    return [[*begin, *(tokens if max_length is None else tokens[-max_length:]), *end] for tokens in encoded]
 
 
 class NumberClassifier:
@@ -22,9 +41,17 @@ class NumberClassifier:
         model: any sequence classifier whose labels are VBP and VBZ.
         tokenizer: its tokenizer.
         batch_tokens: tokens in a batch, padding included.
+        max_length: maximum number of a text's tokens, without special ones; the beginning is cut off.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, batch_tokens: int = 8192) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        batch_tokens: int = 8192,
+        max_length: int | None = None,
+    ) -> None:
         self.label_ids = {str(label): int(i) for label, i in (model.config.label2id or {}).items()}
         if not set(LABELS) <= self.label_ids.keys():
             raise InputError(
@@ -35,6 +62,7 @@ class NumberClassifier:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.batch_tokens = batch_tokens
+        self.max_length = max_length
 
     @classmethod
     def from_pretrained(cls, path: str, *, device: str | None = None, batch_tokens: int = 8192) -> NumberClassifier:
@@ -56,8 +84,7 @@ class NumberClassifier:
     ) -> list[np.ndarray]:
         """Log-probabilities of labels after each prefix, in nats; see `SentenceModel.continuation_logprobs`."""
         results = [np.full(len(labels), np.nan) for labels in candidates]
-        texts = [" ".join(words) for words in prefixes]
-        encoded: list[list[int]] = self.tokenizer(texts, return_attention_mask=False).input_ids if texts else []
+        encoded = encode_for_classifier(self.tokenizer, prefixes, self.max_length)
         for batch in length_batches([len(ids) for ids in encoded], self.batch_tokens):
             batch = [i for i in batch if encoded[i]]
             if not batch:

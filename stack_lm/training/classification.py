@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,8 @@ from ..eval import evaluate_agreement, read_agreement
 from ..eval.classification import ClassificationResult, score_labels
 from ..labels import IGNORED
 from ..model_kinds import choose_class
-from ..scoring.number_classifier import LABELS, NumberClassifier
+from ..scoring.number_classifier import LABELS, NumberClassifier, encode_for_classifier
 from ..scoring.sentences import length_batches
-from ..tokenization import added_tokens
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray
 from .config import ClassificationConfig, TokenizerConfig
@@ -108,25 +108,22 @@ class ClassificationTrainer(TrainingLoop):
         return [LabelledText(item.prefix, item.correct, path) for item in read_agreement(path, FORMAT)]
 
     def _find_labels(self, train: Sequence[LabelledText]) -> tuple[str, ...]:
-        """The labels of the training file; for number prediction both, in their order."""
+        """The labels of the training file, sorted, integers by their value; for number prediction both, in order."""
         path = self.config.data.train
         if not is_table(path):
             return LABELS
         labels = sorted({text.label for text in train})
         if len(labels) < 2:
             raise InputError(f"{path}: a classifier needs two labels or more; all texts have {', '.join(labels)!r:.60}")
+        if all(re.fullmatch(r"[+-]?[0-9]+", label) for label in labels):
+            labels.sort(key=int)
         return tuple(labels)
 
     def _encode(self, texts: Sequence[LabelledText]) -> TokenArray:
         """Texts as token ids, each followed by the id of its label."""
-        begin, end = added_tokens(self.tokenizer)
         ids = {label: i for i, label in enumerate(self.labels)}
-        joined = [" ".join(text.words) for text in texts]
-        encoded = self.tokenizer(joined, add_special_tokens=False, return_attention_mask=False).input_ids
-        rows = [
-            [*begin, *tokens[-self.config.data.max_length :], *end, ids[text.label]]
-            for tokens, text in zip(encoded, texts, strict=True)
-        ]
+        encoded = encode_for_classifier(self.tokenizer, [text.words for text in texts], self.config.data.max_length)
+        rows = [[*tokens, ids[text.label]] for tokens, text in zip(encoded, texts, strict=True)]
         return TokenArray.pack([rows], max(len(self.tokenizer), len(self.labels)))
 
     def collate(self, batch: Sequence[Sequence[int]]) -> Collated:
@@ -155,10 +152,6 @@ class ClassificationTrainer(TrainingLoop):
         record = {"eval_loss": loss, "eval_accuracy": 100 * share}
         return record, f"validation loss {loss:.4f}, accuracy {100 * share:.2f}"
 
-    def write_tokenizer(self, directory: Path) -> None:
-        """See `TrainingLoop.write_tokenizer`."""
-        self.tokenizer.save_pretrained(directory)
-
     def train(self) -> dict[str, Any]:
         """Train until validation stops improving, keep the best epoch's model, and test it.
 
@@ -173,7 +166,7 @@ class ClassificationTrainer(TrainingLoop):
         model = self.accelerator.unwrap_model(self.model)
         tests: dict[str, Any] = {path: self._test(model, texts) for path, texts in self.tests.items()}
         if self.items:
-            scorer = NumberClassifier(model, self.tokenizer)
+            scorer = NumberClassifier(model, self.tokenizer, max_length=self.config.data.max_length)
             tests |= {path: evaluate_agreement(scorer, items) for path, items in self.items.items()}
         return {
             "best_epoch": result["epoch"],

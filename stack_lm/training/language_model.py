@@ -46,7 +46,7 @@ class Trainer(TrainingLoop):
         """See `TrainingLoop.prepare`."""
         self.loss_dtype, note = choose_loss_dtype(self.config.training.loss_dtype, self.accelerator)
         self.data = prepare_data(self.config, checkpoint, quiet=self.quiet)
-        self.texts = self.data.texts
+        self.tokenizer, self.texts = self.data.tokenizer, self.data.texts
         initial = InitialModel(self.config.training.initial_model)
         model = make_model(self.config, self.data.tokenizer, initial)
         self.notes += [*initial.give(model, self.data.tokenizer), *self.data.notes]
@@ -129,10 +129,6 @@ class Trainer(TrainingLoop):
                 summary += f" with {record['eval_unknown']:.1%} of words unknown"
         lines = [summary, strengths.summary(), *(f"warning: {warning}" for warning in strengths.warnings())]
         return record | strengths.record(), "\n".join(line for line in lines if line)
-
-    def write_tokenizer(self, directory: Path) -> None:
-        """See `TrainingLoop.write_tokenizer`."""
-        self.data.tokenizer.save_pretrained(directory)
 
 
 def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None, str]:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import torch
 from accelerate.utils import set_seed
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..console import LineClock, print_note, progress
 from ..errors import InputError
@@ -66,6 +66,7 @@ class TrainingLoop(ABC):
 
     LOSS: ClassVar[str]
     TARGETS: ClassVar[str]
+    tokenizer: PreTrainedTokenizerBase  # saved beside the model's weights; `prepare` makes it
 
     def __init__(self, config: Any, *, resume: bool = False, overwrite: bool = False, quiet: bool = False) -> None:
         config.check()
@@ -112,7 +113,7 @@ class TrainingLoop(ABC):
 
     @abstractmethod
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
-        """Make a new model, and this process's batches.
+        """Make a new model, its `tokenizer`, and this process's batches.
 
         Args:
             checkpoint: the run's, if it is resumed; the model's weights are loaded from it later.
@@ -126,10 +127,6 @@ class TrainingLoop(ABC):
     @abstractmethod
     def evaluate(self) -> tuple[dict[str, Any], str]:
         """Validate: a record for metrics.jsonl, the mean loss under "eval_" and `LOSS`, and a summary for people."""
-
-    @abstractmethod
-    def write_tokenizer(self, directory: Path) -> None:
-        """Save the files that belong beside the model's weights."""
 
     def loss(self, inputs: dict[str, Any], targets: float) -> Tensor:
         """The loss of a batch.
@@ -375,7 +372,7 @@ class TrainingLoop(ABC):
                 self.carried.save(directory, self.accelerator.process_index)
             if self.accelerator.is_main_process:
                 self.accelerator.unwrap_model(self.model).config.save_pretrained(directory)
-                self.write_tokenizer(directory)
+                self.tokenizer.save_pretrained(directory)
                 state = {
                     "step": self.step,
                     "sequences": self.sequences,
@@ -441,7 +438,7 @@ class TrainingLoop(ABC):
 
         def write(directory: Path) -> None:
             save_model(self.accelerator.unwrap_model(self.model), directory, state_dict=weights)
-            self.write_tokenizer(directory)
+            self.tokenizer.save_pretrained(directory)
             write_card(directory, run=self.run.path, validation=validation)
 
         on_first_process(lambda: save(write))

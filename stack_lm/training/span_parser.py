@@ -141,7 +141,3 @@ class SpanParserTrainer(TrainingLoop):
         loss, spans, f1, sentences = sum_processes(sums, accelerator)
         record = {"eval_loss": loss / spans, "eval_f1": f1 / sentences}
         return record, f"validation loss {loss / spans:.4f}, F1 against the trees of the votes {f1 / sentences:.2f}"
-
-    def write_tokenizer(self, directory: Path) -> None:
-        """See `TrainingLoop.write_tokenizer`."""
-        self.tokenizer.save_pretrained(directory)

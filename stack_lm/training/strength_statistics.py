@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..emission import ExpectedValue, Fixed
 from ..layers import memories, strengths_of
 from ..layers.controlled import ControlledMemory
+from .validation import sum_processes
 
 # A fraction of the range of a strength: a value this near to 0 or to the maximum is at an end.
 AT_AN_END = 0.05
@@ -105,8 +106,7 @@ class _LayerStatistics:
         self._sums += torch.stack([part.double() for part in sums]).cpu()
 
     def reduce(self, accelerator: Accelerator) -> None:
-        dtype = torch.float32 if accelerator.device.type == "mps" else torch.float64
-        self._sums = accelerator.reduce(self._sums.to(accelerator.device, dtype), reduction="sum").cpu().double()
+        self._sums = self._sums.new_tensor(sum_processes(self._sums, accelerator))
 
     def record(self) -> dict[str, float]:
         record = {}

@@ -88,6 +88,28 @@ def test_the_scorer_gives_the_models_probabilities(run):
     assert not scorer.knows("is")
 
 
+def test_a_test_file_is_cut_as_the_validation_file(capsys, data, tmp_path):
+    test = data / "numpred.test.1"
+    more = (f"data.validation={test}", "data.max_length=3", "training.epochs=2")
+    assert TRAIN.main([*arguments(data, tmp_path / "run", *more), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["test"][str(test)]["accuracy"] == pytest.approx(result["eval_accuracy"])
+    scorer = NumberClassifier.from_pretrained(str(tmp_path / "run"), device="cpu")
+    cut = NumberClassifier(scorer.model, scorer.tokenizer, max_length=3)
+    asked = [["the", "dogs", "near", "the", "boy"]], [("VBZ", "VBP")]
+    (whole,), (end,) = scorer.continuation_logprobs([asked[0][0][2:]], asked[1]), cut.continuation_logprobs(*asked)
+    np.testing.assert_allclose(end, whole, atol=1e-6)
+
+
+def test_integer_labels_are_in_the_order_of_their_values(tmp_path):
+    lines = [json.dumps({"text": f"word {label}", "label": label}) for label in range(12)] * 4
+    (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
+    arguments = [f"data.train={tmp_path / 'train.jsonl'}", f"output_dir={tmp_path / 'run'}", "training.epochs=1"]
+    assert stack_lm(["train", "classifier", *arguments, *SMALL[1:]]) == 0
+    labels = json.loads((tmp_path / "run" / "config.json").read_text())["id2label"]
+    assert labels == {str(i): str(i) for i in range(12)}
+
+
 def test_a_run_stops_early_and_resumes(capsys, data, tmp_path):
     command = arguments(
         data, tmp_path / "run", "training.epochs=30", "training.patience=1", "training.learning_rate=0.5"
