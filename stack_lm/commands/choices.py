@@ -125,8 +125,11 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
             if unknown:
                 of_all = f"{unknown:,} of {len(task.items):,} items"
                 print_note(f"{path}: in {of_all}, a word shared by both sides is outside the vocabulary")
-        with progress(f"scoring {path}", len(task.items)) as advance:
-            return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
+        try:
+            with progress(f"scoring {path}", len(task.items)) as advance:
+                return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
 
     against = options.against or []
     paths = sorted((*options.models, *against), key=lambda path: not Path(path).is_file())  # reading fails sooner

@@ -217,7 +217,8 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str) ->
     if not texts or (len(texts) > 1 and texts[0] not in COLUMNS):
         found = "several columns of text" if texts else "no column of text"
         raise InputError(
-            f"{source} has {found}, none of them {' or '.join(COLUMNS)}: name one of {there} "
+            f"{source} has {found}, none of them {' or '.join(COLUMNS)}: name one of "
+            f"{shortened(', '.join(texts), 200) if texts else there} "
             "by --column (training: data.column)"
         )
     return texts[0]

@@ -102,6 +102,7 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
     notes += _about_tokenizer(config.tokenizer, frame)
     if given is not None and not resumed:
         notes += _unscorable(tokenizer, other or corpus)
+    notes += _marked(corpus, tokenizer, frame)
     if config.data.mode == "sentences":
         notes += _cut_sentences(train, config.data.max_length, frame)
     return Data(_make_batches(config, WholePools(train)), validation, size, tokenizer, frame, texts, notes)
@@ -136,6 +137,15 @@ def _about_tokenizer(config: TokenizerConfig, frame: Frame) -> list[str]:
         if token and not wanted
     ]
     return notes + kept + _missing_tokens(config, frame)
+
+
+def _marked(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, frame: Frame) -> list[str]:
+    """Warn of files whose sentences, or the first of them, have the tokens that a run puts around sentences."""
+    tokens = {*tokenizer.convert_ids_to_tokens([*frame.begin, *frame.end])}
+    read = islice(corpus, _SCANNED) if corpus.files else ()
+    found = {word for sentence in read for word in sentence.words if word in tokens}
+    where = f"{corpus.name} has the words {' and '.join(sorted(found))}, which the run adds itself"
+    return [f"{where}; remove them from the text"] if found else []
 
 
 def _unscorable(tokenizer: PreTrainedTokenizerBase, corpus: Corpus) -> list[str]:
@@ -245,6 +255,7 @@ def _open_stream(
     notes = _about_tokenizer(config.tokenizer, frame)
     if given is not None:
         notes += _unscorable(tokenizer, other)
+    notes += _marked(other, tokenizer, frame)
     return Data(_make_batches(config, pools), _not_empty(tokens), size, tokenizer, frame, texts, notes)
 
 

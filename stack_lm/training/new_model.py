@@ -110,8 +110,8 @@ class InitialModel:
             tokenizer: the tokenizer of that model.
 
         Returns:
-            A line about weights that the initial model lacks, which keep their initial values, and one about tokens
-            that it lacks or numbers differently.
+            A line each about weights that the initial model lacks, which keep their initial values; about those of
+            its body that the model does not have; and about tokens that it lacks or numbers differently.
 
         Raises:
             InputError: for a tokenizer of another size, and as `take_weights`.
@@ -126,6 +126,9 @@ class InitialModel:
         notes = []
         if kept := take_weights(model, self._weights, self.source):
             notes.append(f"{self.source} has no {', '.join(kept)}: they keep their initial values")
+        own, body = model.state_dict(), f"{model.base_model_prefix}."  # a classifier has no use for the other's head
+        if unused := [name for name in self._weights if name.startswith(body) and name not in own]:
+            notes.append(f"weights of {self.source} that this model does not have: {shortened(', '.join(unused), 300)}")
         vocabulary = tokenizer.get_vocab()
         if others := sum(self._numbers.get(token) != number for token, number in vocabulary.items()):
             notes.append(

@@ -91,6 +91,14 @@ def test_fields_of_its_own_and_new_weights(earlier, tmp_path, capsys):
     assert f"{earlier} has no model.reading_exit.weight: they keep their initial values" in capsys.readouterr().err
 
 
+def test_weights_that_are_not_taken_are_named(earlier, tmp_path):
+    trainer = Trainer(further(earlier, tmp_path / "run", memory="none"), quiet=True)
+    (note,) = (note for note in trainer.notes if "does not have" in note)
+    assert note.startswith(f"weights of {earlier} that this model does not have: model.cell.")
+    assert "model.cell.controls.projection.weight" in note
+    trainer.run.close()
+
+
 def test_resuming_is_exact(earlier, tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
     Trainer(further(earlier, whole), quiet=True).train()
