@@ -327,8 +327,9 @@ def _of_choices(name: str) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
         if record.get("method") == "prefix":
             metric += ", after prefixes"
         results = [_result(task, data, "accuracy", record["accuracy"], metric, arguments)]
-        mean = record.get("mean_over", {}).get("construction")
-        if mean is not None:
+        # Not of agreement, whose constructions are no sets of a suite; and sets of one size have the same score.
+        mean = record.get("mean_over", {}).get("construction") if _command(record) == "minimal-pairs" else None
+        if mean is not None and round(mean["accuracy"] - record["accuracy"], 4):
             arguments = {
                 **{name: arguments[name] for name in ("convention", "command")},
                 "interval_95": _interval(mean["interval"]),

@@ -120,13 +120,14 @@ def test_results_of_commands(capsys, model, treebank):
 
 
 def test_the_mean_over_the_sets_of_a_suite(capsys, model):
-    pairs = [("dog", "sleeps", "sleep"), ("dogs", "sleep", "sleeps"), ("cat", "sleeps", "sleep")]
+    pairs = [("dog", "sleeps", "sleep"), ("dog", "sleeps", "sleep"), ("dogs", "sleep", "sleeps")]
     lines = [{"good": f"the {a} {b} .", "bad": f"the {a} {c} .", "construction": a} for a, b, c in pairs]
     (model / "suite.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = run_json(capsys, "minimal-pairs", model, "--data", model / "suite.jsonl", "--format", "pairs")
     (model / "pairs.json").write_text(json.dumps(found))
     run_json(capsys, "card", model, "--results", model / "pairs.json")
     scores = by_name(of(model))
+    assert round(found["accuracy"]) in (33, 67)  # of one set right, the other wrong: the mean is 50
     mean = scores["pairs: suite.jsonl", "accuracy, %, mean over constructions"]
     assert mean.metric_value == pytest.approx(found["mean_over"]["construction"]["accuracy"], abs=1e-4)
     assert mean.metric_args["items"] == scores["pairs: suite.jsonl", "accuracy, %"].metric_args["items"] == 3
