@@ -157,8 +157,8 @@ class StepModel(nn.Module):
         done = self.model(input_ids.unsqueeze(1), past_key_values=cache, output_actions=True)
         results = {"logits": done.logits[:, 0]}
         actions = done.actions if isinstance(done.actions, tuple) else (done.actions,)
-        with_actions = [number for number, layer in enumerate(self.layers) if layer.memory.actions]
-        for number, of_layer in zip(with_actions, actions, strict=True):
+        numbers = [number for number, layer in enumerate(self.layers) if layer.memory.actions]
+        for number, of_layer in zip(numbers, actions, strict=False):  # without a memory, an empty one
             prefix = f"layer_{number}_" if len(self.layers) > 1 else ""
             results |= {prefix + name: action[:, 0] for name, action in of_layer.items()}
         if self.max_elements is not None:
