@@ -255,7 +255,7 @@ def _open_stream(
     notes = _about_tokenizer(config.tokenizer, frame)
     if given is not None:
         notes += _unscorable(tokenizer, other)
-    notes += _marked(other, tokenizer, frame)
+    notes += _marked(corpus, tokenizer, frame)
     return Data(_make_batches(config, pools), _not_empty(tokens), size, tokenizer, frame, texts, notes)
 
 

@@ -116,11 +116,16 @@ def test_notes_on_text_and_tokenizer(tmp_path):
     assert "no end token" in end
     trainer.run.close()
     (tmp_path / "marked.txt").write_text("<s> the dog sleeps . </s>\n" * 30)
-    data = DataConfig(source=str(tmp_path / "marked.txt"))
-    trainer = Trainer(run_config(tmp_path, data=data, output_dir=str(tmp_path / "marked")), quiet=True)
-    (note,) = trainer.data.notes
-    assert note.endswith("marked.txt has the words </s> and <s>, which the run adds itself; remove them from the text")
-    trainer.run.close()
+    for streaming in (False, True):
+        texts = {"source": str(tmp_path / "marked.txt"), "validation": str(tmp_path / "text.txt")}
+        data = DataConfig(**texts, streaming=streaming, workers=0)
+        config = run_config(tmp_path, data=data, output_dir=str(tmp_path / f"marked-{streaming}"))
+        trainer = Trainer(config, quiet=True)
+        (note,) = trainer.data.notes
+        assert note.endswith(
+            "marked.txt has the words </s> and <s>, which the run adds itself; remove them from the text"
+        )
+        trainer.run.close()
     config = run_config(tmp_path, output_dir=str(tmp_path / "split"))
     trainer = Trainer(config, quiet=True)
     assert trainer.data.notes == []
