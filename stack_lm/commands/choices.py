@@ -157,13 +157,13 @@ def _report_one(
     options: argparse.Namespace, head: dict[str, Any], result: ChoiceResult, others: Sequence[ChoiceResult]
 ) -> None:
     """Print one model's accuracies, and McNemar's test against another's."""
-    comparison = mcnemar(result.correct, others[0].correct) if others else None
-    if comparison is None:
+    if not others:
         if options.json:
             print_json({"model": options.models[0]} | head | result.record())
         else:
             _print_result(options, result)
         return
+    comparison = mcnemar(result.correct, others[0].correct)
     first, second = _accuracies_together(result, others[0])
     if options.json:
         compared = {"accuracy_first": first, "accuracy_second": second} | dataclasses.asdict(comparison)

@@ -183,14 +183,16 @@ def _measure(
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
     """The untouched scores of a model, those of each run under each intervention, and their means and spreads."""
-    means = scorer.measure_means([sentence.words for sentence in sentences], tags_of_all(s.tags for s in sentences))
-    first = _scores(scorer, sentences, items, advance)
+    words = [sentence.words for sentence in sentences]
+    tags = tags_of_all(sentence.tags for sentence in sentences)
+    means = scorer.measure_means(words, tags)
+    first = _scores(scorer, words, tags, items, advance)
     found: dict[str, Any] = {}
     for plan in plans:
         runs = []
         for seed in range(options.seed, options.seed + (options.shuffles if plan.shuffled else 1)):
             with scorer.under(plan.name, seed):
-                scores = _scores(scorer, sentences, items, advance)
+                scores = _scores(scorer, words, tags, items, advance)
             runs.append(scores | {"ratio": scores["inner_perplexity"] / first["inner_perplexity"]})
         found[plan.name] = _summary(runs) | {"runs": runs}
     strengths = {name: mean.tolist() for name, mean in means.items() if name not in ("push_value", "exit", "reading")}
@@ -199,14 +201,13 @@ def _measure(
 
 def _scores(
     scorer: InterventionScorer,
-    sentences: Sequence[Sentence],
+    words: Sequence[Sequence[str]],
+    tags: Sequence[Sequence[str]] | None,
     items: Sequence[AgreementItem],
     advance: Callable[[int], None],
 ) -> Scores:
     """Perplexities, and agreement in percent, under `agreement`, `attractors 0` and so on."""
-    tags = tags_of_all(sentence.tags for sentence in sentences)
-    traces = scorer.trace([sentence.words for sentence in sentences], tags, progress=advance)
-    perplexity = evaluate_perplexity(traces)
+    perplexity = evaluate_perplexity(scorer.trace(words, tags, progress=advance))
     scores = {"inner_perplexity": perplexity.inner_perplexity, "perplexity": perplexity.perplexity}
     if items:
         result = evaluate_agreement(scorer, items, progress=advance)

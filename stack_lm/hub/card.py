@@ -420,8 +420,8 @@ def _held_out(training: Mapping[str, Any]) -> str:
     else:
         streaming = bool(data.get("streaming"))
         seed = training.get("seed", 0) if data.get("held_out_seed") is None else data["held_out_seed"]
-        held_out = data.get("held_out", 0), None if streaming else seed, "documents" if streaming else read
-        name = name_of_held_out(_source(training) + first_of(data.get("limit"), read), *held_out)
+        text, unit = _source(training) + first_of(data.get("limit"), read), "documents" if streaming else read
+        name = name_of_held_out(text, data.get("held_out", 0), None if streaming else seed, unit)
     return name + first_of(data.get("validation_limit"), read)
 
 

@@ -309,7 +309,9 @@ def _f1(record: Mapping[str, Any], how: Mapping[str, Any], scored: Mapping[str, 
     )
 
 
-def _of_choices(name: str) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
+def _of_choices(name: str, sets: str = "") -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
+    """The reader of a command's records; `sets` is the property whose values are the sets of a suite, if it has any."""
+
     def read(record: dict[str, Any]) -> list[dict[str, Any]]:
         arguments = {
             "convention": f"unknown words: {record['oov']}",
@@ -327,17 +329,11 @@ def _of_choices(name: str) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
         if record.get("method") == "prefix":
             metric += ", after prefixes"
         results = [_result(task, data, "accuracy", record["accuracy"], metric, arguments)]
-        # Not of agreement, whose constructions are no sets of a suite; and sets of one size have the same score.
-        mean = record.get("mean_over", {}).get("construction") if _command(record) == "minimal-pairs" else None
-        if mean is not None and round(mean["accuracy"] - record["accuracy"], 4):
-            arguments = {
-                **{name: arguments[name] for name in ("convention", "command")},
-                "interval_95": _interval(mean["interval"]),
-                "items": mean["n"],
-            }
-            results.append(
-                _result(task, data, "accuracy", mean["accuracy"], f"{metric}, mean over constructions", arguments)
-            )
+        mean = record.get("mean_over", {}).get(sets)
+        if mean is not None and round(mean["accuracy"] - record["accuracy"], 4):  # sets of one size have one score
+            arguments |= {"interval_95": _interval(mean["interval"]), "items": mean["n"]}
+            arguments |= {"majority": None, "by_attractors": None}
+            results.append(_result(task, data, "accuracy", mean["accuracy"], f"{metric}, mean over {sets}s", arguments))
         return [result | {"model": record["model"]} for result in results]
 
     return read
@@ -380,6 +376,6 @@ _READERS: dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]] = {
     "perplexity": _of_perplexity,
     "parse-f1": _of_f1,
     "agreement": _of_choices("Subject-verb agreement"),
-    "minimal-pairs": _of_choices("Minimal pairs"),
+    "minimal-pairs": _of_choices("Minimal pairs", "construction"),
     "strengths": _of_strengths,
 }
