@@ -17,6 +17,7 @@ from ..data.text import read_text
 from ..errors import InputError
 from ..messages import counted
 from ..tasks import Example, FileTask, Split, Task, make_task, task_names
+from ..tasks.checks import check_own
 from ..tasks.files import split_set
 from ..tasks.registry import TASKS
 from ..tasks.scores import overall
@@ -132,6 +133,7 @@ def show_examples(options: argparse.Namespace) -> None:
     window = {name: size for name in ("shortest", "longest") if (size := getattr(options, name)) is not None}
     # A smaller split has the first examples of a larger one.
     task.change({options.split: {"number": min(options.n, task.planned(options.split).number)} | window})
+    check_own(task, options.seed)
     examples = task.split(options.split, options.seed)[: options.n]
     if options.json:
         print_json(_record(task) | {"split": options.split, "seed": options.seed} | {

@@ -19,7 +19,7 @@ from ..hub.loading import find_device
 from ..messages import counted, unknown_key
 from ..plugins import check_for_workers, used
 from ..tasks import FileTask, Task, make_task, task_names
-from ..tasks.checks import check_examples
+from ..tasks.checks import check_own
 from ..tasks.kinds import KINDS, score_names
 from ..tasks.scores import overall
 from .config import (
@@ -142,8 +142,7 @@ class Experiment:
                     task.check_plan(config.seed)
                 if isinstance(task, FileTask):
                     self.notes.append(f"{task.summary()}; trains a {trial.encoding.architecture}")
-                elif not type(task).__module__.startswith("stack_lm.tasks."):
-                    check_examples(task, config.seed)
+                check_own(task, config.seed)
                 trial.check_batches()
                 if idle := trial.idle_settings():
                     self.notes.append(f"{config.task} has no strings to validate on; without effect: {', '.join(idle)}")

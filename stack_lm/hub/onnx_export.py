@@ -106,7 +106,7 @@ class StepModel(nn.Module):
         max_elements: the maximum number of elements of each memory; None: one per step.
 
     Raises:
-        InputError: if a memory grows in two dimensions, does not say how it grows, or does not grow at all and has a
+        InputError: if a memory grows in two dimensions, does not say how it grows, or cannot be limited to the
             maximum asked for.
     """
 
@@ -119,7 +119,10 @@ class StepModel(nn.Module):
         limited = [max_elements is not None and _limit(layer.memory, max_elements) for layer in self.layers]
         if max_elements is not None and not any(limited):
             names = ", ".join(repr(layer.memory.name) for layer in self.layers)
-            raise InputError(f"max_elements={max_elements} does not go with memory={names}, whose size is fixed")
+            raise InputError(
+                f"max_elements={max_elements} goes with stacks, queues, deques and superposition; the elements of "
+                f"memory={names} cannot be limited"
+            )
         for number, layer in enumerate(self.layers):
             state, dimensions = _empty(layer, max_elements)
             cache.update_state(number, state, 0)

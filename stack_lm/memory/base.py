@@ -219,6 +219,7 @@ class Memory(ABC, Generic[State, Actions]):
             active: [B], True where the sequence takes it; None if all do.
         """
         new, read = self.update(state, actions)
+        read = read.to(reading.dtype)  # a memory of float32 numbers, such as counters, cannot know the model's type
         if active is None:
             return new, read
         return self.hold(active, new, state), torch.where(active.unsqueeze(-1), read, reading)
@@ -332,13 +333,28 @@ def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...], device: torch.
         raise ValueError(f"{name} is on {tensor.device}; the state is on {device}")
 
 
+# The other fields of configurations and arguments of layers: a setting of such a name would be theirs for all memories.
+TAKEN = frozenset(
+    """
+    architectures attention_dropout auxiliary_losses batch_first bias bos_token_id controller detach device dropout
+    dtype embedding_dropout embedding_size eos_token_id extra_steps first_layer forget_bias head_bias hidden_act
+    hidden_dropout hidden_size initialization initializer_range input_encoding input_pop_control
+    input_pop_strength_init input_size input_skip_connections inputs intermediate_size layer_norm_epsilon layers
+    learn_initial_state max_input_pop max_output_push max_position_embeddings memory model_type num_attention_heads
+    num_layers output_delay output_dropout output_push_control output_push_strength_init output_size pad_token_id
+    position_encoding prediction_threshold reading_entry reading_exit scale_embeddings size steps_per_token
+    target_vocab_size tie_word_embeddings use_cache vocab_size
+    """.split()
+)
+
+
 def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
     """Class decorator: make a memory available as `StackRNNConfig(memory=name)`.
 
     Raises:
         ValueError: if another class has that name.
-        TypeError: if the class lacks a method or a declaration, or overrides `step`, which is not called in runs
-            over a sequence.
+        TypeError: if the class lacks a method or a declaration, overrides `step`, which is not called in runs over a
+            sequence, or has a setting with the name of another field (`TAKEN`).
     """
 
     def register(cls: MemoryClass) -> MemoryClass:
@@ -349,6 +365,11 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
         undeclared = [part for part in ("settings", "state_type") if not hasattr(cls, part)]
         if undeclared:
             raise TypeError(f"the memory {name!r}, {cls.__qualname__}, does not declare {', '.join(undeclared)}")
+        if taken := sorted(TAKEN & cls.settings.keys()):
+            raise TypeError(
+                f"the memory {name!r}, {cls.__qualname__}, has a setting {taken[0]!r}, a name that another field of "
+                "configurations has; give it another name"
+            )
         MEMORIES.register(name, cls)
         memory: Any = cls
         serializable(memory.state_type)

@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..messages import check_name
 from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes, language_example
 from .kinds import BEGIN, END, PAD, SEPARATOR
-from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps, unseparated
+from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps, unread_tables, unseparated
 
 _KINDS: dict[OwnKind, Kind] = {
     "tagging": "per_step",
@@ -98,6 +98,7 @@ class FileTask(Task):
         self.name = path
         self._reading = Reading(kind, symbols)
         files = find_files(Path(path))
+        self._unread = unread_tables(Path(path), files)
         content = read(tuple(files.items()), stamps(files.values()), self._reading)
         self.own_kind, self.digest = content.kind, content.digest
         self.kind = _KINDS[self.own_kind]
@@ -276,7 +277,8 @@ class FileTask(Task):
             what = "labels" if self.own_kind == "classification" else "output symbols"
             shown = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
             said += f"; {len(self.target_vocabulary)} {what}: {shown}"
-        return "; ".join([said + self._unseparated, *_repetitions(parts)])
+        unread = [f"not read, as its name is not that of a split: {name}" for name in self._unread]
+        return "; ".join([said + self._unseparated, *_repetitions(parts), *unread])
 
 
 def _repetitions(parts: Mapping[str, Sequence[Example]]) -> Iterator[str]:

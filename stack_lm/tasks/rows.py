@@ -152,6 +152,13 @@ def find_files(path: Path) -> dict[str, Path]:
     return found
 
 
+def unread_tables(path: Path, files: Mapping[str, Path]) -> list[str]:
+    """The names of tables in a task's folder that are not the file of a split."""
+    if not path.is_dir():
+        return []
+    return sorted(file.name for file in path.iterdir() if is_table(file) and file not in files.values())
+
+
 def stamps(files: Iterable[Path]) -> tuple[tuple[int, int], ...]:
     """Return each file's modification time and size."""
     return tuple((status.st_mtime_ns, status.st_size) for status in (file.stat() for file in files))

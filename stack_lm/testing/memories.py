@@ -111,13 +111,15 @@ def state_and_reading(memory: AnyMemory, config: StackRNNConfig) -> None:
     assert got == wanted, f"the reading must be {wanted}, [B, reading_size]; got {got}"
 
 
-@_rule("a measure is one number for each sequence, [B]")
+@_rule("a measure is one number for each sequence, [B], and has a name of its own")
 def measures(memory: AnyMemory, config: StackRNNConfig) -> None:
-    """Check the shapes of the measures of a state, at the beginning and after a step."""
+    """Check the names and shapes of the measures of a state, at the beginning and after a step."""
+    reported = {name for field in memory.actions for name in (field.name, getattr(field, "distribution", field.name))}
     state = _empty(memory, 3)
     after, _ = memory.update(state, random_actions(memory, config, 3))
     for name, value in {**memory.measure(state), **memory.measure(after)}.items():
         assert tuple(value.shape) == (3,), f"for 3 sequences {name!r} is {tuple(value.shape)}"
+        assert name not in reported, f"{name!r} is an action, which the measure would replace in outputs"
 
 
 @_rule("the batch is the first dimension of all tensors of a state")

@@ -1,5 +1,7 @@
 """A memory from outside the package, the example of docs/own_memory.md: it owes and gets what the built-in ones do."""
 
+import dataclasses
+import inspect
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,10 +11,26 @@ import torch
 from conftest import CONTROLLERS, load_registers, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import PreTrainedConfig
 
-from stack_lm import MemoryLayer, ModelScorer, StackRNNCell, StackRNNConfig, StackRNNForCausalLM, train_word_tokenizer
+from stack_lm import (
+    BufferedStackRNNConfig,
+    DeepStackRNNConfig,
+    MemoryLayer,
+    ModelScorer,
+    StackAttention,
+    StackRNN,
+    StackRNNCell,
+    StackRNNConfig,
+    StackRNNForCausalLM,
+    StackTransformerConfig,
+    train_word_tokenizer,
+)
 from stack_lm.checks import Integer
+from stack_lm.configuration_deep import LayerConfig
+from stack_lm.configuration_transformer import RecurrentSublayer
 from stack_lm.memory import (
+    Choice,
     Memory,
     NeuralStack,
     Setting,
@@ -22,7 +40,8 @@ from stack_lm.memory import (
     memory_names,
     register_memory,
 )
-from stack_lm.memory.base import MEMORIES
+from stack_lm.memory.base import MEMORIES, TAKEN, accurate
+from stack_lm.memory.settings import layer_settings
 from stack_lm.testing import MODEL_CHECKS, check_memory
 
 SOURCE = Path(__file__).with_name("registers.py")
@@ -182,6 +201,92 @@ def test_a_memory_without_settings_is_refused():
     with pytest.raises(TypeError, match="the memory 'bare', Bare, does not declare settings, state_type"):
         register_memory("bare")(bare)
     assert "bare" not in memory_names()
+
+
+def test_a_setting_with_the_name_of_another_field_is_refused():
+    """Else the models of all other memories would take the field for a setting that they lack."""
+    for name in ("hidden_size", "dropout"):
+        clash = type("Clash", (NeuralStack,), {"settings": NeuralStack.settings | {name: 5}})
+        with pytest.raises(TypeError, match=f"the memory 'clash', Clash, has a setting '{name}', a name that"):
+            register_memory("clash")(clash)
+    assert "clash" not in memory_names()
+
+
+def test_all_other_fields_are_known_as_taken():
+    fields = {"size"}  # of StackAttention
+    for config in (StackRNNConfig, StackTransformerConfig, DeepStackRNNConfig, BufferedStackRNNConfig):
+        classes = config.__mro__[: config.__mro__.index(PreTrainedConfig)]
+        fields.update(*(vars(each).get("__annotations__", ()) for each in classes))
+    for layer in (RecurrentSublayer, LayerConfig):
+        fields |= {field.name for field in dataclasses.fields(layer)}
+    for module in (StackRNN, MemoryLayer, StackAttention):
+        fields |= {name for name in inspect.signature(module).parameters if name != "settings"}
+    fields |= vars(layer_settings("none", {}, controller="lstm", input_size=1, hidden_size=1)).keys()
+    settings = {name for memory in memory_names() for name in memory_class(memory).settings}
+    assert fields - settings - {"register_models"} <= TAKEN
+    assert not TAKEN & settings
+
+
+class CounterState(NamedTuple):
+    """Float32 numbers, whatever the type of the model."""
+
+    counts: torch.Tensor
+
+
+class CounterActions(NamedTuple):
+    """Which counter to increment."""
+
+    which: torch.Tensor
+
+
+class Counters(Memory):
+    """Counts, and reads all counts: it has no vectors whose type is the model's."""
+
+    settings = {  # noqa: RUF012
+        "operation_control": "softmax",
+        "temperature": 1.0,
+        "evaluation_noise": False,
+        "evaluation_argmax": False,
+    }
+    action_type, state_type = CounterActions, CounterState
+    reading_size, actions = 2, (Choice("which", ("left", "right")),)
+
+    @classmethod
+    def from_config(cls, config):
+        return cls()
+
+    def initial_state(self, batch_size, length=None, **where):
+        return CounterState(torch.zeros(batch_size, 2, **accurate(where)))
+
+    def update(self, state, actions):
+        counts = state.counts + actions.which.squeeze(1)
+        return CounterState(counts), torch.tanh(counts)
+
+    def hold(self, active, new, old):
+        return CounterState(torch.where(active.unsqueeze(-1), new.counts, old.counts))
+
+
+@pytest.mark.usefixtures("registries")
+def test_a_memory_of_float32_numbers_runs_in_half_precision():
+    register_memory("counters")(Counters)
+    check_memory("counters")
+    hidden = torch.randn(2, 3, 5, dtype=torch.bfloat16)
+    for module in (MemoryLayer(5, memory="counters"), StackAttention(5, memory="counters")):
+        assert module.bfloat16()(hidden)[0].dtype == torch.bfloat16
+    assert StackRNN(5, 4, memory="counters").bfloat16()(hidden)[0].dtype == torch.bfloat16
+
+
+@pytest.mark.usefixtures("registries")
+def test_a_measure_with_the_name_of_an_action_breaks_a_rule():
+    class Measuring(Counters):
+        """Measures under the name of its action."""
+
+        def measure(self, state):
+            return {"which": state.counts[:, 0]}
+
+    register_memory("measuring")(Measuring)
+    with pytest.raises(AssertionError, match="'which' is an action, which the measure would replace"):
+        check_memory("measuring")
 
 
 def test_a_strength_without_settings_is_refused():

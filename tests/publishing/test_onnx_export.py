@@ -165,7 +165,7 @@ def test_what_has_no_step_is_refused(tmp_path, capsys):
     write_model(tmp_path / "lstm", memory="none")
     for model, options, message in (
         ("buffered", [], "it is a model of type buffered_stack_rnn"),
-        ("lstm", ["--max-elements", "5"], "max_elements=5 does not go with memory='none', whose size is fixed"),
+        ("lstm", ["--max-elements", "5"], "the elements of memory='none' cannot be limited"),
     ):
         arguments = ("export", tmp_path / model, tmp_path / "onnx", "--format", "onnx", *options)
         status, _, err = run(capsys, *arguments)

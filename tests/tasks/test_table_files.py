@@ -279,6 +279,15 @@ def test_labels_that_are_none(tmp_path, values, message):
         make_task(str(path))
 
 
+def test_tables_that_no_split_reads_are_named(tmp_path):
+    labels(tmp_path / "train.csv", {"x": 20, "y": 20})
+    labels(tmp_path / "testing.csv", {"x": 1})
+    (tmp_path / "readme.txt").write_text("notes")
+    summary = make_task(str(tmp_path)).summary()
+    assert summary.endswith("not read, as its name is not that of a split: testing.csv")
+    assert "readme" not in summary
+
+
 def test_names_that_are_no_files(tmp_path):
     with pytest.raises(InputError, match="none.csv does not exist"):
         make_task(str(tmp_path / "none.csv"))

@@ -52,6 +52,7 @@ def test_own_tasks_pass():
         (own(lambda s: Example(s, s[1:], (True,) * len(s[1:]))), "a per_step task has 2 targets for 2 symbols; got 1"),
         (own(lambda s: Example(s, s, (True,) * len(s)), "classification"), "classification task has 1 targets for 2"),
         (own(echo, "next_symbols"), "the targets of a next_symbols task are frozensets of ids; got [01]"),
+        (own(lambda s: Example(s, s, (False,) * len(s))), "Own: the mask scores no target of the shortest and longest"),
         (own(lambda s: echo((*s[1:], 7))), "a source has ids below 2, the size of its vocabulary; got 7"),
     ],
 )
