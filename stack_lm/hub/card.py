@@ -20,6 +20,7 @@ from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
 from ..messages import counted, shortened
 from ..plugins import named_in
+from ..tokenization import added_tokens, reopen_tokenizer, sentence_frame
 from .evaluations import decimals_of, first_of, format_score, merged, name_of_held_out, of_training, without_directories
 
 CARD = "README.md"
@@ -172,7 +173,7 @@ def _make_card(
         f"{_NOTES}\n\n{notes.strip()}\n\n{_END_OF_NOTES}" if notes.strip() else "",
         _USAGE_OF_PARSER if family == "span-parser" else _usage(auto_class, config, _is_continuous(training)),
         _evaluation(known),
-        _data(training, source),
+        _data(training, source, directory, kind),
         _training(training, command),
         earlier.training if earlier.training and not training else _versions(),
         _license(data.license),
@@ -335,7 +336,7 @@ def _evaluation(results: Sequence[EvalResult]) -> str:
     return "## Evaluation\n\n" + "\n".join(lines) + "\n\n" + _code("Commands:", "\n".join(commands), "sh")
 
 
-def _data(training: Mapping[str, Any], source: str) -> str:
+def _data(training: Mapping[str, Any], source: str, directory: Path, kind: str) -> str:
     if not source:
         return ""
     tokenizer = training.get("tokenizer", {})
@@ -343,15 +344,29 @@ def _data(training: Mapping[str, Any], source: str) -> str:
     of_kind = f"the {size} most frequent words" if kind == "word" else f"{size} {kind} tokens"
     case = f"; lower case: {tokenizer.get('lowercase', 'none')}"
     kept = f"that of {tokenizer['pretrained']}" if tokenizer.get("pretrained") else of_kind + case
-    frame = [token for token, key in (("`<s>`", "add_bos"), ("`</s>`", "add_eos")) if tokenizer.get(key)]
     limit = training["data"].get("limit")
     unit, how = (
         ("documents", "as continuous text") if _is_continuous(training) else ("sentences", "sentence by sentence")
     )
     return (
         f"## Data\n\nTrained on {source}{first_of(limit, unit)}, {how}; validated on {_held_out(training)}. "
-        f"Vocabulary: {kept}; sentence tokens: {' and '.join(frame) or 'none'}."
+        f"Vocabulary: {kept}; sentence tokens: {_sentence_tokens(directory, kind, tokenizer)}."
     )
+
+
+def _sentence_tokens(directory: Path, kind: str, settings: Mapping[str, Any]) -> str:
+    """The special tokens around a text, from the model's tokenizer and the run's settings of it."""
+    try:
+        tokenizer = reopen_tokenizer(directory)
+    except Exception:  # of the libraries below, of any kind; a card can do without
+        return "unknown"
+    if kind.endswith("classifier"):
+        frame = added_tokens(tokenizer)
+    else:
+        begin, end = (kind == "parser" or bool(settings.get(key)) for key in ("add_bos", "add_eos"))
+        frame = sentence_frame(tokenizer, begin=begin, end=end)
+    tokens = tokenizer.convert_ids_to_tokens([*frame.begin, *frame.end])
+    return " and ".join(f"`{token}`" for token in tokens) or "none"
 
 
 def _training(training: Mapping[str, Any], command: str) -> str:

@@ -93,7 +93,7 @@ class ClassificationTrainer(TrainingLoop):
             self.accelerator.num_processes,
         )
         fields = {
-            "vocab_size": len(self.tokenizer),
+            "vocab_size": initial.vocab_size(self.tokenizer),
             "pad_token_id": self.tokenizer.pad_token_id,
             "id2label": dict(enumerate(self.labels)),
             "label2id": {label: i for i, label in enumerate(self.labels)},

@@ -300,8 +300,9 @@ class LoopConfig(BaseLoopConfig):
 
     Attributes:
         tokens_per_batch: tokens in a batch of sentences, padding included, per process; replaces `batch_size`.
-        loss_dtype: type of the matrix products of the loss and its gradients. "auto" is bfloat16 on a CPU that
-            multiplies it natively and float32 on other CPUs; on a GPU it follows `mixed_precision`.
+        loss_dtype: type of the matrix products of the loss and its gradients. "auto" follows
+            `mixed_precision` if that is set, and on a GPU; otherwise it is bfloat16 on a CPU that multiplies it
+            natively. Other CPUs compute in float32, also with "bfloat16".
         softmax_samples: estimate the loss, in training, from the words of each batch and this number of others; null
             computes the whole softmax.
     """

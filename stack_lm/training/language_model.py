@@ -167,7 +167,7 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: I
         "eos_token_id": end[-1] if end else None,
     }
     own = initial.fields(config.model)
-    fields = {**own, "vocab_size": len(tokenizer), **special, **config.model}
+    fields = {**own, "vocab_size": initial.vocab_size(tokenizer), **special, **config.model}
     model = new_model(choose_class(own, TEXT), fields)
     generation = getattr(model, "generation_config", None)
     if generation is not None:

@@ -203,7 +203,7 @@ class TrainingLoop(ABC):
                 advance(1)
                 self._log_and_save(ended=self.epoch > epoch)
         result = self._take_best() or self._last or self._validate()[0]  # of a resumed run that was complete
-        self._save(self.run.save_model)
+        self._save(self.run.save_model, result)
         if self.loop.tracker:
             self.accelerator.end_training()
         return result
@@ -420,8 +420,11 @@ class TrainingLoop(ABC):
         return state
 
     def _load_best(self, best: dict[str, Any] | None, waited: int) -> None:
-        """Continue with the best validation so far, if its model exists."""
-        if best is None or self.loop.patience is None:
+        """Continue with the best validation so far, if it is known and its model exists."""
+        if self.loop.patience is None:
+            return
+        if best is None:
+            self._note("training.patience was not set before, so earlier validations do not count")
             return
         fault = on_first_process(lambda: find_damage(self.run.checkpoint_of(best["step"])))
         if fault is None:
@@ -429,10 +432,10 @@ class TrainingLoop(ABC):
         else:
             self._note(f"the model of step {best['step']:,}, the best so far, is left out: {fault}")
 
-    def _save(self, save: Callable[[Callable[[Path], None]], None], validation: dict[str, Any] | None = None) -> None:
+    def _save(self, save: Callable[[Callable[[Path], None]], None], validation: dict[str, Any]) -> None:
         """Save the model and what belongs to it, ready for from_pretrained, with a function of `RunDirectory`.
 
-        The card has the scores of `validation`, by default those of the run's own model.
+        The card has the scores of `validation`.
         """
         weights = self.accelerator.get_state_dict(self.model)  # gathers the weights, if they are sharded
 

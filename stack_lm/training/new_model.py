@@ -100,6 +100,11 @@ class InitialModel:
         names = {"model_type", *_network_fields(self._config)}
         return {name: value for name, value in theirs.items() if name in names} | dict(own)
 
+    def vocab_size(self, tokenizer: PreTrainedTokenizerBase) -> int:
+        """The embeddings for a run's tokenizer: as many as this model has, if the tokenizers are of one size."""
+        same = self.source is not None and len(tokenizer) == len(self._numbers)
+        return self._config.vocab_size if same else len(tokenizer)
+
     def give(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
         """Copy its weights to a model.
 
@@ -205,12 +210,11 @@ def freeze_weights(model: PreTrainedModel, names: Sequence[str]) -> None:
     Raises:
         InputError: for an unknown name, or if no weight is left to train.
     """
+    parameters = list(model.named_parameters(remove_duplicate=False))  # tied weights under each of their names
     for name in names:
-        frozen = [one for whole, one in model.named_parameters() if whole == name or whole.startswith(f"{name}.")]
+        frozen = [one for whole, one in parameters if whole == name or whole.startswith(f"{name}.")]
         if not frozen:
-            modules = dict.fromkeys(
-                whole[:i] for whole, _ in model.named_parameters() for i, c in enumerate(whole) if c == "."
-            )
+            modules = dict.fromkeys(whole[:i] for whole, _ in parameters for i, c in enumerate(whole) if c == ".")
             raise unknown_name("training.freeze", name, sorted(modules, key=lambda module: module.count(".")))
         for parameter in frozen:
             parameter.requires_grad_(False)

@@ -77,7 +77,7 @@ class SpanParserTrainer(TrainingLoop):
         words = [Sentence(one.words) for one in self.sentences]
         given = given_tokenizer(config.tokenizer, checkpoint)
         self.tokenizer = make_tokenizer(config.tokenizer, lambda: iter(words), given)
-        fields = {"vocab_size": len(self.tokenizer), "pad_token_id": self.tokenizer.pad_token_id}
+        fields = {"vocab_size": initial.vocab_size(self.tokenizer), "pad_token_id": self.tokenizer.pad_token_id}
         fields |= {"bos_token_id": self.tokenizer.bos_token_id, "eos_token_id": self.tokenizer.eos_token_id}
         model = new_model(kind, own | fields)
         self.notes += initial.give(model, self.tokenizer)

@@ -68,6 +68,7 @@ def test_a_run_learns_and_its_model_scores_as_the_recipe_said(capsys, data, run)
     assert stack_lm(["agreement", str(run), "--data", test, "--format", "linzen-numpred", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["n"] == 50
+    assert "sentence tokens: `<s>`." in (run / "README.md").read_text()  # which the tokenizer itself adds
     assert result["accuracy"] > 90
     assert result["by"]["attractors"]["1"]["n"] == 50
 

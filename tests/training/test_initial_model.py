@@ -91,6 +91,19 @@ def test_fields_of_its_own_and_new_weights(earlier, tmp_path, capsys):
     assert f"{earlier} has no model.reading_exit.weight: they keep their initial values" in capsys.readouterr().err
 
 
+def test_a_vocabulary_may_be_padded(earlier, tmp_path):
+    """As is usual on the hub, to a multiple that a processor likes."""
+    model, padded = AutoModelForCausalLM.from_pretrained(earlier), tmp_path / "padded"
+    model.resize_token_embeddings(pad_to_multiple_of=100)
+    model.save_pretrained(padded)
+    AutoTokenizer.from_pretrained(earlier).save_pretrained(padded)
+    trainer = Trainer(further(padded, tmp_path / "run"), quiet=True)
+    assert same(trainer.model.state_dict(), parameters(padded))
+    assert trainer.model.config.vocab_size == 100
+    trainer.train()
+    assert parameters(tmp_path / "run")["lm_head.weight"].shape[0] == 100
+
+
 def test_settings_that_differ_are_named(earlier, tmp_path):
     trainer = Trainer(further(earlier, tmp_path / "run", memory="queue", output_dropout=0.2), quiet=True)
     (note,) = (note for note in trainer.notes if note.startswith("settings"))

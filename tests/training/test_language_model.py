@@ -208,6 +208,15 @@ def test_a_seed_gives_the_same_model(tmp_path):
     assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
 
 
+@pytest.mark.parametrize("name", ["lm_head", "model.embed_tokens"])
+def test_tied_weights_are_frozen_under_either_name(tmp_path, name):
+    tied = TINY | {"tie_word_embeddings": True, "embedding_size": 8}
+    trainer = Trainer(run_config(tmp_path / "run", model=tied, max_steps=2, freeze=[name]), quiet=True)
+    before = trainer.model.lm_head.weight.clone()
+    trainer.train()
+    assert torch.equal(weights(tmp_path / "run")["model.embed_tokens.weight"], before)
+
+
 def test_frozen_weights_stay(tmp_path):
     def training(*names):
         return Trainer(run_config(tmp_path / "run", max_steps=4, freeze=list(names)), quiet=True)

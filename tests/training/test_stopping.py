@@ -6,6 +6,7 @@ from safetensors.torch import load_file
 from test_preemption import signalled
 from test_run_directory import EACH_KIND, KINDS, checkpoints, same, validations
 
+from stack_lm.hub.card import read_card
 from stack_lm.training.preemption import Stopped
 from stack_lm.training.stopping import EarlyStopping
 
@@ -51,7 +52,7 @@ def kind(request, monkeypatch):
 
     def evaluate(self):
         loss = LOSSES.get(self.step, 9.0)
-        return {f"eval_{self.LOSS}": loss, "eval_accuracy": 50.0}, f"loss {loss}"
+        return {f"eval_{self.LOSS}": loss, "eval_accuracy": 10 * loss}, f"loss {loss}"
 
     monkeypatch.setattr(found.trainer, "evaluate", evaluate)
     return found
@@ -106,6 +107,16 @@ def test_a_run_that_is_over_may_wait_longer(tmp_path, kind):
     kind.run(tmp_path / "whole", epochs=6, patience=3)
     assert same(tmp_path / "run", tmp_path / "whole")
     assert validations(tmp_path / "run") == validations(tmp_path / "whole")
+
+
+def test_patience_that_comes_later_counts_from_then_and_the_card_has_the_score_of_the_model(tmp_path, kind, capsys):
+    run = tmp_path / "run"
+    kind.run(run, epochs=5, patience=None)
+    kind.run(run, epochs=6, patience=5, resume=True, quiet=False)
+    assert "patience was not set before, so earlier validations do not" in " ".join(capsys.readouterr().err.split())
+    assert same_model(load_file(run / "model.safetensors"), weights_of(run, 30))
+    (accuracy,) = (each for each in read_card(run / "README.md").eval_results if each.metric_type == "accuracy")
+    assert accuracy.metric_value == 10 * LOSSES[30]
 
 
 def test_without_patience_the_model_is_the_last(tmp_path, kind):

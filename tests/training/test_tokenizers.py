@@ -230,6 +230,7 @@ def test_the_tokens_around_a_sentence_begin_and_end_generated_text(tmp_path):
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "run")
     for config in (model.config, model.generation_config):
         assert (config.bos_token_id, config.eos_token_id) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    assert "sentence tokens: `[CLS]` and `[SEP]`." in (tmp_path / "run" / "README.md").read_text()
     assert tokenizer.sep_token_id not in model.generation_config.suppress_tokens
     model.lm_head.bias.data[tokenizer.sep_token_id] = 100.0
     assert model.generate(torch.tensor([[5, 6]]), max_new_tokens=9).tolist() == [[5, 6, tokenizer.sep_token_id]]
@@ -239,6 +240,10 @@ def test_sizes_of_text_that_begins_in_the_middle_of_a_word_are_left_out(tmp_path
     """Without a beginning token the rest of a first word is predicted, but a word counts whole or not at all."""
     own = own_frame(tmp_path, "$A [SEP]", eos_token="[SEP]")
     result = Trainer(run_config(tmp_path, tokenizer=TokenizerConfig(pretrained=own)), quiet=True).train()
+    assert result["eval_word_perplexity"] is result["eval_bits_per_byte"] is None
+    config = run_config(tmp_path, tokenizer=TokenizerConfig(pretrained=own), output_dir=str(tmp_path / "whole"))
+    continuous = replace(config, data=replace(config.data, mode="continuous"))
+    result = Trainer(continuous, quiet=True).train()
     assert result["eval_word_perplexity"] is result["eval_bits_per_byte"] is None
     assert "bits per byte" not in (tmp_path / "run" / "README.md").read_text().lower()
     command = run_json(capsys, "perplexity", tmp_path / "run", "--data", tmp_path / "text.txt")
