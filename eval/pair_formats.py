@@ -129,8 +129,18 @@ def _of_pair(row: dict[str, Any], where: str, path: Path, method: Method, words:
         raise InputError(f'{where}: the method prefix needs "prefix", or "prefix_good" and "prefix_bad"')
     if method == "sentence":
         good, bad, sides = sides[0] + good, sides[1] + bad, [(), ()]
-    properties = {key: value for key, value in row.items() if key not in _PAIR_KEYS and isinstance(value, (str, int))}
+    others = {key: _property(value) for key, value in row.items() if key not in _PAIR_KEYS}
+    properties = {key: value for key, value in others.items() if value is not None}
     return MinimalPair(good, bad, sides[0], sides[1], properties)
+
+
+def _property(value: Any) -> str | int | None:
+    """A property of a pair: whole numbers as such, also from the text of a table; None for an empty cell."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, str):
+        return int(value) if value.isdecimal() else value or None
+    return value if isinstance(value, int) else None
 
 
 def _text(row: dict[str, Any], key: str, where: str, words: ToWords) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from stack_lm.errors import InputError
 from .averages import Score, sentence_scores, summarize
 from .conventions import Convention, get_convention
 from .heads import HEAD_RULES
-from .trees import LABEL, ConstituencyTree, Span, base_label, escape_word
+from .trees import ConstituencyTree, Span, base_label, escape_word
 
 if TYPE_CHECKING:  # slow to load
     from nltk.tree import Tree
@@ -191,9 +191,7 @@ def score_trees(
         tree if tree is None or isinstance(tree, ConstituencyTree) else ConstituencyTree.from_nltk(tree)
         for tree in predictions
     ]
-    if rules.labels == "compared" and not any(
-        label != LABEL for t in trees if t is not None for _, _, label in t.spans
-    ):
+    if rules.labels == "compared" and not any(tree.has_labels for tree in trees if tree is not None):
         rules = replace(rules, labels="ignored")
     tally = _Tally(rules)
     errors = []
@@ -254,7 +252,7 @@ class _Tally:
         whole = (0, len(tree.words))
         spans = tree.wide_spans
         # Trees without labels have no unary phrases: apparent ones come from punctuation that was split off.
-        unary = [span[:2] for span in tree.spans].count(whole) > 1 and any(label != LABEL for _, _, label in tree.spans)
+        unary = tree.has_labels and [span[:2] for span in tree.spans].count(whole) > 1
         if self.rules.whole_sentence == "excluded" or (self.rules.whole_sentence == "outermost excluded" and not unary):
             spans.discard(whole)
         return spans

@@ -224,6 +224,11 @@ class ConstituencyTree:
         tags = tuple(tag for tag, keep in zip(self.tags, kept, strict=True) if keep)
         return ConstituencyTree(words, tags, spans, self.origin)
 
+    @property
+    def has_labels(self) -> bool:
+        """True if any phrase has a label; in trees from strengths none has."""
+        return any(label != LABEL for _, _, label in self.spans)
+
     def collapse_unaries(self) -> ConstituencyTree:
         """The tree without phrases that span the same words as one below them, and without those of one word."""
         spans = tuple(

@@ -182,9 +182,14 @@ def _convention(options: argparse.Namespace) -> tuple[Convention, dict[str, Any]
     elif options.punctuation and not options.removed and base.removed == "nothing":
         changes["removed"] = "punctuation+currency"
     if options.ignore_labels:
+        if base.brackets != "multiset":
+            raise InputError(f"--ignore-labels needs a convention that compares labels, such as evalb; got {base.name}")
         changes["labels"] = "ignored"
     changes = {name: value for name, value in changes.items() if value != getattr(base, name)}
-    return dataclasses.replace(base, **changes), changes
+    convention = dataclasses.replace(base, **changes)
+    if options.removed_by and convention.removed == "nothing":
+        raise InputError(f"--removed-by needs words to remove, and {base.name} removes none; add --removed")
+    return convention, changes
 
 
 def run(options: argparse.Namespace) -> None:
@@ -203,7 +208,8 @@ def run(options: argparse.Namespace) -> None:
     if not systems:
         raise InputError("give a MODEL, or --predictions FILE, or several")
     of_models = ("signal", "layer", "word_strength", "dropout_samples", "device")
-    if not options.models and (given := first_given(options, of_models)):
+    given = first_given(options, of_models) or ("--punctuation before" if options.punctuation == "before" else None)
+    if not options.models and given:
         raise InputError(f"{given} is for models, and --predictions are trees already")
     if options.treebank == "-" and "-" in options.predictions:
         raise InputError("only one of --treebank and --predictions can be standard input")
@@ -464,10 +470,15 @@ def _numbers(text: str) -> list[tuple[int, int]]:
     return ranges
 
 
+def _without_chains(tree: ConstituencyTree) -> ConstituencyTree:
+    """Without the unary phrases that removed words leave behind, if no phrase has a label; labels are scored."""
+    return tree if tree.has_labels else tree.collapse_unaries()
+
+
 def _write_trees(path: str, pairs: Sequence[tuple[GoldTree, ConstituencyTree | None]], source: str) -> None:
     """Write predicted trees over the words that count, with the gold trees."""
     shown = [(item.align(tree), item.tree) for item, tree in pairs if tree is not None]
-    both = [(tree.collapse_unaries(), golden) for tree, golden in shown if tree is not None and golden is not None]
+    both = [(_without_chains(tree), golden) for tree, golden in shown if tree is not None and golden is not None]
     if not both:
         raise InputError("no sentence that was scored is among those that --only names")
     write_trees(path, [tree for tree, _ in both], gold=[golden for _, golden in both], source=source)

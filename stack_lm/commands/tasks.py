@@ -156,7 +156,8 @@ def check_file(options: argparse.Namespace) -> None:
     """Compare the outputs in a file with the task's targets."""
     if options.file is not None and "=" in options.file and not os.path.exists(options.file):
         options.overrides.insert(0, options.file)
-        options.file = None
+        options.file = next((text for text in options.overrides if "=" not in text), None)
+        options.overrides = [text for text in options.overrides if text != options.file]
     task = make_task(options.name, **parse_overrides(options.overrides))
     if isinstance(task, FileTask):
         _describe_files(task, options)

@@ -39,6 +39,8 @@ def plot_interventions(
     Raises:
         InputError: without matplotlib.
     """
+    from matplotlib.ticker import SymmetricalLogLocator
+
     names = list(ratios)
     groups = [group for group in next(iter(changes.values()), {}) if group.startswith("attractors")][: len(_SHADES)]
     groups = groups or list(next(iter(changes.values()), {}))
@@ -49,6 +51,8 @@ def plot_interventions(
     _draw_bars(panels[0], increases, [COLORS["pop_strength"]])
     # Some interventions cost a hundred times as much as others.
     panels[0].set_xscale("symlog", linthresh=1)
+    if max(abs(mean) for mean in map(np.mean, increases[""])) < 10:  # the powers of ten are too few for labels
+        panels[0].xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1, subs=(1, 2, 5)))
     panels[0].xaxis.set_major_formatter("{x:g}")
     models = f" ({n_models} models)" if n_models > 1 else ""
     panels[0].set_xlabel(f"increase of inner perplexity, %{models}; logarithmic from 1")

@@ -267,6 +267,15 @@ def test_trees_are_written(tmp_path, run, right):
     assert (tmp_path / "t.svg").read_text().count("predicted spans are right") == 3
 
 
+def test_labelled_trees_are_written_as_they_were_scored(tmp_path, run_json, run):
+    tree = "(S (VP (VB Go) (ADVP (RB right) (RB now))))"
+    (tmp_path / "u.mrg").write_text(f"({tree})\n")
+    written = tmp_path / "written.mrg"
+    arguments = ("--predictions", tmp_path / "u.mrg", "--treebank", tmp_path / "u.mrg", "--convention", "evalb")
+    assert run(*arguments, "--trees", written)[0] == 0
+    assert written.read_text().split() == tree.split()
+
+
 def test_keeping_going(tmp_path, run, gold, right):
     """What is wrong is named, the rest is scored, and the command fails in the end."""
     other, latin = tmp_path / "other.jsonl", tmp_path / "latin.mrg"
@@ -299,6 +308,9 @@ def test_keeping_going_with_nothing_left(run, tmp_path):
     ("arguments", "message"),
     [
         (["--parameters", "p.prm"], "--parameters needs --convention evalb; got prpn"),
+        (["--convention", "prpn", "--ignore-labels"], "--ignore-labels needs a convention that compares labels"),
+        (["--convention", "merrill", "--removed-by", "tokens"], "--removed-by needs words to remove, and merrill"),
+        (["--punctuation", "before"], "--punctuation before is for models, and --predictions are trees already"),
         (["--compare"], "--compare needs two systems or more; got "),
         (["--only", "1"], "--only says which sentences --trees writes; give both"),
         (["--trees", "t.svg", "--only", "one"], "--only takes numbers of sentences such as 1,5-8; got 'one'"),

@@ -50,6 +50,18 @@ PAIRS = [
 ]
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_properties_are_the_same_in_tables_and_json_lines(tmp_path, ending):
+    rows = [{"n": 10, "kind": "a", "score": 1.5}, {"n": None, "kind": "b", "score": 2}]
+    file = tmp_path / f"pairs.{ending}"
+    if ending == "csv":
+        file.write_text("good,bad,n,kind,score\nx,y,10,a,1.5\nx,y,,b,2\n")
+    else:
+        file.write_text("".join(json.dumps({"good": "x", "bad": "y"} | row) + "\n" for row in rows))
+    found = [pair.properties for pair in read_minimal_pairs(str(file), "pairs")]
+    assert found == [{"n": 10, "kind": "a", "score": "1.5"}, {"kind": "b", "score": 2}]
+
+
 def test_pairs():
     result = evaluate_minimal_pairs(Lengths(unknown=("zzz",)), PAIRS)
     assert result.outcomes == ("correct", "wrong", "tie", "identical", "correct", "correct", "oov")
@@ -147,7 +159,7 @@ def test_tables_of_pairs(tmp_path):
         str(tmp_path / "b.tsv"), "pairs", method="prefix"
     )
     assert (first.good, first.prefix_good) == (("the", "dog,", "then"), ())
-    assert (second.good, second.properties) == (("the", "keys", "are"), {"attractors": "1"})
+    assert (second.good, second.properties) == (("the", "keys", "are"), {"attractors": 1})
     assert (third.prefix_good, third.prefix_bad, third.good) == (("the", "dogs"), ("the", "dog"), ("bark",))
     assert [Path(file).name for file in pair_files(str(tmp_path), "pairs")] == ["a.csv", "b.tsv", "bad.csv"]
     with pytest.raises(InputError, match="bad.csv, row 1: 'bad' must be a sentence or a list of words; got ''"):

@@ -163,7 +163,7 @@ class EvenPairs(AutomatonTask):
 
 @register_task("flare/repeat_01")
 class Repeat01(AutomatonTask):
-    """01, any number of times. There is one member of each length, so none can be held out."""
+    """01, any number of times. There is one member of each even length, so none can be held out."""
 
     default_plan: ClassVar = {
         name: split for name, split in AutomatonTask.default_plan.items() if name != HELD_OUT
