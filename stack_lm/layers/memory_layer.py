@@ -114,7 +114,7 @@ class MemoryLayer(ControlledMemory):
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on the backend.
         noise = self.controls.draw_noise((batch_size, length), hidden)
         scan = self.run(Inputs(hidden, mask, noise, None, length), state, output_actions)
-        return scan.outputs.to(hidden.dtype), scan.state, scan.actions
+        return scan.outputs, scan.state, scan.actions
 
     def obstacle_to_operator(self) -> str | None:
         return operator_obstacle(self)
