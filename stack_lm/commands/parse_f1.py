@@ -188,7 +188,7 @@ def _convention(options: argparse.Namespace) -> tuple[Convention, dict[str, Any]
     changes = {name: value for name, value in changes.items() if value != getattr(base, name)}
     convention = dataclasses.replace(base, **changes)
     if options.removed_by and convention.removed == "nothing":
-        raise InputError(f"--removed-by needs words to remove, and {base.name} removes none; add --removed")
+        raise InputError(f"--removed-by is for words that are removed; {base.name} with these options removes none")
     return convention, changes
 
 

@@ -424,7 +424,8 @@ class TrainingLoop(ABC):
         if self.loop.patience is None:
             return
         if best is None:
-            self._note("training.patience was not set before, so earlier validations do not count")
+            if any(f"eval_{self.LOSS}" in record for record in self.run.logged()):
+                self._note("training.patience was not set before, so earlier validations do not count")
             return
         fault = on_first_process(lambda: find_damage(self.run.checkpoint_of(best["step"])))
         if fault is None:

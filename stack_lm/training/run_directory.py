@@ -132,6 +132,13 @@ class RunDirectory:
             ):
                 file.write(json.dumps(record) + "\n")
 
+    def logged(self) -> list[dict[str, Any]]:
+        """The intact records of metrics.jsonl up to the step of the checkpoint from which the run continues."""
+        metrics = self.path / METRICS_FILE
+        lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines() if metrics.is_file() else []
+        records = [record for line in lines if (record := json_object(line)) is not None]
+        return [record for record in records if isinstance(step := record.get("step"), int) and step <= self.step]
+
     @contextmanager
     def save_checkpoint(self, step: int, keep: int, best: int | None = None) -> Iterator[Path]:
         """Yield, on all processes, an empty directory that becomes the checkpoint of a step.
@@ -271,12 +278,8 @@ class RunDirectory:
     def _trim_log(self) -> None:
         """Remove the records of steps after the checkpoint, which will be logged again, and truncated or damaged
         ones."""
-        metrics = self.path / METRICS_FILE
-        if metrics.is_file():
-            lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines()
-            records = [record for line in lines if (record := json_object(line)) is not None]
-            kept = [record for record in records if isinstance(step := record.get("step"), int) and step <= self.step]
-            self._write(METRICS_FILE, "".join(json.dumps(record) + "\n" for record in kept))
+        if (self.path / METRICS_FILE).is_file():
+            self._write(METRICS_FILE, "".join(json.dumps(record) + "\n" for record in self.logged()))
 
     def _remove_run(self) -> None:
         for name in (*self._model_files(), _MODEL_FILES, METRICS_FILE):

@@ -309,7 +309,10 @@ def test_keeping_going_with_nothing_left(run, tmp_path):
     [
         (["--parameters", "p.prm"], "--parameters needs --convention evalb; got prpn"),
         (["--convention", "prpn", "--ignore-labels"], "--ignore-labels needs a convention that compares labels"),
-        (["--convention", "merrill", "--removed-by", "tokens"], "--removed-by needs words to remove, and merrill"),
+        (
+            ["--convention", "merrill", "--removed-by", "tokens"],
+            "--removed-by is for words that are removed; merrill with",
+        ),
         (["--punctuation", "before"], "--punctuation before is for models, and --predictions are trees already"),
         (["--compare"], "--compare needs two systems or more; got "),
         (["--only", "1"], "--only says which sentences --trees writes; give both"),
