@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
 from stack_lm.data.files import check_file
-from stack_lm.data.formats import format_of, is_table, read_rows
+from stack_lm.data.formats import cell_value, format_of, is_table, read_rows
 from stack_lm.errors import InputError, OnError, fail
 from stack_lm.messages import shortened, similar_path, unknown_name
 
@@ -139,7 +139,7 @@ def _property(value: Any) -> str | int | None:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, str):
-        return int(value) if value.isdecimal() else value or None
+        return cell_value(value)
     return value if isinstance(value, int) else None
 
 

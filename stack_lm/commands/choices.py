@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from ..console import Problems, add_model_options, print_json, print_note, print_table, progress, write_table
+from ..data.formats import cell_value
 from ..data.records import read_records
 from ..errors import InputError
 from ..eval.choices import (
@@ -255,8 +256,7 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict
     values = {name: [record.fields[name] for record in rows] for name in names}
     return score_choices(
         np.array(logprobs),
-        properties
-        | {name: [int(v) if v.isdecimal() else v or None for v in column] for name, column in values.items()},
+        properties | {name: list(map(cell_value, column)) for name, column in values.items()},
         identical=[outcome == "identical" for outcome in outcomes],
         unknown=[outcome == "oov" for outcome in outcomes],
         oov=oov,

@@ -69,6 +69,11 @@ def is_table(path: str | Path) -> bool:
     return name is not None and FORMATS[name].has_columns
 
 
+def cell_value(text: str) -> str | int | None:
+    """The value of a table's cell, which does not record its type: a whole number, a text, or None if it is empty."""
+    return int(text) if text.isdecimal() else text or None
+
+
 def read_rows(
     path: str | Path, column: str | None, on_error: OnError, format_name: str | None
 ) -> tuple[str, Iterator[Row]]:

@@ -70,7 +70,7 @@ def encode_sentences(
             words = words[: len(text[: offsets[-1][1]].split()) if offsets else 0]
         if words:
             size.add(words, first=bool(begin), end=whole and bool(end))
-            size.in_part += not begin and _is_split(backend, words[0])
+            size.in_part += not begin and _is_split(tokenizer, words[0])
 
     def tokenize(texts: list[str]) -> list[list[int]]:
         # On all cores: commands turn its threads off, to avoid its warning when a process is forked.
@@ -83,8 +83,9 @@ def encode_sentences(
     return TokenArray.pack(parts(), len(tokenizer))
 
 
-def _is_split(backend: Any, word: str) -> bool:
+def _is_split(tokenizer: PreTrainedTokenizerBase, word: str) -> bool:
     """Whether a word has several tokens."""
+    backend: Any = tokenizer.backend_tokenizer
     return len(backend.encode(word, add_special_tokens=False).ids) > 1
 
 
@@ -100,7 +101,6 @@ def encode_documents(
     Args: as `encode_sentences`.
     """
     counts: list[int] = []
-    backend: Any = tokenizer.backend_tokenizer
 
     def sentences() -> Iterator[Sentence]:
         for document in documents:
@@ -111,7 +111,7 @@ def encode_documents(
                     if size is not None:
                         later = counts[-1] > 1
                         size.add(sentence.words, first=later or bool(frame.begin), end=later or bool(frame.end))
-                        size.in_part += not later and not frame.begin and _is_split(backend, sentence.words[0])
+                        size.in_part += not later and not frame.begin and _is_split(tokenizer, sentence.words[0])
                     yield sentence
 
     tokens = encode_sentences(tokenizer, sentences(), None, frame, progress, min_length=0)
