@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from stack_lm.data.formats import is_table
 from stack_lm.data.inflection import other_form
 from stack_lm.data.records import Record, read_records
 from stack_lm.data.text import read_lines
@@ -39,8 +40,9 @@ def _each(records: Iterable[T], make: Callable[[T], AgreementItem], on_error: On
     return items
 
 
-def _read_linzen_tsv(source: str, on_error: OnError) -> list[AgreementItem]:
-    records = read_records(source, column="sentence", format_name="tsv", on_error=on_error)
+def _read_linzen_table(source: str, on_error: OnError) -> list[AgreementItem]:
+    format_name = None if is_table(source) else "tsv"  # whatever its name ends in
+    records = read_records(source, column="sentence", format_name=format_name, on_error=on_error)
     rows = [record for record in records if record.fields]
     missing = {"sentence", "verb_pos", "verb_index", "n_diff_intervening"} - (rows[0].fields.keys() if rows else set())
     if missing:
@@ -53,7 +55,7 @@ def _of_linzen_row(record: Record) -> AgreementItem:
     place = _number(row["verb_index"], f"{record.where}: verb_index") - 1
     if not 0 <= place < len(words):
         raise InputError(f"{record.where}: verb_index {place + 1} is outside a sentence of {len(words)}")
-    attractors = _number(row["n_diff_intervening"], f"{record.where}: n_diff_intervening")
+    attractors = _count(row["n_diff_intervening"], f"{record.where}: n_diff_intervening")
     tag = row["verb_pos"]
     if tag not in _NUMBERS:
         raise InputError(f"{record.where}: verb_pos must be VBZ or VBP; got {tag!r}")
@@ -96,7 +98,7 @@ def _read_linzen_gulordava(source: str, on_error: OnError) -> list[AgreementItem
         cells = pair.cells(4, "index, correct form, wrong form and attractors")
         place = _place(cells[0], pair.words, pair.where)
         correct, wrong = cells[1], cells[2]
-        attractors = _number(cells[3], pair.where)
+        attractors = _count(cells[3], pair.where)
         if pair.words[place].casefold() != correct.casefold():
             there = f"word {place} of the text, counted from 0, is {pair.words[place]!r}"
             elsewhere.append(f"{pair.where}: {there}, not {correct!r}")
@@ -136,7 +138,7 @@ def _read_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
             tuple(pair.words[:place]),
             cells[6],
             cells[7],
-            n_attractors=_number(detail["n_attr"], str(table)) if detail else None,
+            n_attractors=_count(detail["n_attr"], str(table)) if detail else None,
             number="singular" if number[1] == "Sing" else "plural",
             construction="original" if cells[2] == "0" else "nonce",
             distance=_number(detail["len_context"], str(table)) if detail else None,
@@ -189,11 +191,19 @@ def _stem(path: Path) -> str:
     return str(path.with_suffix("")) if path.suffix in (".text", ".gold", ".eval") else str(path)
 
 
-def _number(text: str, where: str) -> int:
+def _number(text: str | int, where: str) -> int:
     try:
         return int(text)
-    except ValueError:
+    except (TypeError, ValueError):
         raise InputError(f"{where}: not a whole number: {text!r}") from None
+
+
+def _count(text: str | int, where: str) -> int:
+    """A number of attractors."""
+    number = _number(text, where)
+    if number < 0:
+        raise InputError(f"{where}: the number of attractors must be at least 0; got {text!r}")
+    return number
 
 
 def _read_generated(source: str, on_error: OnError) -> list[AgreementItem]:
@@ -220,7 +230,7 @@ def _read_generated(source: str, on_error: OnError) -> list[AgreementItem]:
 
 
 AGREEMENT_FORMATS: dict[str, Callable[[str, OnError], list[AgreementItem]]] = {
-    "linzen": _read_linzen_tsv,
+    "linzen": _read_linzen_table,
     "linzen-gulordava": _read_linzen_gulordava,
     "linzen-numpred": _read_numpred,
     "gulordava": _read_gulordava,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_IRREGULAR = {"is": "are", "was": "were", "has": "have", "does": "do", "goes": "go", "focuses": "focus", "'s": "'re"}
+_VERBS = (
+    "is:are was:were has:have does:do goes:go 's:'re aches:ache belies:belie biases:bias blitzes:blitz buses:bus "
+    "caches:cache canvases:canvas focuses:focus gases:gas quizzes:quiz underlies:underlie unties:untie waltzes:waltz"
+).split()
+_IRREGULAR = dict(pair.split(":") for pair in _VERBS)
 _OTHER_FORM = _IRREGULAR | {plural: singular for singular, plural in _IRREGULAR.items()}
 # Of verbs; nouns have photos beside vetoes.
 _TAKES_ES = ("goes", "does", "choes", "toes")

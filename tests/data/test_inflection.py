@@ -12,7 +12,9 @@ from stack_lm.data.inflection import inflected_words, other_form, plural_forms
         ("plays", "play"), ("watches", "watch"), ("passes", "pass"), ("mixes", "mix"), ("uses", "use"), ("lies", "lie"),
         ("makes", "make"), ("focuses", "focus"), ("accuses", "accuse"), ("undergoes", "undergo"), ("undoes", "undo"),
         ("echoes", "echo"), ("vetoes", "veto"), ("tiptoes", "tiptoe"), ("'s", "'re"), ("Is", "Are"), ("IS", "ARE"),
-        ("Carries", "Carry"), ("Makes", "Make"),
+        ("Carries", "Carry"), ("Makes", "Make"), ("aches", "ache"), ("gases", "gas"), ("quizzes", "quiz"),
+        ("matches", "match"), ("buzzes", "buzz"), ("chooses", "choose"), ("believes", "believe"),
+        ("underlies", "underlie"),
     ],
 )  # fmt: skip
 def test_other_form(singular, plural):

@@ -1,5 +1,6 @@
 """Agreement: the rule, the counts, and the formats."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -98,7 +99,15 @@ def test_linzen_table(tmp_path):
     header = "sentence\tverb\tverb_pos\tsubj_index\tverb_index\tn_intervening\tn_diff_intervening"
     path.write_text(f"{header}\nthe keys to the cabinet are here\tare\tVBP\t2\t6\t1\t1\n")
     prefix = ("the", "keys", "to", "the", "cabinet")
-    assert read_agreement(str(path), "linzen") == [AgreementItem(prefix, "are", "is", 1, "plural", distance=4)]
+    expected = [AgreementItem(prefix, "are", "is", 1, "plural", distance=4)]
+    assert read_agreement(str(path), "linzen") == expected
+    row = {"sentence": "the keys to the cabinet are here", "verb_pos": "VBP", "subj_index": 2, "verb_index": 6}
+    lines = tmp_path / "items.jsonl"
+    lines.write_text(json.dumps(row | {"n_diff_intervening": 1}))
+    assert read_agreement(str(lines), "linzen") == expected
+    lines.write_text(json.dumps(row | {"n_diff_intervening": None}))
+    with pytest.raises(InputError, match="items.jsonl, line 1: n_diff_intervening: not a whole number: None"):
+        read_agreement(str(lines), "linzen")
 
 
 def write_pair(directory, text, gold):
@@ -236,6 +245,7 @@ def test_seeds_of_generated_items(source):
         ("a b\n", "1\tx\ty\t0\n1\tx\ty\t0\n", "set.text has 1 lines, but .*set.gold has 2"),
         ("a b\n", "1\tx\ty\n", "set.gold, line 1: 3 columns; 4 are needed"),
         ("a b\n", "one\tx\ty\t0\n", "set.gold, line 1: not a whole number: 'one'"),
+        ("a b\n", "1\tx\ty\t-2\n", "set.gold, line 1: the number of attractors must be at least 0; got '-2'"),
         ("a b\n", "7\tx\ty\t0\n", "set.gold, line 1: index 7 is outside a sentence of 2 words"),
         ("\n", "1\tx\ty\t0\n", "set.text is empty"),
         ("the dogs are here\n", "3\tare\tis\t0\n", "word 3 of the text, counted from 0, is 'here', not 'are' .*1 of 1"),
