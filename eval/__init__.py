@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stack_lm.messages import unknown_name
+from stack_lm.messages import check_name
 
 from .agreement import AgreementItem, evaluate_agreement
 from .agreement_formats import AGREEMENT_FORMATS, read_agreement
@@ -62,6 +62,5 @@ def metric_path(name: str) -> str:
     """
     folder = Path(__file__).parent / "metrics"
     names = sorted(path.name for path in folder.iterdir() if (path / f"{path.name}.py").is_file())
-    if name not in names:
-        raise unknown_name("metric", name, names)
+    check_name("metric", name, names)
     return str(folder / name)

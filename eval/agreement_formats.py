@@ -12,7 +12,7 @@ from stack_lm.data.inflection import other_form
 from stack_lm.data.records import Record, read_records
 from stack_lm.data.text import read_lines
 from stack_lm.errors import InputError, OnError, fail
-from stack_lm.messages import shortened, unknown_name
+from stack_lm.messages import check_name, shortened
 
 from .agreement import AgreementItem
 
@@ -255,8 +255,7 @@ def read_agreement(source: str, format_name: str, *, on_error: OnError = fail) -
     Raises:
         InputError: for an unknown format, or a missing, empty or malformed file, with the line.
     """
-    if format_name not in AGREEMENT_FORMATS:
-        raise unknown_name("format", format_name, AGREEMENT_FORMATS)
+    check_name("format", format_name, AGREEMENT_FORMATS)
     items = AGREEMENT_FORMATS[format_name](source, on_error)
     if not items:
         raise InputError(f"{source} has no agreement items")

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 
 from stack_lm.errors import InputError
-from stack_lm.messages import unknown_name
+from stack_lm.messages import check_name
 
 from .significance import binomial_interval, stratified_interval
 
@@ -157,8 +157,7 @@ def correct_codes(outcomes: Sequence[str], oov: OutOfVocabulary) -> np.ndarray:
     """
     codes = {"correct": 1, "wrong": 0, "tie": 0, "oov": 0 if oov == "wrong" else -1, "identical": -1, "unpredicted": -1}
     for outcome in outcomes:
-        if outcome not in codes:
-            raise unknown_name("an outcome", outcome, codes)
+        check_name("an outcome", outcome, codes)
     return np.array([codes[outcome] for outcome in outcomes], dtype=np.int64)
 
 
@@ -184,8 +183,7 @@ def score_choices(
     Raises:
         InputError: if no item is left to score, or a property does not have one value for each item.
     """
-    if oov not in get_args(OutOfVocabulary):
-        raise unknown_name("oov", oov, get_args(OutOfVocabulary))
+    check_name("oov", oov, get_args(OutOfVocabulary))
     logprobs = np.asarray(logprobs, dtype=np.float64).reshape(-1, 2)
     n = len(logprobs)
     for name, values in groups.items():

@@ -36,7 +36,7 @@ class MinimalPair:
     def differing_words(self) -> list[tuple[str, bool]]:
         """The words that are only, or more often, on one side, and whether each begins its side.
 
-        None if the sides differ only in word order.
+        Empty if the sides differ only in word order.
         """
         good, bad = self.prefix_good + self.good, self.prefix_bad + self.bad
         return [

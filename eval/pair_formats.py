@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn, get_args
 from stack_lm.data.files import check_file
 from stack_lm.data.formats import cell_value, format_of, is_table, read_rows
 from stack_lm.errors import InputError, OnError, fail
-from stack_lm.messages import shortened, similar_path, unknown_name
+from stack_lm.messages import check_name, shortened, similar_path
 
 from .minimal_pairs import MinimalPair
 
@@ -168,8 +168,7 @@ def pair_files(source: str, format_name: str) -> list[str]:
     Raises:
         InputError: for an unknown format, or if there is no such file.
     """
-    if format_name not in PAIR_FORMATS:
-        raise unknown_name("format", format_name, PAIR_FORMATS)
+    check_name("format", format_name, PAIR_FORMATS)
     path, endings = Path(source), PAIR_FORMATS[format_name][1]
     if not path.exists():
         raise InputError(f"{path} does not exist{similar_path(path)}")
@@ -206,8 +205,7 @@ def read_minimal_pairs(
         InputError: for an unknown name, a missing or malformed file, with the line, or a pickle that imports anything.
     """
     for name, value, allowed in (("method", method, get_args(Method)), ("words", words, get_args(Words))):
-        if value not in allowed:
-            raise unknown_name(name, value, allowed)
+        check_name(name, value, allowed)
     to_words = split_words if words == "split" else _given_words
     pairs = []
     for file in pair_files(source, format_name):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args, get_type_hints
 
 from stack_lm.errors import InputError
-from stack_lm.messages import unknown_name
+from stack_lm.messages import check_name
 from stack_lm.plugins import Registry
 
 from .trees import base_label
@@ -88,9 +88,8 @@ class Convention:
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Convention).items():
-            allowed = get_args(kind)
-            if kind.__class__ is type(Removed) and getattr(self, name) not in allowed:
-                raise unknown_name(name, getattr(self, name), allowed)
+            if kind.__class__ is type(Removed):
+                check_name(name, getattr(self, name), get_args(kind))
         if self.labels == "compared" and self.brackets == "set":
             raise InputError("labels can be compared with brackets='multiset' only; got brackets='set'")
         if self.min_words < 0:

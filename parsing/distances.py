@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stack_lm.errors import InputError
-from stack_lm.messages import shortened, unknown_name
+from stack_lm.messages import check_name, shortened
 from stack_lm.trace import Trace
 
 from .trees import ConstituencyTree
@@ -128,8 +128,7 @@ def tree_from_distances(
         InputError: if the lengths do not fit, there are no words, a distance is not a number, or the decoder is
             unknown.
     """
-    if decoder not in DECODERS:
-        raise unknown_name("decoder", decoder, DECODERS)
+    check_name("decoder", decoder, DECODERS)
     n = len(words)
     if not n or len(distances) not in (n, n - 1):
         raise InputError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from stack_lm.data.text import read_lines
 from stack_lm.errors import InputError
-from stack_lm.messages import unknown_name
+from stack_lm.messages import check_name
 
 from .conventions import Convention, get_convention
 
@@ -49,8 +49,7 @@ def read_parameters(path: str) -> Convention:
         keyword, *values = line.split()
         if keyword.startswith("#"):
             continue
-        if keyword not in _KEYWORDS:
-            raise unknown_name(f"{where}: keyword", keyword, _KEYWORDS)
+        check_name(f"{where}: keyword", keyword, _KEYWORDS)
         if len(values) != _KEYWORDS[keyword]:
             raise InputError(f"{where}: {keyword} takes {_KEYWORDS[keyword]} value(s); got {len(values)}")
         if keyword in _NUMBERS:

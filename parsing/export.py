@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stack_lm.atomic import atomic_file
+from stack_lm.atomic import atomic_file, write_text
 from stack_lm.errors import InputError
 from stack_lm.markup import escape_latex
 
@@ -67,8 +67,7 @@ def write_trees(
         text = trees_page(trees, gold, source=source)
     else:
         text = "".join(("" if tree is None else tree.brackets()) + "\n" for tree in trees)
-    with atomic_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(path, text)
 
 
 def _check_sizes(trees: Sequence[ConstituencyTree | None]) -> None:

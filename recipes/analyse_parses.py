@@ -36,7 +36,7 @@ from stack_lm.console import (
 )
 from stack_lm.errors import InputError
 from stack_lm.interpretation.curves import ParsedModel, plot_f1_by_spread
-from stack_lm.interpretation.figures import can_draw, save_figure
+from stack_lm.interpretation.figures import NO_MATPLOTLIB, can_draw, save_figure
 from stack_lm.interpretation.strengths import ALL_WORDS, Occurrences, Summary
 from stack_lm.parsing.attachment import compare_attachments
 from stack_lm.parsing.baselines import right_branching
@@ -180,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
             if can_draw():
                 draw(directory / "f1.png", models, scores, gold)
             else:
-                print_note("no figure: pip install 'stack-lm[plots]'")
+                print_note(f"no figure is drawn: {NO_MATPLOTLIB}")
         found = correlations(models, scores)
         if options.json:
             f1 = [{"model": m, "convention": c, "decoder": d, "f1": value} for (m, c, d), value in scores.items()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 import reprlib
 import types
 from collections.abc import Callable, Collection, Iterator
@@ -97,7 +98,7 @@ class Number(Check):
     def allowed(self, value: Any) -> str:
         limits = [("of at least", self.minimum), ("above", self.above), ("below", self.below)]
         words = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None)
-        as_text = isinstance(value, str) and _is_numeric(value)
+        as_text = isinstance(value, str) and is_number(value)
         return f"a finite number {words}".rstrip() + (" (in YAML with a point, as in 1.0e-2)" if as_text else "")
 
     def __call__(self, key: str, value: Any) -> float:
@@ -313,6 +314,18 @@ def _takes_more(cls: type) -> bool:
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
+def compile_pattern(pattern: str, option: str = "--rows") -> re.Pattern[str]:
+    """Compile the regular expression of a command-line option.
+
+    Raises:
+        InputError: if it is invalid.
+    """
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"{option} must be a regular expression; got {pattern!r} ({error})") from error
+
+
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -324,7 +337,8 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def _is_numeric(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """True if a text is a number."""
     try:
         float(text)
     except ValueError:

@@ -12,6 +12,7 @@ from .errors import InputError
 from .memory import make_memory, memory_class
 from .memory.fields import Size
 from .memory.settings import MemoryName, layer_settings, setting_names
+from .messages import unknown_key
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def split_layer(entry: dict[str, Any], kind: type[Layer], where: str) -> tuple[L
     spare = setting_names() if made.memory == "none" else {}
     unknown = next((name for name in settings if name not in known and name not in spare), None)
     if unknown is not None:
-        raise InputError(f"unknown key {f'{where}.{unknown}'!r}; the keys here are {', '.join((*names, *known))}")
+        raise unknown_key(f"{where}.", unknown, (*names, *known))
     return made, {name: value for name, value in settings.items() if name in known}
 
 

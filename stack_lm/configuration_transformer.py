@@ -13,7 +13,7 @@ from .errors import InputError
 from .memory import memory_class
 from .memory.fields import Parts, Size
 from .memory.settings import stack_attention_settings
-from .messages import did_you_mean
+from .messages import did_you_mean, unknown_key
 
 ATTENTION = "attention"
 _DEFAULT_LAYERS = (ATTENTION, ATTENTION, "stack", ATTENTION, ATTENTION)
@@ -193,10 +193,7 @@ class StackTransformerConfig(ModelConfig):
             raise InputError(f"{where} must be {ATTENTION!r} or have a memory: {error}{near}") from error
         unknown = next((key for key in given if key not in ("memory", *own)), None)
         if unknown is not None:
-            raise InputError(
-                f"unknown key {f'{where}.{unknown}'!r}; the keys here are {', '.join(('memory', *own))}"
-                f"{did_you_mean(unknown, own)}"
-            )
+            raise unknown_key(f"{where}.", unknown, ("memory", *own))
         settings = {key: value for key, value in given.items() if key != "memory"}
         try:
             return {"memory": name} | stack_attention_settings(name, settings, self.hidden_size)

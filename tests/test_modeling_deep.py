@@ -301,6 +301,7 @@ def test_transformers_trainer(tmp_path):
         ({"layers": [{"inputs": [-1]}]}, "layers[0].inputs[0] must be 'embedding', "),
         ({"layers": [TOP | {"inputs": ["embedding"]}, {"inputs": ["0.reading"]}]}, "layer 0 has memory='none'"),
         ({"layers": [{"units": 3}]}, "unknown key 'layers[0].units'; the keys here are memory, controller, "),
+        ({"layers": [{"hiden_size": 3}]}, "; did you mean 'hidden_size'?"),
         ({"layers": [{"memory": "heap"}]}, "memory must be one of"),
         ({"layers": [{"max_push": 0}]}, "layers[0]: max_push must be an integer of at least 1; got 0"),
         ({"layers": [{"detach": "no"}]}, "layers[0].detach must be True or False; got 'no'"),

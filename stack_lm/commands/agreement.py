@@ -11,7 +11,7 @@ from ..eval.agreement import AgreementItem, agreement_properties, evaluate_agree
 from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
 from ..eval.choices import begun
 from ..eval.pair_formats import PAIR_FORMATS
-from ..messages import unknown_name
+from ..messages import check_name
 from .choices import ChoiceTask, add_choice_options, check_choice_options, load_language_model, score_task
 
 EXAMPLE = """stack-lm agreement runs/brown-u1 --data linzen_sentences/ --format linzen-gulordava --items items.tsv
@@ -39,8 +39,7 @@ def run(options: argparse.Namespace) -> None:
         raise InputError(
             f"the format {options.format} is for `stack-lm minimal-pairs`, which compares verbs with --method prefix"
         )
-    if options.format not in AGREEMENT_FORMATS:
-        raise unknown_name("format", options.format, AGREEMENT_FORMATS)
+    check_name("format", options.format, AGREEMENT_FORMATS)
     items: list[AgreementItem] = []
     files: list[str] = []
     for source in options.data:

@@ -7,9 +7,9 @@ import re
 import statistics
 from itertools import groupby
 
+from ..checks import compile_pattern
 from ..console import print_json, print_note
 from ..errors import InputError
-from ..experiments.config import compile_pattern
 from ..hub.card_scores import ScoreOfModels, read_scores
 from ..hub.evaluations import format_score
 from ..messages import shortened

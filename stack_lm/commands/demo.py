@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic import atomic_file
+from ..atomic import write_text
 from ..console import non_negative_int, positive_int, print_json, print_note, print_table, print_written
 from ..errors import InputError
 
@@ -81,8 +81,7 @@ def run(options: argparse.Namespace) -> None:
     figure = _draw(scorers["stack"], output)
     results["figure"] = figure
     results["seconds"] = time.perf_counter() - started
-    with atomic_file(output / "metrics.json") as path:
-        path.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    write_text(output / "metrics.json", json.dumps(results, indent=2) + "\n")
     if options.json:
         print_json(results)
         return

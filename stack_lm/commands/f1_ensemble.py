@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..console import print_table
 from ..errors import InputError
+from ..eval.seeds import Spread
 from ..hub.evaluations import name_with_prior
 from ..parsing.baselines import PRIORS
 from ..parsing.conventions import Convention
@@ -82,11 +81,12 @@ def print_ensemble(record: dict[str, Any], scores: Sequence[float]) -> None:
     rows: list[tuple[Any, ...]] = []
     for name, agreement, f1 in zip(record["runs"], record["agreement"], scores, strict=True):
         rows.append((name + (" (outlier: no vote)" if name in record["outliers"] else ""), f1, agreement))
-    rows.append((f"mean of {len(scores)} runs", float(np.mean(scores)), None))
-    rows.append(("standard deviation", float(np.std(scores, ddof=1)), None))
-    rows.append(("minimum, of runs", float(np.min(scores)), None))
-    rows.append(("median, of runs", float(np.median(scores)), None))
-    rows.append(("maximum, of runs", float(np.max(scores)), None))
+    spread = Spread.of(scores)
+    rows.append((f"mean of {len(scores)} runs", spread.mean, None))
+    rows.append(("standard deviation", spread.sd, None))
+    rows.append(("minimum, of runs", spread.min, None))
+    rows.append(("median, of runs", spread.median, None))
+    rows.append(("maximum, of runs", spread.max, None))
     rows.append(("ensemble: spans with the most votes", record["votes"]["f1"], None))
     rows.append(("the run's tree with the most votes", record["best_existing"]["f1"], None))
     if "prior" in record:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..atomic import atomic_file
+from ..atomic import write_text
 from ..console import add_model, positive_int, print_json, print_table, print_written
 from ..data.text import read_text
 from ..errors import InputError
@@ -108,8 +108,7 @@ def run(options: argparse.Namespace) -> None:
     about = {"model": options.model, **controls, "tree": f"{signal.replace('_', ' ')}, {decoder}"}
     page = render_page(trace, tree, contents, distances, memory=memory, about=about, gold=gold)
     figures = _sentence_figures(options, trace, tree)
-    with atomic_file(options.output) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(options.output, page)
     for path, figure in figures.items():
         save_figure(path, figure)
     if options.json:
@@ -161,8 +160,7 @@ def _inspect_actions(
         about["tree"] = f"{tree['tree']} ({tree['signal'].replace('_', ' ')}, {tree['decoder']})"
     if gold is not None:
         about["gold tree"] = str(gold)
-    with atomic_file(options.output) as temporary:
-        temporary.write_text(computation_page(computation, about, " ".join(words)), encoding="utf-8")
+    write_text(options.output, computation_page(computation, about, " ".join(words)))
     if options.figure:
         save_figure(options.figure, plot_computation(computation, title=options.model))
     written = [path for path in (options.output, options.figure) if path]
@@ -232,8 +230,7 @@ def _inspect_task(options: argparse.Namespace) -> None:
         raise InputError(f"a page shows at most {LONGEST} symbols; the string has {len(computation.inputs):,}")
     about = {"model": options.model, "task": str(source.task)} | describe_network(source.model)
     page = computation_page(computation, about, " ".join(computation.inputs))
-    with atomic_file(options.output) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(options.output, page)
     if options.figure:
         save_figure(options.figure, plot_computation(computation, title=str(source.task)))
     written = [path for path in (options.output, options.figure) if path]

@@ -7,8 +7,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from ..console import (
     Problems,
     add_model_options,
@@ -25,10 +23,11 @@ from ..errors import InputError
 from ..eval.agreement import AgreementItem, evaluate_agreement
 from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
 from ..eval.perplexity import evaluate_perplexity
+from ..eval.seeds import Spread
 from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, save_figure
 from ..interpretation.interventions import plot_interventions
-from ..messages import unknown_name
+from ..messages import check_name
 from ..tokenization import splits_words
 from .files import check_different, check_outputs
 from .texts import ScoredText, add_keep_going, add_text_options, note_segmentation, text_record
@@ -132,8 +131,8 @@ def _check_options(options: argparse.Namespace) -> None:
         raise InputError("--agreement and --format go together; give both")
     if options.agreement_items is not None and options.agreement is None:
         raise InputError("--agreement-items is a number of --agreement items; give both")
-    if options.format is not None and options.format not in _formats():
-        raise unknown_name("format", options.format, _formats())
+    if options.format is not None:
+        check_name("format", options.format, _formats())
     check_outputs({"--figure": options.figure}, [*options.models, options.data, *(options.agreement or [])])
     find_models(*options.models)
 
@@ -168,8 +167,7 @@ def _chosen(scorers: Sequence[InterventionScorer], only: Sequence[str] | None) -
     """Each model's requested plans; plans that only other models allow are left out."""
     known = {name: None for scorer in scorers for name in scorer.plans}
     for name in only or ():
-        if name not in known:
-            raise unknown_name("--only", name, known)
+        check_name("--only", name, known)
     chosen = [[plan for name, plan in scorer.plans.items() if only is None or name in only] for scorer in scorers]
     return chosen
 
@@ -219,10 +217,9 @@ def _scores(
 
 def _summary(runs: Sequence[Scores]) -> dict[str, Any]:
     """Means, and standard deviations (n - 1) if there are several runs."""
-    means = {name: float(np.mean([scores[name] for scores in runs])) for name in runs[0]}
-    if len(runs) == 1:
-        return {"mean": means, "sd": None}
-    return {"mean": means, "sd": {name: float(np.std([scores[name] for scores in runs], ddof=1)) for name in runs[0]}}
+    spreads = {name: Spread.of([scores[name] for scores in runs]) for name in runs[0]}
+    means = {name: spread.mean for name, spread in spreads.items()}
+    return {"mean": means, "sd": {name: spread.sd for name, spread in spreads.items()} if len(runs) > 1 else None}
 
 
 def _values(models: Sequence[dict[str, Any]], score: str) -> dict[str, list[float]]:

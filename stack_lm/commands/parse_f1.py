@@ -15,6 +15,7 @@ import numpy as np
 from ..console import Problems, positive_int, print_json, print_note, print_written, progress
 from ..data.corpora import tags_of_all
 from ..errors import InputError
+from ..eval.seeds import Spread
 from ..hub.locating import find_models
 from ..messages import shortened
 from ..parsing.baselines import FIXED_BASELINES, PRIORS, RANDOM_BASELINES, random_distances
@@ -39,6 +40,7 @@ from .parse import (
     first_given,
     open_parser,
 )
+from .texts import add_keep_going
 
 RANDOM_SEEDS = 5
 COLLAPSED = 0.05  # sd in elements; a sixtieth of the usual range, as in training's warning
@@ -119,9 +121,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="only sentences of at most N words, not counting removed ones",
     )
-    parser.add_argument(
-        "--keep-going", action="store_true", help="leave out trees that cannot be read, and score the rest"
-    )
+    add_keep_going(parser, "trees")
     _add_rules(parser)
     add_dropout_options(parser)
     add_parsing_options(parser)
@@ -452,8 +452,9 @@ def _baselines(gold: Sequence[GoldTree], convention: Convention, decoder: str) -
 
 
 def _means(scores: Sequence[F1Score]) -> dict[str, float]:
-    means = {key: float(np.mean([getattr(score, key) for score in scores])) for key in ("f1", "precision", "recall")}
-    return means | ({"f1_std": float(np.std([score.f1 for score in scores]))} if len(scores) > 1 else {})
+    spreads = {key: Spread.of([getattr(score, key) for score in scores]) for key in ("f1", "precision", "recall")}
+    means = {key: spread.mean for key, spread in spreads.items()}
+    return means | ({"f1_std": spreads["f1"].sd} if len(scores) > 1 else {})
 
 
 def _numbers(text: str) -> list[tuple[int, int]]:

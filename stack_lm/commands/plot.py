@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..checks import compile_pattern
 from ..console import non_negative_int, positive_int, print_json, print_written
 from ..errors import InputError
 from ..interpretation.figures import FORMATS, check_figure_names, save_figure
@@ -186,7 +187,6 @@ def _read_agreement(path: str, rows: str | None) -> Agreement:
     import numpy as np
 
     from ..data.text import json_record, read_text
-    from ..experiments.config import compile_pattern
     from ..interpretation.curves import Agreement
     from ..parsing.ensemble import mean_agreement
 

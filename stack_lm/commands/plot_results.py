@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..atomic import atomic_file
+from ..atomic import write_text
 from ..interpretation.figures import FORMATS, save_figure
 from ..interpretation.hierarchy import TaskScores, plot_task_scores, task_scores_page
 from ..interpretation.trials import Curve
@@ -67,8 +67,7 @@ def write_results(options: argparse.Namespace) -> dict[str, Any]:
     )
     if Path(options.output).suffix.lower() == PAGE:
         page = task_scores_page(scores)
-        with atomic_file(options.output) as path:
-            path.write_text(page, encoding="utf-8")
+        write_text(options.output, page)
     else:
         save_figure(options.output, plot_task_scores(scores))
     return {"measure": name, "networks": matrix.networks, "tasks": list(curves)}

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from ..atomic import atomic_file
+from ..atomic import write_text
 from ..checks import build
 from ..config_files import PresetNote, preset_names, preset_path, read_layers, read_yaml, table_names
 from ..console import add_command, print_json, print_table
@@ -140,8 +140,7 @@ def copy_preset(options: argparse.Namespace) -> None:
     preset = Preset.read(options.name)
     if options.file.exists() and not options.overwrite:
         raise InputError(f"{options.file} exists already; name another file, or give --overwrite")
-    with atomic_file(options.file) as path:
-        path.write_text(preset.text(), encoding="utf-8")
+    write_text(options.file, preset.text())
     if options.json:
         print_json(preset.record() | {"file": str(options.file)})
     else:

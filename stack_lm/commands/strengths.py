@@ -28,7 +28,7 @@ from ..hub.locating import find_models
 from ..interpretation.figures import check_figure_names, plot_groups, save_figure
 from ..interpretation.strengths import ALL_WORDS, CLASSES, PUNCTUATION, Occurrences, Summary, contrast
 from ..interpretation.verbs import VERB_FRAMES, verb_frames
-from ..messages import shortened, unknown_name
+from ..messages import check_name, shortened
 from ..parsing.distances import SHIFTS, distances_from_trace
 from ..parsing.treebank import NLTK_TREEBANKS, read_treebank
 from ..parsing.trees import base_label
@@ -74,8 +74,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Trace the corpus and print the groups' strengths."""
-    if options.signal is not None and options.signal not in SHIFTS:
-        raise unknown_name("--signal", options.signal, SHIFTS)
+    if options.signal is not None:
+        check_name("--signal", options.signal, SHIFTS)
     check_figure_names(options.figure)
     check_ending("--items", options.items, TABLES)
     check_outputs({"--figure": options.figure, "--items": options.items}, [options.model, options.data])

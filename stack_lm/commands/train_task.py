@@ -71,8 +71,6 @@ def run(options: argparse.Namespace) -> None:
     from ..experiments.shards import Shard
     from .results import describe, print_results
 
-    if "output_dir" in overrides and not overrides["output_dir"]:
-        raise InputError(f"output_dir must be a directory; got {overrides['output_dir'] or ''!r}")
     output_dir = overrides.pop("output_dir", None)
     given = overrides.get("options")
     experiment = Experiment(

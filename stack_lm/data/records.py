@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..checks import is_number
 from ..errors import InputError, OnError, fail
 from ..messages import check_name, first_line, nearest, shortened
 from .files import LONGEST_LINE, UNPACKERS, check_file
@@ -213,7 +214,7 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str) ->
     if not fields:
         raise InputError(f"{source} has no columns")
     texts = [name for name in COLUMNS if name in fields]
-    texts = texts or [name for name, value in fields.items() if isinstance(value, str) and not _is_number(value)]
+    texts = texts or [name for name, value in fields.items() if isinstance(value, str) and not is_number(value)]
     if not texts or (len(texts) > 1 and texts[0] not in COLUMNS):
         found = "several columns of text" if texts else "no column of text"
         raise InputError(
@@ -222,14 +223,6 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str) ->
             "by --column (training: data.column)"
         )
     return texts[0]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _text(fields: Mapping[str, Any], column: str, where: str) -> str:

@@ -32,14 +32,10 @@ _SHORTEST_WRAP, _WRAPPED_SHARE = 40, 0.9
 _NEXT_SENTENCE = re.compile(rf"(?<![A-Za-z])[a-z]{{3,}}[.!?] [A-Z]|[{_UNSPACED_ENDS}][^{_UNSPACED_ENDS}{_CLOSERS}\s]")
 
 
-def read_lines(path: str | Path, *, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
+def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """The non-empty lines of a UTF-8 file, or of standard input for "-", with their numbers from 1.
 
     A file that ends in .gz, .bz2, .xz or .zst is decompressed while it is read.
-
-    Args:
-        path: the path of the file.
-        keep_empty: also yield the empty lines, as "".
 
     Raises:
         InputError: if the file is missing, damaged, has no text, or is not UTF-8; the message names the line.
@@ -51,8 +47,6 @@ def read_lines(path: str | Path, *, keep_empty: bool = False) -> Iterator[tuple[
                 if line.strip():
                     empty = False
                     yield number, line
-                elif keep_empty:
-                    yield number, ""
     if empty:
         raise InputError(f"{name} is empty")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ..checks import Count, CountOrZero, NotNegative, Positive, build
+from ..checks import Count, CountOrZero, NotNegative, Positive, build, compile_pattern
 from ..config_files import merge, read_config
 from ..errors import InputError
 from ..messages import similar_path
@@ -347,18 +347,6 @@ def first_difference(
         elif one != other:
             return f"{prefix}{key}", one, other
     return None
-
-
-def compile_pattern(pattern: str, option: str = "--rows") -> re.Pattern[str]:
-    """Compile the regular expression of a command-line option.
-
-    Raises:
-        InputError: if it is invalid.
-    """
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise InputError(f"{option} must be a regular expression; got {pattern!r} ({error})") from error
 
 
 def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from ..atomic import atomic_file, reason_of
+from ..atomic import atomic_file, reason_of, write_text
 from ..config_files import read_yaml
 from ..errors import InputError
 from ..messages import similar_path
@@ -174,8 +174,7 @@ class Results(Trials):
             memories: the names of its models' memories.
         """
         content = dataclasses.asdict(table) | used(memory=memories, task=[row.task for row in table.rows])
-        with atomic_file(self.path / TABLE_FILE) as file:
-            file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        write_text(self.path / TABLE_FILE, yaml.safe_dump(content, sort_keys=False))
 
     def add(self, records: Sequence[Record]) -> None:
         """Add trials durably: the results file is complete at every moment."""

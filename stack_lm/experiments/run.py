@@ -23,6 +23,7 @@ from ..tasks.checks import check_own
 from ..tasks.kinds import KINDS, score_names
 from ..tasks.scores import overall
 from .config import (
+    STATISTICS,
     Row,
     Table,
     TaskConfig,
@@ -41,7 +42,7 @@ from .unfinished import StateFile, begun_rows, state_files
 from .workers import Job, run_jobs
 
 # The statistics of each score in a one-row table of a preset and a task.
-_STATISTICS = ("minimum", "median", "maximum", "mean")
+_STATISTICS = STATISTICS[:4]
 
 
 class Experiment:
@@ -84,7 +85,8 @@ class Experiment:
     ) -> None:
         if resume and overwrite:
             raise InputError("trials are either resumed or run again: give --resume or --overwrite, not both")
-        self.table = _overridden(table, overrides or {}, output_dir or table.output_dir, seeds)
+        output_dir = table.output_dir if output_dir is None else output_dir
+        self.table = _overridden(table, overrides or {}, output_dir, seeds)
         if shard is not None:
             self.table = dataclasses.replace(self.table, output_dir=str(shard.directory(self.table.output_dir)))
         self.jobs, self.together, self.device = jobs, together, find_device(device)

@@ -14,13 +14,13 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import SafetensorError, safe_open
 
-from ..atomic import atomic_file
+from ..atomic import write_text
 from ..config_files import CONFIG_FILE, METRICS_FILE, read_layers, read_run_config
 from ..data.text import json_object, json_record, read_text
 from ..errors import InputError
 from ..messages import counted, shortened
 from ..plugins import named_in
-from ..tokenization import added_tokens, reopen_tokenizer, sentence_frame
+from ..tokenization import reopen_tokenizer, sentence_frame
 from .evaluations import decimals_of, first_of, format_score, merged, name_of_held_out, of_training, without_directories
 
 CARD = "README.md"
@@ -89,8 +89,7 @@ def write_card(
             f"cannot make a card of {directory}: a value in config.json, training_config.yaml, metrics.jsonl or "
             f"{CARD} is of another kind than what was saved there ({error})"
         ) from error
-    with atomic_file(str(path)) as temporary:
-        temporary.write_text(card.content, encoding="utf-8")
+    write_text(path, card.content)
     return path
 
 
@@ -340,8 +339,8 @@ def _data(training: Mapping[str, Any], source: str, directory: Path, kind: str) 
     if not source:
         return ""
     tokenizer = training.get("tokenizer", {})
-    kind, size = tokenizer.get("kind", "word"), f"{tokenizer.get('vocab_size', 0):,}"
-    of_kind = f"the {size} most frequent words" if kind == "word" else f"{size} {kind} tokens"
+    units, size = tokenizer.get("kind", "word"), f"{tokenizer.get('vocab_size', 0):,}"
+    of_kind = f"the {size} most frequent words" if units == "word" else f"{size} {units} tokens"
     case = f"; lower case: {tokenizer.get('lowercase', 'none')}"
     kept = f"that of {tokenizer['pretrained']}" if tokenizer.get("pretrained") else of_kind + case
     limit = training["data"].get("limit")
@@ -360,11 +359,8 @@ def _sentence_tokens(directory: Path, kind: str, settings: Mapping[str, Any]) ->
         tokenizer = reopen_tokenizer(directory)
     except Exception:  # of the libraries below, of any kind; a card can do without
         return "unknown"
-    if kind.endswith("classifier"):
-        frame = added_tokens(tokenizer)
-    else:
-        begin, end = (kind == "parser" or bool(settings.get(key)) for key in ("add_bos", "add_eos"))
-        frame = sentence_frame(tokenizer, begin=begin, end=end)
+    begin, end = (kind == "parser" or bool(settings.get(key)) for key in ("add_bos", "add_eos"))
+    frame = sentence_frame(tokenizer, begin=begin, end=end)
     tokens = tokenizer.convert_ids_to_tokens([*frame.begin, *frame.end])
     return " and ".join(f"`{token}`" for token in tokens) or "none"
 

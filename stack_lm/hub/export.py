@@ -14,12 +14,12 @@ from ..atomic import atomic_directory
 from ..errors import InputError
 from .card import CARD, is_card, write_card
 from .locating import check_model_directory
-from .publishing import copy_model
+from .publishing import TOKENIZER_FILES, copy_model
 
 Storage = Literal["float16", "bfloat16", "float32"]
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 # What a copy has besides these two: tokenizer, generation settings, card. The code is in the package.
-_OTHERS = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "generation_config.json", "*.md")
+_OTHERS = (*TOKENIZER_FILES, "generation_config.json", "*.md")
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from ..model_kinds import kind_of
 from .card import CARD
 from .loading import load_pretrained
 from .locating import check_model_directory
-from .publishing import copy_model
+from .publishing import TOKENIZER_FILES, copy_model
 
 GRAPH, DESCRIPTION = "model.onnx", "onnx.json"
 _PACKAGES = ("onnx", "onnxscript")
-_OTHERS = ("config.json", "generation_config.json", "tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt")
+_OTHERS = ("config.json", "generation_config.json", *TOKENIZER_FILES)
 # The part of a card that says how to load the model, and its replacement.
 _OWN_USE = re.compile(r"^## Use\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _USE = f"""## Use

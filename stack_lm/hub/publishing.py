@@ -17,11 +17,12 @@ from ..atomic import atomic_directory
 from .card import CARD
 from .locating import check_model_directory
 
+TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt")
 # A model's files in a directory that may hold others, such as a run's checkpoints and its configuration, whose paths
 # belong to one machine; the card has its settings.
 PUBLISHED = (
     *("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", CARD, "*.py"),
-    *("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt"),
+    *TOKENIZER_FILES,
 )
 
 

@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..data.files import check_file, fail
+from ..data.files import check_file
 from ..data.formats import FORMATS, is_table, read_rows
-from ..errors import InputError
+from ..errors import InputError, fail
 from ..messages import counted, nearest, shortened
 
 OwnKind = Literal["tagging", "transduction", "next_symbols", "classification", "language"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from ..checks import build
 from ..errors import InputError
 from ..hub.loading import load_pretrained
+from ..memory.room import memory_of
 from ..messages import shortened, unknown_name
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -59,7 +59,7 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
         raise InputError(f"model: {error}") from error
     except (RuntimeError, OverflowError, TypeError) as error:
         raise InputError(f"model: too large to be made ({shortened(str(error).splitlines()[0], 200)})") from error
-    needed, there = _BYTES * parameters, _memory()
+    needed, there = _BYTES * parameters, memory_of(None)
     if there is not None and needed > there:
         raise InputError(
             f"model: its {parameters:,} parameters take {needed / 2**30:,.0f} GiB with their gradients and averages; "
@@ -220,11 +220,3 @@ def freeze_weights(model: PreTrainedModel, names: Sequence[str]) -> None:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("training.freeze leaves no weight to train")
-
-
-def _memory() -> int | None:
-    """This machine's memory in bytes, if the system says."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None

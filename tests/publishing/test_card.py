@@ -407,6 +407,15 @@ def test_the_model_that_a_run_began_with(model):
         assert f"Vocabulary: that of {named}; sentence tokens" in card.text
 
 
+def test_a_parser_reads_both_sentence_tokens_whatever_its_tokenizer_was_set_to(model):
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"architectures": ["SpanParserModel"]}))
+    settings = yaml.safe_load((model / "training_config.yaml").read_text())
+    settings["tokenizer"] |= {"add_bos": False, "add_eos": False}
+    (model / "training_config.yaml").write_text(yaml.safe_dump(settings))
+    assert "sentence tokens: `<s>` and `</s>`" in of(write_card(model).parent).text
+
+
 def test_paths_of_this_machine_are_left_out():
     value = {"a": ["/tmp/x/run", "stack-lm parse ~/runs/u1 --data=/data/s.txt"], "b": "hf:someone/data", "c": 3}
     assert without_directories(value) == {

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from ...errors import InputError
-from ...messages import unknown_name
+from ...messages import check_name
 from ..base import Example, SplitChanges
 from ..grammars import ByLength, Grammar
 from ..registry import register_task
@@ -47,8 +47,7 @@ class _Inversion(Transducer):
 
     def __init__(self, words: int, lengths: str, splits: SplitChanges | None) -> None:
         super().__init__(splits=splits)
-        if lengths not in _LENGTHS:
-            raise unknown_name("lengths", lengths, _LENGTHS)
+        check_name("lengths", lengths, _LENGTHS)
         self.lengths = lengths
         if type(words) is not int or words < 1:
             raise InputError(f"words must be an integer of 1 or more; got {words!r}")
