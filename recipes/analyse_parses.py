@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from stack_lm.atomic import atomic_directory
-from stack_lm.commands.parse import add_layer_option, reading_options
+from stack_lm.commands.models import add_layer_option, reading_options
 from stack_lm.console import (
     add_model_options,
     print_json,

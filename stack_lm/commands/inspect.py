@@ -20,7 +20,15 @@ from ..parsing.export import tree_record
 from ..parsing.treebank import read_treebank
 from ..parsing.trees import ConstituencyTree
 from .files import PAGES, check_ending, check_outputs
-from .parse import add_parsing_options, check_parsing_options, first_given, open_scorer, words_of
+from .models import (
+    add_parsing_options,
+    check_parsing_options,
+    first_given,
+    open_scorer,
+    print_signals,
+    shown_words,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,12 +125,7 @@ def run(options: argparse.Namespace) -> None:
         print_json(how | _describe_sentence(trace, tree, contents, distances) | {"written": targets})
         return
     print(tree)
-    names = list(trace.signals)
-    rows = [
-        (f"{word} (unknown)" if trace.unknown[i] else word, *(float(trace.signals[name][i]) for name in names))
-        for i, word in enumerate(words)
-    ]
-    print_table("", ["word", *(name.replace("_", " ") for name in names)], rows)
+    print_signals(words, trace.unknown, trace.signals)
     print_written(*targets)
 
 
@@ -175,8 +178,7 @@ def _inspect_actions(
     panels = [computation.panels[name] for name in ("surprisal", *shown_actions)]
     columns = [f"{panel.name} {label}".strip() for panel in panels for label in panel.labels]
     numbers = np.concatenate([panel.numbers for panel in panels]).T.tolist()
-    shown = [f"{word} (unknown)" if new else word for word, new in zip(words, trace.unknown, strict=True)]
-    rows = [(word, *row) for word, row in zip(shown, numbers, strict=True)]
+    rows = [(word, *row) for word, row in zip(shown_words(words, trace.unknown), numbers, strict=True)]
     _print_steps(["word", *columns], rows, trace.run, 1)
     print_written(*written)
 

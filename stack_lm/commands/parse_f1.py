@@ -32,7 +32,7 @@ from ..parsing.trees import ConstituencyTree, base_label
 from .f1_ensemble import Trees, print_ensemble, score_ensemble
 from .f1_report import describe, print_f1, write_items
 from .files import TABLES, check_ending, check_outputs
-from .parse import (
+from .models import (
     add_dropout_options,
     add_parsing_options,
     check_dropout_options,

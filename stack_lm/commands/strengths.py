@@ -18,6 +18,7 @@ from ..console import (
     print_note,
     print_table,
     print_written,
+    progress,
     write_table,
 )
 from ..data import open_corpus
@@ -33,7 +34,7 @@ from ..parsing.distances import SHIFTS, distances_from_trace
 from ..parsing.treebank import NLTK_TREEBANKS, read_treebank
 from ..parsing.trees import base_label
 from .files import TABLES, check_ending, check_outputs
-from .parse import add_layer_option, open_scorer, trace_sentences
+from .models import add_layer_option, open_scorer
 from .texts import add_keep_going
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ def run(options: argparse.Namespace) -> None:
     problems = Problems(options.keep_going)
     sentences, tags, frames = _read_tagged(options, problems)
     scorer = open_scorer(options.model, options, sentences)
-    traces, signal = trace_sentences(scorer, options, sentences, tags, "tracing")
+    signal = scorer.choose_signal(options.signal)
+    with progress("tracing", len(sentences)) as advance:
+        traces = scorer.trace(sentences, tags, logprobs=False, progress=advance)
     if signal not in traces[0].signals:
         distances_from_trace(traces[0], signal)  # raises an error that lists the signals
     words = Occurrences.of_traces(traces, signal, tags, frames)

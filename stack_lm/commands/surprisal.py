@@ -32,7 +32,7 @@ from ..interpretation.figures import check_figure_names, save_figure
 from ..interpretation.surprisal import MOST_MODELS, SurprisalCurve, plot_surprisal
 from ..messages import counted, shortened
 from .files import check_different, check_ending, check_outputs, short_names
-from .parse import add_word_strength_option, open_scorer
+from .models import add_word_strength_option, open_scorer, shown_words
 from .texts import add_column, add_keep_going, note_several_sentences, note_without_result, read_texts
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _print(options: argparse.Namespace, tables: dict[str, pd.DataFrame], everyth
     first = first.head(_ROWS_SHOWN)
     shown = first[columns].astype(object)
     text_columns, hidden = 2 if "model" in first else 1, len(everything) - len(shown)
-    shown["word"] = [f"{w} (unknown)" if u else w for w, u in zip(first["word"], first["unknown"], strict=True)]
+    shown["word"] = shown_words(first["word"], first["unknown"])
     print_table(
         f"first rows of {counted(n, 'sentence')}, surprisal in {BASES[options.base]}",
         [name.replace("_", " ") for name in columns],
