@@ -354,8 +354,7 @@ def sampled_cross_entropy(
         weight[classes],
         log_counts if bias is None else bias[classes] + log_counts,
         positions,
-        ignore_index=ignore_index,
-        **options,
+        **options,  # and the default of ignore_index: positions are numbers from 0, and those to ignore are gone
     )
 
 

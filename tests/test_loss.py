@@ -369,6 +369,16 @@ def test_a_sampled_softmax_is_that_of_its_definition(sizes, samples, bias, ignor
     assert_same(actual, value_and_gradients(definition, hidden, weight, bias_vector, labels))
 
 
+def test_a_sampled_softmax_may_ignore_a_class():
+    hidden, weight, bias, labels = make_inputs(12, 3, 9)
+    labels[::3] = 0
+    torch.manual_seed(0)
+    actual = value_and_gradients(sampled_cross_entropy, hidden, weight, bias, labels, samples=2, ignore_index=0)
+    marked = labels.masked_fill(labels == 0, -100)
+    torch.manual_seed(0)
+    assert_same(actual, value_and_gradients(sampled_cross_entropy, hidden, weight, bias, marked, samples=2))
+
+
 def test_the_denominator_of_a_sampled_softmax_is_unbiased():
     """The mean of exp(loss), which is the denominator over exp(logit), is that of the full softmax."""
     hidden, weight, bias, _ = make_inputs(1, 3, 9)

@@ -71,6 +71,9 @@ class Together:
         for i, parameters in enumerate(own):
             for name, parameter in parameters.items():
                 parameter.data = self._weights[name].data[i]
+        known = {id(parameter): name for name, parameter in first.named_parameters()}
+        # Each name, also the second one of a tied weight, with that of its common tensor.
+        self._names = {name: known[id(weight)] for name, weight in first.named_parameters(remove_duplicate=False)}
         self._module = _Loss(first, loss)
         self._losses = vmap(self._call, randomness="different")
 
@@ -111,7 +114,7 @@ class Together:
             torch.where(rate == 0, old, torch.lerp(old, part, rate), out=part)
 
     def _call(self, weights: dict[str, Tensor], inputs: dict[str, Tensor]) -> Tensor:
-        named = {f"model.{name}": part for name, part in weights.items()}
+        named = {f"model.{name}": weights[common] for name, common in self._names.items()}
         loss: Tensor = functional_call(self._module, named, (inputs,), tie_weights=False)
         return loss
 
