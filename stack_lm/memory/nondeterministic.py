@@ -218,7 +218,8 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         # [B, i, qx, r, y], each summed over k and u; none where there is no k.
         moved = replaced.logsumexp(3)
         if n > 1:
-            moved = torch.logaddexp(moved, revealed.logsumexp((2, 4)).transpose(3, 4).flatten(3))
+            returned = revealed.logsumexp((2, 4)).transpose(3, 4).flatten(3)
+            moved = torch.stack((moved, returned)).logsumexp(0)  # logaddexp has no second derivative at -1e30
         moved = _with_zeros(moved)
         column = torch.cat((moved, _with_zeros(top.unsqueeze(-1) + push).unsqueeze(1)), dim=1)
         total = column.logsumexp((1, 2))  # [B, ry]

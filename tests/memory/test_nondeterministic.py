@@ -222,6 +222,20 @@ def test_float32_holds_extreme_weights():
     assert all(torch.isfinite(part.grad).all() for step in leaves for part in step if part.grad is not None)
 
 
+@pytest.mark.parametrize("options", [{}, {"size": 2}, {"bottom": "fixed"}, {"window": 2}, {"normalize": True}], ids=str)
+def test_it_has_second_derivatives(options):
+    memory = NondeterministicStack(2, 2, **options)
+    moves = random_moves(memory, 3, batch_size=1)
+    parts = [part.requires_grad_() for step in moves for part in step]
+    width = len(moves[0])
+
+    def readings(*parts):
+        steps = [memory.action_type(*parts[i : i + width]) for i in range(0, len(parts), width)]
+        return run(memory, steps)[0]
+
+    assert torch.autograd.gradgradcheck(readings, parts)
+
+
 def test_a_window_carries_on_without_end():
     """The state has as many times as the window, and its numbers do not grow."""
     memory = NondeterministicStack(2, 2, 2, window=5)

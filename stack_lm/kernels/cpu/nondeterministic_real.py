@@ -76,23 +76,26 @@ def move(memory: Nondeterministic, row: int, k: int, c: int) -> None:
     kept, end = (c - first) * pairs * width, (first - before) * pairs * width
     for sz in range(pairs):  # how probable it is that the top is over what is remembered
         memory.scales[1, sz] = sum_of(table[column(memory, c - 1, sz)][end : end + kept], width)
+    highest = memory.scales[0, 0]  # of what may be lost
     for ry in range(pairs):
         below, scale = table[column(memory, c, ry)], memory.scales[0, ry // symbols]
+        highest = max(highest, scale)
         of_pops = sum_of(below, width)
         total[ry] = _total(memory, moves, tops, ry, of_pops, scale)
         factor = exp(scale - total[ry]) if of_pops > TINY else of_pops * 0
         put_multiple(below[:kept], below, factor)
         for sz in range(pairs):
-            replaced = exp(tops[sz] + moves[(pairs + sz) * pairs + ry] - total[ry])
-            add_multiple(below[:kept], table[column(memory, c - 1, sz)][end : end + kept], replaced)
+            replaced = tops[sz] + moves[(pairs + sz) * pairs + ry]
+            if memory.scales[1, sz] > TINY:
+                row_before = table[column(memory, c - 1, sz)][end : end + kept]
+                add_multiple(below[:kept], row_before, exp(replaced - total[ry]))
+            elif memory.scales[1, sz] > 0:
+                highest = max(highest, replaced)
             pushed = exp(tops[sz] + moves[sz * pairs + ry] - total[ry])
             below[kept + sz * width] = pushed
             for j in range(1, width):
                 below[kept + sz * width + j] = pushed * memory.vectors[row, k, j - 1]
     all_runs = put_total(memory, row, c)
-    highest = memory.scales[0, 0]
-    for r in range(1, states):
-        highest = max(highest, memory.scales[0, r])
     now = LOST + max(highest - all_runs, highest * 0)
     then = memory.lost[row] + _largest_row(memory, moves) - all_runs
     memory.lost[row] = max(now, then) + python_math.log1p(exp(-abs(now - then)))
@@ -109,7 +112,7 @@ def _total(
         logs[sz] = tops[sz] + moves[sz * pairs + ry]
         share = memory.scales[1, sz]
         logs[pairs + sz] = tops[sz] + moves[(pairs + sz) * pairs + ry]
-        logs[pairs + sz] += python_math.log(share) if share > 0 else ZERO
+        logs[pairs + sz] += python_math.log(share) if share > TINY else ZERO
     logs[2 * pairs] = scale + python_math.log(of_pops) if of_pops > TINY else ZERO
     return log_sum(logs[: 2 * pairs + 1])
 
@@ -148,6 +151,8 @@ def move_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: int
     first, before = first_time(memory, c), first_time(memory, c - 1)
     kept, end = (c - first) * pairs * width, (first - before) * pairs * width
     _scale_pops(memory, row, k, c)
+    for sz in range(pairs):
+        memory.logs[sz] = sum_of(table[column(memory, c - 1, sz)][end : end + kept], width)
     for ry in range(pairs):
         below, of_below = table[column(memory, c, ry)], of_table[column(memory, c, ry)]
         more = grad.totals[ry] - dot(of_below, below)
@@ -164,8 +169,11 @@ def move_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: int
                 change += of_pushed[j] * memory.vectors[row, k, j - 1]
                 grad.vector[j - 1] += pushed * of_pushed[j]
             grad.moves[sz * pairs + ry] = pushed * change
-            replaced = exp(tops[sz] + moves[(pairs + sz) * pairs + ry] - total[ry])
             place = (pairs + sz) * pairs + ry
+            if memory.logs[sz] <= TINY:
+                grad.moves[place] = 0
+                continue
+            replaced = exp(tops[sz] + moves[place] - total[ry])
             grad.moves[place] = replaced * dot(of_below[:kept], table[column(memory, c - 1, sz)][end : end + kept])
             add_multiple(of_table[column(memory, c - 1, sz)][end : end + kept], of_below, replaced)
     for time in range(first, c - 1):

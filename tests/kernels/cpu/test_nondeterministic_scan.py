@@ -90,6 +90,41 @@ def test_given_vectors_of_longer_sequences_with_extreme_weights(stack, spread):
     check(layer, length=17, mask=mask.flip(1), tolerance=1e-8)
 
 
+def test_a_replacement_beneath_which_nothing_is_remembered_has_no_effect():
+    """Its weight may be 700 orders of e above all others: infinite, times a share of 0."""
+    layer = MemoryLayer(2, "nondeterministic", memory_states=1, memory_symbols=2, bottom="fixed").double()
+    weight, inputs = layer.controls.projection.weight, torch.tensor([[[1.0, 0], [0, 1], [0, 1], [0, 1]]]).double()
+    with torch.no_grad():
+        for parameter in layer.controls.parameters():
+            parameter.zero_()
+        weight[:, 0] = torch.tensor([200.0, -300, 0, 0, 0, 500, 0, 0, 0, 0])
+        weight[5, 1] = weight[7, 1] = 20
+    (expected, of_expected), (found, of_found) = (
+        run(layer, inputs, None, None, name) for name in ("reference", "numba")
+    )
+    assert expected[0][0, 1:, 1].tolist() == pytest.approx([1, 1, 1])
+    torch.testing.assert_close(found[0], expected[0])
+    torch.testing.assert_close(of_found, of_expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_size": 2}], ids=["symbols", "vectors"])
+@pytest.mark.parametrize(
+    "kind", [{"bottom": "fixed"}, {"memory_window": 2}, {"bottom": "fixed", "memory_window": 4}], ids=str
+)
+def test_weights_that_overflow(kind, options):
+    for seed in range(3):
+        torch.manual_seed(seed)
+        layer = MemoryLayer(3, "nondeterministic", memory_states=2, memory_symbols=2, **kind, **options).double()
+        with torch.no_grad():
+            layer.controls.projection.weight.mul_(1000)
+        inputs = torch.randn(2, 25, 3).double()
+        (expected, of_expected), (found, of_found) = (
+            run(layer, inputs, None, None, name) for name in ("reference", "numba")
+        )
+        torch.testing.assert_close(found[0], expected[0], rtol=0, atol=1e-9)
+        torch.testing.assert_close(of_found, of_expected, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("stack", ["RNS", "VRNS"])
 def test_float32_survives_log_weights_of_200(stack):
     layer = MemoryLayer(5, "nondeterministic", **STACKS[stack])
