@@ -22,6 +22,7 @@ from .initialization import CONTROLLER_BOUND
 from .layers.cell import CellState, StackRNNCell
 from .layers.controlled import Actions
 from .layers.stack_attention import StackAttention
+from .memory import under_transform
 from .modeling_heads import StackRNNForSequenceClassification, StackRNNForTokenClassification
 from .modeling_layers import LayeredForCausalLM, LayeredModelOutput, of_memories, refuse_cache, up_to_last_memory
 from .modeling_stack_rnn import StackRNNPreTrainedModel
@@ -280,7 +281,9 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         if cache is not None and self.gradient_checkpointing and self.training:
             raise ValueError("activation checkpointing cannot continue from past_key_values; got a cache")
         mask, all_real = self._masks(attention_mask, cache, embedded)
-        visible = create_causal_mask(self.config, embedded, all_real, cache)
+        # Under a transform of torch.func nothing can find out whether the mask is needed.
+        whole = {"allow_is_causal_skip": False} if under_transform() else {}
+        visible = create_causal_mask(self.config, embedded, all_real, cache, **whole)
         seen = 0 if cache is None else cache.get_seq_length(0)
         hidden, angles = self._add_positions(embedded, self._positions(embedded, all_real, seen, position_ids))
         hidden = self.dropout(hidden)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from ..checks import checks_of
+from ..configuration_transformer import ATTENTION
 from ..errors import InputError
 from ..layers import draw_noise, with_noise
 from ..training.optimizer import make_optimizer
@@ -175,12 +176,15 @@ def can_join(trial: Trial) -> bool:
     """True if several models like a trial's can be trained at once.
 
     False if they have dropout that `Trial.draw_noise` does not draw: it would be drawn for all at once, so a trial's
-    result would depend on the others. Also false if the compiled scan cannot run them.
+    result would depend on the others. Also false if the compiled scan cannot run them, or torch would run a part of
+    them one by one, as self-attention.
     """
     config, drawn = trial.model.config, draw_noise(trial.model, (1, 1), torch.Generator())
     dropouts = {name for name in checks_of(type(config)) if name.endswith("dropout") and getattr(config, name)}
     if any(name.endswith(".dropout") for name in drawn):
         dropouts.remove("hidden_dropout")
+    if ATTENTION in getattr(config, "layers", ()):
+        return False
     if dropouts or (trial.encoding.buffered and drawn):
         return False  # the steps of a scan with buffers are not those of its strings
     try:

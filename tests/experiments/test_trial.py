@@ -334,6 +334,15 @@ def test_other_dropout_is_trained_alone(field):
     assert not can_join(Trial(build(TaskConfig, values)))
 
 
+def test_self_attention_is_trained_alone():
+    values = config_values("test/language", epochs=1)
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "dropout": 0, "attention_dropout": 0}
+    values["model"] = {"architectures": ["StackTransformerForCausalLM"], "layers": ["attention", "stack"], **sizes}
+    trials = [Trial(dataclasses.replace(build(TaskConfig, values), seed=seed)) for seed in range(2)]
+    assert not can_join(trials[0])
+    assert [result["together"] for result in train(trials)] == [1, 1]
+
+
 @pytest.mark.parametrize(
     "fields",
     [

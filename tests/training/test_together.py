@@ -83,6 +83,26 @@ def test_models_with_tied_weights_learn_as_they_do_alone():
             torch.testing.assert_close(together._weights[name].grad[i], parameter.grad)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_transformers_with_padding_at_once():
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 7, "hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
+    config = stack_lm.StackTransformerConfig(
+        **sizes, dropout=0, attention_dropout=0, layers=["attention", "superposition", "attention"]
+    )
+    models = [stack_lm.StackTransformerForSequenceClassification(config) for _ in range(3)]
+
+    def loss_of(model, inputs):
+        return model(**inputs).logits.logsumexp(-1).sum()
+
+    masks = torch.ones(3, 2, 5, dtype=torch.long)
+    masks[0, 1, 3:] = masks[2, 0, 1:] = 0  # none of the second model
+    batches = [{"input_ids": torch.randint(1, 7, (2, 5)), "attention_mask": mask} for mask in masks]
+    expected = [loss_of(model, batch) for model, batch in zip(models, batches, strict=True)]
+    found = Together(models, loss_of).losses(stack_batches(batches))
+    torch.testing.assert_close(found, torch.stack(expected))
+
+
 def test_each_model_is_a_slice_of_the_common_weights():
     models = make_models("hao2018/lstm_stack")
     together = Together(models)
