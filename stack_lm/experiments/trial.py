@@ -80,6 +80,11 @@ class Trial:
         self.reduction = f"step_{task.step_reduction}" if reduction == "steps" else reduction
         torch.manual_seed(config.seed)
         self.model = make_model(config, self.encoding)
+        if getattr(self.model.config, "auxiliary_losses", None):
+            raise InputError(
+                "model.auxiliary_losses are of language models of text, and no task computes them: set "
+                "model.auxiliary_losses=[], and detach=false in its layers"
+            )
         if self.loop.initial_model is not None:
             load_weights(self.model, self.loop.initial_model.replace("{seed}", str(config.seed)))
         self.auxiliary = self._choose_auxiliary()

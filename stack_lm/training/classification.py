@@ -100,6 +100,12 @@ class ClassificationTrainer(TrainingLoop):
         }
         model = new_model(kind, own | fields)
         self.notes += initial.give(model, self.tokenizer)
+        for number in {loss["layer"] for loss in getattr(model.config, "auxiliary_losses", None) or ()}:
+            if model.config.layers[number].get("detach"):
+                self.notes.append(
+                    f"layer {number} does not learn: model.auxiliary_losses are of language models, and it passes no "
+                    f"gradient on; model.layers.{number}.detach=false trains it"
+                )
         return model, batches
 
     def _read(self, path: str) -> list[LabelledText]:

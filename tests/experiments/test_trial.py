@@ -334,6 +334,17 @@ def test_other_dropout_is_trained_alone(field):
     assert not can_join(Trial(build(TaskConfig, values)))
 
 
+def test_auxiliary_losses_of_language_models_are_refused():
+    values = config_values("test/language", epochs=1)
+    layers = [{"controller": "lstm", "memory_size": 2, "hidden_size": 4}, "attention"]
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
+    values["model"] = {"architectures": ["StackTransformerForCausalLM"], "layers": layers, **sizes}
+    Trial(build(TaskConfig, values))
+    values["model"]["auxiliary_losses"] = [{"layer": 0}]
+    with pytest.raises(InputError, match="no task computes them"):
+        Trial(build(TaskConfig, values))
+
+
 def test_self_attention_is_trained_alone():
     values = config_values("test/language", epochs=1)
     sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "dropout": 0, "attention_dropout": 0}
