@@ -135,8 +135,15 @@ class Controls(nn.Module):
             shape: the shape of hidden states, without H.
             like: a tensor of the device and type of hidden states.
             generator: a generator of random numbers; None is torch's own.
+
+        Raises:
+            ValueError: inside `with_noise`, if its noise is not of this shape: in a chunk of a sequence, or under
+                activation checkpointing, which scans pieces.
         """
         if self.given_noise is not None:
+            for name, part in self.given_noise.items():
+                if tuple(part.shape[: len(shape)]) != tuple(shape):
+                    raise ValueError(f"the noise of {name} is given as {list(part.shape)}; the steps are {list(shape)}")
             return self.given_noise
         drawn = {
             field.name: self.emission(field.name).draw_noise(shape, like, generator) for field in self.memory.actions

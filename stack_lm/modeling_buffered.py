@@ -79,6 +79,10 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         )
         self.post_init()
 
+    def get_output_embeddings(self) -> nn.Linear | None:
+        """The output layer; None if its symbols are not those of the input, so that these can be resized alone."""
+        return self.lm_head if self.config.target_vocab_size is None else None
+
     @can_return_tuple
     def forward(
         self,

@@ -137,7 +137,8 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
     def up_to(self, layer: int) -> DeepStackRNNForCausalLM:
         """A new model of the first layers, up to one with a head of its own, which becomes the model's head.
 
-        It predicts what the head of that layer's loss predicts. Losses on layers before stay. Weights are copied.
+        It predicts what the head of that layer's loss predicts. Losses on layers before stay, with heads of their own,
+        also those that shared the model's. Weights are copied.
 
         Args:
             layer: number of the last layer that is kept.
@@ -152,9 +153,11 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
             )
         kept = [i for i, head in enumerate(self._heads) if head.loss.layer < layer]
         own = next(i for i, head in enumerate(self._heads) if head.loss.layer == layer)
+        # The shared head of the new model is another one.
+        losses = [self.config.auxiliary_losses[i] | {"head": "own"} for i in kept]
         fields = self.config.to_dict() | {
             "layers": self.config.layers[: layer + 1],
-            "auxiliary_losses": [self.config.auxiliary_losses[i] for i in kept],
+            "auxiliary_losses": losses,
             "output_size": self._heads[own].loss.output_size,
             "tie_word_embeddings": False,
         }
@@ -162,9 +165,24 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
         sources = {"lm_head.": f"auxiliary_heads.{own}.lm_head."}
         sources["model.output_layer."] = f"auxiliary_heads.{own}.output_layer."
         sources |= {f"auxiliary_heads.{new}.": f"auxiliary_heads.{old}." for new, old in enumerate(kept)}
-        weights = self.state_dict()
+        weights = self.state_dict() | self._own_heads(kept)
         for name, parameter in model.state_dict().items():
             start = next((start for start in sources if name.startswith(start)), None)
             parameter.copy_(weights[name if start is None else sources[start] + name.removeprefix(start)])
         made: DeepStackRNNForCausalLM = model.to(device=self.device, dtype=self.dtype).train(self.training)
         return made
+
+    @torch.no_grad()
+    def _own_heads(self, numbers: Sequence[int]) -> dict[str, Tensor]:
+        """The weights of output layers that predict as these heads do with the model's."""
+        weights: dict[str, Tensor] = {}
+        for number in numbers:
+            shared, head = self.lm_head, self._heads[number]
+            if head.lm_head is not None:
+                continue
+            of_layer, name = head.projection, f"auxiliary_heads.{number}.lm_head"
+            weights[f"{name}.weight"] = shared.weight if of_layer is None else shared.weight @ of_layer.weight
+            if shared.bias is not None:
+                more = 0 if of_layer is None else shared.weight @ of_layer.bias
+                weights[f"{name}.bias"] = shared.bias + more
+        return weights

@@ -157,6 +157,12 @@ class LayeredForCausalLM(StackRNNForCausalLM):
         parts = {"main": loss.detach()}
         assert isinstance(outputs, LayeredModelOutput)
         assert outputs.layer_outputs is not None
+        labels, steps = of_loss.get("shift_labels", of_loss.get("labels")), outputs.layer_outputs[0].shape[1]
+        if isinstance(labels, Tensor) and labels.shape[1] != steps:  # those of logits_to_keep
+            raise ValueError(
+                f"auxiliary losses are of all {steps} steps, so in training mode labels must be too; got "
+                f"{list(labels.shape)}: leave out logits_to_keep"
+            )
         for head in self._heads:
             part = self._auxiliary_loss(head, outputs.layer_outputs[head.loss.layer], **of_loss)
             parts[f"auxiliary_{head.loss.layer}"] = part.detach()

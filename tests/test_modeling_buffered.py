@@ -287,6 +287,17 @@ def test_initial_biases_of_the_buffers(control):
         model.buffer_projection.reset_parameters()
 
 
+def test_the_input_symbols_are_resized_alone(tmp_path):
+    model = make(vocab_size=5, target_vocab_size=3)
+    model.resize_token_embeddings(9)
+    assert (model.config.vocab_size, model.lm_head.out_features) == (9, 3)
+    model.save_pretrained(tmp_path)
+    assert type(model).from_pretrained(tmp_path).lm_head.out_features == 3
+    both = make(vocab_size=5, target_vocab_size=None)
+    both.resize_token_embeddings(9)
+    assert both.lm_head.out_features == 9
+
+
 def test_actions_at_padded_steps_are_zero():
     model = make(**HAO)
     actions = model(torch.randint(1, 5, (2, 4)), num_steps=torch.tensor([5, 3]), output_actions=True).actions

@@ -56,6 +56,24 @@ def test_the_layers_up_to_one_with_a_head_are_a_model_of_their_own(tmp_path):
     torch.testing.assert_close(loss["main"], expected["auxiliary_1"])
 
 
+@pytest.mark.parametrize("size", [5, 6, 9])
+def test_a_shared_head_below_becomes_one_of_its_own(size):
+    layers = [STACK, {"memory": "none", "hidden_size": 6}, {"memory": "none", "hidden_size": size}]
+    model = make(3.0, layers=layers, auxiliary_losses=[{"layer": 0, "head": "shared"}, {"layer": 1}]).train()
+    tokens = ids(2, 5)
+    expected, found = model(tokens, labels=tokens).loss_parts, model.up_to(1)(tokens, labels=tokens).loss_parts
+    torch.testing.assert_close(found, {"main": expected["auxiliary_1"], "auxiliary_0": expected["auxiliary_0"]})
+
+
+def test_auxiliary_losses_are_of_all_steps():
+    model, tokens = make().train(), ids(2, 5)
+    with pytest.raises(
+        ValueError, match=r"auxiliary losses are of all 5 steps, .* got \[2, 3\]: leave out logits_to_keep"
+    ):
+        model(tokens, labels=tokens[:, -3:], logits_to_keep=3)
+    model.eval()(tokens, labels=tokens[:, -3:], logits_to_keep=3)
+
+
 def test_layers_without_a_head_are_no_model():
     model = make(auxiliary_losses=[{"layer": 0, "head": "shared"}])
     with pytest.raises(ValueError, match="layer must be one with a loss and a head of its own, and none has; got 0"):

@@ -190,3 +190,8 @@ def test_given_dropout(memory, backend):
     torch.testing.assert_close(whole, cell.scan(inputs).outputs)
     assert not torch.allclose(whole, dropped)
     assert draw_noise(cell, (2, 6)) == {}
+    with (
+        with_noise(cell.train(), drawn),
+        pytest.raises(ValueError, match=r"given as \[2, 6, 2, .*; the steps are \[2, 3\]"),
+    ):
+        cell.scan(inputs[:, :3])
