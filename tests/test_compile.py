@@ -8,7 +8,7 @@ import torch
 from conftest import MEMORIES, tiny_config
 from torch import nn
 
-from stack_lm import StackRNN, StackRNNForCausalLM
+from stack_lm import StackRNN, StackRNNConfig, StackRNNForCausalLM
 from stack_lm.kernels import dispatch
 from stack_lm.layers import operator
 from stack_lm.layers.memory_layer import MemoryLayer
@@ -114,6 +114,22 @@ def test_autocast_casts_vectors_as_without_compilation(memory):
         torch.testing.assert_close(found[1].float(), found[0].float(), atol=1e-2, rtol=1e-2)
         for one, other in zip(model.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(other.grad, one.grad, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("change", ["evaluation_argmax", "empty_value"])
+def test_a_changed_setting_is_noticed(change):
+    torch.manual_seed(0)
+    config = StackRNNConfig(vocab_size=7, hidden_size=8, memory="superposition", memory_size=4)
+    model = StackRNNForCausalLM(config).eval()
+    cell, ids = model.model.cell, torch.randint(7, (2, 5))
+    before = model(ids).logits
+    if change == "evaluation_argmax":
+        cell.controls.choices["operation"].evaluation_argmax = True
+    else:
+        cell.memory.empty_value = -1.0
+    expected = model(ids).logits
+    assert not torch.allclose(expected, before, atol=1e-3)
+    torch.testing.assert_close(torch.compile(model, backend="eager")(ids).logits, expected)
 
 
 def test_an_exchanged_control_is_noticed():

@@ -31,6 +31,7 @@ from .controlled import Actions, ControlledMemory, Scan, blank
 
 Layer = TypeVar("Layer", bound="type[ControlledMemory]")
 NAME = "stack_lm::scan"
+_SETTINGS = (bool, int, float, str, type(None))
 _MAKERS: dict[str, Callable[[SimpleNamespace], ControlledMemory]] = {}
 
 
@@ -97,13 +98,15 @@ _RUNNERS = _Runners()
 
 
 def _kinds(layer: ControlledMemory) -> list[Any]:
-    """List the exchangeable parts of a layer."""
+    """List the exchangeable parts of a layer, with their settings."""
     driver: Any = layer.driver
     controller = getattr(driver, "controller", None)
-    kinds: list[Any] = [type(layer.memory), type(controller), getattr(controller, "num_layers", 0)]
-    for field in layer.memory.actions:
-        emission = layer.controls.emission(field.name)
-        kinds += [type(emission), emission.width, getattr(emission, "value", None)]
+    kinds: list[Any] = [type(controller), getattr(controller, "num_layers", 0)]
+    parts = [layer.memory, *(layer.controls.emission(field.name) for field in layer.memory.actions)]
+    for part in parts:
+        public = ((name, value) for name, value in vars(part).items() if name[0] != "_" and name != "training")
+        settings = {name: value for name, value in public if isinstance(value, _SETTINGS)}
+        kinds += [type(part), settings]
     return kinds
 
 
