@@ -109,10 +109,10 @@ def read_config(source: str | Path) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file, and before it the files under its key `extends` (a path or a list, relative to the file).
+    """Read a YAML file, and before it the files under its key `extends`.
 
-    Later files and the file itself override single keys of earlier ones. The key `plugins`, which runs write, is left
-    out: see `stack_lm.plugins.remember`.
+    These are paths relative to the file, or presets: one, or a list. Later files and the file itself override single
+    keys of earlier ones. The key `plugins`, which runs write, is left out: see `stack_lm.plugins.remember`.
 
     Raises:
         InputError: if a file is missing, is not YAML, or is not a mapping.
@@ -160,11 +160,12 @@ def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Pa
     if isinstance(parents, str):
         parents = [parents]
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
-        raise InputError(f"{path}: extends must be a path or a list of paths; got {shown(parents)}")
+        raise InputError(f"{path}: extends must be a path, a preset's name, or a list of these; got {shown(parents)}")
     chain = (*extended_by, path)
     layers = []
     for parent in parents:
-        layers += read_layers(path.parent / parent, chain)
+        file = path.parent / parent
+        layers += read_layers(preset_path(parent) if not file.exists() and parent in preset_names() else file, chain)
         if len(layers) > _MOST_FILES:  # files that each extend several others soon number millions
             raise InputError(f"{path} extends over {_MOST_FILES} files, those that they extend included")
     return [*layers, (path, content)]

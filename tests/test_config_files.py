@@ -100,6 +100,13 @@ def test_extends(tmp_path):
     assert expected["inner"] == {"rate": 3.0, "steps": 2}
 
 
+def test_a_preset_can_be_extended(tmp_path):
+    (tmp_path / "mine.yaml").write_text("extends: merrill2019/brown_u1\nmodel: {hidden_size: 7}\n")
+    expected = read_config("merrill2019/brown_u1")
+    expected["model"]["hidden_size"] = 7
+    assert read_config(str(tmp_path / "mine.yaml")) == expected
+
+
 def test_a_mapping_changes_entries_of_a_list_and_adds_the_next():
     config = {"model": {"layers": [{"memory": "stack", "size": 4}, "attention"]}}
     merge(config, {"model": {"layers": {0: {"size": 8}, 2: "attention", "3": {"memory": "queue"}}}})
@@ -116,7 +123,7 @@ def test_a_mapping_changes_entries_of_a_list_and_adds_the_next():
         ("- a\n", "must be a mapping of keys to values; it is a list"),
         ("a: [", "cannot be read: not YAML"),
         ("extends: missing.yaml\n", "no such configuration file: .*missing.yaml"),
-        ("extends: {a: 1}\n", "extends must be a path or a list of paths; got {'a': 1}"),
+        ("extends: {a: 1}\n", "extends must be a path, a preset's name, or a list of these; got {'a': 1}"),
         ("a: 1\nb: {c: 1, c: 2}\n", "not YAML: the key 'c' occurs twice"),
         ("a: &x [1]\nb: [*x, *x]\n", "not YAML: aliases are not allowed: \\*x"),
         ("a: &x [*x]\n", "not YAML: aliases are not allowed"),

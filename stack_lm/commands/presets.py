@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -92,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         actions,
         "show",
         show_preset,
-        summary="print a preset as one YAML file, with the comments of its parts",
+        summary="print a preset or a table as one YAML file, with the comments of its parts",
         example="stack-lm presets show suzgun2019/stack_rnn_softmax",
         nested=True,
     )
@@ -100,7 +100,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         actions,
         "copy",
         copy_preset,
-        summary="write a preset to a YAML file of your own",
+        summary="write a preset or a table to a YAML file of your own",
         example="stack-lm presets copy hao2018/linear_stack mine.yaml",
         nested=True,
     )
@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> None:
     presets = [Preset.read(name) for name in preset_names()]
     tables = {name: Table.build(read_yaml(preset_path(name, tables=True))) for name in table_names()}
     if options.json:
-        of_tables = [{"name": name, "title": table.title, "rows": len(table.rows)} for name, table in tables.items()]
+        of_tables = [_record_of(name, table) for name, table in tables.items()]
         print_json({"presets": [preset.record() for preset in presets], "tables": of_tables})
         return
     for paper, group in groupby(presets, key=lambda preset: preset.note.paper):
@@ -126,25 +126,49 @@ def run(options: argparse.Namespace) -> None:
     print("Parameters are counted with the vocabulary sizes that `stack-lm presets show NAME` prints.")
 
 
+class _Shown(NamedTuple):
+    """A preset or a table: its file, its description for JSON and in a line, and its content."""
+
+    text: str
+    record: dict[str, Any]
+    line: str
+    config: dict[str, Any]
+
+    @classmethod
+    def read(cls, name: str) -> _Shown:
+        path = preset_path(name, tables=True)
+        if name in table_names():
+            config = read_yaml(path)
+            table = Table.build(config)
+            return cls(path.read_text(encoding="utf-8"), _record_of(name, table), f"{name}, {table.title}", config)
+        preset = Preset.read(name)
+        line = f"{name}, {preset.note.paper}, {preset.note.table}"
+        return cls(preset.text(), preset.record(), line, preset.config)
+
+
+def _record_of(name: str, table: Table) -> dict[str, Any]:
+    return {"name": name, "title": table.title, "rows": len(table.rows)}
+
+
 def show_preset(options: argparse.Namespace) -> None:
-    """Print one preset."""
-    preset = Preset.read(options.name)
+    """Print one preset or table."""
+    shown = _Shown.read(options.name)
     if options.json:
-        print_json(preset.record() | {"config": preset.config})
+        print_json(shown.record | {"config": shown.config})
     else:
-        print(preset.text(), end="")
+        print(shown.text, end="")
 
 
 def copy_preset(options: argparse.Namespace) -> None:
-    """Write one preset to a file."""
-    preset = Preset.read(options.name)
+    """Write one preset or table to a file."""
+    shown = _Shown.read(options.name)
     if options.file.exists() and not options.overwrite:
         raise InputError(f"{options.file} exists already; name another file, or give --overwrite")
-    write_text(options.file, preset.text())
+    write_text(options.file, shown.text)
     if options.json:
-        print_json(preset.record() | {"file": str(options.file)})
+        print_json(shown.record | {"file": str(options.file)})
     else:
-        print(f"{options.file}: {preset.name}, {preset.note.paper}, {preset.note.table}")
+        print(f"{options.file}: {shown.line}")
 
 
 def count_parameters(config: dict[str, Any]) -> int:

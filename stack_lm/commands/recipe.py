@@ -74,7 +74,7 @@ def run_recipe(
     except InputError as error:
         # The preset alone fails in the same way, so it belongs to another command.
         if configs and configs[0] in preset_names() and _why_not(config_class, configs[0]) == str(error):
-            raise InputError(f"the preset {configs[0]} does not fit this command: {error}") from error
+            raise InputError(f"the preset {configs[0]} is for `stack-lm train {_recipe_of(configs[0])}`") from error
         raise
     try:
         with StopSignals(at_once=True):
@@ -102,6 +102,14 @@ def _why_not(config_class: type[Any], preset: str) -> str:
     except InputError as error:
         return str(error)
     return ""
+
+
+def _recipe_of(preset: str) -> str:
+    """The recipe that a preset is for."""
+    from ..training.config import ClassificationConfig, RunConfig
+
+    recipes = {"lm": RunConfig, "classifier": ClassificationConfig}
+    return next((name for name, config_class in recipes.items() if not _why_not(config_class, preset)), "task")
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

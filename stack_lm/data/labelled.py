@@ -27,7 +27,7 @@ def read_labelled(path: str, column: str | None, label_column: str) -> list[Labe
 
     Args:
         path: the path of the file.
-        column: the column with the texts; None as for `read_records`.
+        column: the column with the texts; None as for `read_records`, among the others than that of the labels.
         label_column: the column with the labels, strings or integers.
 
     Raises:
@@ -36,7 +36,7 @@ def read_labelled(path: str, column: str | None, label_column: str) -> list[Labe
     """
     texts = []
     types: set[type] = set()
-    for record in read_records(path, column=column):
+    for record in read_records(path, column=column, not_text=label_column):
         if not record.fields:
             continue  # an empty line
         value = _label(record, label_column)

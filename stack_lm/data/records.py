@@ -49,6 +49,7 @@ def read_records(
     keep_empty: bool = True,
     on_error: OnError | None = None,
     format_name: str | None = None,
+    not_text: str | None = None,
 ) -> Iterator[Record]:
     """Read texts, one record at a time, from files of any format; no file is read as a whole but .json.
 
@@ -67,6 +68,7 @@ def read_records(
         on_error: called with the error of a line or row that cannot be read, which is then left out, or, if there are
             several files, of a file; None raises the error.
         format_name: one of `FORMATS`, whatever the files' names end in.
+        not_text: a column that is not taken for that of the text if none is named, such as one of labels.
 
     Raises:
         InputError: in one line that names the file and the line or row: if a file is missing, damaged, in another
@@ -77,7 +79,7 @@ def read_records(
     scheme, _, dataset_name = name.partition(":")
     if scheme in HUB and not Path(name).exists():
         dataset = open_dataset(dataset_name, split)[0]
-        yield from _records(enumerate(dataset, start=1), name, "row", column, keep_empty, on_error)
+        yield from _records(enumerate(dataset, start=1), name, "row", column, keep_empty, on_error, not_text)
         return
     if format_name is not None:
         check_name("format", format_name, FORMATS)
@@ -85,7 +87,7 @@ def read_records(
     for file in files:
         try:
             unit, rows = read_rows(file, column, on_error, format_name)
-            yield from _records(rows, check_file(file), unit, column, keep_empty, on_error)
+            yield from _records(rows, check_file(file), unit, column, keep_empty, on_error, not_text)
         except InputError as error:
             if on_error is fail or len(files) == 1:
                 raise
@@ -165,7 +167,13 @@ def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _records(
-    rows: Iterable[Row], source: str, unit: str, column: str | None, keep_empty: bool, on_error: OnError
+    rows: Iterable[Row],
+    source: str,
+    unit: str,
+    column: str | None,
+    keep_empty: bool,
+    on_error: OnError,
+    not_text: str | None,
 ) -> Iterator[Record]:
     """The records of one file."""
     chosen: str | None = None
@@ -176,7 +184,7 @@ def _records(
             if row and chosen is None and column not in (None, TEXT):
                 raise InputError(f"{source} is plain text, which has no columns; got the column {column!r}")
         else:
-            chosen = chosen or choose_column(row, column, source)
+            chosen = chosen or choose_column(row, column, source, not_text)
             try:
                 text, fields = _text(row, chosen, f"{source}, {unit} {number}"), row
             except InputError as error:
@@ -193,13 +201,14 @@ def _records(
         raise InputError(f"{source} has no text" + (f" in the column {chosen!r}" if chosen else ""))
 
 
-def choose_column(fields: Mapping[str, Any], column: str | None, source: str) -> str:
+def choose_column(fields: Mapping[str, Any], column: str | None, source: str, not_text: str | None = None) -> str:
     """The column with the text, given the first record.
 
     Args:
         fields: the fields of that record.
         column: the requested column; None takes "text", or "sentence", or the only one whose value is text.
         source: the source of the record, for messages.
+        not_text: a column to leave out if none is requested.
 
     Raises:
         InputError: if there is no such column; the message lists those there are.
@@ -213,8 +222,9 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str) ->
         raise InputError(f"{source} has no column {column!r}{hint}; its columns are {there}")
     if not fields:
         raise InputError(f"{source} has no columns")
-    texts = [name for name in COLUMNS if name in fields]
-    texts = texts or [name for name, value in fields.items() if isinstance(value, str) and not is_number(value)]
+    others = {name: value for name, value in fields.items() if name != not_text}
+    texts = [name for name in COLUMNS if name in others]
+    texts = texts or [name for name, value in others.items() if isinstance(value, str) and not is_number(value)]
     if not texts or (len(texts) > 1 and texts[0] not in COLUMNS):
         found = "several columns of text" if texts else "no column of text"
         raise InputError(

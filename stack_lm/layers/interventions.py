@@ -25,8 +25,8 @@ class Intervention:
 
     Attributes:
         actions: by the name of the action, such as "push_strength" or "operation": a number or a tensor [*shape] for
-            every step, or a tensor [B, T, *shape] with the steps of each sequence, starting from an empty memory and
-            with any padding on the right.
+            every step, or a tensor [B, T, *shape] with the steps of each sequence. The latter is for whole sequences in
+            one call, from an empty memory and with any padding on the right.
         one_element: the memory is emptied before each step, so that it holds only the element that the step pushes.
         reading: [R], replaces every reading; None keeps it.
         exit: [X], replaces the memory's vector for a head (see `Memory.exits`); None keeps it.

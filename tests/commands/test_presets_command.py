@@ -86,6 +86,17 @@ def test_json(capsys, tmp_path):
     assert json.loads(run(capsys, "presets", "--json", "show", "hao2018/linear")[1])["name"] == "hao2018/linear"
 
 
+def test_a_table_can_be_copied_and_shown(capsys, tmp_path):
+    path = tmp_path / "mine.yaml"
+    assert run(capsys, "presets", "copy", "hao2018/table1", path)[1] == (
+        f"{path}: hao2018/table1, Hao et al. (2018), table 1: accuracy on the test strings, in %\n"
+    )
+    assert read_yaml(path) == read_yaml(preset_path("hao2018/table1", tables=True))
+    assert run(capsys, "presets", "show", "hao2018/table1")[1] == path.read_text()
+    shown = run_json(capsys, "presets", "show", "hao2018/table1")
+    assert (shown["rows"], shown["config"]) == (len(shown["config"]["rows"]), read_yaml(path))
+
+
 def test_nothing_is_overwritten_unasked(capsys, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("mine")
