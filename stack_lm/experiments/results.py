@@ -134,6 +134,8 @@ class Results(Trials):
         if not file.is_file():
             if not self.path.exists():
                 raise InputError(f"{self.path} does not exist{similar_path(self.path)}")
+            if self.path.is_file():
+                raise InputError(f"{self.path} is a file; the results of trials are a directory with a {TABLE_FILE}")
             raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it")
         return Table.build(read_yaml(file))
 

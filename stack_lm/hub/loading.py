@@ -62,7 +62,7 @@ def load_pretrained(
             model, report = auto_class.from_pretrained(
                 path, output_loading_info=True, ignore_mismatched_sizes=True, **options
             )
-        _check_complete(report, what)
+        _check_complete(report, what, config)
         _check_values(model, tokenizer)
         if tokenizer.init_kwargs.get("lowercase", "none") != "none":
             raise InputError(
@@ -123,10 +123,11 @@ def _check_config(auto_class: Any, path: str, config: PreTrainedConfig) -> None:
         raise InputError(f"its config.json describes {described:,} weights, but its weight files have {there:,} bytes")
 
 
-def _check_complete(report: dict[str, Any], what: str) -> None:
+def _check_complete(report: dict[str, Any], what: str, config: PreTrainedConfig) -> None:
     if report["missing_keys"]:
+        kind = " and ".join(config.architectures or ["network without a class"])
         raise InputError(
-            f"it is not a complete {what}: its weights lack {', '.join(sorted(report['missing_keys'])[:3])}"
+            f"it is a {kind}, not a complete {what}: its weights lack {', '.join(sorted(report['missing_keys'])[:3])}"
         )
     if report["mismatched_keys"]:
         name, found, described = min(report["mismatched_keys"])

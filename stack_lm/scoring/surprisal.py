@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from ..data.records import COLUMNS
 from ..errors import InputError
 from ..messages import check_name
 from ..trace import Trace
@@ -34,7 +35,7 @@ def surprisal(
     sentences: Iterable[str] | pd.DataFrame,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
-    column: Hashable = "sentence",
+    column: Hashable | None = None,
     base: int | str = 2,
     punctuation: Punctuation = "attach",
     end: bool = False,
@@ -52,7 +53,8 @@ def surprisal(
         model: a path or a name on the hub, any causal language model, or a scorer.
         sentences: texts; or a data frame, whose other columns are repeated in each row of a sentence.
         tokenizer: a model's fast tokenizer; that of a path by default.
-        column: the column of a data frame with the texts. An empty cell is a text without words.
+        column: the column of a data frame with the texts; None takes "text", or "sentence", or the only column of text.
+            An empty cell is a text without words.
         base: the base of the logarithm: 2 (bits), "e" (nats) or 10.
         punctuation: "attach" counts punctuation with the word that it touches. "split" gives the punctuation at the
             ends of a word its own rows, unless a token has both.
@@ -154,9 +156,14 @@ def _check_arguments(base: int | str, punctuation: str) -> None:
     check_name("punctuation", punctuation, get_args(Punctuation))
 
 
-def _columns_of(frame: pd.DataFrame, column: Hashable) -> tuple[pd.DataFrame, list[Any]]:
+def _columns_of(frame: pd.DataFrame, column: Hashable | None) -> tuple[pd.DataFrame, list[Any]]:
     """The other columns of a data frame, and its texts; "" where they are missing."""
     names = list(frame.columns)
+    if column is None:
+        texts = [name for name in COLUMNS if name in names]
+        single = [name for name in names if names.count(name) == 1]
+        texts = texts or [name for name in single if frame[name].map(lambda value: isinstance(value, str)).any()]
+        column = texts[0] if len(texts) == 1 or texts[:1] == [COLUMNS[0]] else None
     if names.count(column) != 1:
         raise InputError(f"column must be one of {', '.join(map(repr, names)) or 'no columns'}; got {column!r}")
     texts = frame[column]

@@ -466,7 +466,7 @@ BROKEN = {
     "other sizes": (lambda d: edit_config(d, hidden_size=8), "its weights do not fit its config.json: "),
     "a missing layer": (
         lambda d: edit_config(d, num_layers=2),
-        "it is not a complete language model: its weights lack",
+        "not a complete language model: its weights lack",
     ),
     "huge layers": (lambda d: edit_config(d, hidden_size=10**6), "weights, but its weight files have"),
     "endless layers": (lambda d: edit_config(d, num_layers=10**9), "num_layers must be an integer of at most 1,000"),

@@ -149,7 +149,7 @@ def test_types_and_columns():
         index=[5, 5, 6],
     )
     model, tokenizer = word_model()
-    table = surprisal(model, frame, tokenizer, column="text", frequencies={"the": 3}, punctuation="split")
+    table = surprisal(model, frame, tokenizer, frequencies={"the": 3}, punctuation="split")
     kinds = {"word_input": "str", "item": "int64", "rt": "float64", "sentence": "int64", "position": "int64"}
     kinds |= {"word": "str", "n_tokens": "int64", "unknown": "bool", "punctuation": "bool", "surprisal": "float64"}
     kinds |= {"log_frequency": "float64"} | dict.fromkeys(STRENGTHS, "float64")
@@ -157,6 +157,8 @@ def test_types_and_columns():
     assert list(table) == list(kinds)
     assert table["sentence"].tolist() == [1, 1, 3, 3, 3]
     assert (table["item"].tolist(), table["word_input"].tolist()) == ([7, 7, 9, 9, 9], list("aaccc"))
+    only = surprisal(model, frame[["text", "rt"]].rename(columns={"text": "utterance"}), tokenizer)
+    assert only["word"].tolist() == ["the", "dogs", "zebra", ",", "old"]
     nothing = surprisal(model, ["", "  \n"], tokenizer)
     assert len(nothing) == 0
     assert [str(nothing[name].dtype) for name in ("sentence", "word", "unknown", "surprisal")] == [
@@ -213,7 +215,8 @@ def test_nothing_is_lost(text):
         ({"sentences": 5}, "sentences must be texts or a data frame; got int"),
         ({"sentences": ["the", 5]}, "sentence 2 must be a text; got 5"),
         ({"sentences": ["the \udcff"]}, "sentence 1, character 5: not a valid character in text"),
-        ({"sentences": pd.DataFrame({"a": ["the"]})}, "column must be one of 'a'; got 'sentence'"),
+        ({"sentences": pd.DataFrame({"a": ["the"]}), "column": "b"}, "column must be one of 'a'; got 'b'"),
+        ({"sentences": pd.DataFrame({"a": ["the"], "b": ["a"]})}, "column must be one of 'a', 'b'; got None"),
         ({"sentences": pd.DataFrame({"sentence": ["the", 2]})}, "sentence 2 must be a text; got 2"),
         (
             {"sentences": pd.DataFrame({"sentence": ["a"], "word": [1], "word_input": [2]})},

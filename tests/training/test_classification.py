@@ -255,7 +255,7 @@ def test_bad_input(capsys, data, tmp_path, more, message):
 def test_models_that_are_no_number_classifiers(run, tmp_path):
     with pytest.raises(InputError, match="cannot load a number classifier from"):
         NumberClassifier.from_pretrained(str(tmp_path / "none"))
-    with pytest.raises(InputError, match="is not a complete language model"):
+    with pytest.raises(InputError, match="it is a StackRNNForSequenceClassification, not a complete language model"):
         ModelScorer.from_pretrained(str(run))
     scorer = NumberClassifier.from_pretrained(str(run), device="cpu")
     padding, scorer.tokenizer.pad_token = scorer.tokenizer.pad_token, None
