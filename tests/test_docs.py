@@ -96,7 +96,9 @@ def test_the_page_of_surprisal_is_reproduced(tmp_path):
     subprocess.run(["sh", "-ec", commands], cwd=tmp_path, check=True, capture_output=True, timeout=500)
     lines = (tmp_path / "words.csv").read_text().splitlines()
     assert len(lines) == 2 * 42 + 1
-    assert lines[0].startswith("model,item,condition,sentence,position,word,n_tokens,unknown,surprisal,push_strength,")
+    assert lines[0].startswith(
+        "model,item,condition,from,to,sentence,position,word,n_tokens,unknown,surprisal,push_strength,"
+    )
     assert (tmp_path / "sentence.png").stat().st_size > 10_000
     assert run(*examples("surprisal.md")) == expected
 

@@ -10,8 +10,8 @@ from typing import Any
 from ..config_files import read_run_config
 from ..console import Problems, print_note
 from ..data import Sentence, open_corpus
-from ..data.corpora import Corpus, several_in_a_line
-from ..data.records import Record, read_records
+from ..data.corpora import SOURCES, Corpus, several_in_a_line
+from ..data.records import HUB, Record, read_records
 from ..data.text import Segmenter, has_several_sentences
 from ..errors import InputError
 
@@ -126,6 +126,12 @@ def read_texts(source: str, column: str | None, problems: Problems, *, split: st
     Raises:
         InputError: as `read_records`, except for the records that `problems` leaves out.
     """
+    name = source.partition(":")[0]
+    if name in SOURCES and name not in (*HUB, "-") and not Path(source).exists():
+        raise InputError(
+            f"{source} is a corpus, which perplexity, strengths and parse-f1 read; here a text is a file, hub:DATASET "
+            "or - for standard input"
+        )
     records: list[Record | None] = []
 
     def leave_out(error: InputError) -> None:

@@ -403,6 +403,12 @@ def test_a_file_in_the_place_of_a_sentence(capsys, model, tmp_path, monkeypatch)
     )
 
 
+def test_a_corpus_in_the_place_of_a_file(capsys, model):
+    assert fails(capsys, "parse", model, "--data", "generated:5").startswith(
+        "generated:5 is a corpus, which perplexity"
+    )
+
+
 def test_a_missing_convention_names_those_there_are(capsys):
     error = fails(capsys, "parse-f1", "--predictions", "a.mrg", "--treebank", "gold.mrg")
     assert error.startswith("--convention is required, as F1 depends on it: one of prpn, compound-pcfg, htut, ")
