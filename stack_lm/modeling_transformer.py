@@ -282,7 +282,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
             raise ValueError("activation checkpointing cannot continue from past_key_values; got a cache")
         mask, all_real = self._masks(attention_mask, cache, embedded)
         # Under a transform of torch.func nothing can find out whether the mask is needed.
-        whole = {"allow_is_causal_skip": False} if under_transform() else {}
+        whole: dict[str, Any] = {"allow_is_causal_skip": False} if under_transform() else {}
         visible = create_causal_mask(self.config, embedded, all_real, cache, **whole)
         seen = 0 if cache is None else cache.get_seq_length(0)
         hidden, angles = self._add_positions(embedded, self._positions(embedded, all_real, seen, position_ids))
