@@ -156,13 +156,18 @@ def words_of(text: str, name: str) -> list[str]:
 
 
 def shown_words(words: Sequence[str], unknown: np.ndarray | None) -> list[str]:
-    """Words for a table, those that the model does not know with a mark; None if it knows all."""
+    """Words for a table, with a mark at those that the model does not know.
+
+    Args:
+        words: n words.
+        unknown: whether the model does not know a word [n]; None if it knows all.
+    """
     if unknown is None:
         return list(words)
     return [f"{word} (unknown)" if rare else word for word, rare in zip(words, unknown, strict=True)]
 
 
 def print_signals(words: Sequence[str], unknown: np.ndarray | None, signals: Mapping[str, np.ndarray]) -> None:
-    """Print a table with a row for each word and a column for each signal."""
+    """Print a table with a row for each word and a column for each signal; `words` and `unknown` as `shown_words`."""
     rows = zip(shown_words(words, unknown), *(values.tolist() for values in signals.values()), strict=True)
     print_table("", ["word", *(name.replace("_", " ") for name in signals)], list(rows))
