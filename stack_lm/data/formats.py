@@ -18,6 +18,7 @@ from .files import LONGEST_LINE, UNPACKERS, check_file, line_blocks, open_file
 from .text import json_object, json_record, json_value, read_text
 
 TEXT = "text"
+TEXT_COLUMNS = (TEXT, "sentence")  # the names that are taken if no column is requested
 _LARGEST_PACKED = 2**30  # bytes of a compressed Parquet file, which is decompressed in memory
 _ROWS = 1024  # of a Parquet file, read at a time
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
@@ -121,7 +122,7 @@ def _text_column(first: str) -> str | None:
     for delimiter in _DELIMITERS:
         names = [name.strip(' "') for name in first.split(delimiter)]
         if len(names) > 1 and all(name.isidentifier() for name in names):
-            return next((name for name in (TEXT, "sentence") if name in names), None)
+            return next((name for name in TEXT_COLUMNS if name in names), None)
     return None
 
 

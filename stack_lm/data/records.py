@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +12,8 @@ from ..checks import is_number
 from ..errors import InputError, OnError, fail
 from ..messages import check_name, first_line, nearest, shortened
 from .files import LONGEST_LINE, UNPACKERS, check_file
-from .formats import FORMATS, TEXT, Row, format_of, read_rows
+from .formats import FORMATS, TEXT, TEXT_COLUMNS, Row, format_of, read_rows
 
-COLUMNS = ("text", "sentence")  # that are taken if none is named
 HUB = ("hub", "hf")
 
 
@@ -201,6 +200,17 @@ def _records(
         raise InputError(f"{source} has no text" + (f" in the column {chosen!r}" if chosen else ""))
 
 
+def text_columns(names: Collection[Any], is_text: Callable[[Any], bool]) -> list[Any]:
+    """The columns that may have the text, if none is requested: "text", or "sentence", or all others with texts.
+
+    Args:
+        names: the names of the columns.
+        is_text: True if the column of that name has texts; asked only if no name decides.
+    """
+    named = [name for name in TEXT_COLUMNS if name in names]
+    return named[:1] or [name for name in names if is_text(name)]
+
+
 def choose_column(fields: Mapping[str, Any], column: str | None, source: str, not_text: str | None = None) -> str:
     """The column with the text, given the first record.
 
@@ -223,12 +233,11 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str, no
     if not fields:
         raise InputError(f"{source} has no columns")
     others = {name: value for name, value in fields.items() if name != not_text}
-    texts = [name for name in COLUMNS if name in others]
-    texts = texts or [name for name, value in others.items() if isinstance(value, str) and not is_number(value)]
-    if not texts or (len(texts) > 1 and texts[0] not in COLUMNS):
+    texts = text_columns(others, lambda name: isinstance(others[name], str) and not is_number(others[name]))
+    if len(texts) != 1:
         found = "several columns of text" if texts else "no column of text"
         raise InputError(
-            f"{source} has {found}, none of them {' or '.join(COLUMNS)}: name one of "
+            f"{source} has {found}, none of them {' or '.join(TEXT_COLUMNS)}: name one of "
             f"{shortened(', '.join(texts), 200) if texts else there} "
             "by --column (training: data.column)"
         )

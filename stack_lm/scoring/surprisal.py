@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from ..data.records import COLUMNS
+from ..data.records import text_columns
 from ..errors import InputError
 from ..messages import check_name
 from ..trace import Trace
@@ -160,10 +160,12 @@ def _columns_of(frame: pd.DataFrame, column: Hashable | None) -> tuple[pd.DataFr
     """The other columns of a data frame, and its texts; "" where they are missing."""
     names = list(frame.columns)
     if column is None:
-        texts = [name for name in COLUMNS if name in names]
-        single = [name for name in names if names.count(name) == 1]
-        texts = texts or [name for name in single if frame[name].map(lambda value: isinstance(value, str)).any()]
-        column = texts[0] if len(texts) == 1 or texts[:1] == [COLUMNS[0]] else None
+
+        def is_text(name: Hashable) -> bool:
+            return names.count(name) == 1 and any(isinstance(value, str) for value in frame[name])
+
+        texts = text_columns(names, is_text)
+        column = texts[0] if len(texts) == 1 else None
     if names.count(column) != 1:
         raise InputError(f"column must be one of {', '.join(map(repr, names)) or 'no columns'}; got {column!r}")
     texts = frame[column]

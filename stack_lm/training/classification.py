@@ -100,7 +100,8 @@ class ClassificationTrainer(TrainingLoop):
         }
         model = new_model(kind, own | fields)
         self.notes += initial.give(model, self.tokenizer)
-        for number in {loss["layer"] for loss in getattr(model.config, "auxiliary_losses", None) or ()}:
+        for loss in getattr(model.config, "auxiliary_losses", None) or ():
+            number = loss["layer"]
             if model.config.layers[number].get("detach"):
                 self.notes.append(
                     f"layer {number} does not learn: model.auxiliary_losses are of language models, and it passes no "
