@@ -145,8 +145,8 @@ def _by_generate(model: Any, ids: Tensor, count: int) -> None:
 def _by_forward(model: StackRNNForCausalLM, ids: Tensor, count: int) -> None:
     ids, cache = ids.to(model.device), None
     for _ in range(count):
-        outputs = model(ids, past_key_values=cache, use_cache=True)
-        ids, cache = outputs.logits.argmax(-1), outputs.past_key_values
+        outputs = model(ids, cache=cache, use_cache=True)
+        ids, cache = outputs.logits.argmax(-1), outputs.cache
 
 
 def _by_step(model: Any, ids: Tensor, count: int) -> None:

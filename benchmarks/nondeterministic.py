@@ -221,7 +221,7 @@ def update_run(fields: dict[str, Any], size: int, device: torch.device) -> Run:
     def run() -> None:
         optimizer.zero_grad()
         state = carried.next([False] * BATCH)
-        model(ids[:, :-1], shift_labels=ids[:, 1:], past_key_values=state, use_cache=False).loss.backward()
+        model(ids[:, :-1], shift_labels=ids[:, 1:], cache=state, use_cache=False).loss.backward()
         optimizer.step()
 
     return run

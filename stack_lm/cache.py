@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,9 +14,57 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from transformers import GenerationMixin
 from transformers.cache_utils import Cache
+from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from .memory import leaves, map_tensors
+
+# transformers 5.24 renamed `past_key_values`, an argument of models and of `generate` and a field of their outputs.
+_CACHE_NAMES = ("cache", "past_key_values")
+# The name that the installed version uses: for `generate`, and for models of other packages.
+CACHE_NAME = "cache" if hasattr(BaseModelOutputWithPast, "cache") else "past_key_values"
+
+
+class CacheOutput:
+    """A base class of outputs with `past_key_values`, which can then be read as `cache` with any transformers.
+
+    It comes last, so that the fields of transformers' own outputs come first.
+    """
+
+    @property
+    def cache(self) -> Any:
+        """The cache."""
+        return self.past_key_values  # type: ignore[attr-defined]
+
+
+def name_cache(arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """The arguments of a call, with a cache under this name if there is one.
+
+    Raises:
+        TypeError: for two caches.
+    """
+    other = next(each for each in _CACHE_NAMES if each != name)
+    if other not in arguments:
+        return arguments
+    arguments = dict(arguments)
+    given = arguments.pop(other)
+    if given is not None and arguments.get(name) is not None:
+        raise TypeError("cache and past_key_values are two names of one argument; give one of them")
+    return arguments if given is None else arguments | {name: given}
+
+
+def take_cache(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a model's forward take its cache under both names, and not only under the one in its signature."""
+    declared = [name for name in _CACHE_NAMES if name in inspect.signature(forward).parameters]
+    if len(declared) != 1 or hasattr(forward, "takes_cache"):
+        return forward
+
+    @functools.wraps(forward)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return forward(self, *args, **name_cache(kwargs, declared[0]))
+
+    wrapped.takes_cache = True  # type: ignore[attr-defined]
+    return wrapped
 
 
 class _Past(NamedTuple):
@@ -26,7 +76,9 @@ class _Past(NamedTuple):
 
 
 class MemoryCache(Cache):
-    """The states that `past_key_values` carries from call to call: of memory layers, and of other layers with a state.
+    """The states that a model carries from call to call: of memory layers, and of other layers with a state.
+
+    Models take and return it as `cache`, or by its older name, `past_key_values`.
 
     A state is a tensor, or nested tuples of tensors; the first dimension of each is the batch. States are numbered by
     layer: the layers of `stack_lm.layers.recurrent_layers` come first, in that order, then the others. Attention stores
@@ -145,9 +197,14 @@ class MemoryCache(Cache):
         self._past = self._past or {}
 
     @property
+    def is_linear(self) -> list[bool]:
+        """Not so, in transformers' sense: `generate` is to leave out the tokens of a prompt that the cache has seen."""
+        return [False]
+
+    @property
     def is_croppable(self) -> bool:
-        """True if `crop` works at any time, because there are only keys and values."""
-        return bool(self.states) and self.states.keys() <= self._time_dims.keys()
+        """True if `crop` works: past states are recorded, or there are only keys and values."""
+        return bool(self.states) and (self._past is not None or self.states.keys() <= self._time_dims.keys())
 
     def crop(self, tokens_to_remove: int) -> None:
         """Remove the last tokens, such as those that assisted generation rejects.
@@ -245,9 +302,17 @@ class MemoryGenerationMixin(GenerationMixin):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "forward" in vars(cls):
+            cls.forward = take_cache(cls.forward)  # type: ignore[attr-defined]
         # With label_smoothing_factor, transformers' Trainer takes label t + 1 for step t only if the class's name is in
         # this table, and otherwise trains a model to copy its input.
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[cls.__name__] = cls.__name__
+
+    @functools.wraps(GenerationMixin.generate)
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """See transformers; a cache may be given as `cache` or `past_key_values`."""
+        parent: Any = super()
+        return parent.generate(*args, **name_cache(kwargs, CACHE_NAME))
 
     def _prepare_cache_for_generation(  # type: ignore[override]
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
@@ -262,8 +327,8 @@ class MemoryGenerationMixin(GenerationMixin):
                 "a model with a memory has no early exit: assistant_early_exit must be None; "
                 f"got {generation_config.assistant_early_exit!r}"
             )
-        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
-            model_kwargs["past_key_values"] = cache = MemoryCache()
+        if model_kwargs.get(CACHE_NAME) is None and generation_config.use_cache is not False:
+            model_kwargs[CACHE_NAME] = cache = MemoryCache()
             if generation_config.is_assistant:
                 cache.activate_past_recording()
         else:
@@ -287,7 +352,7 @@ class MemoryGenerationMixin(GenerationMixin):
         input_ids: Any = None,
         **model_kwargs: Any,
     ) -> tuple[Any, dict[str, Any]]:
-        cache = model_kwargs.get("past_key_values")
+        cache = model_kwargs.get(CACHE_NAME)
         if isinstance(cache, MemoryCache) and expand_size > 1:
             cache.batch_repeat_interleave(expand_size)
         parent: Any = super()

@@ -113,7 +113,7 @@ class DeepStackRNNConfig(ModelConfig):
         hidden_dropout: dropout on the inputs that a layer reads from other layers.
         output_dropout: dropout on the inputs of heads.
         tie_word_embeddings: share input and output embeddings; they must be of one size.
-        use_cache: return the recurrent states in `past_key_values`.
+        use_cache: return the recurrent states in `cache`.
         pad_token_id: the token that pads sequences.
         bos_token_id: the token that begins sequences.
         eos_token_id: the token, or tokens, that end sequences.

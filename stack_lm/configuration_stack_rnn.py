@@ -40,7 +40,7 @@ _UNDECIDED: Any = None
 class ModelConfig(PreTrainedConfig):
     """The base of this package's configurations: it checks values, rejects unknown keys and names plug-ins."""
 
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
+    keys_to_ignore_at_inference = ["cache", "past_key_values"]  # noqa: RUF012
     # Called whenever a configuration is made; `stack_lm` sets it to register the models with the Auto classes. These
     # find a model by its configuration, so the first one is early enough; loading the models takes over a second.
     register_models: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
@@ -177,7 +177,7 @@ class StackRNNConfig(ModelConfig):
         output_dropout: dropout on the last hidden state, before the head.
         prediction_threshold: the lowest probability at which `StackRNNForKHotPrediction` predicts a label.
         tie_word_embeddings: share input and output embeddings; they must be of one size.
-        use_cache: return the recurrent state in `past_key_values`.
+        use_cache: return the recurrent state in `cache`.
         pad_token_id: the token that pads sequences.
         bos_token_id: the token that begins sequences.
         eos_token_id: the token, or tokens, that end sequences.

@@ -67,7 +67,7 @@ class StackTransformerConfig(ModelConfig):
             (the defaults of torch's own modules) or "xavier" (see `stack_lm.initialization`).
         initializer_range: standard deviation of the "normal" initialization.
         tie_word_embeddings: share input and output embeddings.
-        use_cache: return keys, values and states in `past_key_values`.
+        use_cache: return keys, values and states in `cache`.
         pad_token_id: the token that pads sequences.
         bos_token_id: the token that begins sequences.
         eos_token_id: the token, or tokens, that end sequences.

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from .cache import take_cache
 from .layers import memories
 from .layers.controlled import ControlledMemory, set_scan_backend
 
@@ -16,7 +17,7 @@ from .layers.controlled import ControlledMemory, set_scan_backend
 class MemoryPreTrainedModel(PreTrainedModel):
     """Loading, saving and initialising of models that have memory layers."""
 
-    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+    _skip_keys_device_placement = ["cache", "past_key_values"]  # noqa: RUF012
     # `stack_lm` sets this to load `stack_lm.hub.code`, which imports the models and is therefore not imported by them.
     load_hub: ClassVar[Any] = None
 
@@ -25,6 +26,11 @@ class MemoryPreTrainedModel(PreTrainedModel):
         generation = getattr(self, "generation_config", None)
         if generation is not None and hasattr(type(config), "temperature"):
             generation.temperature = None  # transformers has copied the field, which is that of the memory's controls
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "forward" in vars(cls):
+            cls.forward = take_cache(cls.forward)  # type: ignore[method-assign]
 
     def memories(self) -> list[ControlledMemory]:
         """The memory layers, in order; see `stack_lm.layers.memories`."""

@@ -48,7 +48,7 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        past_key_values: MemoryCache | None = None,
+        cache: MemoryCache | None = None,
         inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -64,7 +64,7 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
         refuse_unknown(kwargs)
         inputs_embeds = self.embed(input_ids, inputs_embeds)
         batch_size, length = inputs_embeds.shape[:2]
-        cache = self._cache(past_key_values, use_cache)
+        cache = self._cache(cache, use_cache)
         mask = self._step_mask(attention_mask, batch_size, length)
         if actions_only:
             refuse_cache(cache)
@@ -79,8 +79,8 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         return LayeredModelOutput(
-            last_hidden_state=hidden,
-            past_key_values=cache,
+            hidden,
+            cache,
             hidden_states=(inputs_embeds, *outputs) if output_hidden_states else None,
             actions=of_memories([scan.actions for scan in scans]) if output_actions else None,
             layer_outputs=outputs,

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
-from transformers.modeling_outputs import SequenceClassifierOutputWithPast, TokenClassifierOutput
+from transformers.modeling_outputs import SequenceClassifierOutputWithPast
 from transformers.utils import ModelOutput, can_return_tuple
 
-from .cache import MemoryCache
+from .cache import CacheOutput, MemoryCache
 from .labels import IGNORED
 from .layers.controlled import Actions
 from .loss import check_shape
@@ -27,17 +27,16 @@ _LAST = "last_hidden"
 
 
 @dataclass
-class StackRNNSequenceClassifierOutput(SequenceClassifierOutputWithPast):
+class StackRNNSequenceClassifierOutput(SequenceClassifierOutputWithPast, CacheOutput):
     """transformers' `SequenceClassifierOutputWithPast` with the memory's `actions`."""
 
     actions: Actions | None = None
 
 
 @dataclass
-class StackRNNPerStepOutput(TokenClassifierOutput):
-    """transformers' `TokenClassifierOutput` (logits [B, T, K]) with the state and the memory's `actions`."""
+class StackRNNPerStepOutput(SequenceClassifierOutputWithPast, CacheOutput):
+    """The fields of a sequence classifier's output, with logits of each step [B, T, K]."""
 
-    past_key_values: MemoryCache | None = None
     actions: Actions | None = None
 
 
@@ -66,6 +65,7 @@ class _Head(StackRNNPreTrainedModel, ABC):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
+        cache: MemoryCache | None = None,
         **kwargs: Unpack[HeadArguments],
     ) -> Any:
         """Classify; see `StackRNNModel.forward` for the arguments that are not listed here.
@@ -82,9 +82,9 @@ class _Head(StackRNNPreTrainedModel, ABC):
             TypeError: for an unknown argument.
         """
         attention_mask = self._mask(input_ids, attention_mask)
-        earlier = self._earlier(kwargs.get("past_key_values"))
+        earlier = self._earlier(cache)
         outputs, of_loss = self.run_model(
-            kwargs, input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds
+            kwargs, input_ids=input_ids, attention_mask=attention_mask, cache=cache, inputs_embeds=inputs_embeds
         )
         hidden = self._select(outputs, attention_mask, earlier, labels)
         logits = self.score(self.dropout(hidden))
@@ -156,7 +156,7 @@ class StackRNNForSequenceClassification(_Head):
                     raise ValueError(f"sequence {row} of the batch has a label but no token: all of it is padding")
                 earlier = torch.full_like(last, float("nan"))
             last = torch.where(has_token, last, earlier)
-        cache = outputs.past_key_values
+        cache = outputs.cache
         if cache is not None:
             cache.update_state(_LAST, last, cache.get_seq_length() - cache.get_seq_length(_LAST))
         return last

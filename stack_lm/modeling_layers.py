@@ -27,7 +27,7 @@ class LayeredModelOutput(StackRNNModelOutput):
 
     Attributes:
         last_hidden_state: the input of heads [B, T, H]; zeros at padding.
-        past_key_values: the states of all layers after the last token.
+        cache: the states of all layers after the last token, also called `past_key_values`.
         hidden_states: the vectors before the first layer and after each, if requested.
         actions: the actions of the layer with a memory, or a tuple if there are several, in their order; if requested.
         layer_outputs: the outputs of each layer [B, T, H] to which auxiliary losses apply; in a transformer those of

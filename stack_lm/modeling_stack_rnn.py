@@ -9,12 +9,12 @@ from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 import torch
 from torch import Tensor, nn
 from transformers.loss.loss_utils import ForCausalLMLoss
-from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 
 from .arguments import refuse_unknown
-from .cache import MemoryCache, MemoryGenerationMixin
+from .cache import CacheOutput, MemoryCache, MemoryGenerationMixin
 from .configuration_stack_rnn import ModelConfig, StackRNNConfig
 from .controllers import LSTMController, OneHot
 from .initialization import draw_weights, raise_forget_bias
@@ -30,30 +30,26 @@ Output = TypeVar("Output", bound=ModelOutput)
 
 
 @dataclass
-class StackRNNModelOutput(ModelOutput):
+class StackRNNModelOutput(BaseModelOutputWithPast, CacheOutput):
     """Outputs of `StackRNNModel`.
 
     Attributes:
         last_hidden_state: the input of heads: the controller's outputs o_t [B, T, H], or with an output layer
             `tanh(W_o o_t + b_o)`, [B, T, output_size]; zeros at padding.
-        past_key_values: the state after the last token.
+        cache: the state after the last token, also called `past_key_values`.
         hidden_states: the embeddings [B, T, E], then each controller layer's outputs [B, T, H], if requested.
         actions: see `stack_lm.layers.controlled.Actions`, if requested.
     """
 
-    last_hidden_state: Tensor | None = None
-    past_key_values: MemoryCache | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
     actions: Actions | tuple[Actions, ...] | None = None
 
     def answered(self, kind: type[Output], loss: Tensor | None, logits: Tensor | None) -> Output:
         """The outputs of a model with a head, from the network's outputs, the logits and perhaps a loss."""
-        rest = {name: getattr(self, name) for name in ("past_key_values", "hidden_states", "actions")}
-        return kind(loss=loss, logits=logits, **rest)
+        return kind(loss, logits, self.cache, hidden_states=self.hidden_states, actions=self.actions)
 
 
 @dataclass
-class StackRNNCausalLMOutput(CausalLMOutputWithPast):
+class StackRNNCausalLMOutput(CausalLMOutputWithPast, CacheOutput):
     """transformers' `CausalLMOutputWithPast` with the memory's `actions` (see `stack_lm.layers.controlled.Actions`)."""
 
     actions: Actions | tuple[Actions, ...] | None = None
@@ -66,7 +62,6 @@ class ModelArguments(TypedDict, total=False):
         position_ids: positions [B, T] for a stack transformer, in place of the numbers of its tokens.
     """
 
-    past_key_values: MemoryCache | None
     position_ids: Tensor | None
     use_cache: bool | None
     output_hidden_states: bool | None
@@ -219,7 +214,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
             nn.init.zeros_(module.weight)  # a trained model that gets an exit starts unchanged
 
     def run_model(
-        self, arguments: HeadArguments, **inputs: Tensor | None
+        self, arguments: HeadArguments, **inputs: Tensor | MemoryCache | None
     ) -> tuple[StackRNNModelOutput, dict[str, Any]]:
         """Run the model under a head: return its outputs, and the arguments that are not for it.
 
@@ -280,7 +275,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        past_key_values: MemoryCache | None = None,
+        cache: MemoryCache | None = None,
         inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -293,7 +288,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
             input_ids: [B, T].
             attention_mask: [B, T] or longer, zero at padding; the last T columns of a longer one count. Padding, left
                 or right, changes nothing: the state is carried through it.
-            past_key_values: the state to continue from; it is updated.
+            cache: the state to continue from, which is updated; also called `past_key_values`.
             inputs_embeds: [B, T, E], in place of input_ids.
             use_cache: return the state. A given state is always updated and returned.
             output_hidden_states: return the embeddings and every layer's outputs.
@@ -312,7 +307,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
             inputs_embeds = self.embed(input_ids, inputs_embeds)
             inputs = self.embedding_dropout(inputs_embeds)
         batch_size, length = inputs.shape[:2]
-        cache = self._cache(past_key_values, use_cache)
+        cache = self._cache(cache, use_cache)
         mask = self._step_mask(attention_mask, batch_size, length)
         scan = self._scan(
             self.cell,
@@ -327,8 +322,8 @@ class StackRNNModel(StackRNNPreTrainedModel):
         if hidden is not scan.outputs and mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
         return StackRNNModelOutput(
-            last_hidden_state=hidden,
-            past_key_values=cache,
+            hidden,
+            cache,
             hidden_states=None if scan.layers is None or inputs_embeds is None else (inputs_embeds, *scan.layers),
             actions=scan.actions if output_actions else None,
         )
@@ -400,6 +395,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         skip_logits: bool | None = None,
         loss_dtype: str | torch.dtype | None = None,
         softmax_samples: int | None = None,
+        cache: MemoryCache | None = None,
         **kwargs: Unpack[HeadArguments],
     ) -> StackRNNCausalLMOutput:
         """Predict the next tokens; see `StackRNNModel.forward` for the arguments that are not listed here.
@@ -424,7 +420,7 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
             TypeError: for an unknown argument, such as label_smoothing, which transformers' losses ignore.
         """
         outputs, of_loss = self.run_model(
-            kwargs, input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds
+            kwargs, input_ids=input_ids, attention_mask=attention_mask, cache=cache, inputs_embeds=inputs_embeds
         )
         shifted = of_loss.get("shift_labels")
         given = labels if shifted is None else shifted

@@ -256,7 +256,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        past_key_values: MemoryCache | None = None,
+        cache: MemoryCache | None = None,
         inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -275,7 +275,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         """
         refuse_unknown(kwargs | {"position_ids": position_ids})
         embedded = self.embed(input_ids, inputs_embeds)
-        cache = self._cache(past_key_values, use_cache)
+        cache = self._cache(cache, use_cache)
         if actions_only:
             refuse_cache(cache)
         if cache is not None and self.gradient_checkpointing and self.training:
@@ -300,8 +300,8 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         return LayeredModelOutput(
-            last_hidden_state=hidden,
-            past_key_values=cache,
+            hidden,
+            cache,
             hidden_states=(*states[:-1], hidden) if output_hidden_states else None,
             actions=of_memories(actions) if output_actions else None,
             layer_outputs=tuple(own) if self.training and self.config.auxiliary_losses else None,

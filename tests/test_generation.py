@@ -5,10 +5,17 @@ import itertools
 
 import pytest
 import torch
-from test_modeling import D1, EXIT, ids, make_lm, tokenizer_of
+from test_modeling import D1, EXIT, ids, make_lm, tiny_config, tokenizer_of
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, pipeline
 
-from stack_lm import MemoryCache, StackTransformerConfig, StackTransformerForCausalLM, train_subword_tokenizer
+from stack_lm import (
+    MemoryCache,
+    StackRNNForCausalLM,
+    StackRNNForTokenClassification,
+    StackTransformerConfig,
+    StackTransformerForCausalLM,
+    train_subword_tokenizer,
+)
 
 # --- cache
 
@@ -40,6 +47,25 @@ def test_cache():
     assert cache.get_seq_length() == 0
     assert cache.state() is None
     assert "MemoryCache" in repr(cache)
+
+
+@pytest.mark.parametrize("cls", [StackRNNForCausalLM, StackRNNForTokenClassification])
+def test_the_cache_has_two_names(cls):
+    """transformers renamed `past_key_values` to `cache` in version 5.24; both work with all versions."""
+    model = cls(tiny_config(**D1)).eval()
+    prefix, rest = ids(2, 4), ids(2, 3)
+    first = model(prefix, use_cache=True)
+    assert first.past_key_values is first.cache
+    expected = model(torch.cat((prefix, rest), 1)).logits[:, -3:]
+    for name in ("cache", "past_key_values"):
+        again = model(rest, **{name: first.cache.clone()})
+        torch.testing.assert_close(again.logits, expected)
+        assert again.past_key_values.get_seq_length() == again.cache.get_seq_length() == 7
+        body = model.model(rest, **{name: first.cache.clone()})
+        assert body.past_key_values is body.cache
+    given = {"cache": first.cache.clone(), "past_key_values": first.cache.clone()}
+    with pytest.raises(TypeError, match="^cache and past_key_values are two names of one argument; give one of them$"):
+        model(rest, **given)
 
 
 def test_detach_truncates_backpropagation():
@@ -116,14 +142,14 @@ def test_sampling_and_several_sequences():
     assert len({tuple(row.tolist()) for row in first}) > 1
 
 
-def test_a_users_cache_is_continued_and_expanded():
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_a_users_cache_is_continued_and_expanded(name):
     model = make_lm()
     prompt = ids(1, 4)
-    cache = model(prompt[:, :-1], use_cache=True).past_key_values
+    cache = model(prompt[:, :-1], use_cache=True).cache
     torch.manual_seed(3)
-    continued = model.generate(
-        prompt, past_key_values=cache.clone(), do_sample=True, max_new_tokens=4, num_return_sequences=3
-    )
+    continued = model.generate(prompt, do_sample=True, max_new_tokens=4, num_return_sequences=3, **{name: cache})
+    assert cache.get_seq_length() > 4  # the cache given was the one used
     torch.manual_seed(3)
     assert torch.equal(continued, model.generate(prompt, do_sample=True, max_new_tokens=4, num_return_sequences=3))
 

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from transformers import AutoModelForCausalLM
 
 from ..atomic import atomic_directory
-from ..cache import MemoryCache
+from ..cache import CACHE_NAME, MemoryCache
 from ..errors import InputError
 from ..layers import recurrent_layers
 from ..memory import MultipopSuperpositionStack, NondeterministicStack, StackState, SuperpositionStack, map_tensors
@@ -157,7 +157,7 @@ class StepModel(nn.Module):
             for part in self.parts
         ]
         cache: MemoryCache = pytree.tree_unflatten(whole, self.form)
-        done = self.model(input_ids.unsqueeze(1), past_key_values=cache, output_actions=True)
+        done = self.model(input_ids.unsqueeze(1), output_actions=True, **{CACHE_NAME: cache})
         results = {"logits": done.logits[:, 0]}
         actions = done.actions if isinstance(done.actions, tuple) else (done.actions,)
         numbers = [number for number, layer in enumerate(self.layers) if layer.memory.actions]

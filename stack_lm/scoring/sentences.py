@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..cache import MemoryCache
+from ..cache import CACHE_NAME, MemoryCache
 from ..errors import InputError
 from ..hub.loading import load_pretrained
 from ..kernels.runs import tables_for
@@ -345,10 +345,10 @@ class ModelScorer(MemoryLayers):
             sums[i] = (sums[i] if tail.start <= n else 0.0) + inside[row, tail.start :].sum()
         longer = [i for i, (_, tail) in enumerate(tails) if len(tail.ids) > 1]
         for batch, ids in self._batches([tails[i][1].ids for i in longer]):
-            state = outputs.past_key_values
+            state = getattr(outputs, CACHE_NAME)
             state = state.clone() if isinstance(state, MemoryCache) else copy.deepcopy(state)
             state.reorder_cache(torch.tensor([tails[longer[i]][0] for i in batch], device=ids.device))
-            logits = self.model(ids[:, :-1], past_key_values=state, use_cache=True).logits
+            logits = self.model(ids[:, :-1], use_cache=True, **{CACHE_NAME: state}).logits
             scores = _token_logprobs(logits, ids[:, 1:])
             for row, i in enumerate(batch):
                 tail = tails[longer[i]][1]
@@ -360,7 +360,7 @@ class ModelScorer(MemoryLayers):
     def _continues(self) -> bool:
         """True if the model can continue from a state with several tokens at once, for several sequences."""
         probe = torch.zeros(1, 1, dtype=torch.int64, device=self.model.device)
-        cache = getattr(self._body(probe, use_cache=True), "past_key_values", None)
+        cache = getattr(self._body(probe, use_cache=True), CACHE_NAME, None)
         # Others with a state, such as Mamba, take a token at a time after the first call.
         return isinstance(cache, MemoryCache) or (not self.model._is_stateful and hasattr(cache, "reorder_cache"))
 

@@ -14,6 +14,7 @@ from accelerate.utils import DistributedType
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..cache import CACHE_NAME
 from ..errors import InputError
 from ..loss import multiplies_bfloat16
 from ..model_kinds import TEXT, choose_class, kind_of
@@ -86,7 +87,7 @@ class Trainer(TrainingLoop):
         if self.carried is None:
             return super().loss(inputs, targets)
         inputs = dict(inputs)
-        return super().loss(inputs | {"past_key_values": self.carried.next(inputs.pop("fresh"))}, targets)
+        return super().loss(inputs | {CACHE_NAME: self.carried.next(inputs.pop("fresh"))}, targets)
 
     def evaluate(self) -> tuple[dict[str, Any], str]:
         """See `TrainingLoop.evaluate`.

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.functional import cross_entropy
 
+from ..cache import CACHE_NAME
 from ..labels import IGNORED
 from ..layers import actions_by_layer, memories
 from ..loss import linear_cross_entropy
@@ -105,7 +106,7 @@ def evaluate_continuous(
             ids, targets = inputs["input_ids"], inputs["shift_labels"]
             words = (targets != IGNORED) & ~torch.isin(ids, special)
             state = carried.next(inputs["fresh"])
-            sums.add(words, targets, (words & ~torch.isin(targets, special)), input_ids=ids, past_key_values=state)
+            sums.add(words, targets, (words & ~torch.isin(targets, special)), input_ids=ids, **{CACHE_NAME: state})
     return sums.total()
 
 
