@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 TYPES ?= build/types
 
-.PHONY: demo test test-slow dist test-wheel lint types type-tree docs format clean
+.PHONY: demo test test-slow compat compat-old compat-new dist test-wheel lint types type-tree docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stack-lm demo
@@ -15,6 +15,33 @@ test: $(VENV)/.compiled
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow or not slow and not gpu and not network"
+
+# The oldest and the newest releases that pyproject.toml allows, each in an environment of its own. TORCH is the same at
+# both ends: the default build is of gigabytes, and index servers have the CPU's build of few releases.
+TORCH ?= 2.13.0
+COMPAT ?= build/compat
+COMPAT_TESTS ?= tests/test_generation.py tests/test_modeling.py tests/test_modeling_heads.py tests/test_own_model.py \
+	tests/test_torch_export.py tests/publishing/test_code.py tests/publishing/test_onnx_export.py \
+	tests/clients/test_training.py tests/clients/test_peft.py tests/commands/test_cli.py
+
+compat: compat-old compat-new
+
+# Compiled kernels lie beside the sources, but for one release of numba.
+compat-old compat-new: compat-%: $(COMPAT)/%.txt
+	$(PYTHON) -m venv $(COMPAT)/$*
+	$(COMPAT)/$*/bin/pip install -q torch==$(TORCH)
+	$(COMPAT)/$*/bin/pip install -q --upgrade --upgrade-strategy eager torch==$(TORCH) -c $< -e ".[export,plots]" \
+		hypothesis peft pytest setuptools
+	NUMBA_CACHE_DIR=$(abspath $(COMPAT))/$*/numba $(COMPAT)/$*/bin/python -m pytest -q \
+		-m "not gpu and not network" $(COMPAT_TESTS)
+
+$(COMPAT)/old.txt: pyproject.toml tests/lower_bounds.py
+	mkdir -p $(@D)
+	$(PYTHON) tests/lower_bounds.py > $@
+
+$(COMPAT)/new.txt:
+	mkdir -p $(@D)
+	touch $@
 
 # The source archive, and the wheel from it; needs the package index.
 dist: $(VENV)/.dev

@@ -225,3 +225,26 @@ def test_nothing_is_unpickled_unsafely():
                 assert "weights_only=True" in call, path
             for line in text.splitlines():
                 assert "np.load(" not in line or "allow_pickle=False" in line, path
+
+
+# What transformers does not document, and why it is used: CONTRIBUTING.md, "Dependencies".
+UNDOCUMENTED = {
+    "transformers.dynamic_module_utils.get_relative_import_files",
+    "transformers.loss.loss_utils.ForCausalLMLoss",
+    "transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    "transformers.trainer_pt_utils.get_length_grouped_indices",
+    "transformers.utils.generic.merge_with_config_defaults",
+}
+_PUBLIC_MODULES = ("activations", "initialization", "masking_utils", "modeling_outputs", "modeling_utils", "utils")
+
+
+def test_undocumented_names_of_transformers_are_listed():
+    """Any of them may change in any release."""
+    used = set()
+    for path in (ROOT / "stack_lm").rglob("*.py"):
+        for module, names in re.findall(r"^\s*from (transformers\.\S+) import (.+)$", path.read_text(), re.MULTILINE):
+            if module.partition(".")[2] not in _PUBLIC_MODULES:
+                used |= {f"{module}.{name.strip()}" for name in names.split(",")}
+    assert used == UNDOCUMENTED
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [name for name in used if f"`{name.rpartition('.')[2]}`" not in page] == []
