@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -13,18 +12,6 @@ from torch import Tensor
 from . import strength
 
 FUSED = {"enable_fp_fusion": True}  # Triton's default; without it Triton warns that the default will change
-
-
-class Stack(NamedTuple):
-    """A memory in the form that scans take.
-
-    Attributes:
-        launches: this module, or one with the same functions.
-        constants: of its kernels, as far as they depend on the memory and its controls alone; the functions' `stack`.
-    """
-
-    launches: ModuleType
-    constants: dict[str, Any]
 
 
 class Lists(NamedTuple):
@@ -68,7 +55,7 @@ def begin(stack: dict[str, Any], logits: Tensor, values: Tensor, strengths: Tens
     Elements of strength zero are left out; `of_first` gives them their gradients.
 
     Args:
-        stack: constants of the kernels.
+        stack: constants of the kernels, as far as they depend on the memory and its controls alone.
         logits: of all controls [T, B, P], filled now or by the time of each step.
         values, strengths: of the initial memory's elements, from bottom to top [B, N, D] and [B, N].
         active: the mask [T, B], or [0, 0].
@@ -113,7 +100,7 @@ def steps(
     return launch
 
 
-def last(stack: dict[str, Any], lists: Lists) -> tuple[Tensor, Tensor]:
+def last(lists: Lists) -> tuple[Tensor, Tensor]:
     """The values and strengths of all elements by id at the end, [B, C, D] and [B, C], from the list of the living."""
     batch_size, capacity = lists.list_index.shape
     place = torch.arange(capacity, device=lists.list_index.device)
@@ -124,7 +111,7 @@ def last(stack: dict[str, Any], lists: Lists) -> tuple[Tensor, Tensor]:
     return lists.values, everywhere[:, :capacity].contiguous()
 
 
-def begin_back(stack: dict[str, Any], lists: Lists, reading: Tensor, values: Tensor, strengths: Tensor) -> Gradients:
+def begin_back(lists: Lists, reading: Tensor, values: Tensor, strengths: Tensor) -> Gradients:
     """The gradients after the last step, from those of the last reading [B, R] and of all elements by id."""
     return Gradients(
         reading=reading.clone(),

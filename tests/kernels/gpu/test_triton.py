@@ -12,8 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import thinned, tiny_config
-from kernels.comparison import check_layer, compare, random_state
-from kernels.comparison import make_cell as make_cell_of
+from kernels.comparison import check_layer
 from kernels.compiling import run_compiling
 
 from stack_lm import MemoryLayer
@@ -21,7 +20,7 @@ from stack_lm.errors import InputError
 from stack_lm.kernels.gpu import backend
 from stack_lm.kernels.protocol import Inputs
 from stack_lm.layers.cell import StackRNNCell
-from stack_lm.memory import StackState, map_tensors
+from stack_lm.memory import StackState
 
 ON_GPU = torch.cuda.is_available()
 INTERPRETED = not ON_GPU or os.environ.get("TRITON_INTERPRET") == "1"
@@ -197,108 +196,6 @@ def test_all_actions_of_given_vectors_are_one_product(device):
     layer.controls.projection.register_forward_hook(lambda *_: calls.append(1))
     layer(torch.randn(2, 3, 5, dtype=torch.float64, device=device))
     assert calls == [1]  # and what hangs on the product is not ignored
-
-
-NONDETERMINISTIC = {
-    "RNS": {"memory_states": 2, "memory_symbols": 3},
-    "RNS of 2022": {"memory_states": 3, "memory_symbols": 1, "bottom": "fixed"},
-    "NS": {"memory_symbols": 2, "normalize_actions": True, "read_states": False, "bottom": "fixed"},
-    "VRNS": {"memory_symbols": 2, "memory_size": 3, "push_value_activation": "tanh"},
-    "VRNS without states": {
-        "memory_states": 1,
-        "memory_size": 2,
-        "read_states": False,
-        "bottom_vector": "zeros",
-        "memory_window": 3,
-    },
-    "window": {"memory_symbols": 1, "memory_window": 4},
-}
-
-
-def make_nondeterministic(device, stack, dtype=torch.float64, scale=3.0):
-    torch.manual_seed(3)
-    layer = MemoryLayer(5, "nondeterministic", **NONDETERMINISTIC[stack]).to(device, dtype)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.mul_(scale)
-    return layer
-
-
-@pytest.mark.parametrize(
-    "stack",
-    [
-        pytest.param(stack, marks=() if stack == "VRNS without states" else pytest.mark.slow)
-        for stack in NONDETERMINISTIC
-    ],
-)
-def test_nondeterministic_stacks(device, stack):
-    """With padding, at which a sequence has fewer times than another, and a carried state."""
-    mask = torch.tensor([[True] * 3, [False, True, False]], device=device)
-    layer = make_nondeterministic(device, stack)
-    check_layer(layer, 3, batch_size=2, mask=mask, first_steps=1, tolerance=1e-12, backend="triton")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stack", NONDETERMINISTIC)
-def test_longer_nondeterministic_stacks(device, stack):
-    check_layer(make_nondeterministic(device, stack), 9, batch_size=2, tolerance=1e-12, backend="triton")
-    layer = make_nondeterministic(device, stack, torch.float32)
-    check_layer(layer, 6, batch_size=1, first_steps=2, tolerance=1e-5, backend="triton")
-
-
-@pytest.mark.parametrize(
-    ("controller", "stack"),
-    [
-        ("rnn", "window"),
-        pytest.param("lstm", "VRNS", marks=pytest.mark.slow),
-        pytest.param("gru", "RNS", marks=pytest.mark.slow),
-        pytest.param("rnn", "VRNS without states", marks=pytest.mark.slow),
-        pytest.param("linear", "NS", marks=pytest.mark.slow),
-    ],
-)
-def test_nondeterministic_stacks_with_a_controller(device, controller, stack):
-    fields = {"memory_size": 0, "num_layers": 2 if controller == "gru" else 1} | NONDETERMINISTIC[stack]
-    cell = make_cell_of(memory="nondeterministic", controller=controller, **fields)
-    state, inputs = random_state(cell, 2, torch.float64, 1), torch.randn(2, 3, 5, dtype=torch.float64)
-    cell, inputs, mask = cell.to(device), inputs.to(device), torch.tensor([[True, False, True], [False] * 3])
-    state = map_tensors(lambda part: part.detach().to(device).requires_grad_(), state)
-    assert max(compare(cell, inputs, "triton", state, mask.to(device))) < 1e-12
-
-
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float32, 2e-3), pytest.param(torch.float64, 1e-10, marks=pytest.mark.slow)]
-)
-def test_nondeterministic_log_weights_of_hundreds(device, dtype, tolerance):
-    """Float32 rounds such logarithms to 1e-5 at best, and the reference's, too."""
-    layer = make_nondeterministic(device, "VRNS without states", dtype, scale=200.0)
-    inputs = torch.randn(1, 3, 5, dtype=dtype, device=device, requires_grad=True)
-    assert layer.controls.projection(inputs).abs().max() > 200
-    readings = []
-    for name in ("reference", "triton"):
-        layer.scan_backend = name
-        readings.append(layer(inputs)[0])
-    torch.testing.assert_close(readings[1], readings[0], rtol=0, atol=tolerance)
-    readings[1].square().sum().backward()
-    assert all(part.grad.isfinite().all() for part in (inputs, *layer.parameters()))
-
-
-def test_nondeterministic_weights_that_are_no_number_are_passed_on(device):
-    layer = make_nondeterministic(device, "window")
-    layer.scan_backend = "triton"
-    inputs = torch.randn(2, 2, 5, dtype=torch.float64, device=device)
-    inputs[0, 0, 0] = torch.nan
-    with np.errstate(all="ignore"):
-        readings = layer(inputs)[0]
-    assert readings[0].isnan().all()
-    assert readings[1].isfinite().all()
-
-
-def test_nondeterministic_stacks_without_room_are_refused():
-    layer = MemoryLayer(5, "nondeterministic", memory_states=8, memory_symbols=9)
-    reason = backend.obstacle(layer.system, torch.device("cuda"), torch.float32)
-    assert reason == "memory_states times memory_symbols is 72, and it has registers for 64"
-    cell = MemoryLayer(5, "nondeterministic", memory_states=8, memory_symbols=8)
-    assert backend.obstacle(cell.system, torch.device("cuda"), torch.float32) is None
 
 
 def test_readings_as_strong_as_the_push(device):
@@ -501,19 +398,14 @@ from conftest import tiny_config
 from kernels.compiling import Compiled, compiled, pretend_gpu
 from stack_lm import MemoryLayer
 from stack_lm.layers.cell import StackRNNCell
-from stack_lm.kernels.gpu import backend, moves, moves_back, pointwise, strength
+from stack_lm.kernels.gpu import backend, pointwise, strength
 from stack_lm.kernels.protocol import Inputs
 
 pretend_gpu(ARCHITECTURE)
-for module, names in (
-    (pointwise, "forward backward"),
-    (strength, "forward backward"),
-    (moves, "weigh reveal move settle"),
-    (moves_back, "unsettle unreveal unweigh"),
-):
-    for name in names.split():
+for module in (pointwise, strength):
+    for name in ("forward", "backward"):
         setattr(module, name, Compiled(getattr(module, name)))
-STRENGTHS = {} if MEMORY == "nondeterministic" else {"pop_control": POP, "read_control": POP}
+STRENGTHS = {"pop_control": POP, "read_control": POP}
 with FakeTensorMode():  # which fails where a program looks at a number
     inputs, mask = torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3, dtype=torch.bool)
     if CONTROLLER is None:
@@ -538,8 +430,6 @@ print(len(compiled), min(len(each.asm["cubin"]) for each in compiled) > 0)
         pytest.param(None, "deque", "sigmoid", 0, False, 90, marks=pytest.mark.slow),
         pytest.param("gru", "deque", "sigmoid", 2, True, 80, marks=pytest.mark.slow),
         pytest.param("rnn", "queue", "sigmoid", 2, True, 90, marks=pytest.mark.slow),
-        pytest.param(None, "nondeterministic", None, 0, False, 90, marks=pytest.mark.slow),
-        pytest.param("lstm", "nondeterministic", None, 1, True, 80, marks=pytest.mark.slow),
     ],
 )
 def test_kernels_compile_for_gpus(tmp_path, controller, memory, pop, layers, autocast, architecture):
@@ -550,8 +440,7 @@ def test_kernels_compile_for_gpus(tmp_path, controller, memory, pop, layers, aut
     for name, value in (values | {"ARCHITECTURE": architecture}).items():
         code = code.replace(name, repr(value))
     output = run_compiling(code, tmp_path)
-    of_memory = 7 if memory == "nondeterministic" else 2
-    assert output.split() == [str(of_memory + 2 * layers), "True"]
+    assert output.split() == [str(2 + 2 * layers), "True"]
 
 
 def test_benchmark(device, monkeypatch, capsys):
@@ -592,7 +481,8 @@ def test_obstacles(monkeypatch):
     ):
         other = StackRNNCell(tiny_config(**fields))
         assert name in backend.obstacle(other.system, gpu, torch.float32)
-    for memory, name in (("superposition", "SuperpositionStack"), ("baby_ntm", "BabyNTM")):
+    layers = {"superposition": "SuperpositionStack", "baby_ntm": "BabyNTM", "nondeterministic": "NondeterministicStack"}
+    for memory, name in layers.items():
         assert name in backend.obstacle(MemoryLayer(5, memory).system, gpu, torch.float32)
     monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name: None)
     assert backend.obstacle(cell.system, gpu, torch.float32) == "triton is not installed"
