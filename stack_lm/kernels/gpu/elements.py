@@ -39,20 +39,10 @@ class Gradients(NamedTuple):
     first_boundary: Tensor
 
 
-class Sizes(NamedTuple):
-    """The integers that kernels take after t: B, T, N, C and the length of a log."""
-
-    batch_size: int
-    length: int
-    elements: int
-    capacity: int
-    log: int
-
-
 def begin(stack: dict[str, Any], logits: Tensor, values: Tensor, strengths: Tensor, active: Tensor) -> Lists:
     """The lists at the start of a scan.
 
-    Elements of strength zero are left out; `of_first` gives them their gradients.
+    Elements of strength zero are left out; `initial_state_grads` gives them their gradients.
 
     Args:
         stack: constants of the kernels, as far as they depend on the memory and its controls alone.
@@ -95,7 +85,7 @@ def steps(
     constants = _constants(stack, lists, active, given.shape[2], reading.shape[1])
 
     def launch(t: int) -> None:
-        strength.forward[(sizes.batch_size,)](*lists, bias, active, reading, given, t, *sizes, **constants)
+        strength.forward[sizes[:1]](*lists, bias, active, reading, given, t, *sizes, **constants)
 
     return launch
 
@@ -134,12 +124,12 @@ def steps_back(
     constants = _constants(stack, lists, active, width, grads.reading.shape[1])
 
     def launch(t: int, grad_given: Tensor) -> None:
-        strength.backward[(sizes.batch_size,)](*lists, bias, active, *grads, grad_given, t, *sizes, **constants)
+        strength.backward[sizes[:1]](*lists, bias, active, *grads, grad_given, t, *sizes, **constants)
 
     return launch
 
 
-def of_first(
+def initial_state_grads(
     stack: dict[str, Any], lists: Lists, active: Tensor, strengths: Tensor, grads: Gradients
 ) -> tuple[Tensor, Tensor]:
     """The gradients of the initial memory's values and strengths, including elements of strength zero.
@@ -171,9 +161,10 @@ def at_active(active: Tensor, over_time: Tensor) -> Tensor:
     return over_time.masked_fill(active.unsqueeze(-1) == 0, 0)
 
 
-def _sizes(lists: Lists) -> Sizes:
+def _sizes(lists: Lists) -> tuple[int, ...]:
+    """The integers that kernels take after t: B, T, N, C and the length of a log."""
     (length, batch_size, pops), capacity = lists.log_starts.shape, lists.list_index.shape[1]
-    return Sizes(batch_size, length, capacity - pops * length, capacity, lists.log_index.shape[1])
+    return batch_size, length, capacity - pops * length, capacity, lists.log_index.shape[1]
 
 
 def _constants(stack: dict[str, Any], lists: Lists, active: Tensor, width: int, depth: int) -> dict[str, Any]:

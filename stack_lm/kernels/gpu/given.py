@@ -61,5 +61,5 @@ def backward(stack: dict[str, Any], given: Given, of_forward: Sequence[Tensor], 
     step_back = elements.steps_back(stack, lists, bias, given.active, of_memory, of_readings.shape[2])
     for t in reversed(range(length)):
         step_back(t, of_readings[t])
-    values, strengths = elements.of_first(stack, lists, given.active, given.strengths, of_memory)
+    values, strengths = elements.initial_state_grads(stack, lists, given.active, given.strengths, of_memory)
     return Given(of_memory.logits, None, of_memory.reading, values, strengths)

@@ -279,7 +279,9 @@ def backward(settings: Settings, given: Given, of_forward: Sequence[Tensor], gra
     of_rest = [flat[i].t() @ kept.given_rest[i - 1, :-1].flatten(0, 1) for i in range(1, layers)]
     width = given.projected.shape[2] // (layers if settings.skips else 1)
     of_inputs = [grad_gates[i, :, :, :width] for i in range(layers if settings.skips else 1)]
-    grad_values, grad_strengths = elements.of_first(of_stack, lists, given.active, given.strengths, of_memory)
+    grad_values, grad_strengths = elements.initial_state_grads(
+        of_stack, lists, given.active, given.strengths, of_memory
+    )
     flat_logits = of_memory.logits.flatten(0, 1)
     return Given(
         projected=torch.cat(of_inputs, dim=-1),
