@@ -17,7 +17,7 @@ from .blocks import BlockSpec, Part
 from .buffer_block import BufferBlock, no_buffer
 from .controller import Grads, Layers, Parameters, Running, Sequence
 from .gemm import packing_room, padded, panels
-from .scan import Settings
+from .scan import Backward, Forward, Settings
 from .threads import run_parts
 
 KINDS: dict[type[Controller], int] = {**CONTROLLERS, DirectController: DIRECT}
@@ -281,7 +281,7 @@ class ControllerPlan(Plan):
             layers = self.kept(part)
             emitted = self.empty(m, self.steps, n, self.padded(self.n_logits))
             memory, buffer = self.block.block(memories, part, wanted), self.buffer and self.buffer.block(part)
-            arguments = compiled.Forward(
+            arguments = Forward(
                 weights=self.select_models(weights, part),
                 sequence=self.sequence(inputs, part),
                 running=Running(*(state[part] for state in last)),
@@ -316,7 +316,7 @@ class ControllerPlan(Plan):
             part, emitted, layers, memory, buffer = kept[i]
             m, _ = part.shape
             memory, buffer = self.block.fresh_workspace(memory), self.buffer and self.buffer.fresh_workspace(buffer)
-            arguments = compiled.Backward(
+            arguments = Backward(
                 weights=self.select_models(weights, part),
                 sequence=self.sequence(none, part),
                 first_cell=arrays.state.cell[part],

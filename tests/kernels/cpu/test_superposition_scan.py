@@ -46,20 +46,15 @@ CHOICES = {
 
 @pytest.mark.parametrize(
     ("memory", "controller", "sequences", "begin"),
-    thinned(MEMORIES, ["direct", "rnn", "gru"], ["full", "padded"], ["empty", "carried"]),
+    thinned(MEMORIES, ["direct", "rnn", "gru"], ["full", "padded"], ["empty", "carried", "carried without gradients"]),
 )
 def test_every_memory(memory, controller, sequences, begin):
+    """Of a carried state without gradients only the cells that are other than zero are gone through."""
     cell = make_cell(controller=controller, **MEMORIES[memory])
-    state = random_state(cell, 3, torch.float64) if begin == "carried" else None
+    state = None if begin == "empty" else random_state(cell, 3, torch.float64)
+    if begin == "carried without gradients":
+        state = map_tensors(torch.Tensor.detach, state)
     check(cell, state=state, mask=some_mask(3, 7) if sequences == "padded" else None)
-
-
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_a_carried_state_that_wants_no_gradients(memory):
-    """Only the cells that are other than zero are gone through then."""
-    cell = make_cell(**MEMORIES[memory])
-    state = map_tensors(torch.Tensor.detach, random_state(cell, 3, torch.float64))
-    check(cell, state=state, mask=some_mask(3, 7))
 
 
 @pytest.mark.parametrize(

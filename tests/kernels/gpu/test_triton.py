@@ -431,9 +431,8 @@ def test_obstacles(monkeypatch):
     assert "CUDA" in backend.obstacle(cell.system, cpu, torch.float32)
     assert "int64" in backend.obstacle(cell.system, gpu, torch.int64)
     for fields, name in (
-        ({"memory": "superposition"}, "SuperpositionStack"),
-        ({"memory": "stack", "controller": "direct"}, "DirectController"),
-        ({"memory": "stack", "reading_entry": "hidden_state", "controller": "rnn"}, "hidden_state"),
+        ({"controller": "direct"}, "DirectController"),
+        ({"reading_entry": "hidden_state", "controller": "rnn"}, "hidden_state"),
     ):
         other = StackRNNCell(tiny_config(**fields))
         assert name in backend.obstacle(other.system, gpu, torch.float32)
