@@ -18,7 +18,7 @@ from .cache import CacheOutput, MemoryCache, MemoryGenerationMixin
 from .configuration_stack_rnn import ModelConfig, StackRNNConfig
 from .controllers import LSTMController, OneHot
 from .initialization import draw_weights, raise_forget_bias
-from .kernels.plain import hung_on
+from .kernels.plain import forward_override
 from .labels import IGNORED
 from .layers.cell import CellState, Scan, StackRNNCell
 from .layers.controlled import Actions
@@ -336,8 +336,8 @@ class StackRNNModel(StackRNNPreTrainedModel):
             and input_ids.shape[1] > 0
             and type(self.embed_tokens) is OneHot
             and not (self.training and self.embedding_dropout.p > 0)
-            and hung_on(self.embed_tokens) is None
-            and hung_on(self.embedding_dropout) is None
+            and forward_override(self.embed_tokens) is None
+            and forward_override(self.embedding_dropout) is None
         )
 
     def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:

@@ -63,7 +63,7 @@ def choose(system: Any, request: Any) -> tuple[str, str]:
     raise ValueError(f"scan_backend={named!r} needs the package stack-lm, which is not installed")
 
 
-def load(name: str) -> NoReturn:
+def run_compiled(name: str, *arguments: Any) -> NoReturn:
     """Never called, since `choose` returns the reference."""
     raise NotImplementedError(name)
 

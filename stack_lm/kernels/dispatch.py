@@ -11,14 +11,14 @@ import os
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
 from .plain import alteration
-from .protocol import CellState, GivenVectors, Inputs, MemoryState, Request, System
+from .protocol import CellState, GivenVectors, Inputs, MemoryState, PrecisionAtRisk, Request, System
 
 VARIABLE = "STACK_LM_SCAN_BACKEND"
 _MODULES = {"numba": "cpu.backend", "triton": "gpu.backend"}
@@ -53,6 +53,17 @@ class Backend(Protocol):
 def load(name: str) -> Backend:
     """The module of a compiled backend."""
     return cast(Backend, import_module(f"{__package__}.{_MODULES[name]}"))
+
+
+def run_compiled(name: str, system: System, *arguments: Any) -> Any:
+    """Run a compiled scan, `Backend.scan` or `scan_given`; None if the precision of this batch needs the reference."""
+    backend = load(name)
+    try:
+        if isinstance(system.driver, GivenVectors):
+            return backend.scan_given(system, *arguments)
+        return backend.scan(system, *arguments)
+    except PrecisionAtRisk:
+        return None
 
 
 def check_name(name: str) -> str:

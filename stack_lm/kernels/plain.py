@@ -10,7 +10,7 @@ from ..emission import OperationChoice
 from .protocol import Controlled, System
 
 
-def hung_on(module: nn.Module) -> str | None:
+def forward_override(module: nn.Module) -> str | None:
     """Describe anything that overrides a module's `forward`; None if nothing does.
 
     Covers hooks (the old weight_norm is one), parametrisations, a forward method set on the instance, and weights that
@@ -34,7 +34,7 @@ def alteration_of(module: nn.Module, name: str, kind: type[nn.Module]) -> str | 
     """Describe in a few words how a module differs from a plain one of a class; None if it does not."""
     if type(module) is not kind:
         return f"{name} is a {type(module).__name__}, no {kind.__name__}"
-    reason = hung_on(module)
+    reason = forward_override(module)
     return None if reason is None else f"{name} has {reason}"
 
 

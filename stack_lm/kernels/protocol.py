@@ -104,6 +104,10 @@ class System(NamedTuple):
         return self.driver.buffer if isinstance(self.driver, Controlled) else None
 
 
+class PrecisionAtRisk(Exception):
+    """A compiled scan that may have lost digits of these inputs: the reference must run them."""
+
+
 class Request(NamedTuple):
     """The properties of a call that the choice of a backend depends on.
 

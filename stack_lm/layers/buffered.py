@@ -117,14 +117,15 @@ def run_buffered(
     given = Inputs(items, active, cell.controls.draw_noise((len(items), steps), items), held, steps)
     system = System(cell.memory, cell.controls, Controlled(cell.controller, Buffer(buffers.pop, buffers.projection)))
     backend, _ = cell.choose_backend(items, system=system, has_mask=active is not None)
-    if backend == "reference":
+    first = cell.initial_state(len(items), steps)
+    compiled = None if backend == "reference" else dispatch.run_compiled(backend, system, given, first)
+    if compiled is None:
         done = list(buffered_steps(cell, buffers, given, output_actions))
         pushed = torch.stack([step.push for step in done], dim=1)
         pushed = pushed if active is None else pushed.masked_fill(~active, 0)
         actions = over_time([step.actions for step in done]) if output_actions else Actions()
         return BufferedScan(torch.stack([step.outputs for step in done], dim=1), pushed, actions)
-    first = cell.initial_state(len(items), steps)
-    outputs, _, last = dispatch.load(backend).scan(system, given, first)
+    outputs, _, last = compiled
     cell.memory.check_overflow(last.memory)
     # Everything but the pops of the buffer itself comes from the controller's outputs.
     popped, pushed = (part.unflatten(0, outputs.shape[:2]) for part in buffers.strengths(outputs.flatten(0, 1)))

@@ -201,7 +201,10 @@ class StackRNNCell(ControlledMemory):
         if backend == "operator":
             scan = run_as_operator(self, given, state, output_actions, output_readings)
             return scan._replace(layers=(scan.outputs,) if output_layers else None)
-        if backend == "reference":
+        compiled = None
+        if backend != "reference":
+            compiled = dispatch.run_compiled(backend, system, given, state, output_readings)
+        if compiled is None:
             scan = self.controller(
                 inputs,
                 lambda inputs: self._reference_scan(
@@ -209,7 +212,7 @@ class StackRNNCell(ControlledMemory):
                 ),
             )
             return Scan(*scan)  # see `scan`
-        outputs, readings, last = dispatch.load(backend).scan(system, given, state, output_readings)
+        outputs, readings, last = compiled
         self.memory.check_overflow(last.memory)
         actions = self.report_over(outputs, state.memory, mask, given.noise) if output_actions else Actions()
         return Scan(outputs, readings, (outputs,) if output_layers else None, actions, last)

@@ -127,8 +127,9 @@ class MemoryLayer(ControlledMemory):
         backend, _ = dispatch.choose(system, self.request(hidden, hidden, mask))
         if backend == "operator":
             return run_as_operator(self, given, state, output_actions, False)
-        if backend != "reference":
-            readings, last = dispatch.load(backend).scan_given(system, given, state)
+        compiled = None if backend == "reference" else dispatch.run_compiled(backend, system, given, state)
+        if compiled is not None:
+            readings, last = compiled
             self.memory.check_overflow(last.memory)
             actions = self.report_over(hidden, state.memory, mask, given.noise) if output_actions else Actions()
             return Scan(readings, None, None, actions, last)

@@ -31,12 +31,21 @@ class Quantised(nn.Parameter):
     """A weight that is not what it looks like."""
 
 
+def hook(path, kind, function):
+    """Hang a hook of a kind on a part of a cell."""
+    return lambda cell: getattr(cell.get_submodule(path), f"register_{kind}_hook")(function)
+
+
 def double(module, args, output):
     return output * 2
 
 
-def double_outputs(module, args, output):
-    return output._replace(outputs=output.outputs * 2)
+def double_first(module, args):
+    return args[0] * 2, *args[1:]
+
+
+def double_gradients(module, *gradients):
+    return tuple(None if part is None else part * 2 for part in gradients[0])
 
 
 def adapt(cell):
@@ -65,41 +74,10 @@ class Half(nn.Module):
 
 
 ALTERATIONS = {
-    "forward hook": (lambda cell: cell.controls.projection.register_forward_hook(double), "projection has hooks"),
-    "forward pre-hook": (
-        lambda cell: cell.controls.projection.register_forward_pre_hook(lambda module, args: (args[0] * 2,)),
-        "projection has hooks",
-    ),
-    "backward hook": (
-        lambda cell: cell.controls.projection.register_full_backward_hook(
-            lambda module, inputs, outputs: tuple(g * 2 for g in inputs)
-        ),
-        "projection has hooks",
-    ),
-    "backward pre-hook": (
-        lambda cell: cell.controls.projection.register_full_backward_pre_hook(
-            lambda module, outputs: tuple(g * 2 for g in outputs)
-        ),
-        "projection has hooks",
-    ),
-    "hook on the controls": (
-        lambda cell: cell.controls.register_forward_pre_hook(lambda module, args: (args[0] * 2,)),
-        "controls has hooks",
-    ),
-    "hook on the controller": (
-        lambda cell: cell.controller.register_forward_hook(double_outputs),
-        "controller has hooks",
-    ),
-    "pre-hook on the controller": (
-        lambda cell: cell.controller.register_forward_pre_hook(lambda module, args: (args[0] * 2, *args[1:])),
-        "controller has hooks",
-    ),
-    "backward hook on the controller": (
-        lambda cell: cell.controller.register_full_backward_hook(
-            lambda module, inputs, outputs: tuple(None if g is None else g * 2 for g in inputs)
-        ),
-        "controller has hooks",
-    ),
+    "forward hook": (hook("controls.projection", "forward", double), "projection has hooks"),
+    "backward pre-hook": (hook("controls.projection", "full_backward_pre", double_gradients), "projection has hooks"),
+    "hook on the controls": (hook("controls", "forward_pre", double_first), "controls has hooks"),
+    "backward hook on the controller": (hook("controller", "full_backward", double_gradients), "controller has hooks"),
     "weight norm": (normalise, "projection is a Parametrized"),
     "parametrised controller": (
         lambda cell: nn.utils.parametrize.register_parametrization(cell.controller, "weight_hh_l0", Half()),

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ from torch import Tensor
 from ...memory import under_transform
 from ..derivatives import first_derivative_only
 from . import compilation
-from .blocks import Block, Part, array
+from .blocks import BlockSpec, Part, array, block_of
+from .threads import number_of_parts
 
 # Arrays of at least this many bytes are saved so that activation checkpointing can free them.
 _LARGE = 2**8
@@ -53,19 +55,19 @@ class First(NamedTuple):
     Attributes:
         hidden, cell: of the controller's layers [B, L, H] each.
         reading: [B, R].
-        one, other: of the memory: see `blocks.Block.first`.
+        contents, extra: of the memory: its elements, cells or table, and the other tensor of `blocks.Block.first`.
     """
 
     hidden: Any
     cell: Any
     reading: Any
-    one: Any
-    other: Any
+    contents: Any
+    extra: Any
 
     @property
     def memory(self) -> tuple[Any, Any]:
         """The tensors of the memory."""
-        return self.one, self.other
+        return self.contents, self.extra
 
 
 class Tensors(NamedTuple):
@@ -127,12 +129,27 @@ class Kept(NamedTuple):
     buffer: Any
 
 
-class Plan(Protocol):
-    """One scan: its sizes, and the arrays passed to compiled code."""
+class Plan(ABC):
+    """One scan: its sizes, and the arrays passed to compiled code. The first dimension of all arrays is the models'.
 
-    dtype: np.dtype
-    block: Block
+    Args:
+        spec: the memory, and the number of models, steps and their type.
+        batch_size: number of sequences.
+        threads: the most that are worth to be woken.
+    """
 
+    def __init__(self, spec: BlockSpec, batch_size: int, threads: int) -> None:
+        block = block_of(spec.memory)
+        assert block is not None, "see `Block.obstacle`"
+        self.block = block(spec)
+        self.models, self.batch_size, self.steps, self.dtype = spec.models, batch_size, spec.steps, spec.dtype
+        self.parts = number_of_parts(self.models, batch_size, threads)
+
+    def part(self, i: int) -> Part:
+        """The part of the work for thread i."""
+        return Part.share(i, self.parts, self.models, self.batch_size)
+
+    @abstractmethod
     def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
         """Run the scan forwards.
 
@@ -142,6 +159,7 @@ class Plan(Protocol):
             all_live: whether the memory's first values or cells want gradients.
         """
 
+    @abstractmethod
     def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
         """Gradients of the arrays from those of the results; of the inputs only if needed."""
 
@@ -211,7 +229,7 @@ class _Shelved(int):
 def _put_aside(kept: list[Kept]) -> tuple[list[Kept], list[Tensor]]:
     """Large arrays as tensors for `save_for_backward`, so that activation checkpointing can free them."""
     large: list[Tensor] = []
-    return [Kept(of_thread.part, *[_shelve(part, large) for part in of_thread[1:]]) for of_thread in kept], large
+    return [Kept(each.part, *[_shelve(part, large) for part in each[1:]]) for each in kept], large
 
 
 # No nested functions: a recursive one is a reference cycle, and would keep the arrays alive until garbage collection.
@@ -270,25 +288,25 @@ class _Scan(torch.autograd.Function):
     def forward(
         ctx: Any, make: Make, dtype: np.dtype, models: int | None, wanted: bool, *tensors: Tensor | None
     ) -> tuple[Tensor, ...]:
-        one = models is None
-        arrays = Tensors.of([_array(part, one) for part in tensors])
+        single = models is None
+        arrays = Tensors.of([_array(part, single) for part in tensors])
         needs = Tensors.of(ctx.needs_input_grad[-len(tensors) :])
         plan = make(models or 1, dtype, arrays)
         with _first_call("forward pass", plan):
-            results, kept = plan.forward(arrays, wanted, needs.state.one)
-        found = tuple(torch.from_numpy(part[0] if one else part) for part in results.flat)
-        last = Results.of(found).state
+            results, kept = plan.forward(arrays, wanted, needs.state.contents)
+        outputs = tuple(torch.from_numpy(part[0] if single else part) for part in results.flat)
+        last = Results.of(outputs).state
         if plan.block.counts_losses:
-            ctx.mark_non_differentiable(last.other)
+            ctx.mark_non_differentiable(last.extra)
         if wanted:
-            ctx.plan, ctx.one, ctx.wants_inputs = plan, one, needs.given.inputs
+            ctx.plan, ctx.single, ctx.wants_inputs = plan, single, needs.given.inputs
             ctx.kept, large = _put_aside(kept)
             # The backward pass does not need the inputs.
             ctx.arrays = arrays._replace(given=Given(None))
             # Saving the values or cells, which are worked with, lets autograd notice changes to them; likewise states
             # and parameters, whose numbers `ctx.arrays` shares.
-            ctx.save_for_backward(*large, last.one, *tensors[len(Given._fields) :])
-        return found
+            ctx.save_for_backward(*large, last.contents, *tensors[len(Given._fields) :])
+        return outputs
 
     @staticmethod
     @first_derivative_only("the compiled scan", 'set_scan_backend(model, "reference") selects one that can')
@@ -296,13 +314,13 @@ class _Scan(torch.autograd.Function):
         plan: Plan = ctx.plan
         saved = ctx.saved_tensors  # once: under activation checkpointing each access unpacks them anew
         kept = [Kept(each.part, *[_take_back(part, saved) for part in each[1:]]) for each in ctx.kept]
-        of_results = Results.of([_array(grad, ctx.one) for grad in grads])
+        result_grads = Results.of([_array(grad, ctx.single) for grad in grads])
         with _first_call("backward pass", plan):
-            found = plan.backward(ctx.arrays, kept, of_results, ctx.wants_inputs).flat
-        of_tensors = [None if part is None else torch.from_numpy(part[0] if ctx.one else part) for part in found]
-        return *[None] * (len(ctx.needs_input_grad) - len(found)), *of_tensors
+            flat = plan.backward(ctx.arrays, kept, result_grads, ctx.wants_inputs).flat
+        tensor_grads = [None if part is None else torch.from_numpy(part[0] if ctx.single else part) for part in flat]
+        return *[None] * (len(ctx.needs_input_grad) - len(flat)), *tensor_grads
 
 
-def _array(tensor: Tensor | None, one: bool) -> Any:
+def _array(tensor: Tensor | None, single: bool) -> Any:
     """A tensor's data as an array, with a model dimension."""
-    return None if tensor is None else array(tensor)[None] if one else array(tensor)
+    return None if tensor is None else array(tensor)[None] if single else array(tensor)

@@ -37,7 +37,7 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
             return "there is no memory"
     elif type(driver.controller) not in KINDS:
         return f"the controller is a {type(driver.controller).__name__}"
-    return block.obstacle(system.memory, system.controls)
+    return block.obstacle(system.controls)
 
 
 def _parameters(system: System) -> Iterator[Tensor]:
@@ -64,6 +64,7 @@ def scan(
         shape = (batch_size, controller.num_layers - 1, inputs.steps, controller.hidden_size)
         dropped = F.dropout(like.new_ones(shape), controller.dropout)
     none = like.new_zeros(batch_size, controller.num_layers, controller.hidden_size)
+    parameters = parameters_of(system)
     tensors = Tensors(
         Given(
             values if values.is_floating_point() else values.long(),
@@ -78,9 +79,9 @@ def scan(
             state.reading.to(like.dtype),
             *block.first(state.memory, like),
         ),
-        parameters_of(system).flat,
+        tuple(parameters.values()),
     )
-    make = partial(ControllerPlan, system, inputs.steps, output_readings)
+    make = partial(ControllerPlan, system, inputs.steps, output_readings, tuple(parameters))
     results = differentiable(make, tensors, like.dtype, partial(_check_overflow, system, state.memory))
     last = CellState(
         controller=(results.state.hidden, results.state.cell)[: len(state.controller)],

@@ -45,12 +45,12 @@ class Part(NamedTuple):
     @classmethod
     def share(cls, i: int, parts: int, models: int, batch_size: int) -> Part:
         """The i-th part: threads split the models if there are several, otherwise the rows of the batch."""
-        of = models if models > 1 else batch_size
-        share = slice(of * i // parts, of * (i + 1) // parts)
+        size = models if models > 1 else batch_size
+        share = slice(size * i // parts, size * (i + 1) // parts)
         return cls(share, slice(0, batch_size)) if models > 1 else cls(slice(0, 1), share)
 
 
-class BlockOf(NamedTuple):
+class BlockSpec(NamedTuple):
     """The memory, controls and sizes of a block.
 
     Attributes:
@@ -74,25 +74,31 @@ class Block(ABC):
     """Arrays of a memory for one scan.
 
     Args:
-        of: the memory, controls and sizes.
+        spec: the memory, controls and sizes.
 
     Attributes:
         kernels: the module of its compiled steps: see the stubs in `memories`.
         group: the named tuple that they operate on.
+        emissions: kinds of controls that they know, besides strengths.
         counts_losses: whether the second array of a state has no gradient.
     """
 
     kernels: ModuleType
     group: type
+    emissions: tuple[type[Emission], ...]
     counts_losses: bool = False
 
     @abstractmethod
-    def __init__(self, of: BlockOf) -> None: ...
+    def __init__(self, spec: BlockSpec) -> None: ...
 
     @classmethod
-    @abstractmethod
-    def obstacle(cls, memory: Memory[Any, Any], controls: Controls) -> str | None:
+    def obstacle(cls, controls: Controls) -> str | None:
         """The reason why the compiled steps cannot emit its actions, in a few words; None if they can."""
+        for field in controls.memory.actions:
+            kind = type(controls.emission(field.name))
+            if kind not in (Fixed, Sigmoid, ExpectedValue, *cls.emissions):
+                return f"the control of {field.name} is a {kind.__name__}"
+        return None
 
     @classmethod
     def noise_of(cls, noise: Mapping[str, Tensor]) -> Tensor | None:
@@ -102,32 +108,41 @@ class Block(ABC):
     @staticmethod
     @abstractmethod
     def first(state: Any, like: Tensor) -> tuple[Tensor, Tensor]:
-        """The two tensors of a state."""
+        """The two tensors of a state: contents and extra, as values and strengths."""
 
     @staticmethod
     @abstractmethod
-    def last(state: Any, one: Tensor, other: Tensor) -> Any:
+    def last(state: Any, contents: Tensor, extra: Tensor) -> Any:
         """The state built from two tensors, in the form of the first state."""
 
     @abstractmethod
-    def results(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def results(self, contents: np.ndarray, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Arrays for the last state, with the first in its place."""
 
     @abstractmethod
     def block(self, results: tuple[np.ndarray, ...], part: Part, kept: bool) -> Group:
         """The named tuple that compiled code uses for a part; with `kept`, for a backward pass."""
 
+    def finish(  # noqa: B027 - most have nothing to do
+        self, memory: Group, results: tuple[np.ndarray, ...], part: Part
+    ) -> None:
+        """Complete the results of a part that compiled code has run.
+
+        Raises:
+            PrecisionAtRisk: if they may be inexact.
+        """
+
     @staticmethod
-    @abstractmethod
-    def again(memory: Group) -> Group:
+    def fresh_workspace(memory: Group) -> Group:
         """A copy for another backward pass, with fresh workspace."""
+        return memory._replace(steps=memory.steps.copy())
 
     @abstractmethod
-    def grad(self, of_results: list[np.ndarray], memory: Group, part: Part) -> Group:
+    def grad(self, results_grads: list[np.ndarray], memory: Group, part: Part) -> Group:
         """Gradients of a part, of the last state on entry and then of the first."""
 
     @abstractmethod
-    def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def initial_state_grads(self, results_grads: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The gradients of the first state, from the arrays behind `grad`."""
 
 
@@ -164,12 +179,3 @@ def value_kind(setting: Emission) -> int:
     """The integer code of a value's activation."""
     assert isinstance(setting, Activation)
     return int({"tanh": TANH, "sigmoid": SIGMOID, "exp": EXP, "identity": IDENTITY}[setting.name])
-
-
-def unknown_emission(controls: Controls, *known: type[Emission]) -> str | None:
-    """A short description of the first emission that is not of these types."""
-    for field in controls.memory.actions:
-        found = type(controls.emission(field.name))
-        if found not in (Fixed, Sigmoid, ExpectedValue, *known):
-            return f"the control of {field.name} is a {found.__name__}"
-    return None

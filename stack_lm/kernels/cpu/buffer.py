@@ -12,7 +12,6 @@ import numpy as np
 
 from . import emission, strength
 from .compilation import compiled
-from .rows import clear
 
 
 class InputBuffer(NamedTuple):
@@ -25,6 +24,7 @@ class InputBuffer(NamedTuple):
         fixed: the strength where it is fixed [1].
         emitted: the pop strength that each step emits [T, R].
         pending: the strength to pop at a sequence's next step [R]; zeros.
+        logged: number of log entries used [R]; zeros.
         line: the living elements, N at most, with a log of N + T places.
         log_end: where a step's part of it begins and ends [T, R, 2].
         log_flags: see `strength.pop` [T, R, 2].
@@ -36,6 +36,7 @@ class InputBuffer(NamedTuple):
     fixed: np.ndarray
     emitted: np.ndarray
     pending: np.ndarray
+    logged: np.ndarray
     line: strength.Line
     log_end: np.ndarray
     log_flags: np.ndarray
@@ -57,7 +58,7 @@ class InputBufferGrad(NamedTuple):
 @compiled
 def begin_buffer(buffer: InputBuffer, row: int) -> None:
     """Fill the buffer of a sequence."""
-    line, n = strength.of_row(buffer.line, row), 0
+    line, n = strength.line_of(buffer.line, row), 0
     for i in range(buffer.values.shape[1]):
         if buffer.held.shape[1] == 0 or buffer.held[row, i]:
             line.elements[n] = i
@@ -67,19 +68,18 @@ def begin_buffer(buffer: InputBuffer, row: int) -> None:
 
 
 @compiled
-def dequeue(buffer: InputBuffer, t: int, row: int, logged: int, reading: np.ndarray) -> int:
-    """Pop the pending strength, then read one element's worth [E]; returns the number of log entries used."""
-    line = strength.of_row(buffer.line, row)
+def dequeue(buffer: InputBuffer, t: int, row: int, reading: np.ndarray) -> None:
+    """Pop the pending strength, then read one element's worth [E]."""
+    line = strength.line_of(buffer.line, row)
     amount = buffer.pending[row]
-    buffer.log_end[t, row, 0] = logged
-    low, high, logged, buffer.log_flags[t, row, 0], buffer.log_flags[t, row, 1] = strength.pop(
-        amount, strength.BOTTOM, line, line.ends[0], line.ends[1], logged
+    buffer.log_end[t, row, 0] = buffer.logged[row]
+    low, high, buffer.logged[row], buffer.log_flags[t, row, 0], buffer.log_flags[t, row, 1] = strength.pop(
+        amount, strength.BOTTOM, line, line.ends[0], line.ends[1], buffer.logged[row]
     )
-    buffer.log_end[t, row, 1] = logged
+    buffer.log_end[t, row, 1] = buffer.logged[row]
     one = type(amount)(1)
     strength.read(one, strength.BOTTOM, line, low, high, buffer.values[row], reading)
     line.ends[0], line.ends[1] = low, high
-    return logged
 
 
 @compiled
@@ -103,7 +103,7 @@ def emit_backward(
 @compiled
 def dequeue_backward(buffer: InputBuffer, grad: InputBufferGrad, t: int, row: int, grad_reading: np.ndarray) -> None:
     """Backpropagate through `dequeue`; the living elements are those before the step on return."""
-    line = strength.of_row(buffer.line, row)
+    line = strength.line_of(buffer.line, row)
     low, high = line.ends[0], line.ends[1]
     one = type(buffer.fixed[0])(1)
     strength.read_backward(
@@ -121,10 +121,3 @@ def dequeue_backward(buffer: InputBuffer, grad: InputBufferGrad, t: int, row: in
         grad.strengths[row],
     )
     line.ends[0], line.ends[1] = low, high
-
-
-@compiled
-def begin_buffer_backward(buffer: InputBuffer, grad: InputBufferGrad, row: int) -> None:
-    """Clear the gradients: none arrives from after the last step."""
-    clear(grad.strengths[row])
-    grad.pending[row] = 0

@@ -9,7 +9,7 @@ import numpy as np
 from ...emission import Emission, Fixed
 from .blocks import Part, fill_control
 from .buffer import InputBuffer, InputBufferGrad
-from .strength import again, new_line
+from .strength import fresh_workspace, new_line
 
 
 class BufferBlock:
@@ -43,21 +43,22 @@ class BufferBlock:
             self.fixed[part.models],
             np.empty((m, self.steps, n), self.dtype),
             np.zeros((m, n), self.dtype),
+            np.zeros((m, n), np.int64),
             new_line((m, n), size, size + self.steps, self.dtype),
             np.empty((m, self.steps, n, 2), np.int64),
             np.zeros((m, self.steps, n, 2), np.bool_),
         )
 
     @staticmethod
-    def again(buffer: InputBuffer) -> InputBuffer:
+    def fresh_workspace(buffer: InputBuffer) -> InputBuffer:
         """A copy for another backward pass, with fresh workspace."""
-        return buffer._replace(line=again(buffer.line))
+        return buffer._replace(line=fresh_workspace(buffer.line))
 
     def grad(self, of_values: np.ndarray, part: Part) -> InputBufferGrad:
         """Gradients of a part, zeros."""
         values = of_values[part]
         m, n, size, _ = values.shape
-        return InputBufferGrad(values, np.empty((m, n, size), self.dtype), np.empty((m, n), self.dtype))
+        return InputBufferGrad(values, np.zeros((m, n, size), self.dtype), np.zeros((m, n), self.dtype))
 
 
 @cache

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...controls import Controls
 from ...emission import Activation
 from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState
 from . import elements
-from .blocks import Block, BlockOf, Part, fill_control, register_block, unknown_emission, value_kind
+from .blocks import Block, BlockSpec, Part, fill_control, register_block, value_kind
 from .elements import DEQUE, QUEUE, STACK, Elements, ElementsGrad
-from .strength import again, new_line
+from .strength import fresh_workspace, new_line
 
 _KINDS: dict[type[Memory[Any, Any]], int] = {
     NoMemory: STACK,  # of nothing
@@ -28,9 +27,10 @@ class ElementBlock(Block):
     """The block of stack, queue, deque and no memory."""
 
     kernels, group = elements, Elements
+    emissions = (Activation,)
 
-    def __init__(self, of: BlockOf) -> None:
-        memory, controls, models, steps, dtype, _ = of
+    def __init__(self, spec: BlockSpec) -> None:
+        memory, controls, models, steps, dtype, _ = spec
         self.kind, self.steps, self.dtype = _KINDS[type(memory)], steps, dtype
         self.n_ends = 2 if self.kind == DEQUE else 1
         n_strengths = 3 * self.n_ends
@@ -39,10 +39,6 @@ class ElementBlock(Block):
         for which, field in enumerate(memory.actions[self.n_ends :]):  # the strengths follow the values
             place = fill_control(controls.emission(field.name), place, which, self.controls, self.fixed)
         self.value_kind = value_kind(controls.emission(memory.actions[0].name)) if memory.actions else 0
-
-    @classmethod
-    def obstacle(cls, memory: Memory[Any, Any], controls: Controls) -> str | None:
-        return unknown_emission(controls, Activation)
 
     @staticmethod
     def first(state: Any, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,9 +55,9 @@ class ElementBlock(Block):
         n = given + self.n_ends * self.steps
         results = np.empty((*leading, n, depth), self.dtype), np.empty((*leading, n), self.dtype)
         start = (self.n_ends - 1) * self.steps
-        self.of_given = slice(start, start + given)
+        self.given_places = slice(start, start + given)
         for result, part in zip(results, (values, strengths), strict=True):
-            result[:, :, self.of_given] = part
+            result[:, :, self.given_places] = part
         return results
 
     def block(self, results: tuple[np.ndarray, ...], part: Part, kept: bool) -> Elements:
@@ -85,15 +81,15 @@ class ElementBlock(Block):
         )
 
     @staticmethod
-    def again(memory: Elements) -> Elements:
-        return memory._replace(line=again(memory.line))
+    def fresh_workspace(memory: Elements) -> Elements:
+        return memory._replace(line=fresh_workspace(memory.line))
 
-    def grad(self, of_results: list[np.ndarray], memory: Elements, part: Part) -> ElementsGrad:
-        values, strengths = (result[part] for result in of_results)
+    def grad(self, results_grads: list[np.ndarray], memory: Elements, part: Part) -> ElementsGrad:
+        values, strengths = (result[part] for result in results_grads)
         m, _, total = strengths.shape
         working = np.empty((m, 3 * self.n_ends), self.dtype), np.empty((m, total), np.bool_)
         return ElementsGrad(values, strengths, *working)
 
-    def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
-        values, strengths = (part[:, :, self.of_given] for part in of_results)
+    def initial_state_grads(self, results_grads: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
+        values, strengths = (part[:, :, self.given_places] for part in results_grads)
         return values, strengths

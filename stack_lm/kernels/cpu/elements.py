@@ -90,7 +90,7 @@ def _pushed(memory: Elements, t: int, e: int) -> int:
 def begin(memory: Elements, row: int, all_live: bool) -> None:
     """Take over the elements of a sequence on entry."""
     first, last = memory.steps * (_n_ends(memory) - 1), memory.values.shape[1] - memory.steps
-    line = strength.of_row(memory.line, row)
+    line = strength.line_of(memory.line, row)
     line.ends[0], line.ends[1] = first, last
     for i in range(first, last):
         line.elements[i] = i
@@ -101,7 +101,7 @@ def begin(memory: Elements, row: int, all_live: bool) -> None:
 def finish(memory: Elements, row: int) -> None:
     """Write out the strengths of a sequence's last elements."""
     clear(memory.strengths[row])
-    line = strength.of_row(memory.line, row)
+    line = strength.line_of(memory.line, row)
     for i in range(line.ends[0], line.ends[1]):
         memory.strengths[row, line.elements[i]] = line.strength[i]
 
@@ -123,7 +123,7 @@ def step(memory: Elements, t: int, row: int, own: np.ndarray, reading: np.ndarra
         reading: [D or 2 D]; written.
     """
     n_ends, depth = _n_ends(memory), memory.values.shape[2]
-    actions, line = memory.actions[t, row], strength.of_row(memory.line, row)
+    actions, line = memory.actions[t, row], strength.line_of(memory.line, row)
     squash(own[: n_ends * depth], memory.value_kind)
     for which in range(3 * n_ends):
         logits = own[memory.controls[which, 1] : memory.controls[which, 2]]
@@ -152,7 +152,7 @@ def step(memory: Elements, t: int, row: int, own: np.ndarray, reading: np.ndarra
 def begin_backward(memory: Elements, grad: ElementsGrad, row: int) -> None:
     """Clear the gradients of the strengths of dead elements."""
     grad.living[:] = False
-    line = strength.of_row(memory.line, row)
+    line = strength.line_of(memory.line, row)
     for i in range(line.ends[0], line.ends[1]):
         grad.living[line.elements[i]] = True
     for i in range(grad.living.shape[0]):
@@ -178,7 +178,7 @@ def step_backward(
         grad_logits: of the logits of values and strengths; written.
     """
     n_ends, depth = _n_ends(memory), memory.values.shape[2]
-    actions, line = memory.actions[t, row], strength.of_row(memory.line, row)
+    actions, line = memory.actions[t, row], strength.line_of(memory.line, row)
     low, high = line.ends[0], line.ends[1]
     for e in range(n_ends):
         grad.actions[n_ends * READ + e] = strength.read_backward(

@@ -1,10 +1,11 @@
 """Matrix products for one core, written in LLVM's vectors.
 
-The recurrent product of a step is small. Each thread computes its own, for its own rows of the batch, without leaving
-compiled code: a call to torch at every step would cost more than the product. One tile of the result stays in
-registers throughout the loop over the inner dimension. The right operand is packed into panels as wide as a tile, and
-the inner dimension is split into blocks, so that a block of a panel stays in the L1 cache for all rows. Meanwhile the
-next block is prefetched: at large sizes the panels lie in the L3 cache, or beyond.
+Each thread computes the recurrent product of a step for its own rows of the batch, without leaving compiled code. BLAS,
+called by function pointer, is as fast below 16 rows (0.93 to 1.15 times). At 32 rows and large sizes this is 1.5 to 3.4
+times faster, because the weights are packed once for all steps: the right operand into panels as wide as a tile. One
+tile of the result stays in registers throughout the loop over the inner dimension. That is split into blocks, so that a
+block of a panel stays in the L1 cache for all rows. Meanwhile the next block is prefetched: at large sizes the panels
+lie in the L3 cache, or beyond.
 """
 
 from __future__ import annotations

@@ -6,15 +6,15 @@ import numpy as np
 
 from ..protocol import System
 from . import given_scan as compiled
-from .autograd import First, Given, Kept, Results, Tensors
-from .blocks import BlockOf, Part, block_of
-from .threads import number_of_parts, run_parts
+from .autograd import First, Given, Kept, Plan, Results, Tensors
+from .blocks import BlockSpec, Part
+from .threads import run_parts
 
 # Logits and readings per thread that justify the cost of waking it.
 _WORK_OF_A_THREAD = 500_000
 
 
-class GivenPlan:
+class GivenPlan(Plan):
     """One scan of a memory whose logits are given: its sizes, and the arrays passed to compiled code.
 
     Args:
@@ -26,19 +26,11 @@ class GivenPlan:
 
     def __init__(self, system: System, models: int, dtype: np.dtype, arrays: Tensors) -> None:
         given: Given = arrays.given
-        _, self.batch_size, self.steps, n_logits = given.inputs.shape
-        self.models, self.dtype = models, dtype
-        block = block_of(system.memory)
-        assert block is not None
-        self.block = block(BlockOf(system.memory, system.controls, models, self.steps, dtype, given.noise))
-        none = np.zeros((models, self.batch_size, 0), np.bool_)
-        self.active = none if given.mask is None else given.mask
-        work = models * self.batch_size * self.steps * (n_logits + system.memory.reading_size)
-        self.parts = number_of_parts(models, self.batch_size, work // _WORK_OF_A_THREAD)
-
-    def part(self, i: int) -> Part:
-        """The part of the work for thread i."""
-        return Part.share(i, self.parts, self.models, self.batch_size)
+        _, batch_size, steps, n_logits = given.inputs.shape
+        spec = BlockSpec(system.memory, system.controls, models, steps, dtype, given.noise)
+        work = models * batch_size * steps * (n_logits + system.memory.reading_size)
+        super().__init__(spec, batch_size, work // _WORK_OF_A_THREAD)
+        self.active = np.zeros((models, batch_size, 0), np.bool_) if given.mask is None else given.mask
 
     def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
         """Run the scan forwards; see `autograd.Plan`."""
@@ -49,7 +41,9 @@ class GivenPlan:
 
         def run(part: Part) -> Kept:
             memory = self.block.block(memories, part, wanted)
-            compiled.forward(self.active[part], reading[part], readings[part], emitted[part], memory, all_live)
+            arguments = compiled.Forward(self.active[part], reading[part], readings[part], emitted[part], memory)
+            compiled.forward(arguments, all_live)
+            self.block.finish(memory, memories, part)
             return Kept(part, emitted[part], None, memory, None)
 
         kept = run_parts(lambda i: run(self.part(i)), self.parts)
@@ -58,23 +52,25 @@ class GivenPlan:
 
     def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
         """Backpropagate through `forward`; see `autograd.Plan`."""
-        reading, of_memory = grads.state.reading.copy(), [part.copy() for part in grads.state.memory]
+        reading, memory_grads = grads.state.reading.copy(), [part.copy() for part in grads.state.memory]
         n_logits = kept[0].emitted.shape[3]
-        of_logits = np.zeros((self.models, self.batch_size, self.steps, n_logits), self.dtype)
+        logit_grads = np.zeros((self.models, self.batch_size, self.steps, n_logits), self.dtype)
 
         def run(i: int) -> None:
             part, emitted, _, memory, _ = kept[i]
-            memory = self.block.again(memory)
+            memory = self.block.fresh_workspace(memory)
             compiled.backward(
-                self.active[part],
-                emitted,
-                memory,
-                grads.readings[part],
-                reading[part],
-                self.block.grad(of_memory, memory, part),
-                of_logits[part],
+                compiled.Backward(
+                    active=self.active[part],
+                    emitted=emitted,
+                    memory=memory,
+                    grad_readings=grads.readings[part],
+                    grad_reading=reading[part],
+                    grad_memory=self.block.grad(memory_grads, memory, part),
+                    grad_logits=logit_grads[part],
+                )
             )
 
         run_parts(run, self.parts)
-        first = First(*arrays.state[:2], reading, *self.block.of_first(of_memory))
-        return Tensors(Given(of_logits if wanted else None), first)
+        first = First(*arrays.state[:2], reading, *self.block.initial_state_grads(memory_grads))
+        return Tensors(Given(logit_grads if wanted else None), first)

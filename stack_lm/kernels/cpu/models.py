@@ -10,19 +10,19 @@ from numba import types
 from numba.extending import overload
 
 
-def of_model(group: Any, model: int) -> Any:
+def model_slice(group: Any, model: int) -> Any:
     """One model's part of a (nested) named tuple of arrays; other fields are shared by all models.
 
     NOTE: in the function that this is inlined into, Numba treats direct writes to the parts as dead; writes in callees
     are kept.
     """
     if isinstance(group, tuple):
-        return type(group)(*(of_model(part, model) for part in group))
+        return type(group)(*(model_slice(part, model) for part in group))
     return group[model] if isinstance(group, np.ndarray) else group
 
 
-@overload(of_model, inline="always", strict=False)
-def _of_model(group: Any, model: int) -> Callable[..., Any]:
+@overload(model_slice, inline="always", strict=False)
+def _model_slice(group: Any, model: int) -> Callable[..., Any]:
     names: dict[str, Any] = {}
 
     # Written out, because Numba builds no tuple of different types in a loop.

@@ -1,4 +1,4 @@
-"""The nondeterministic stack, a step of one sequence forwards and backwards, in real numbers where that is safe.
+"""The nondeterministic stack, a step of one sequence forwards and backwards, in real numbers.
 
 See `stack_lm.memory.nondeterministic` for the definition. A column of the table holds the probabilities of a time's
 `under`: for each state and top of that time those of what is below, by the time of it, in a row of numbers; the vectors
@@ -7,17 +7,17 @@ follow each probability, multiplied by it. So a pop adds multiples of whole rows
 Probabilities below about 1e-290 are lost. That is harmless unless later weights favour the lost runs by as much. Let
 `lost` be the weight of all runs that may have been lost, as a fraction of the total weight. At each step the lost
 weight grows at most by the largest sum of weights of any state and top, and the total by its actual factor. When this
-bound approaches the precision of float64, the whole sequence is recomputed in logarithms (`nondeterministic_exact`).
+bound approaches the precision of float64, the sequence is `risky`: the reference, which computes in logarithms, then
+runs its batch.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from . import nondeterministic_exact as exact
 from . import nondeterministic_real as real
 from .compilation import compiled
-from .math import exp, log
+from .math import exp
 from .nondeterministic_table import (
     Nondeterministic,
     NondeterministicGrad,
@@ -64,105 +64,60 @@ def finish(memory: Nondeterministic, row: int) -> None:
         inside = slice(max(0, first - last + n - 1), place + 1 if c >= 0 else 0)
         for slot in range(n):
             if slot < inside.start or slot >= inside.stop:
-                _hand_nothing_over(memory.under[row, slot, place])
+                clear(memory.under[row, slot, place].reshape(-1))
         for ry in range(pairs):
             if c < 0:
                 break
-            below, logs = memory.tables[row][column(memory, c, ry)], memory.sums
-            if memory.exact[row]:
-                _copy_every(logs[: below.shape[0] // width], below, width)
-            else:
-                _take_logs(logs[: below.shape[0] // width], below, width)
+            below = memory.tables[row][column(memory, c, ry)]
             for slot in range(inside.start, inside.stop):
                 for qx in range(pairs):
                     e = (slot + last - n + 1 - first) * pairs + qx
-                    target = memory.under[row, slot, place, qx, ry]
-                    target[0] = logs[e]
+                    target, share = memory.under[row, slot, place, qx, ry], below[e * width]
+                    target[0] = share
                     for j in range(1, width):
                         value = below[e * width + j]
-                        target[j] = value if memory.exact[row] or value == 0 else value / below[e * width]
-
-
-@compiled
-def _hand_nothing_over(target: np.ndarray) -> None:
-    for qx in range(target.shape[0]):
-        for ry in range(target.shape[1]):
-            clear(target[qx, ry])
-            target[qx, ry, 0] = exact.ZERO
-
-
-@compiled
-def _copy_every(target: np.ndarray, source: np.ndarray, width: int) -> None:
-    """Copy every `width`-th number of source to target."""
-    for e in range(target.shape[0]):
-        target[e] = source[e * width]
-
-
-@compiled
-def _take_logs(target: np.ndarray, source: np.ndarray, width: int) -> None:
-    """Write the logarithm of every `width`-th number of source to target; NaN stays."""
-    for e in range(target.shape[0]):
-        share = source[e * width]
-        found = log(share) if share > 0 else exact.ZERO
-        target[e] = found if share == share else share
+                        target[j] = value if value == 0 else value / share
 
 
 @compiled
 def step(memory: Nondeterministic, t: int, row: int, own: np.ndarray, reading: np.ndarray) -> None:
-    """Make all moves, and read.
+    """Make all moves, and read; nothing once the sequence is risky.
 
     Args:
         own: the logits of the moves and of the vector.
         reading: written.
     """
+    if memory.risky[row]:
+        return
     k = memory.steps[row]
     memory.steps[row] = k + 1
     c = memory.given + k
-    possible = load_moves(memory, row, k, own)
-    if not memory.exact[row]:
-        if possible:
-            real.move(memory, row, k, c)
-        if not (possible and memory.lost[row] < _MAY_BE_LOST):  # or NaN
-            memory.exact[row] = True
-            exact.begin(memory, row)
-            for before in range(k):
-                exact.move(memory, row, before, memory.given + before)
-    if memory.exact[row]:
-        exact.move(memory, row, k, c)
-    _read(memory, row, c, reading)
-
-
-@compiled
-def _mean(memory: Nondeterministic, row: int, c: int, ry: int, j: int) -> float:
-    """One component of the mean vector of a top."""
-    width = memory.size + 1
-    below = memory.tables[row][column(memory, c, ry)]
-    if not memory.exact[row]:
-        return real.sum_of(below[j:], width)
-    total = below.dtype.type(0)
-    for place in range(0, below.shape[0], width):
-        total += exp(below[place]) * below[place + j]
-    return total
+    memory.risky[row] = not load_moves(memory, row, k, own)
+    if not memory.risky[row]:
+        real.move(memory, row, k, c)
+        memory.risky[row] = not memory.lost[row] < _MAY_BE_LOST  # or NaN
+        _read(memory, row, c, reading)
 
 
 @compiled
 def _read(memory: Nondeterministic, row: int, c: int, reading: np.ndarray) -> None:
-    size = max(memory.size, 1)
+    size, width = max(memory.size, 1), memory.size + 1
     clear(reading)
     for ry in range(memory.states * memory.symbols):
         probability = exp(memory.tops[row, c, ry])
         start = (ry if memory.read_states else ry % memory.symbols) * size
         if memory.size == 0:
             reading[start] += probability
+        below = memory.tables[row][column(memory, c, ry)]
         for j in range(memory.size):
-            reading[start + j] += probability * _mean(memory, row, c, ry, j + 1)
+            reading[start + j] += probability * real.sum_of(below[j + 1 :], width)
 
 
 @compiled
 def begin_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: int) -> None:
     """Copy the gradients of the last state to where the backward pass of the last step reads them."""
     pairs, width, n = memory.states * memory.symbols, memory.size + 1, grad.under.shape[1]
-    last, logs = memory.given + memory.steps[row] - 1, memory.exact[row]
+    last = memory.given + memory.steps[row] - 1
     clear(grad.tables[row])
     for ry in range(pairs):
         grad.tops[row, ry] = grad.top[row, ry]
@@ -177,9 +132,9 @@ def begin_backward(memory: Nondeterministic, grad: NondeterministicGrad, row: in
                     change = grad.under[row, i - last + n - 1, place, qx, ry]
                     of_share, share = change[0] + memory.zero[0], below[start]
                     for j in range(1, width):
-                        of_share -= zero_unless(not logs and share > real.TINY, change[j] * below[start + j] / share)
-                        of_below[start + j] += change[j] if logs else zero_unless(share > real.TINY, change[j] / share)
-                    of_below[start] += of_share if logs else zero_unless(share > real.TINY, of_share / share)
+                        of_share -= zero_unless(share > real.TINY, change[j] * below[start + j] / share)
+                        of_below[start + j] += zero_unless(share > real.TINY, change[j] / share)
+                    of_below[start] += zero_unless(share > real.TINY, of_share / share)
     if memory.steps[row] == 0:
         take_first(memory, grad, row)
 
@@ -219,10 +174,7 @@ def step_backward(
         total += grad.tops[row, ry]
     for ry in range(pairs):
         grad.totals[ry] = grad.tops[row, ry] - total * exp(memory.tops[row, c, ry])
-    if memory.exact[row]:
-        exact.move_backward(memory, grad, row, k, c)
-    else:
-        real.move_backward(memory, grad, row, k, c)
+    real.move_backward(memory, grad, row, k, c)
     n_moves = grad.moves.shape[0]
     _rows_backward(memory, grad, row, k, grad_logits[:n_moves])
     if memory.size > 0:
@@ -268,7 +220,7 @@ def _read_backward(
     memory: Nondeterministic, grad: NondeterministicGrad, row: int, c: int, grad_reading: np.ndarray
 ) -> None:
     """Backpropagate through `_read`, to the probabilities of tops and to the column."""
-    size, width, logs = max(memory.size, 1), memory.size + 1, memory.exact[row]
+    size, width = max(memory.size, 1), memory.size + 1
     for ry in range(memory.states * memory.symbols):
         probability = exp(memory.tops[row, c, ry])
         start = (ry if memory.read_states else ry % memory.symbols) * size
@@ -278,14 +230,9 @@ def _read_backward(
         below, of_below = memory.tables[row][column(memory, c, ry)], grad.tables[row][column(memory, c, ry)]
         for j in range(size):
             change = probability * grad_reading[start + j]
-            grad.tops[row, ry] += change * _mean(memory, row, c, ry, j + 1)
-            for place in range(0, below.shape[0], width):
-                if logs:
-                    of_share = change * exp(below[place])
-                    of_below[place + 1 + j] += of_share
-                    of_below[place] += of_share * below[place + 1 + j]
-                else:
-                    of_below[place + 1 + j] += change
+            grad.tops[row, ry] += change * real.sum_of(below[j + 1 :], width)
+            for place in range(0, of_below.shape[0], width):
+                of_below[place + 1 + j] += change
 
 
 @compiled

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...controls import Controls
 from ...emission import Activation, LogWeights
-from ...memory import Memory, NondeterministicStack, NondeterministicState
+from ...memory import NondeterministicStack, NondeterministicState
+from ..protocol import PrecisionAtRisk
 from . import nondeterministic
-from .blocks import Block, BlockOf, Part, register_block, unknown_emission, value_kind
-from .nondeterministic_table import Nondeterministic, NondeterministicGrad
+from .blocks import Block, BlockSpec, Part, register_block, value_kind
+from .nondeterministic_table import ZERO, Nondeterministic, NondeterministicGrad
 
 _NO_WINDOW = 2**31
 
@@ -23,17 +23,14 @@ class NondeterministicBlock(Block):
     """The block of the nondeterministic stack, in float64 whatever the type of the scan."""
 
     kernels, group = nondeterministic, Nondeterministic
+    emissions = (Activation, LogWeights)
 
-    def __init__(self, of: BlockOf) -> None:
-        memory, controls, models, steps, dtype, _ = of
+    def __init__(self, spec: BlockSpec) -> None:
+        memory, controls, models, steps, dtype, _ = spec
         assert isinstance(memory, NondeterministicStack)
         self.memory, self.models, self.steps, self.dtype = memory, models, steps, dtype
         self.window = memory.window or _NO_WINDOW
         self.value_kind = value_kind(controls.emission("push_value")) if memory.size else 0
-
-    @classmethod
-    def obstacle(cls, memory: Memory[Any, Any], controls: Controls) -> str | None:
-        return unknown_emission(controls, Activation, LogWeights)
 
     @staticmethod
     def first(state: Any, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,18 +81,21 @@ class NondeterministicBlock(Block):
             np.empty((m, times * pairs * states)),
             np.empty((m, 2, max(pairs, states))),
             np.empty((m, 2 * pairs + states + 1)),
-            np.empty((m, times * pairs)),
             np.zeros((m, 1)),
-            under,
+            under if under.dtype == np.float64 else np.empty(under.shape),
             top,
         )
 
-    @staticmethod
-    def again(memory: Nondeterministic) -> Nondeterministic:
-        return memory._replace(steps=memory.steps.copy())
+    def finish(self, memory: Nondeterministic, results: tuple[np.ndarray, ...], part: Part) -> None:
+        if memory.risky.any():
+            raise PrecisionAtRisk
+        under = results[0][part]
+        with np.errstate(divide="ignore"):
+            under[..., 0] = np.maximum(np.log(memory.under[..., 0]), ZERO)
+        under[..., 1:] = memory.under[..., 1:]
 
-    def grad(self, of_results: list[np.ndarray], memory: Nondeterministic, part: Part) -> NondeterministicGrad:
-        under, top = (result[part] for result in of_results)
+    def grad(self, results_grads: list[np.ndarray], memory: Nondeterministic, part: Part) -> NondeterministicGrad:
+        under, top = (result[part] for result in results_grads)
         (m, n), pairs, moves = part.shape, self.memory.pairs, memory.moves.shape[3]
         return NondeterministicGrad(
             under,
@@ -107,6 +107,6 @@ class NondeterministicBlock(Block):
             np.empty((m, self.memory.size)),
         )
 
-    def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
-        under, top = of_results
+    def initial_state_grads(self, results_grads: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
+        under, top = results_grads
         return under[:, :, : self.given, : self.given], top

@@ -16,6 +16,7 @@ from .nondeterministic_table import (
     first_time,
     log_sum,
     put_total,
+    row_total,
 )
 from .rows import add_multiple, add_two, clear, dot, put_multiple
 
@@ -120,16 +121,9 @@ def _total(
 @compiled
 def _largest_row(memory: Nondeterministic, moves: np.ndarray) -> float:
     """The logarithm of the largest sum of the weights of the moves from any state and top."""
-    states, pairs = memory.states, memory.states * memory.symbols
-    largest = moves[0]
-    for sz in range(pairs):
-        logs = memory.logs
-        for ry in range(pairs):
-            logs[ry], logs[pairs + ry] = moves[sz * pairs + ry], moves[(pairs + sz) * pairs + ry]
-        for r in range(states):
-            logs[2 * pairs + r] = moves[2 * pairs * pairs + sz * states + r]
-        found = log_sum(logs[: 2 * pairs + states])
-        largest = found if sz == 0 else max(largest, found)
+    largest = row_total(memory, moves, 0)
+    for sz in range(1, memory.states * memory.symbols):
+        largest = max(largest, row_total(memory, moves, sz))
     return largest
 
 

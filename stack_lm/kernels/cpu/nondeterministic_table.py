@@ -1,4 +1,4 @@
-"""The table of a nondeterministic stack: its columns, one per time, and the code shared by both ways to fill them."""
+"""The table of a nondeterministic stack: its columns, one per time."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Nondeterministic(NamedTuple):
         first: the table on entry, as logarithms and vectors [R, N_0, N_0, P, P, W].
         starts: of the columns in a table [C + 1].
         steps: number of steps taken by each sequence [R]; zeros on entry, then counted.
-        exact: whether a table is in logarithms [R].
+        risky: whether a sequence may have lost runs that matter [R].
         lost: the logarithm of the fraction of all runs that may have been lost [R].
-        tables: [R, starts[C]]: probabilities, and vectors times probabilities; or logarithms, and vectors.
+        tables: probabilities, and vectors times probabilities [R, starts[C]].
         tops: log probabilities of state and top at each time [R, C, P]; written.
         totals: their logarithms before they were normalised [R, C, P]; likewise.
         moves, vectors: of the steps taken [R, T, A] and [R, T, m]; likewise.
-        popping, revealed, scales, logs, sums: workspace: [P * Q], [C * P * Q], [2, P], [2 P + max(P, Q) + 1],
-            [C * P * P].
+        popping, revealed, scales, logs: workspace: [P * Q], [C * P * Q], [2, P], [2 P + Q + 1].
         zero: [1], of the type used for all computation.
-        under, top: the last state, of [R, N, N, P, P, W] and [R, P]; `top` is the first on entry.
+        under, top: the last state, of [R, N, N, P, P, W], probabilities with vectors, and [R, P]; `top` is the first
+            on entry.
     """
 
     states: int
@@ -52,7 +52,7 @@ class Nondeterministic(NamedTuple):
     first: np.ndarray
     starts: np.ndarray
     steps: np.ndarray
-    exact: np.ndarray
+    risky: np.ndarray
     lost: np.ndarray
     tables: np.ndarray
     tops: np.ndarray
@@ -63,7 +63,6 @@ class Nondeterministic(NamedTuple):
     revealed: np.ndarray
     scales: np.ndarray
     logs: np.ndarray
-    sums: np.ndarray
     zero: np.ndarray
     under: np.ndarray
     top: np.ndarray
@@ -74,7 +73,7 @@ class NondeterministicGrad(NamedTuple):
 
     Attributes:
         under, top: of the last state on entry, of the first on return, in the first places.
-        tables: of the probabilities, or of the logarithms, and vectors [R, starts[C]].
+        tables: of the probabilities and vectors [R, starts[C]].
         tops: of the log probabilities of state and top [R, P].
         totals, moves, vector: workspace [P], [A], [m].
     """
@@ -121,10 +120,21 @@ def log_sum(logs: np.ndarray) -> float:
 
 
 @compiled
+def row_total(memory: Nondeterministic, moves: np.ndarray, sz: int) -> float:
+    """The logarithm of the sum of the weights of all moves from a state and top."""
+    states, pairs, logs = memory.states, memory.states * memory.symbols, memory.logs
+    for ry in range(pairs):
+        logs[ry], logs[pairs + ry] = moves[sz * pairs + ry], moves[(pairs + sz) * pairs + ry]
+    for r in range(states):
+        logs[2 * pairs + r] = moves[2 * pairs * pairs + sz * states + r]
+    return log_sum(logs[: 2 * pairs + states])
+
+
+@compiled
 def load_moves(memory: Nondeterministic, row: int, k: int, own: np.ndarray) -> bool:
     """Load a step's log weights and its vector from their logits; returns whether no weight is 0 or NaN."""
     states, pairs = memory.states, memory.states * memory.symbols
-    moves, logs = memory.moves[row, k], memory.logs
+    moves = memory.moves[row, k]
     possible = True
     for place in range(moves.shape[0]):
         move = own[place] + memory.zero[0]
@@ -132,11 +142,7 @@ def load_moves(memory: Nondeterministic, row: int, k: int, own: np.ndarray) -> b
         moves[place] = ZERO if move < ZERO else move
     if memory.normalize:
         for sz in range(pairs):
-            for ry in range(pairs):
-                logs[ry], logs[pairs + ry] = moves[sz * pairs + ry], moves[(pairs + sz) * pairs + ry]
-            for r in range(states):
-                logs[2 * pairs + r] = moves[2 * pairs * pairs + sz * states + r]
-            total = log_sum(logs[: 2 * pairs + states])
+            total = row_total(memory, moves, sz)
             for ry in range(pairs):
                 moves[sz * pairs + ry] -= total
                 moves[(pairs + sz) * pairs + ry] -= total
@@ -175,10 +181,6 @@ def take_first(memory: Nondeterministic, grad: NondeterministicGrad, row: int) -
                     if i > c:
                         for j in range(width):
                             target[j] = 0
-                        continue
-                    if memory.exact[row]:
-                        for j in range(width):
-                            target[j] = of_below[place + j]
                         continue
                     change = of_below[place] * below[place]
                     for j in range(1, width):

@@ -1,4 +1,4 @@
-"""Pack controllers' parameters into matrices and back, in compiled code: in torch it would take dozens of operations.
+"""Pack controllers' parameters into matrices, in compiled code: in torch it would take dozens of operations.
 
 A layer's matrix is [from below; from the state; from the reading] by gates, so a parameter [blocks * H, inputs] is
 stored as its transpose. A GRU's new-gate rows from the state are a separate block, the last (see `gates`).
@@ -63,19 +63,6 @@ def _put(
 
 
 @compiled(from_python=True)
-def take(matrices: np.ndarray, place: int, weight: np.ndarray, row: int, column: int) -> None:
-    """Copy a weight out of a plain matrix [N, K], from `row` of K and `column` of N, as for `put`."""
-    for model in range(weight.shape[0]):
-        _take(matrices[model, place], weight[model], row, column)
-
-
-@compiled
-def _take(matrix: np.ndarray, weight: np.ndarray, row: int, column: int) -> None:
-    for n in range(weight.shape[0]):
-        copy(weight[n], matrix[column + n, row:])
-
-
-@compiled(from_python=True)
 def put_layer(
     kind: int,
     transposed: bool,
@@ -107,23 +94,6 @@ def put_layer(
         add(bias[: bias_below.shape[1]], bias_below[m])
         add(bias[:of_state], bias_state[m])
         add(bias[bias.shape[0] - (bias_state.shape[1] - of_state) :], bias_state[m, of_state:])
-
-
-@compiled(from_python=True)
-def take_layer(kind: int, matrices: np.ndarray, place: int, biases: np.ndarray, layer: int, own: LayerArrays) -> None:
-    """Copy the gradients of a layer's matrix and bias to those of its parameters."""
-    below, state, reading, bias_below, bias_state = own
-    rows, behind = _rows_of_state(kind, state), below.shape[2] + state.shape[2]
-    of_state = min(rows, bias_state.shape[1])
-    for m in range(matrices.shape[0]):
-        _take(matrices[m, place], below[m], ZERO, ZERO)
-        _take(matrices[m, place], state[m, :rows], below.shape[2], ZERO)
-        _take(matrices[m, place], state[m, rows:], below.shape[2], below.shape[1])
-        _take(matrices[m, place], reading[m], behind, ZERO)
-        bias = biases[m, layer]
-        copy(bias_below[m], bias)
-        copy(bias_state[m, :of_state], bias)
-        copy(bias_state[m, of_state:], bias[bias.shape[0] - (bias_state.shape[1] - of_state) :])
 
 
 @compiled

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain
-from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -14,13 +12,13 @@ from ..layout import CONTROLLERS, DIRECT, GRU, LSTM
 from ..protocol import System
 from . import packing
 from . import scan as compiled
-from .autograd import First, Given, Kept, Results, Tensors
-from .blocks import BlockOf, Part, block_of
+from .autograd import First, Given, Kept, Plan, Results, Tensors
+from .blocks import BlockSpec, Part
 from .buffer_block import BufferBlock, no_buffer
 from .controller import Grads, Layers, Parameters, Running, Sequence
 from .gemm import packing_room, padded, panels
-from .scan import Settings
-from .threads import number_of_parts, run_parts
+from .scan import Backward, Forward, Settings
+from .threads import run_parts
 
 KINDS: dict[type[Controller], int] = {**CONTROLLERS, DirectController: DIRECT}
 # Multiply-adds per thread that justify the cost of waking it.
@@ -29,108 +27,57 @@ _WORK_OF_A_THREAD = 10_000_000
 ROWS_OF_A_PRODUCT = 256
 
 
-class LayerParameters(NamedTuple):
-    """A layer's parameters, as tensors, arrays or gradients; None if absent.
+def parameters_of(system: System) -> dict[str, Tensor]:
+    """The parameters of a system: the controller's by their names, then `controls` and `buffer` with their biases.
 
-    Attributes:
-        below, state: from the layer or input below and from the state [gates * H, E or H] and [gates * H, H].
-        bias_below, bias_state: [gates * H].
-        skip: from x_t to a layer that is not the first [gates * H, E].
+    Those last two are the weights from the controller's output to the logits of all actions, and to those of the pop
+    strength of an input buffer.
     """
-
-    below: Any
-    state: Any
-    bias_below: Any
-    bias_state: Any
-    skip: Any
-
-
-class SystemParameters(NamedTuple):
-    """The parameters of a controller and its controls, as tensors, arrays or gradients; None if absent.
-
-    Attributes:
-        layers: of each.
-        reading, bias_reading: of the reading's entry.
-        controls, controls_bias: from the controller's output to the logits of all actions.
-        buffer, buffer_bias: and to those of the pop strength of an input buffer.
-    """
-
-    layers: tuple[LayerParameters, ...]
-    reading: Any
-    bias_reading: Any
-    controls: Any
-    controls_bias: Any
-    buffer: Any
-    buffer_bias: Any
-
-    @property
-    def flat(self) -> tuple[Any, ...]:
-        """All parameters as one tuple."""
-        return *chain.from_iterable(self.layers), *self[1:]
-
-    @classmethod
-    def of(cls, flat: tuple[Any, ...]) -> SystemParameters:
-        """The parameters in a tuple made by `flat`."""
-        n = len(cls._fields) - 1
-        layers = zip(*[iter(flat[:-n])] * len(LayerParameters._fields), strict=True)
-        return cls(tuple(LayerParameters(*layer) for layer in layers), *flat[-n:])
-
-
-def parameters_of(system: System) -> SystemParameters:
-    """The parameters of a system, unpacked."""
-    controller, projection, buffer = system.controller, system.controls.projection, system.buffer
-    own = controller._parameters  # which is faster than one attribute of a module after the other
-    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_skip")
-    layers = tuple(
-        LayerParameters(*(own.get(f"{name}_l{controller.first_layer + layer}") for name in names))
-        for layer in range(controller.num_layers)
-    )
-    weight: Tensor | None = None
-    bias: Tensor | None = None
+    projection, buffer = system.controls.projection, system.buffer
+    named: dict[str, Tensor | None] = dict(system.controller._parameters)
+    if projection is not None:
+        named |= {"controls": projection.weight, "controls_bias": projection.bias}
     if buffer is not None and buffer.projection is not None and buffer.pop.width:
-        weight, bias = buffer.projection.weight[: buffer.pop.width], buffer.projection.bias
-        bias = None if bias is None else bias[: buffer.pop.width]
-    return SystemParameters(
-        layers,
-        own.get("weight_reading"),
-        own.get("bias_reading"),
-        None if projection is None else projection.weight,
-        None if projection is None else projection.bias,
-        weight,
-        bias,
-    )
+        pop, bias = slice(buffer.pop.width), buffer.projection.bias
+        named |= {"buffer": buffer.projection.weight[pop], "buffer_bias": None if bias is None else bias[pop]}
+    return {name: parameter for name, parameter in named.items() if parameter is not None}
 
 
-def _rows(weight: np.ndarray | None) -> int:
-    return 0 if weight is None else weight.shape[1]
-
-
-class ControllerPlan:
+class ControllerPlan(Plan):
     """One scan: its sizes, and the arrays passed to compiled code.
 
     Args:
         system: the system to run.
         steps: number of steps.
         output_readings: whether the readings of all steps are results.
+        names: of the parameters, as `parameters_of` has them.
         models: number of models run at once, the first dimension of all arrays.
         dtype: of the numbers.
         arrays: the inputs, first state and parameters.
     """
 
     def __init__(
-        self, system: System, steps: int, output_readings: bool, models: int, dtype: np.dtype, arrays: Tensors
+        self,
+        system: System,
+        steps: int,
+        output_readings: bool,
+        names: tuple[str, ...],
+        models: int,
+        dtype: np.dtype,
+        arrays: Tensors,
     ) -> None:
         controller = system.controller
         given: Given = arrays.given
-        parameters = self.parameters = SystemParameters.of(arrays.parameters)
+        parameters = self.parameters = dict(zip(names, arrays.parameters, strict=True))
         inputs = given.inputs
-        self.one_hot = inputs.dtype == np.int64
-        self.models, self.dtype, self.output_readings = models, dtype, output_readings
-        self.batch_size = inputs.shape[1]
-        self.steps = steps
+        spec = BlockSpec(system.memory, system.controls, models, steps, dtype, given.noise)
+        work = inputs.shape[1] * steps * sum(part.size for part in arrays.parameters if part is not None)
+        super().__init__(spec, inputs.shape[1], work // _WORK_OF_A_THREAD)
+        self.one_hot, self.output_readings = inputs.dtype == np.int64, output_readings
         self.kind = KINDS[type(controller)]
         self.direct = self.kind == DIRECT
         self.layers, self.size, self.depth = controller.num_layers, controller.hidden_size, controller.reading_size
+        self.first_layer = controller.first_layer
         self.gates = controller.gates * self.size
         self.width = 4 * self.size if self.kind == GRU else self.gates
         self.into_state = controller.reading_entry == "hidden_state" and controller.weight_reading is not None
@@ -140,11 +87,8 @@ class ControllerPlan:
         self.n_given = 0 if self.direct else (self.layers if controller.skips else 1)  # layers that x_t enters
         self.n_layers = 0 if self.direct else self.layers  # that have gates
         self.n_first = 0 if self.direct else self.n_state + (0 if self.into_state else self.depth)
-        self.n_memory = _rows(parameters.controls)
-        self.n_logits = self.n_memory + _rows(parameters.buffer)
-        block = block_of(system.memory)
-        assert block is not None
-        self.block = block(BlockOf(system.memory, system.controls, models, steps, dtype, given.noise))
+        self.n_memory, n_buffer = (parameters[n].shape[1] if n in parameters else 0 for n in ("controls", "buffer"))
+        self.n_logits = self.n_memory + n_buffer
         self.buffer = None
         if system.buffer is not None:
             self.buffer = BufferBlock(system.buffer.pop, self.n_memory, inputs, given.held, steps)
@@ -156,8 +100,6 @@ class ControllerPlan:
         self.dropped = given.dropped
         if self.dropped is None:
             self.dropped = np.empty((models, self.batch_size, self.layers - 1, self.steps, 0), dtype)
-        work = self.batch_size * self.steps * sum(part.size for part in arrays.parameters if part is not None)
-        self.parts = number_of_parts(models, self.batch_size, work // _WORK_OF_A_THREAD)
 
     def _check_ids(self) -> None:
         n = self.n_symbols
@@ -177,31 +119,36 @@ class ControllerPlan:
         """The number of columns rounded up to whole panels."""
         return padded(columns, self.dtype)
 
-    def _layer(self, layer: int, parameters: SystemParameters) -> packing.LayerArrays:
+    def _named(self, name: str, layer: int) -> str:
+        return f"{name}_l{self.first_layer + layer}"
+
+    def _layer(self, layer: int) -> packing.LayerArrays:
         """A layer's parameters; those from x_t are left out."""
-        own = parameters.layers[layer]
-        reading = parameters.reading if layer == 0 and not self.into_state else None
-        m = self.models
-        below = self.empty(m, self.gates, 0) if layer == 0 or own.below is None else own.below
-        matrices = (self.empty(m, 0, 0) if part is None else part for part in (own.state, reading))
-        biases = (self.empty(m, 0) if part is None else part for part in (own.bias_below, own.bias_state))
-        return packing.LayerArrays(below, *matrices, *biases)
-
-    def _of_inputs(self, parameters: SystemParameters) -> list[Any]:
-        """The weights from x_t to the gates of the first layer, and of the others where there are skip connections."""
-        return [own.skip if i else own.below for i, own in enumerate(parameters.layers[: self.n_given])]
-
-    def _of_controls(self, parameters: SystemParameters) -> list[tuple[int, Any, Any]]:
-        """The first logits of the memory and of the input buffer, with their weights and biases."""
-        parts = (
-            (0, parameters.controls, parameters.controls_bias),
-            (self.n_memory, parameters.buffer, parameters.buffer_bias),
+        m, named = self.models, self.parameters
+        below = named.get(self._named("weight_ih", layer)) if layer else None
+        reading = named.get("weight_reading") if layer == 0 and not self.into_state else None
+        matrices = (below, named.get(self._named("weight_hh", layer)), reading)
+        biases = (named.get(self._named(name, layer)) for name in ("bias_ih", "bias_hh"))
+        return packing.LayerArrays(
+            self.empty(m, self.gates, 0) if below is None else below,
+            *(self.empty(m, 0, 0) if part is None else part for part in matrices[1:]),
+            *(self.empty(m, 0) if part is None else part for part in biases),
         )
-        return [part for part in parts if part[1] is not None]
 
-    def pack(self, parameters: SystemParameters, *, transposed: bool) -> Parameters:
+    @property
+    def _input_weights(self) -> list[str]:
+        """The weights from x_t to the gates of the first layer, and of the others where there are skip connections."""
+        return [self._named("weight_skip" if layer else "weight_ih", layer) for layer in range(self.n_given)]
+
+    @property
+    def _controls(self) -> list[tuple[str, slice]]:
+        """The weights to the logits of the memory and of the input buffer, with the logits' places."""
+        parts = (("controls", slice(0, self.n_memory)), ("buffer", slice(self.n_memory, self.n_logits)))
+        return [part for part in parts if part[0] in self.parameters]
+
+    def pack(self, *, transposed: bool) -> Parameters:
         """The parameters packed for products with their transposes, or with themselves and without biases."""
-        m, n_given = self.models, 0 if self.one_hot else self.n_given
+        m, n_given, named = self.models, 0 if self.one_hot else self.n_given, self.parameters
         put = partial(packing.put, transposed)
 
         def room(k: int, n: int, *leading: int) -> np.ndarray:
@@ -211,30 +158,28 @@ class ControllerPlan:
         first, rest = room(self.n_first, self.width), room(self.size + self.n_state, self.width, self.layers - 1)
         entry, controls = room(self.depth if self.into_state else 0, self.size), room(self.size, self.n_logits)
         biases = self.zeros(m, self.n_layers, self.width)
-        of_inputs = self._of_inputs(parameters)
+        input_weights = [named[name] for name in self._input_weights]
         symbols = self.empty(m, 0, 0, 0)
         if self.one_hot and self.n_given:
-            symbols = of_inputs[0][:, None] if self.n_given == 1 else np.stack(of_inputs, axis=1)
-            of_inputs = []
+            symbols = input_weights[0][:, None] if self.n_given == 1 else np.stack(input_weights, axis=1)
+            input_weights = []
 
         def put_large(share: int) -> None:
             for layer in range(self.n_layers):
                 matrices, place = (first[:, None], 0) if layer == 0 else (rest, layer - 1)
-                own = self._layer(layer, parameters)
+                own = self._layer(layer)
                 packing.put_layer(self.kind, transposed, matrices, place, biases, layer, own, share, self.parts)
-            for i, weight in enumerate(of_inputs):
+            for i, weight in enumerate(input_weights):
                 put(inputs, i, weight, 0, 0, share, self.parts)
 
         run_parts(put_large, self.parts)
         entry_bias, controls_bias = self.zeros(m, self.size), self.zeros(m, self.n_logits)
         if self.into_state:
-            put(entry[:, None], 0, parameters.reading, 0, 0, 0, 1)
-            if parameters.bias_reading is not None:
-                entry_bias[:] = parameters.bias_reading
-        for start, weight, bias in self._of_controls(parameters):
-            put(controls[:, None], 0, weight, 0, start, 0, 1)
-            if bias is not None:
-                controls_bias[:, start : start + bias.shape[1]] = bias
+            put(entry[:, None], 0, named["weight_reading"], 0, 0, 0, 1)
+            entry_bias[:] = named.get("bias_reading", 0)
+        for name, logits in self._controls:
+            put(controls[:, None], 0, named[name], 0, logits.start, 0, 1)
+            controls_bias[:, logits] = named.get(f"{name}_bias", 0)
         return Parameters(inputs, symbols, entry, entry_bias, first, rest, biases, controls, controls_bias)
 
     def grads(self) -> Parameters:
@@ -252,28 +197,34 @@ class ControllerPlan:
             controls_bias=self.zeros(m, self.n_logits),
         )
 
-    def unpack(self, grads: Parameters, parameters: SystemParameters) -> SystemParameters:
-        """Turn the gradients of matrices into those of the parameters."""
-        found = SystemParameters.of(tuple(None if part is None else np.empty_like(part) for part in parameters.flat))
+    def unpack(self, grads: Parameters) -> tuple[np.ndarray, ...]:
+        """The gradients of the parameters: parts of those of the matrices, which `pack` describes."""
+        grad_of, size, gates = {}, self.size, self.gates
         for layer in range(self.n_layers):
-            matrices, place = (grads.first[:, None], 0) if layer == 0 else (grads.rest, layer - 1)
-            packing.take_layer(self.kind, matrices, place, grads.biases, layer, self._layer(layer, found))
-        for i, weight in enumerate(self._of_inputs(found)):
-            if self.one_hot:
-                weight[:] = grads.symbols[:, i]
+            matrix, bias = grads.first if layer == 0 else grads.rest[:, layer - 1], grads.biases[:, layer]
+            state = size if layer else 0  # the first column from the state
+            grad_of[self._named("weight_hh", layer)] = self._state_rows(matrix[:, :, state : state + size])
+            grad_of[self._named("bias_ih", layer)] = bias[:, :gates]
+            grad_of[self._named("bias_hh", layer)] = self._state_rows(bias).copy()  # not the memory of the other bias
+            if layer == 0:
+                grad_of["weight_reading"] = matrix[:, :gates, self.n_state : self.n_first]
             else:
-                packing.take(grads.inputs, i, weight, 0, 0)
+                grad_of[self._named("weight_ih", layer)] = matrix[:, :gates, :size]
+        for i, name in enumerate(self._input_weights):
+            grad_of[name] = grads.symbols[:, i] if self.one_hot else grads.inputs[:, i, :, : self.n_inputs]
         if self.into_state:
-            packing.take(grads.entry[:, None], 0, found.reading, 0, 0)
-            if found.bias_reading is not None:
-                found.bias_reading[:] = grads.entry_bias
-        for start, weight, bias in self._of_controls(found):
-            packing.take(grads.controls[:, None], 0, weight, 0, start)
-            if bias is not None:
-                bias[:] = grads.controls_bias[:, start : start + bias.shape[1]]
-        return found
+            grad_of |= {"weight_reading": grads.entry[:, :, : self.depth], "bias_reading": grads.entry_bias}
+        for name, logits in self._controls:
+            grad_of |= {name: grads.controls[:, logits, :size], f"{name}_bias": grads.controls_bias[:, logits]}
+        return tuple(grad_of[name] for name in self.parameters)
 
-    def of_models(self, weights: Parameters, part: Part) -> Parameters:
+    def _state_rows(self, blocks: np.ndarray) -> np.ndarray:
+        """The rows from the state [M, gates * H, ...]: all, but of a GRU's blocks not the new gate's from below."""
+        if self.kind == GRU:
+            return np.concatenate((blocks[:, : 2 * self.size], blocks[:, 3 * self.size :]), axis=1)
+        return blocks
+
+    def select_models(self, weights: Parameters, part: Part) -> Parameters:
         """The parameters of a part's models, or their gradients."""
         return weights if self.models == 1 else Parameters(*(matrix[part.models] for matrix in weights))
 
@@ -314,14 +265,10 @@ class ControllerPlan:
             ),
         )
 
-    def part(self, i: int) -> Part:
-        """The part of the work for thread i."""
-        return Part.share(i, self.parts, self.models, self.batch_size)
-
     def forward(self, arrays: Tensors, wanted: bool, all_live: bool) -> tuple[Results, list[Kept]]:
         """Run the scan forwards; see `autograd.Plan`."""
         m, n = self.models, self.batch_size
-        weights = self.pack(self.parameters, transposed=True)
+        weights = self.pack(transposed=True)
         inputs = self.empty(m, n, 0, 0) if self.one_hot or self.buffer else arrays.given.inputs
         outputs = self.empty(m, n, self.steps, self.size)
         readings = self.empty(m, n, self.steps if self.output_readings else 0, self.depth)
@@ -334,19 +281,19 @@ class ControllerPlan:
             layers = self.kept(part)
             emitted = self.empty(m, self.steps, n, self.padded(self.n_logits))
             memory, buffer = self.block.block(memories, part, wanted), self.buffer and self.buffer.block(part)
-            compiled.forward(
-                settings,
-                self.of_models(weights, part),
-                self.sequence(inputs, part),
-                Running(*(state[part] for state in last)),
-                outputs[part],
-                readings[part],
-                layers,
-                emitted,
-                memory,
-                buffer or no_buffer(m, self.dtype)[0],
-                np.zeros((m, n), np.int64),
+            arguments = Forward(
+                weights=self.select_models(weights, part),
+                sequence=self.sequence(inputs, part),
+                running=Running(*(state[part] for state in last)),
+                outputs=outputs[part],
+                readings=readings[part],
+                layers=layers,
+                emitted=emitted,
+                memory=memory,
+                buffer=buffer or no_buffer(m, self.dtype)[0],
             )
+            compiled.forward(settings, arguments)
+            self.block.finish(memory, memories, part)
             return Kept(part, emitted, layers, memory, buffer)
 
         kept = run_parts(lambda i: run(self.part(i)), self.parts)
@@ -354,52 +301,51 @@ class ControllerPlan:
 
     def backward(self, arrays: Tensors, kept: list[Kept], grads: Results, wanted: bool) -> Tensors:
         """Backpropagate through `forward`; see `autograd.Plan`."""
-        weights = self.pack(self.parameters, transposed=False)
+        weights = self.pack(transposed=False)
         states = Running(*(part.copy() for part in grads.state[:3]))
-        of_memory = [part.copy() for part in grads.state.memory]
+        memory_grads = [part.copy() for part in grads.state.memory]
         m, b = self.models, self.batch_size
         none = self.empty(m, b, self.steps, 0)
-        of_inputs = self.empty(m, b, self.steps, self.n_inputs) if wanted and not self.buffer else none
-        of_buffer = np.zeros_like(self.buffer.values) if self.buffer else none
+        input_grads = self.empty(m, b, self.steps, self.n_inputs) if wanted and not self.buffer else none
+        buffer_grads = np.zeros_like(self.buffer.values) if self.buffer else none
         # One for each thread, if the threads share the rows of one model.
-        of_weights = [self.grads() for _ in range(self.parts if m == 1 else 1)]
+        weight_grads = [self.grads() for _ in range(self.parts if m == 1 else 1)]
         settings = Settings(self.kind, self.n_memory, False)
 
         def run(i: int) -> None:
             part, emitted, layers, memory, buffer = kept[i]
             m, _ = part.shape
-            memory, buffer = self.block.again(memory), self.buffer and self.buffer.again(buffer)
-            compiled.backward(
-                settings,
-                self.of_models(weights, part),
-                self.sequence(none, part),
-                arrays.state.cell[part],
-                layers,
-                emitted,
-                memory,
-                buffer or no_buffer(m, self.dtype)[0],
-                grads.outputs[part],
-                grads.readings[part],
-                Running(*(state[part] for state in states)),
-                self.block.grad(of_memory, memory, part),
-                self.buffer.grad(of_buffer, part) if self.buffer else no_buffer(m, self.dtype)[1],
-                of_inputs[part],
-                self.of_models(of_weights[i % len(of_weights)], part),
-                self.room(part),
+            memory, buffer = self.block.fresh_workspace(memory), self.buffer and self.buffer.fresh_workspace(buffer)
+            arguments = Backward(
+                weights=self.select_models(weights, part),
+                sequence=self.sequence(none, part),
+                first_cell=arrays.state.cell[part],
+                layers=layers,
+                emitted=emitted,
+                memory=memory,
+                buffer=buffer or no_buffer(m, self.dtype)[0],
+                grad_outputs=grads.outputs[part],
+                grad_readings=grads.readings[part],
+                grads=Running(*(state[part] for state in states)),
+                grad_memory=self.block.grad(memory_grads, memory, part),
+                grad_buffer=self.buffer.grad(buffer_grads, part) if self.buffer else no_buffer(m, self.dtype)[1],
+                grad_inputs=input_grads[part],
+                grad_weights=self.select_models(weight_grads[i % len(weight_grads)], part),
             )
+            compiled.backward(settings, arguments, self.room(part))
 
         run_parts(run, self.parts)
-        if len(of_weights) > 1:
-            run_parts(lambda i: _add_up(of_weights, i), self.parts)
-        of_given = (of_buffer if self.buffer else of_inputs) if wanted else None
-        first = First(*states, *self.block.of_first(of_memory))
-        return Tensors(Given(of_given), first, self.unpack(of_weights[0], self.parameters).flat)
+        if len(weight_grads) > 1:
+            run_parts(lambda i: _add_up(weight_grads, i), self.parts)
+        inputs_grad = (buffer_grads if self.buffer else input_grads) if wanted else None
+        first = First(*states, *self.block.initial_state_grads(memory_grads))
+        return Tensors(Given(inputs_grad), first, self.unpack(weight_grads[0]))
 
 
-def _add_up(of_threads: list[Parameters], share: int) -> None:
+def _add_up(thread_grads: list[Parameters], share: int) -> None:
     """Add the gradients of all threads to those of the first: each thread adds an equal share of the rows."""
-    shares = len(of_threads)
-    for total, *others in zip(*of_threads, strict=True):
+    shares = len(thread_grads)
+    for total, *others in zip(*thread_grads, strict=True):
         flat, n = total.reshape(-1), total.size
         some = slice(n * share // shares, n * (share + 1) // shares)
         for other in others:

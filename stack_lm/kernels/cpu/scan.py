@@ -8,7 +8,7 @@ Several models run one after the other in one call, which saves the overhead of 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from .buffer import (
     InputBuffer,
     InputBufferGrad,
     begin_buffer,
-    begin_buffer_backward,
     dequeue,
     dequeue_backward,
     emit,
@@ -26,7 +25,7 @@ from .buffer import (
 )
 from .compilation import compiled
 from .memories import begin, begin_backward, finish, skip, step, step_backward
-from .models import of_model
+from .models import model_slice
 from .rows import add, clear, copy
 
 AHEAD = 256  # rows, of all steps, whose inputs are multiplied at a time
@@ -46,49 +45,72 @@ class Settings(NamedTuple):
     all_live: bool
 
 
+class Forward(NamedTuple):
+    """The arguments of `forward`: of R sequences of each of M models, the first dimension of all arrays.
+
+    Attributes:
+        weights: the transposes of the matrices packed.
+        sequence: the inputs.
+        running: updated.
+        outputs: [R, T, H], zeros at padding; written.
+        readings: likewise [R, T, D]; or [R, 0, D] where nothing wants them.
+        layers: written, for `backward`.
+        emitted: the controls' logits after emission [T, R, padded(P)]; likewise.
+        memory: the named tuple of a block; likewise.
+        buffer: the input buffer, likewise; or that of `buffer_block.no_buffer`.
+    """
+
+    weights: controller.Parameters
+    sequence: controller.Sequence
+    running: controller.Running
+    outputs: np.ndarray
+    readings: np.ndarray
+    layers: controller.Layers
+    emitted: np.ndarray
+    memory: Any
+    buffer: InputBuffer
+
+
+class Backward(NamedTuple):
+    """The arguments of `backward`; fields with the names of `Forward`'s are what that had or wrote.
+
+    Attributes:
+        weights: the matrices packed as they are.
+        first_cell: before the first step [R, L, H].
+        memory, buffer: modified.
+        grad_outputs: [R, T, H].
+        grad_readings: [R, T, D]; or [R, 0, D] where the readings were not returned.
+        grads: of the last states on entry, of the first on return.
+        grad_memory, grad_buffer: likewise.
+        grad_inputs: of x_t [R, T, E], written; or [R, T, 0] if unused.
+        grad_weights: as in `controller.collect`; added to.
+    """
+
+    weights: controller.Parameters
+    sequence: controller.Sequence
+    first_cell: np.ndarray
+    layers: controller.Layers
+    emitted: np.ndarray
+    memory: Any
+    buffer: InputBuffer
+    grad_outputs: np.ndarray
+    grad_readings: np.ndarray
+    grads: controller.Running
+    grad_memory: Any
+    grad_buffer: InputBufferGrad
+    grad_inputs: np.ndarray
+    grad_weights: controller.Parameters
+
+
 @compiled(from_python=True)
-def forward(
-    settings: Settings,
-    all_weights: controller.Parameters,
-    all_sequence: controller.Sequence,
-    all_running: controller.Running,
-    all_outputs: np.ndarray,
-    all_readings: np.ndarray,
-    all_layers: controller.Layers,
-    all_emitted: np.ndarray,
-    all_memory: tuple,
-    all_buffer: InputBuffer,
-    all_logged: np.ndarray,
-) -> None:
-    """Run some sequences, R of them, of each of M models.
+def forward(settings: Settings, models: Forward) -> None:
+    """Run some sequences of each model.
 
     A separate function for one model would be compiled twice: alone, and inlined here.
-
-    Args:
-        settings: `Settings`. All arrays below have an extra leading dimension M.
-        all_weights: `controller.Parameters`, the transposes of the matrices packed.
-        all_sequence: `controller.Sequence`.
-        all_running: `controller.Running`; updated.
-        all_outputs: [R, T, H], zeros at padding; written.
-        all_readings: likewise [R, T, D]; or [R, 0, D] where nothing wants them.
-        all_layers: `controller.Layers`; written, for `backward`.
-        all_emitted: the controls' logits after emission [T, R, padded(P)]; likewise.
-        all_memory: `Elements` or `Superposition`; likewise.
-        all_buffer: an `InputBuffer`, likewise; or that of `buffer_block.no_buffer`.
-        all_logged: workspace [R], zeros.
     """
-    buffered = all_buffer.values.shape[1] > 0
-    for model in range(all_outputs.shape[0]):
-        weights = of_model(all_weights, model)
-        sequence = of_model(all_sequence, model)
-        running = of_model(all_running, model)
-        outputs = all_outputs[model]
-        readings = all_readings[model]
-        layers = of_model(all_layers, model)
-        emitted = all_emitted[model]
-        memory = of_model(all_memory, model)
-        buffer = of_model(all_buffer, model)
-        logged = all_logged[model]
+    buffered = models.buffer.values.shape[1] > 0
+    for model in range(models.outputs.shape[0]):
+        weights, sequence, running, outputs, readings, layers, emitted, memory, buffer = model_slice(models, model)
         kind, active = settings.kind, sequence.active
         n_rows, length, n_logits = outputs.shape[0], outputs.shape[1], weights.controls_bias.shape[0]
         for row in range(n_rows):
@@ -101,7 +123,7 @@ def forward(
             if buffered:
                 for row in range(n_rows):
                     if active.shape[1] == 0 or active[row, t]:
-                        logged[row] = dequeue(buffer, t, row, logged[row], layers.inputs[t, row])
+                        dequeue(buffer, t, row, layers.inputs[t, row])
                     else:
                         clear(layers.inputs[t, row])
             if t % ahead == 0:
@@ -136,62 +158,24 @@ def forward(
 
 
 @compiled(from_python=True)
-def backward(
-    settings: Settings,
-    all_weights: controller.Parameters,
-    all_sequence: controller.Sequence,
-    all_first_cell: np.ndarray,
-    all_layers: controller.Layers,
-    all_emitted: np.ndarray,
-    all_memory: tuple,
-    all_buffer: InputBuffer,
-    all_grad_outputs: np.ndarray,
-    all_grad_readings: np.ndarray,
-    all_grads: controller.Running,
-    all_grad_memory: tuple,
-    all_grad_buffer: InputBufferGrad,
-    all_grad_inputs: np.ndarray,
-    all_grad_weights: controller.Parameters,
-    room: controller.Grads,
-) -> None:
-    """Backpropagate through `forward`; arguments with the same names are those that it received or wrote.
+def backward(settings: Settings, models: Backward, room: controller.Grads) -> None:
+    """Backpropagate through `forward`.
 
     Args:
-        all_weights: `controller.Parameters`, the matrices packed as they are.
-        all_first_cell: before the first step [R, L, H].
-        all_memory, all_buffer: modified.
-        all_grad_outputs: [R, T, H].
-        all_grad_readings: [R, T, D]; or [R, 0, D] where the readings were not returned.
-        all_grads: `controller.Running`: of the last states on entry, of the first on return.
-        all_grad_memory: `ElementsGrad` or `SuperpositionGrad`; likewise.
-        all_grad_buffer: an `InputBufferGrad`; likewise.
-        all_grad_inputs: of x_t [R, T, E], written; or [R, T, 0] if unused.
-        all_grad_weights: as in `controller.collect`; added to.
-        room: `controller.Grads` for any number of steps, `logits` zeros; one for all models.
+        settings: as in `forward`.
+        models: `Backward`.
+        room: for any number of steps, `logits` zeros; one for all models.
     """
-    buffered = all_buffer.values.shape[1] > 0
-    for model in range(all_grad_outputs.shape[0]):
-        weights = of_model(all_weights, model)
-        sequence = of_model(all_sequence, model)
-        first_cell = all_first_cell[model]
-        layers = of_model(all_layers, model)
-        emitted = all_emitted[model]
-        memory = of_model(all_memory, model)
-        buffer = of_model(all_buffer, model)
-        grad_outputs = all_grad_outputs[model]
-        grad_readings = all_grad_readings[model]
-        grads = of_model(all_grads, model)
-        grad_memory = of_model(all_grad_memory, model)
-        grad_buffer = of_model(all_grad_buffer, model)
-        grad_inputs = all_grad_inputs[model]
-        grad_weights = of_model(all_grad_weights, model)
+    buffered = models.buffer.values.shape[1] > 0
+    for model in range(models.grad_outputs.shape[0]):
+        part = model_slice(models, model)
+        weights, sequence, first_cell, layers, emitted, memory, buffer = part[:7]
+        grad_outputs, grad_readings, grads, grad_memory, grad_buffer, grad_inputs, grad_weights = part[7:]
         n_rows, length, active = grad_outputs.shape[0], grad_outputs.shape[1], sequence.active
         at_a_time, n_inputs, kind = room.gates.shape[1], layers.inputs.shape[2], settings.kind
         for row in range(n_rows):
             if settings.n_memory > 0:
                 begin_backward(memory, grad_memory, row)
-            if buffered:
-                begin_buffer_backward(buffer, grad_buffer, row)
 
         for t in range(length - 1, -1, -1):
             place = t % at_a_time

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .compilation import compiled
+from .rows import add_multiple, clear, dot
 
 TOP, BOTTOM = range(2)
 
@@ -44,13 +45,13 @@ def new_line(shape: tuple[int, ...], size: int, places: int, dtype: np.dtype) ->
     return Line(elements, strength, np.empty((*shape, 2), np.int64), log_index, log_strength)
 
 
-def again(line: Line) -> Line:
+def fresh_workspace(line: Line) -> Line:
     """A line for another backward pass, with the same log."""
     return Line(line.elements.copy(), line.strength.copy(), line.ends.copy(), line.log_index, line.log_strength)
 
 
 @compiled
-def of_row(lines: Line, row: int) -> Line:
+def line_of(lines: Line, row: int) -> Line:
     """The line of one sequence."""
     return Line(
         lines.elements[row], lines.strength[row], lines.ends[row], lines.log_index[row], lines.log_strength[row]
@@ -126,9 +127,7 @@ def drop_empty(line: Line, low: int, high: int) -> int:
 def read(amount: float, end: int, line: Line, low: int, high: int, values: np.ndarray, reading: np.ndarray) -> None:
     """Read the elements at one end whose strengths add up to `amount`: reading[:] = sum_i w_i values[i]."""
     index, strength = line.elements, line.strength
-    size = reading.shape[0]
-    for j in range(size):
-        reading[j] = 0
+    clear(reading)
     above = np.float64(0)
     step = -1 if end == TOP else 1
     place = high - 1 if end == TOP else low
@@ -137,12 +136,10 @@ def read(amount: float, end: int, line: Line, low: int, high: int, values: np.nd
         if rest <= 0:
             break
         weight = strength[place]
-        element = values[index[place]]
         partly = weight > rest  # False for NaN, which is read
         if partly:
             weight = rest
-        for j in range(size):
-            reading[j] += weight * element[j]
+        add_multiple(reading, values[index[place]], weight)
         if partly:
             break
         above += weight
@@ -170,8 +167,7 @@ def read_backward(
     Returns:
         The gradient of `amount`.
     """
-    index, strength, size = line.elements, line.strength, grad.shape[0]
-    zero = type(amount)(0)
+    index, strength = line.elements, line.strength
     above = np.float64(0)
     step = -1 if end == TOP else 1
     first = high - 1 if end == TOP else low
@@ -184,32 +180,21 @@ def read_backward(
         if not (whole <= rest or (whole == 0 and rest <= 0)):
             boundary = not rest <= 0
             break
-        element, element_grad = values[index[place]], grad_values[index[place]]
-        change = zero
-        for j in range(size):
-            element_grad[j] += whole * grad[j]
-            change += grad[j] * element[j]
-        grad_strength[index[place]] += change
+        add_multiple(grad_values[index[place]], grad, whole)
+        grad_strength[index[place]] += dot(grad, values[index[place]])
         above += whole
         taken += 1
     if high > low:
         # Pushed with strength zero at the other end: the read takes all of it, however much lies before it.
         other = low if end == TOP else high - 1
         if strength[other] == 0 and taken < high - low:
-            element = values[index[other]]
-            change = zero
-            for j in range(size):
-                change += grad[j] * element[j]
-            grad_strength[index[other]] += change
+            grad_strength[index[other]] += dot(grad, values[index[other]])
     if not boundary:
-        return zero
+        return type(amount)(0)
     rest = amount - type(amount)(above)
     place = first + taken * step
-    element, element_grad = values[index[place]], grad_values[index[place]]
-    change = zero
-    for j in range(size):
-        element_grad[j] += rest * grad[j]
-        change += grad[j] * element[j]
+    add_multiple(grad_values[index[place]], grad, rest)
+    change = dot(grad, values[index[place]])
     for nearer in range(taken):
         grad_strength[index[first + nearer * step]] -= change
     return change

@@ -209,6 +209,13 @@ def _read(memory: Superposition, n_cells: int, cells: np.ndarray, reading: np.nd
 
 
 @compiled
+def _moved(memory: Superposition, shift: int, live: int, n_cells: int) -> tuple[int, int]:
+    """The cells that an operation with this shift fills: from the first up to the one behind the last."""
+    low = max(memory.first, -shift)
+    return low, max(low, min(n_cells, live - shift))
+
+
+@compiled
 def _shift(
     memory: Superposition, weights: np.ndarray, live: int, n_cells: int, old: np.ndarray, new: np.ndarray
 ) -> None:
@@ -216,8 +223,7 @@ def _shift(
     width = memory.width
     for o in range(weights.shape[0]):
         shift = memory.shifts[o]
-        low = max(memory.first, -shift)
-        high = max(low, min(n_cells, live - shift))
+        low, high = _moved(memory, shift, live, n_cells)
         if o == 0:  # a clear and a sum would take another pass over the cells
             clear(new[: low * width])
             put_multiple(new[low * width : high * width], old[(low + shift) * width :], weights[o])
@@ -334,8 +340,7 @@ def _shift_backward(
     width = memory.width
     for o in range(weights.shape[0]):
         shift = memory.shifts[o]
-        low = max(memory.first, -shift)
-        high = max(low, min(n_cells, live - shift))
+        low, high = _moved(memory, shift, live, n_cells)
         of_moved, moved = of_new[low * width : high * width], slice((low + shift) * width, (high + shift) * width)
         if o == 0:
             clear(of_old[: moved.start])

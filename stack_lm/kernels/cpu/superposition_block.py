@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...controls import Controls
 from ...emission import Activation, OperationChoice
-from ...memory import BabyNTM, Memory, MultipopSuperpositionStack, SuperpositionStack
+from ...memory import BabyNTM, MultipopSuperpositionStack, SuperpositionStack
 from . import superposition
-from .blocks import Block, BlockOf, Part, register_block, unknown_emission, value_kind
+from .blocks import Block, BlockSpec, Part, register_block, value_kind
 from .superposition import NO_LIMIT, Superposition, SuperpositionGrad, history_size
 
 
@@ -21,10 +20,11 @@ class SuperpositionBlock(Block):
     """The block of superposition stack, multipop superposition stack and Baby-NTM."""
 
     kernels, group = superposition, Superposition
+    emissions = (Activation, OperationChoice)
     counts_losses = True
 
-    def __init__(self, of: BlockOf) -> None:
-        memory, controls, models, steps, dtype, noise = of
+    def __init__(self, spec: BlockSpec) -> None:
+        memory, controls, models, steps, dtype, noise = spec
         assert isinstance(memory, SuperpositionStack | MultipopSuperpositionStack | BabyNTM)
         choice = controls.emission("operation")
         assert isinstance(choice, OperationChoice)
@@ -48,10 +48,6 @@ class SuperpositionBlock(Block):
                 shifts, self.first_filled = list(range(-1, memory.max_pop)), 1
         self.shifts = np.tile(np.array(shifts, np.int64), (models, 1))
         self.empty_value = np.full((models, 1), empty_value, dtype)
-
-    @classmethod
-    def obstacle(cls, memory: Memory[Any, Any], controls: Controls) -> str | None:
-        return unknown_emission(controls, Activation, OperationChoice)
 
     @classmethod
     def noise_of(cls, noise: Mapping[str, Tensor]) -> Tensor | None:
@@ -98,14 +94,10 @@ class SuperpositionBlock(Block):
             lost,
         )
 
-    @staticmethod
-    def again(memory: Superposition) -> Superposition:
-        return memory._replace(steps=memory.steps.copy())
-
-    def grad(self, of_results: list[np.ndarray], memory: Superposition, part: Part) -> SuperpositionGrad:
-        cells = of_results[0][part].reshape(memory.cells.shape)
+    def grad(self, results_grads: list[np.ndarray], memory: Superposition, part: Part) -> SuperpositionGrad:
+        cells = results_grads[0][part].reshape(memory.cells.shape)
         n_operations = max(5, self.shifts.shape[1])
         return SuperpositionGrad(cells, np.empty_like(cells), np.empty((len(cells), n_operations), self.dtype))
 
-    def of_first(self, of_results: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
-        return of_results[0][..., : self.given, :], None
+    def initial_state_grads(self, results_grads: list[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray | None]:
+        return results_grads[0][..., : self.given, :], None

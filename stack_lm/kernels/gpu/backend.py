@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,19 +13,14 @@ from torch import Tensor
 
 from ...controllers import DROPOUT
 from ...controls import Controls
-from ...emission import Activation, ExpectedValue, Fixed, LogWeights, Sigmoid
-from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, NondeterministicStack, under_transform
+from ...emission import Activation, ExpectedValue, Fixed, Sigmoid
+from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, under_transform
 from ..derivatives import first_derivative_only
 from ..layout import CONTROLLERS
 from ..protocol import CellState, Controlled, Inputs, MemoryState, System
 from .tensors import States, gather_states, gather_weights, memory_state, memory_tensors, next_state
 
-if TYPE_CHECKING:
-    from .elements import Stack
-
-_MEMORIES = (NoMemory, NeuralStack, NeuralQueue, NeuralDeque, NondeterministicStack)
-# Of a nondeterministic stack: the moves from a state and symbol, and what a pop reveals at a time, stay in registers.
-_MOST_PAIRS = 64
+_MEMORIES = (NoMemory, NeuralStack, NeuralQueue, NeuralDeque)
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
@@ -58,11 +53,9 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
         return "there is no memory"
     if type(system.memory) not in _MEMORIES:
         return f"it has no {type(system.memory).__name__}"
-    if isinstance(system.memory, NondeterministicStack) and system.memory.pairs > _MOST_PAIRS:
-        return f"memory_states times memory_symbols is {system.memory.pairs}, and it has registers for {_MOST_PAIRS}"
     for field in system.memory.actions:
         emission = system.controls.emission(field.name)
-        if type(emission) not in (Activation, Fixed, Sigmoid, ExpectedValue, LogWeights):
+        if type(emission) not in (Activation, Fixed, Sigmoid, ExpectedValue):
             return f"it has no {type(emission).__name__}"
         if isinstance(emission, Activation) and emission.name not in ("tanh", "sigmoid"):
             return f"it has no {emission.name} of pushed values"
@@ -76,13 +69,14 @@ def scan(
 
     Products run in autocast's dtype where it is on. All else is at least float32, strengths and their sums above all.
     """
+    from . import graphs
     from . import scan as launches
 
     controller, values = system.controller, inputs.values
     if not values.is_floating_point():
         values = F.one_hot(values, controller.input_size).to(controller.parameter_of("weight_ih", 0).dtype)
     batch_size, length = values.shape[:2]
-    steps = _steps(system.memory, values)
+    steps = graphs.steps(length, values.device)
     layers, size = controller.num_layers, controller.hidden_size
     weights, first = gather_weights(controller, system.controls), gather_states(controller, state)
     # Projected with the steps first, the inputs of all layers lie in the order in which the steps need them.
@@ -129,13 +123,14 @@ def scan(
 def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:
     """Run a sequence of given vectors; see `stack_lm.kernels.dispatch.Backend`. Precisions are as in `scan`."""
     from . import given as launches
+    from . import graphs
 
     projection, remembered = system.controls.projection, memory_tensors(state.memory)
     assert projection is not None, "the values to push have logits"
     assert remembered is not None, "there is a memory"
     values, strengths = remembered
     logits = projection(inputs.values)
-    length, steps = logits.shape[1], _steps(system.memory, inputs.values)
+    length, steps = logits.shape[1], graphs.steps(logits.shape[1], logits.device)
     dtype = torch.promote_types(logits.dtype, state.reading.dtype)
     exact = torch.promote_types(dtype, torch.float32)
     given = launches.Given(
@@ -149,15 +144,6 @@ def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tens
     values, strengths = (_pushed(system.memory, part, steps - length) for part in (results.values, results.strengths))
     last = memory_state(state.memory, values, strengths, dtype)
     return results.readings[:length].transpose(0, 1).to(dtype), MemoryState(last, results.reading.to(dtype))
-
-
-def _steps(memory: Memory[Any, Any], values: Tensor) -> int:
-    """The number of steps to run for inputs [B, T, E]: T, or more where scans of other lengths share a graph."""
-    from . import graphs
-
-    length = values.shape[1]
-    # The state of a nondeterministic stack has a place for every step.
-    return length if isinstance(memory, NondeterministicStack) else graphs.steps(length, values.device)
 
 
 def _lengthen(over_time: Tensor, steps: int) -> Tensor:
@@ -185,30 +171,8 @@ def _active(inputs: Inputs, steps: int) -> Tensor:
     return _lengthen(mask, steps).contiguous()
 
 
-def _stack(memory: Memory[Any, Any], controls: Controls) -> Stack:
-    """The memory in the form that launches take."""
-    from . import elements, nondeterministic
-
-    if isinstance(memory, NondeterministicStack):
-        return elements.Stack(nondeterministic, _of_nondeterministic(memory, controls, nondeterministic.NO_WINDOW))
-    return elements.Stack(elements, _of_elements(memory, controls))
-
-
-def _of_nondeterministic(memory: NondeterministicStack, controls: Controls, no_window: int) -> dict[str, Any]:
-    vector = controls.emission("push_value") if memory.size else None
-    return {
-        "Q": memory.states,
-        "S": memory.symbols,
-        "P": memory.pairs,
-        "M": memory.size,
-        "NORMALIZE": memory.normalize,
-        "READ_STATES": memory.read_states,
-        "WINDOW": memory.window or no_window,
-        "TANH": isinstance(vector, Activation) and vector.name == "tanh",
-    }
-
-
-def _of_elements(memory: Memory[Any, Any], controls: Controls) -> dict[str, Any]:
+def _stack(memory: Memory[Any, Any], controls: Controls) -> dict[str, Any]:
+    """The constants of the memory's kernels, as far as they depend on it and its controls alone."""
     stack: dict[str, Any] = {
         "DEQUE": isinstance(memory, NeuralDeque),
         "AT_TOP": not isinstance(memory, NeuralQueue),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -13,18 +12,6 @@ from torch import Tensor
 from . import strength
 
 FUSED = {"enable_fp_fusion": True}  # Triton's default; without it Triton warns that the default will change
-
-
-class Stack(NamedTuple):
-    """A memory in the form that scans take.
-
-    Attributes:
-        launches: this module, or one with the same functions.
-        constants: of its kernels, as far as they depend on the memory and its controls alone; the functions' `stack`.
-    """
-
-    launches: ModuleType
-    constants: dict[str, Any]
 
 
 class Lists(NamedTuple):
@@ -52,23 +39,13 @@ class Gradients(NamedTuple):
     first_boundary: Tensor
 
 
-class Sizes(NamedTuple):
-    """The integers that kernels take after t: B, T, N, C and the length of a log."""
-
-    batch_size: int
-    length: int
-    elements: int
-    capacity: int
-    log: int
-
-
 def begin(stack: dict[str, Any], logits: Tensor, values: Tensor, strengths: Tensor, active: Tensor) -> Lists:
     """The lists at the start of a scan.
 
-    Elements of strength zero are left out; `of_first` gives them their gradients.
+    Elements of strength zero are left out; `initial_state_grads` gives them their gradients.
 
     Args:
-        stack: constants of the kernels.
+        stack: constants of the kernels, as far as they depend on the memory and its controls alone.
         logits: of all controls [T, B, P], filled now or by the time of each step.
         values, strengths: of the initial memory's elements, from bottom to top [B, N, D] and [B, N].
         active: the mask [T, B], or [0, 0].
@@ -108,12 +85,12 @@ def steps(
     constants = _constants(stack, lists, active, given.shape[2], reading.shape[1])
 
     def launch(t: int) -> None:
-        strength.forward[(sizes.batch_size,)](*lists, bias, active, reading, given, t, *sizes, **constants)
+        strength.forward[sizes[:1]](*lists, bias, active, reading, given, t, *sizes, **constants)
 
     return launch
 
 
-def last(stack: dict[str, Any], lists: Lists) -> tuple[Tensor, Tensor]:
+def last(lists: Lists) -> tuple[Tensor, Tensor]:
     """The values and strengths of all elements by id at the end, [B, C, D] and [B, C], from the list of the living."""
     batch_size, capacity = lists.list_index.shape
     place = torch.arange(capacity, device=lists.list_index.device)
@@ -124,7 +101,7 @@ def last(stack: dict[str, Any], lists: Lists) -> tuple[Tensor, Tensor]:
     return lists.values, everywhere[:, :capacity].contiguous()
 
 
-def begin_back(stack: dict[str, Any], lists: Lists, reading: Tensor, values: Tensor, strengths: Tensor) -> Gradients:
+def begin_back(lists: Lists, reading: Tensor, values: Tensor, strengths: Tensor) -> Gradients:
     """The gradients after the last step, from those of the last reading [B, R] and of all elements by id."""
     return Gradients(
         reading=reading.clone(),
@@ -147,12 +124,12 @@ def steps_back(
     constants = _constants(stack, lists, active, width, grads.reading.shape[1])
 
     def launch(t: int, grad_given: Tensor) -> None:
-        strength.backward[(sizes.batch_size,)](*lists, bias, active, *grads, grad_given, t, *sizes, **constants)
+        strength.backward[sizes[:1]](*lists, bias, active, *grads, grad_given, t, *sizes, **constants)
 
     return launch
 
 
-def of_first(
+def initial_state_grads(
     stack: dict[str, Any], lists: Lists, active: Tensor, strengths: Tensor, grads: Gradients
 ) -> tuple[Tensor, Tensor]:
     """The gradients of the initial memory's values and strengths, including elements of strength zero.
@@ -184,9 +161,10 @@ def at_active(active: Tensor, over_time: Tensor) -> Tensor:
     return over_time.masked_fill(active.unsqueeze(-1) == 0, 0)
 
 
-def _sizes(lists: Lists) -> Sizes:
+def _sizes(lists: Lists) -> tuple[int, ...]:
+    """The integers that kernels take after t: B, T, N, C and the length of a log."""
     (length, batch_size, pops), capacity = lists.log_starts.shape, lists.list_index.shape[1]
-    return Sizes(batch_size, length, capacity - pops * length, capacity, lists.log_index.shape[1])
+    return batch_size, length, capacity - pops * length, capacity, lists.log_index.shape[1]
 
 
 def _constants(stack: dict[str, Any], lists: Lists, active: Tensor, width: int, depth: int) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from .elements import Stack, at_active
+from . import elements
+from .elements import at_active
 
 
 class Given(NamedTuple):
@@ -29,11 +30,11 @@ class Results(NamedTuple):
     strengths: Tensor
 
 
-def forward(stack: Stack, given: Given) -> tuple[Results, tuple[Tensor, ...]]:
+def forward(stack: dict[str, Any], given: Given) -> tuple[Results, tuple[Tensor, ...]]:
     """Run a sequence.
 
     Args:
-        stack: the memory.
+        stack: the memory, as `elements.begin` takes it.
         given: all tensors are contiguous.
 
     Returns:
@@ -42,25 +43,23 @@ def forward(stack: Stack, given: Given) -> tuple[Results, tuple[Tensor, ...]]:
     length, _, n_logits = given.logits.shape
     reading = given.reading.clone()
     readings = reading.new_empty(length + 1, *reading.shape)
-    memory, constants = stack
-    lists = memory.begin(constants, given.logits, given.values, given.strengths, given.active)
-    step = memory.steps(constants, lists, reading.new_zeros(n_logits), given.active, reading, readings)
+    lists = elements.begin(stack, given.logits, given.values, given.strengths, given.active)
+    step = elements.steps(stack, lists, reading.new_zeros(n_logits), given.active, reading, readings)
     for t in range(length):
         step(t)
-    results = Results(at_active(given.active, readings[1:]), reading, *memory.last(constants, lists))
+    results = Results(at_active(given.active, readings[1:]), reading, *elements.last(lists))
     return results, lists
 
 
-def backward(stack: Stack, given: Given, of_forward: Sequence[Tensor], grads: Results) -> Given:
+def backward(stack: dict[str, Any], given: Given, of_forward: Sequence[Tensor], grads: Results) -> Given:
     """Backpropagate through `forward`; see `scan.backward`."""
-    memory, constants = stack
-    lists = memory.Lists(*of_forward)
+    lists = elements.Lists(*of_forward)
     of_readings = at_active(given.active, grads.readings)
     length, _, n_logits = given.logits.shape
-    of_memory = memory.begin_back(constants, lists, grads.reading, grads.values, grads.strengths)
+    of_memory = elements.begin_back(lists, grads.reading, grads.values, grads.strengths)
     bias = grads.reading.new_zeros(n_logits)
-    step_back = memory.steps_back(constants, lists, bias, given.active, of_memory, of_readings.shape[2])
+    step_back = elements.steps_back(stack, lists, bias, given.active, of_memory, of_readings.shape[2])
     for t in reversed(range(length)):
         step_back(t, of_readings[t])
-    values, strengths = memory.of_first(constants, lists, given.active, given.strengths, of_memory)
+    values, strengths = elements.initial_state_grads(stack, lists, given.active, given.strengths, of_memory)
     return Given(of_memory.logits, None, of_memory.reading, values, strengths)

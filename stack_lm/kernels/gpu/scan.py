@@ -15,9 +15,9 @@ from torch import Tensor
 
 from ..layout import LSTM
 from . import elements, pointwise
-from .elements import FUSED, Stack, at_active
+from .elements import FUSED, at_active
 
-_NO_STACK = Stack(elements, {"DEQUE": False, "AT_TOP": True})
+_NO_STACK = {"DEQUE": False, "AT_TOP": True}
 
 
 class Settings(NamedTuple):
@@ -28,14 +28,14 @@ class Settings(NamedTuple):
         recurrent: whether it has a state.
         skips: whether each layer is given x_t.
         readings: whether the readings are among the results.
-        stack: the memory; None without one.
+        stack: the memory, as `elements.begin` takes it; None without one.
     """
 
     kind: int
     recurrent: bool
     skips: bool
     readings: bool
-    stack: Stack | None
+    stack: dict[str, Any] | None
 
 
 class Given(NamedTuple):
@@ -162,8 +162,8 @@ def forward(settings: Settings, given: Given) -> tuple[Results, tuple[Tensor, ..
         given_rest[:, 0, :, size:] = given.hidden[1:]
     given_first[0, :, first.shape[1] - depth :] = given.reading
     logits = projected.new_empty(length, batch_size, len(given.controls))
-    memory, of_stack = stack or _NO_STACK
-    lists = memory.begin(of_stack, logits, given.values, given.strengths, given.active)
+    of_stack = stack or _NO_STACK
+    lists = elements.begin(of_stack, logits, given.values, given.strengths, given.active)
     reading = given.reading.clone()
     constants = [_pointwise_constants(settings, given, layer) for layer in range(layers)]
     of_layers = []
@@ -187,7 +187,7 @@ def forward(settings: Settings, given: Given) -> tuple[Results, tuple[Tensor, ..
     matrices = [first.t(), *rest.transpose(1, 2)]
     blocks = batch_size, triton.cdiv(size, constants[0]["BLOCK"])
     if stack:
-        step = memory.steps(of_stack, lists, given.controls_bias, given.active, reading, given_first)
+        step = elements.steps(of_stack, lists, given.controls_bias, given.active, reading, given_first)
 
     for t in range(length):
         for layer, tensors in enumerate(of_layers):
@@ -198,7 +198,7 @@ def forward(settings: Settings, given: Given) -> tuple[Results, tuple[Tensor, ..
             step(t)
     outputs = at_active(given.active, hidden[-1, 1:])
     readings = given_first[1 : length + 1 if settings.readings else 1, :, first.shape[1] - depth :]
-    last_values, last_strengths = memory.last(of_stack, lists)
+    last_values, last_strengths = elements.last(lists)
     results = Results(
         outputs=outputs,
         readings=at_active(given.active, readings.to(reading.dtype)),
@@ -222,8 +222,8 @@ def backward(settings: Settings, given: Given, of_forward: Sequence[Tensor], gra
         The gradients of `given`.
     """
     first, rest, stack = given.first, given.rest, settings.stack
-    memory, of_stack = stack or _NO_STACK
-    kept, lists = Kept(*of_forward[: len(Kept._fields)]), memory.Lists(*of_forward[len(Kept._fields) :])
+    of_stack = stack or _NO_STACK
+    kept, lists = Kept(*of_forward[: len(Kept._fields)]), elements.Lists(*of_forward[len(Kept._fields) :])
     length, batch_size = given.projected.shape[:2]
     layers, _, size = given.hidden.shape
     depth = given.reading.shape[1]
@@ -233,7 +233,7 @@ def backward(settings: Settings, given: Given, of_forward: Sequence[Tensor], gra
     grad_rest = rest.new_zeros(layers - 1, batch_size, rest.shape[2])
     grad_top = first.new_empty(batch_size, size)
     straight, grad_cell = grads.hidden.clone(), grads.cell.clone()
-    of_memory = memory.begin_back(of_stack, lists, grads.reading, grads.values, grads.strengths)
+    of_memory = elements.begin_back(lists, grads.reading, grads.values, grads.strengths)
     of_readings = at_active(given.active, grads.readings)
     constants = [_pointwise_constants(settings, given, layer) for layer in range(layers)]
     of_layers = [
@@ -255,7 +255,7 @@ def backward(settings: Settings, given: Given, of_forward: Sequence[Tensor], gra
     matrices = [first, *rest]
     blocks = batch_size, triton.cdiv(size, constants[0]["BLOCK"])
     if stack:
-        step_back = memory.steps_back(
+        step_back = elements.steps_back(
             of_stack, lists, given.controls_bias, given.active, of_memory, grad_first.shape[1]
         )
 
@@ -279,7 +279,9 @@ def backward(settings: Settings, given: Given, of_forward: Sequence[Tensor], gra
     of_rest = [flat[i].t() @ kept.given_rest[i - 1, :-1].flatten(0, 1) for i in range(1, layers)]
     width = given.projected.shape[2] // (layers if settings.skips else 1)
     of_inputs = [grad_gates[i, :, :, :width] for i in range(layers if settings.skips else 1)]
-    grad_values, grad_strengths = memory.of_first(of_stack, lists, given.active, given.strengths, of_memory)
+    grad_values, grad_strengths = elements.initial_state_grads(
+        of_stack, lists, given.active, given.strengths, of_memory
+    )
     flat_logits = of_memory.logits.flatten(0, 1)
     return Given(
         projected=torch.cat(of_inputs, dim=-1),

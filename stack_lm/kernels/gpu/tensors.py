@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...controllers import Controller, GRUController
 from ...controls import Controls
-from ...memory import NondeterministicState, StackState
+from ...memory import StackState
 from ..protocol import CellState
 
 
@@ -40,8 +40,7 @@ class States(NamedTuple):
     Attributes:
         hidden, cell: of the controller's layers [B, L, H] each; zeros for controllers that have none.
         reading: [B, R].
-        values, strengths: of the elements, from bottom to top [B, N, D] and [B, N]; N = D = 0 without a memory. Of a
-            nondeterministic stack, its table with the vectors behind each number [B, N, N, P, P, 1 + m], and its top.
+        values, strengths: of the elements, from bottom to top [B, N, D] and [B, N]; N = D = 0 without a memory.
     """
 
     hidden: Any
@@ -105,20 +104,11 @@ def gather_states(controller: Controller, state: CellState) -> States:
 
 def memory_tensors(memory: Any) -> tuple[Tensor, Tensor] | None:
     """`States.values` and `strengths` of a memory's state; None if it has none."""
-    if isinstance(memory, NondeterministicState):
-        return torch.cat((memory.under.unsqueeze(-1), memory.values.to(memory.under.dtype)), dim=-1), memory.top
     return (memory.values, memory.strengths) if isinstance(memory, StackState) else None
 
 
 def memory_state(before: Any, values: Tensor, strengths: Tensor, dtype: torch.dtype) -> Any:
-    """A memory's state built from such tensors, in the form of the previous state.
-
-    Args:
-        dtype: of vectors.
-    """
-    if isinstance(before, NondeterministicState):
-        vectors = values[..., 1:]
-        return NondeterministicState(values[..., 0], strengths, vectors if vectors.numel() else vectors.to(dtype))
+    """A memory's state built from such tensors, in the form of the previous state; values in a dtype."""
     return StackState(values.to(dtype), strengths) if isinstance(before, StackState) else before
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stack_lm.kernels.cpu import python
+from stack_lm.kernels.cpu.controller import Running
 
 
 @pytest.mark.slow
@@ -21,19 +22,9 @@ def test_every_kernel_runs_in_python():
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-@python.entry
-def at(array, key):
-    return array[key]
-
-
-@python.entry
-def put(array, key):
-    array[key] = 1
-
-
-@python.entry
-def flat(array):
-    return array.reshape(-1)
+at = python.entry(lambda array, key: array[key])
+put = python.entry(lambda array, key: array.__setitem__(key, 1))
+flat = python.entry(lambda array: array.reshape(-1))
 
 
 @pytest.mark.parametrize("key", [-1, 3, (0, -2), (1, 2), slice(-1, 2), slice(0, 4), (slice(None), slice(3, None))])
@@ -44,12 +35,7 @@ def test_an_index_out_of_bounds_is_refused(function, key):
 
 
 def test_also_of_a_part_and_in_a_named_tuple():
-    from stack_lm.kernels.cpu.controller import Running
-
-    @python.entry
-    def part(running):
-        return running.hidden[1][-1]
-
+    part = python.entry(lambda running: running.hidden[1][-1])
     with pytest.raises(IndexError, match=r"index -1 is out of bounds for shape \(2,\)"):
         part(Running(np.zeros((3, 2)), np.zeros(0), np.zeros(0)))
 

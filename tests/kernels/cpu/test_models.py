@@ -3,10 +3,12 @@
 import pytest
 import torch
 from hypothesis import given, settings
-from kernels.comparison import leaves, make_cell, random_state, some_mask
-from kernels.cpu.test_scan import cases
-from kernels.cpu.test_superposition_scan import MEMORIES
+from kernels.comparison import leaves, make_cell, random_state, some_mask, threads
+from kernels.cpu.test_nondeterministic_scan import STACKS
+from kernels.cpu.test_superposition_scan import MEMORIES, cases
 from torch.func import functional_call, vmap
+
+from stack_lm.memory import map_tensors
 
 pytestmark = pytest.mark.usefixtures("uninitialised_is_nan")
 
@@ -19,12 +21,8 @@ class Run(torch.nn.Module):
         self.cell = cell
 
     def forward(self, inputs, state, mask):
-        return results(self.cell, inputs, state, mask)
-
-
-def results(cell, inputs, state, mask):
-    scan = cell.scan(inputs, state, mask)
-    return [scan.outputs, *leaves(scan.state)]
+        scan = self.cell.scan(inputs, state, mask)
+        return [scan.outputs, *leaves(scan.state)]
 
 
 def check(cells, inputs, states=None, mask=None, shared=False):
@@ -33,45 +31,31 @@ def check(cells, inputs, states=None, mask=None, shared=False):
     Args:
         inputs: for each cell; or for all of them, if `shared`.
     """
-    weights = {
-        f"cell.{name}": torch.stack([dict(cell.named_parameters())[name].detach() for cell in cells]).requires_grad_()
-        for name, _ in cells[0].named_parameters()
-    }
-    stacked = None
-    if states is not None:
-        given = [torch.stack(parts).detach().requires_grad_() for parts in zip(*map(leaves, states), strict=True)]
-        places = iter(given)
-        stacked = torch.utils._pytree.tree_map(lambda _: next(places), states[0])
+    own = [dict(cell.named_parameters()) for cell in cells]
+    weights = {f"cell.{name}": torch.stack([part[name].detach() for part in own]).requires_grad_() for name in own[0]}
+    stacked = zip(*map(leaves, states), strict=True) if states else ()
+    stacked = [torch.stack(parts).detach().requires_grad_() for parts in stacked]
     run = Run(cells[0])
-    found = vmap(
-        lambda own, inputs, state: functional_call(run, own, (inputs, state, mask)),
-        in_dims=(0, None if shared else 0, None if states is None else 0),
-    )(weights, inputs, stacked)
-    wanted = [*weights.values(), *(given if states is not None else []), *([inputs] if inputs.requires_grad else [])]
+
+    def call(weights, inputs, parts):
+        places = iter(parts)
+        state = map_tensors(lambda _: next(places), states[0]) if states else None
+        return functional_call(run, weights, (inputs, state, mask))
+
+    found = vmap(call, in_dims=(0, None if shared else 0, 0))(weights, inputs, stacked)
+    alone = [
+        call({k: v[i] for k, v in weights.items()}, inputs if shared else inputs[i], [part[i] for part in stacked])
+        for i in range(len(cells))
+    ]
+    expected = [torch.stack(parts) for parts in zip(*alone, strict=True)]
+    wanted = [*weights.values(), *stacked, *([inputs] if inputs.requires_grad else [])]
     factors = [torch.randn_like(part) for part in found]
-    gradients = torch.autograd.grad(
-        sum((part * factor).sum() for part, factor in zip(found, factors, strict=True)), wanted, allow_unused=True
-    )
-    of_shared = torch.zeros_like(inputs)
-    for i, cell in enumerate(cells):
-        own = inputs if shared else inputs[i]
-        own_inputs = own.detach().clone().requires_grad_(inputs.requires_grad)
-        state = None if states is None else states[i]
-        alone = results(cell, own_inputs, state, mask)
-        for expected, part in zip(alone, found, strict=True):
-            torch.testing.assert_close(part[i], expected, atol=1e-12, rtol=1e-12, equal_nan=True)
-        leaves_alone = [*cell.parameters(), *leaves(state), *([own_inputs] if inputs.requires_grad else [])]
-        loss = sum((part * factor[i]).sum() for part, factor in zip(alone, factors, strict=True))
-        expected = torch.autograd.grad(loss, leaves_alone, allow_unused=True)
-        if shared and inputs.requires_grad:
-            of_shared += expected[-1]
-            expected = expected[:-1]
-        for a, b in zip(expected, gradients, strict=False):
-            assert (a is None) == (b is None)
-            if a is not None:
-                torch.testing.assert_close(b[i], a, atol=1e-11, rtol=1e-11)
-    if shared and inputs.requires_grad:
-        torch.testing.assert_close(gradients[-1], of_shared)
+    gradients = []
+    for results in (found, expected):
+        loss = sum((part * factor).sum() for part, factor in zip(results, factors, strict=True))
+        gradients.append(torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True))
+    torch.testing.assert_close(list(found), expected, atol=1e-12, rtol=1e-12, equal_nan=True)
+    torch.testing.assert_close(*gradients, atol=1e-11, rtol=1e-11)
 
 
 def check_case(fields, shape=(3, 7), masked=False, carried=False, seed=0, spread=2.0, count=3):
@@ -87,13 +71,15 @@ def check_case(fields, shape=(3, 7), masked=False, carried=False, seed=0, spread
 @given(case=cases())
 @settings(max_examples=30, deadline=None)
 def test_random_configurations(case):
-    fields, shape, masked, carried, seed, spread = case
-    check_case(fields, shape, masked, carried, seed, spread)
+    fields, shape, flags, seed, spread = case
+    if fields.get("operation_control") == "gumbel_softmax":  # noise is drawn for each
+        fields["operation_control"] = "softmax_temperature"
+    check_case(fields, shape, flags["masked"], flags["carried"], seed, spread)
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_every_memory_in_superposition(memory):
-    check_case(MEMORIES[memory], masked=True, carried=True)
+@pytest.mark.parametrize("memory", [*MEMORIES, "VRNS"])
+def test_every_memory(memory):
+    check_case(MEMORIES.get(memory) or {"memory": "nondeterministic"} | STACKS[memory], masked=True, carried=True)
 
 
 def test_inputs_that_all_share():
@@ -109,12 +95,8 @@ def test_one_hot_inputs():
 @pytest.mark.parametrize("rows", [1, 4])
 def test_threads_share_the_models(rows, monkeypatch):
     monkeypatch.setattr("stack_lm.kernels.cpu.plan._WORK_OF_A_THREAD", 1)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
+    with threads(3):
         check_case({"memory": "deque"}, (rows, 6), True, True, count=7)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def test_dropout_is_drawn_for_each_model():

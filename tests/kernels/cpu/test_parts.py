@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels.comparison import threads
 from numba import config, njit
 from numba.core.dispatcher import Dispatcher
 from numba.core.event import trigger_event
@@ -61,13 +62,6 @@ def test_functions_are_right_to_a_few_units_in_the_last_place(name, dtype):
         [generator.normal(size=4000) * scale for scale in (1e-6, 1e-2, 1, 10, 80)] + [[0.0, -0.0, 1.0, -1.0]]
     ).astype(dtype)
     check_function(name, values[np.abs(values) < 85])
-
-
-def test_logarithms_are_right_to_a_few_units_in_the_last_place():
-    generator = np.random.default_rng(0)
-    values = np.concatenate([np.exp(generator.uniform(-700, 700, 4000)), 1 + generator.normal(size=4000) / 30, [1.0]])
-    found, exact = over("log")(values), np.log(values.astype(np.longdouble))
-    assert np.max(np.abs(found - exact) / np.spacing(np.abs(exact).astype(np.float64))) < 6
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -156,12 +150,8 @@ def test_products_in_pieces_equal_numpys(sizes, dtype):
 
 @pytest.mark.parametrize("parts", [1, 2, 7])
 def test_parts_run_once_each_on_any_number_of_threads(parts):
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with threads(2):
         assert torch_threads.run_parts(lambda part: part * part, parts) == [part * part for part in range(parts)]
-    finally:
-        torch.set_num_threads(threads)
 
 
 def test_an_error_in_a_part_is_raised_here():
@@ -187,19 +177,6 @@ def test_compiled_code_is_kept_by_what_is_in_all_sources():
     assert len(functions) > 50
     own = Path(compilation.code_folder(config.CACHE_DIR)).name
     assert all(own in Path(function.stats.cache_path).parts for function in functions)
-
-
-@pytest.mark.slow
-def test_compiled_code_is_kept_for_the_next_process(tmp_path):
-    program = "import sys; from stack_lm.cli import main; sys.exit(main(['warmup', '--json']))"
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "HF_HUB_OFFLINE": "1", "PATH": ""}
-    first, second = (
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
-        for _ in range(2)
-    )
-    assert "compiling" in first.stderr
-    assert "compiling" not in second.stderr
-    assert list(tmp_path.rglob("*.nbc"))
 
 
 # Programs that print a digest of sums over many numbers.
@@ -239,9 +216,10 @@ def test_code_just_compiled_computes_as_code_that_was_kept(program, tmp_path):
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "HF_HUB_OFFLINE": "1", "PATH": ""}
     command = [sys.executable, "-c", program]
     first, second = (
-        subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout for _ in range(2)
+        subprocess.run(command, capture_output=True, text=True, env=environment, check=True) for _ in range(2)
     )
-    assert first == second
+    assert first.stdout == second.stdout
+    assert ("compiling" in first.stderr, "compiling" in second.stderr) == (program == MODELS, False)
     assert list(tmp_path.rglob("*.nbc"))
 
 

@@ -12,9 +12,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import thinned, tiny_config
-from kernels.comparison import check_layer, compare, random_state
-from kernels.comparison import make_cell as make_cell_of
+from hypothesis import HealthCheck, given, settings
+from kernels.comparison import check_layer, compare, spread_out
 from kernels.compiling import run_compiling
+from kernels.cpu.test_superposition_scan import cases
 
 from stack_lm import MemoryLayer
 from stack_lm.errors import InputError
@@ -52,11 +53,7 @@ def device(request, monkeypatch):
 def make_cell(device, dtype=torch.float64, *, scale=3.0, **fields):
     if fields.get("memory") != "none":
         fields = STRENGTHS | fields
-    cell = StackRNNCell(tiny_config(**fields)).to(device, dtype)
-    with torch.no_grad():
-        for parameter in cell.parameters():
-            parameter.mul_(scale)
-    return cell
+    return spread_out(StackRNNCell(tiny_config(**fields)).to(device, dtype), scale)
 
 
 def a_state(cell, batch_size, strengths):
@@ -65,62 +62,26 @@ def a_state(cell, batch_size, strengths):
     some = {"dtype": state.reading.dtype, "device": state.reading.device}
     memory = state.memory
     if isinstance(memory, StackState):
-        values = torch.randn(batch_size, len(strengths), 3, **some)
+        values = torch.randn(batch_size, len(strengths), cell.memory.size, **some)
         memory = StackState(values, torch.tensor(strengths, **some).repeat(batch_size, 1))
     controller = tuple(torch.randn(part.shape, **some) for part in state.controller)
     state = state._replace(controller=controller, memory=memory, reading=torch.randn(state.reading.shape, **some))
-    for tensor in tensors_of(state):
-        tensor.requires_grad_()
-    return state
+    return map_tensors(torch.Tensor.requires_grad_, state)
 
 
-def tensors_of(state):
-    memory = state.memory if isinstance(state.memory, StackState) else ()
-    return [*state.controller, *memory, state.reading]
+def scan(cell, inputs, state, mask=None):
+    """The backend's scan: outputs, None and the last state."""
+    return backend.scan(cell.system, Inputs(inputs, mask, {}, None, inputs.shape[1]), state)
 
 
-def scan(cell, inputs, state, mask=None, with_readings=False):
-    """The backend's scan, with the arguments of `reference`."""
-    return backend.scan(cell.system, Inputs(inputs, mask, {}, None, inputs.shape[1]), state, with_readings)
-
-
-def results_of(run, cell, inputs, state, mask):
-    """Outputs and last state, and the gradients of all that goes in for random gradients of all that comes out."""
-    outputs, readings, last = run(cell, inputs, state, mask, with_readings=True)
-    results = [outputs, readings, *last.controller, last.reading]
-    if isinstance(last.memory, StackState):
-        living = last.memory.strengths.detach() != 0  # others' vectors are of no consequence
-        results += [last.memory.strengths, torch.where(living.unsqueeze(-1), last.memory.values, 0)]
-    generator = torch.Generator().manual_seed(1)
-    weights = [torch.randn(r.shape, generator=generator, dtype=torch.float64).to(r) for r in results]
-    loss = sum((w * r).sum() for w, r in zip(weights, results, strict=True))
-    leaves = [t for t in (inputs, *cell.parameters(), *tensors_of(state)) if t.requires_grad]
-    grads = torch.autograd.grad(loss, leaves, allow_unused=True)
-    zero = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, grads, strict=True)]
-    return [result.detach() for result in results], zero
-
-
-def reference(cell, inputs, state, mask, with_readings=True):
-    """The definition: one step after the other."""
-    outputs, readings = [], []
-    for t in range(inputs.shape[1]):
-        active = None if mask is None else mask[:, t]
-        layers, _, state = cell.step(inputs[:, t], state, active)
-        of_step = (layers[-1], state.reading)
-        if mask is not None:
-            of_step = (torch.where(active.unsqueeze(-1), part, 0) for part in of_step)
-        for found, part in zip((outputs, readings), of_step, strict=True):
-            found.append(part)
-    return torch.stack(outputs, dim=1), torch.stack(readings, dim=1), state
+def reference(cell, inputs):
+    """The outputs of the definition, from an empty state."""
+    cell.scan_backend = "reference"
+    return cell.scan(inputs).outputs
 
 
 def assert_equal_to_reference(cell, inputs, state, mask=None, tolerance=1e-11):
-    expected = results_of(reference, cell, inputs, state, mask)
-    found = results_of(scan, cell, inputs, state, mask)
-    for of_reference, of_triton in zip(itertools.chain(*expected), itertools.chain(*found), strict=True):
-        assert of_triton.dtype == of_reference.dtype
-        size = max(1.0, float(of_reference.abs().max())) if of_reference.numel() else 1.0
-        torch.testing.assert_close(of_triton, of_reference, rtol=0, atol=tolerance * size)
+    assert max(compare(cell, inputs, "triton", state, mask)) < tolerance
 
 
 def some_inputs(cell, batch_size=2, length=3):
@@ -199,108 +160,6 @@ def test_all_actions_of_given_vectors_are_one_product(device):
     assert calls == [1]  # and what hangs on the product is not ignored
 
 
-NONDETERMINISTIC = {
-    "RNS": {"memory_states": 2, "memory_symbols": 3},
-    "RNS of 2022": {"memory_states": 3, "memory_symbols": 1, "bottom": "fixed"},
-    "NS": {"memory_symbols": 2, "normalize_actions": True, "read_states": False, "bottom": "fixed"},
-    "VRNS": {"memory_symbols": 2, "memory_size": 3, "push_value_activation": "tanh"},
-    "VRNS without states": {
-        "memory_states": 1,
-        "memory_size": 2,
-        "read_states": False,
-        "bottom_vector": "zeros",
-        "memory_window": 3,
-    },
-    "window": {"memory_symbols": 1, "memory_window": 4},
-}
-
-
-def make_nondeterministic(device, stack, dtype=torch.float64, scale=3.0):
-    torch.manual_seed(3)
-    layer = MemoryLayer(5, "nondeterministic", **NONDETERMINISTIC[stack]).to(device, dtype)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.mul_(scale)
-    return layer
-
-
-@pytest.mark.parametrize(
-    "stack",
-    [
-        pytest.param(stack, marks=() if stack == "VRNS without states" else pytest.mark.slow)
-        for stack in NONDETERMINISTIC
-    ],
-)
-def test_nondeterministic_stacks(device, stack):
-    """With padding, at which a sequence has fewer times than another, and a carried state."""
-    mask = torch.tensor([[True] * 3, [False, True, False]], device=device)
-    layer = make_nondeterministic(device, stack)
-    check_layer(layer, 3, batch_size=2, mask=mask, first_steps=1, tolerance=1e-12, backend="triton")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stack", NONDETERMINISTIC)
-def test_longer_nondeterministic_stacks(device, stack):
-    check_layer(make_nondeterministic(device, stack), 9, batch_size=2, tolerance=1e-12, backend="triton")
-    layer = make_nondeterministic(device, stack, torch.float32)
-    check_layer(layer, 6, batch_size=1, first_steps=2, tolerance=1e-5, backend="triton")
-
-
-@pytest.mark.parametrize(
-    ("controller", "stack"),
-    [
-        ("rnn", "window"),
-        pytest.param("lstm", "VRNS", marks=pytest.mark.slow),
-        pytest.param("gru", "RNS", marks=pytest.mark.slow),
-        pytest.param("rnn", "VRNS without states", marks=pytest.mark.slow),
-        pytest.param("linear", "NS", marks=pytest.mark.slow),
-    ],
-)
-def test_nondeterministic_stacks_with_a_controller(device, controller, stack):
-    fields = {"memory_size": 0, "num_layers": 2 if controller == "gru" else 1} | NONDETERMINISTIC[stack]
-    cell = make_cell_of(memory="nondeterministic", controller=controller, **fields)
-    state, inputs = random_state(cell, 2, torch.float64, 1), torch.randn(2, 3, 5, dtype=torch.float64)
-    cell, inputs, mask = cell.to(device), inputs.to(device), torch.tensor([[True, False, True], [False] * 3])
-    state = map_tensors(lambda part: part.detach().to(device).requires_grad_(), state)
-    assert max(compare(cell, inputs, "triton", state, mask.to(device))) < 1e-12
-
-
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float32, 2e-3), pytest.param(torch.float64, 1e-10, marks=pytest.mark.slow)]
-)
-def test_nondeterministic_log_weights_of_hundreds(device, dtype, tolerance):
-    """Float32 rounds such logarithms to 1e-5 at best, and the reference's, too."""
-    layer = make_nondeterministic(device, "VRNS without states", dtype, scale=200.0)
-    inputs = torch.randn(1, 3, 5, dtype=dtype, device=device, requires_grad=True)
-    assert layer.controls.projection(inputs).abs().max() > 200
-    readings = []
-    for name in ("reference", "triton"):
-        layer.scan_backend = name
-        readings.append(layer(inputs)[0])
-    torch.testing.assert_close(readings[1], readings[0], rtol=0, atol=tolerance)
-    readings[1].square().sum().backward()
-    assert all(part.grad.isfinite().all() for part in (inputs, *layer.parameters()))
-
-
-def test_nondeterministic_weights_that_are_no_number_are_passed_on(device):
-    layer = make_nondeterministic(device, "window")
-    layer.scan_backend = "triton"
-    inputs = torch.randn(2, 2, 5, dtype=torch.float64, device=device)
-    inputs[0, 0, 0] = torch.nan
-    with np.errstate(all="ignore"):
-        readings = layer(inputs)[0]
-    assert readings[0].isnan().all()
-    assert readings[1].isfinite().all()
-
-
-def test_nondeterministic_stacks_without_room_are_refused():
-    layer = MemoryLayer(5, "nondeterministic", memory_states=8, memory_symbols=9)
-    reason = backend.obstacle(layer.system, torch.device("cuda"), torch.float32)
-    assert reason == "memory_states times memory_symbols is 72, and it has registers for 64"
-    cell = MemoryLayer(5, "nondeterministic", memory_states=8, memory_symbols=8)
-    assert backend.obstacle(cell.system, torch.device("cuda"), torch.float32) is None
-
-
 def test_readings_as_strong_as_the_push(device):
     """Ties of numbers that are rounded. Threads that disagreed on one would wait for each other forever."""
     fields = {"push_control": "expected_value", "pop_control": "sigmoid", "read_control": "expected_value"}
@@ -365,20 +224,14 @@ def test_what_is_not_finite_ends(device, bad):
     assert inputs.grad[1].isfinite().all()
 
 
-def test_a_second_backward(device):
-    cell = make_cell(device, controller="lstm", memory="stack")
-    inputs = some_inputs(cell, 1, 2)
-    outputs, _, _ = scan(cell, inputs, a_state(cell, 1, [0.5]))
-    first = torch.autograd.grad(outputs.sum(), inputs, retain_graph=True)[0]
-    assert torch.equal(torch.autograd.grad(outputs.sum(), inputs)[0], first)
-
-
-def test_second_derivatives_are_refused(device):
+def test_a_second_backward_and_no_second_derivatives(device):
     """Also where the scan is the end of the graph, and nothing that its gradient is given needs one."""
     cell = make_cell(device, controller="lstm", memory="stack")
     inputs = some_inputs(cell, 1, 2)
     for loss in (lambda outputs: outputs.sum(), lambda outputs: outputs.square().sum()):
-        outputs, _, _ = scan(cell, inputs, cell.initial_state(1))
+        outputs, _, _ = scan(cell, inputs, a_state(cell, 1, [0.5]))
+        first = torch.autograd.grad(loss(outputs), inputs, retain_graph=True)[0]
+        assert torch.equal(torch.autograd.grad(loss(outputs), inputs, retain_graph=True)[0], first)
         with pytest.raises(RuntimeError, match="the compiled scan cannot be differentiated twice .create_graph=True."):
             torch.autograd.grad(loss(outputs), inputs, create_graph=True)
 
@@ -435,7 +288,7 @@ def test_captured_scans_are_shared_one_at_a_time(device):
     expected = [torch.autograd.grad(grad_of(inputs).sum(), inputs)[0] for inputs in batches[:1]]
     assert not graphs._held  # the first of a shape
     for inputs in batches[1:]:
-        expected += torch.autograd.grad(reference(cell, inputs, cell.initial_state(1), None)[0].sum(), inputs)
+        expected += torch.autograd.grad(reference(cell, inputs).sum(), inputs)
     in_flight = [grad_of(inputs) for inputs in batches]  # the third finds no place
     assert len(graphs._held) == 2
     for outputs, inputs, grad in zip(in_flight, batches, expected, strict=True):
@@ -445,7 +298,7 @@ def test_captured_scans_are_shared_one_at_a_time(device):
     assert len(graphs._held) == 2
     with torch.no_grad():  # another key: an old one makes room
         grad_of(batches[0])
-        torch.testing.assert_close(grad_of(batches[0]), reference(cell, batches[0], cell.initial_state(1), None)[0])
+        torch.testing.assert_close(grad_of(batches[0]), reference(cell, batches[0]))
     assert len(graphs._held) == 2
 
 
@@ -501,19 +354,14 @@ from conftest import tiny_config
 from kernels.compiling import Compiled, compiled, pretend_gpu
 from stack_lm import MemoryLayer
 from stack_lm.layers.cell import StackRNNCell
-from stack_lm.kernels.gpu import backend, moves, moves_back, pointwise, strength
+from stack_lm.kernels.gpu import backend, pointwise, strength
 from stack_lm.kernels.protocol import Inputs
 
 pretend_gpu(ARCHITECTURE)
-for module, names in (
-    (pointwise, "forward backward"),
-    (strength, "forward backward"),
-    (moves, "weigh reveal move settle"),
-    (moves_back, "unsettle unreveal unweigh"),
-):
-    for name in names.split():
+for module in (pointwise, strength):
+    for name in ("forward", "backward"):
         setattr(module, name, Compiled(getattr(module, name)))
-STRENGTHS = {} if MEMORY == "nondeterministic" else {"pop_control": POP, "read_control": POP}
+STRENGTHS = {"pop_control": POP, "read_control": POP}
 with FakeTensorMode():  # which fails where a program looks at a number
     inputs, mask = torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3, dtype=torch.bool)
     if CONTROLLER is None:
@@ -538,8 +386,6 @@ print(len(compiled), min(len(each.asm["cubin"]) for each in compiled) > 0)
         pytest.param(None, "deque", "sigmoid", 0, False, 90, marks=pytest.mark.slow),
         pytest.param("gru", "deque", "sigmoid", 2, True, 80, marks=pytest.mark.slow),
         pytest.param("rnn", "queue", "sigmoid", 2, True, 90, marks=pytest.mark.slow),
-        pytest.param(None, "nondeterministic", None, 0, False, 90, marks=pytest.mark.slow),
-        pytest.param("lstm", "nondeterministic", None, 1, True, 80, marks=pytest.mark.slow),
     ],
 )
 def test_kernels_compile_for_gpus(tmp_path, controller, memory, pop, layers, autocast, architecture):
@@ -550,8 +396,7 @@ def test_kernels_compile_for_gpus(tmp_path, controller, memory, pop, layers, aut
     for name, value in (values | {"ARCHITECTURE": architecture}).items():
         code = code.replace(name, repr(value))
     output = run_compiling(code, tmp_path)
-    of_memory = 7 if memory == "nondeterministic" else 2
-    assert output.split() == [str(of_memory + 2 * layers), "True"]
+    assert output.split() == [str(2 + 2 * layers), "True"]
 
 
 def test_benchmark(device, monkeypatch, capsys):
@@ -586,13 +431,13 @@ def test_obstacles(monkeypatch):
     assert "CUDA" in backend.obstacle(cell.system, cpu, torch.float32)
     assert "int64" in backend.obstacle(cell.system, gpu, torch.int64)
     for fields, name in (
-        ({"memory": "superposition"}, "SuperpositionStack"),
-        ({"memory": "stack", "controller": "direct"}, "DirectController"),
-        ({"memory": "stack", "reading_entry": "hidden_state", "controller": "rnn"}, "hidden_state"),
+        ({"controller": "direct"}, "DirectController"),
+        ({"reading_entry": "hidden_state", "controller": "rnn"}, "hidden_state"),
     ):
         other = StackRNNCell(tiny_config(**fields))
         assert name in backend.obstacle(other.system, gpu, torch.float32)
-    for memory, name in (("superposition", "SuperpositionStack"), ("baby_ntm", "BabyNTM")):
+    layers = {"superposition": "SuperpositionStack", "baby_ntm": "BabyNTM", "nondeterministic": "NondeterministicStack"}
+    for memory, name in layers.items():
         assert name in backend.obstacle(MemoryLayer(5, memory).system, gpu, torch.float32)
     monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name: None)
     assert backend.obstacle(cell.system, gpu, torch.float32) == "triton is not installed"
@@ -601,20 +446,14 @@ def test_obstacles(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(("controller", "memory"), list(itertools.product(CONTROLLERS, MEMORIES)))
 def test_random_configurations(device, controller, memory):
-    generator = torch.Generator().manual_seed(CONTROLLERS.index(controller) * 10 + MEMORIES.index(memory))
-
-    def one_of(*choices):
-        return choices[int(torch.randint(len(choices), (), generator=generator))]
-
-    for _ in range(5):
-        fields = {"num_layers": one_of(1, 1, 2), "bias": one_of(True, True, False)}
-        if memory != "none":
-            kinds = (0.0, 0.5, 1.0, 2.0, "sigmoid", "expected_value", "expected_value")
-            fields |= {name: one_of(*kinds) for name in ("push_control", "pop_control", "read_control")}
-            fields |= {"max_push": one_of(1, 3), "push_value_activation": one_of("tanh", "sigmoid")}
-        cell = make_cell(device, scale=one_of(1.0, 3.0, 30.0), controller=controller, memory=memory, **fields)
-        batch_size, length = one_of(1, 3), one_of(1, 5)
-        strengths = one_of([], [0.3, 0.0, 1.0], [0.0], [0.5, 0.5, 1.0, 2.0])
-        mask = one_of(None, torch.rand(batch_size, length, generator=generator).to(device) < 0.7)
-        state = a_state(cell, batch_size, strengths)
+    @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(case=cases((memory,), (controller,)))
+    def run(case):
+        fields, (batch_size, length), flags, _, spread = case
+        fields |= {"reading_entry": "input", "embedding_size": 5}
+        cell = make_cell(device, scale=spread * 10, **fields)
+        mask = torch.rand(batch_size, length, device=device) < 0.7 if flags["masked"] else None
+        state = a_state(cell, batch_size, [0.5, 0.0, 1.0, 2.0][: batch_size % 5] if flags["carried"] else [])
         assert_equal_to_reference(cell, some_inputs(cell, batch_size, length), state, mask, tolerance=1e-10)
+
+    run()
