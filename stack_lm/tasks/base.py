@@ -47,16 +47,18 @@ class EditedExample(Example):
     """A string with its number of edits.
 
     Args:
-        example: the string with its targets.
+        source, target, mask: see `Example`.
         edits: the number of edits that turned a member into it, or the fewest that turn it into a member; None if
             unknown.
     """
 
     _edits: int | None
 
-    def __new__(cls, example: Example, edits: int | None) -> EditedExample:
+    def __new__(
+        cls, source: tuple[int, ...], target: tuple[Target, ...], mask: tuple[bool, ...], edits: int | None
+    ) -> EditedExample:
         """Make an equal example that has its edits."""
-        made = super().__new__(cls, *example)
+        made = super().__new__(cls, source, target, mask)
         made._edits = edits
         return made
 
@@ -64,6 +66,12 @@ class EditedExample(Example):
     def edits(self) -> int | None:
         """See `Example.edits`."""
         return self._edits
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return (*self, self._edits)
+
+    def _replace(self, **changes: Any) -> EditedExample:
+        return EditedExample(**(self._asdict() | changes), edits=self._edits)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """The interface of tasks: draws, splits, datasets, options and the registry."""
 
+import copy
 import hashlib
+import pickle
 import random
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import pytest
 
 from stack_lm.errors import InputError
 from stack_lm.tasks import Example, Language, Split, Task, make_task, register_task, task_names
+from stack_lm.tasks.base import EditedExample
 
 
 class Copy(Task):
@@ -107,6 +110,15 @@ def test_a_seed_keeps_its_data(name):
     task = make_task(name, splits={"test": {"number": 20, "balanced": False}})
     sources = repr([example.source for example in task.split("test", 0)])
     assert hashlib.sha256(sources.encode()).hexdigest().startswith(GOLDEN[name])
+
+
+def test_an_edited_example_keeps_its_edits():
+    example = EditedExample((0, 1), (1,), (True,), edits=3)
+    assert example == Example((0, 1), (1,), (True,))
+    for made in (copy.copy(example), copy.deepcopy(example), pickle.loads(pickle.dumps(example))):
+        assert (made, made.edits) == (example, 3)
+    replaced = example._replace(target=(0,))
+    assert (replaced, replaced.edits) == (Example((0, 1), (0,), (True,)), 3)
 
 
 def test_stream():

@@ -169,7 +169,7 @@ class RecognitionTask(Task):
 
     def _labelled(self, string: String, label: int, edits: int | None = None) -> Example:
         source = (len(self.symbols), *map(self.symbols.index, string))
-        return EditedExample(Example(source, (label,), (True,)), edits)
+        return EditedExample(source, (label,), (True,), edits)
 
     def split(self, name: str, seed: int) -> list[Example]:
         """See `Task.split`; no string of `test_short_held_out` is in training or validation.
