@@ -6,7 +6,7 @@ Agreement and minimal pairs are both such choices; they differ in their files an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, Protocol, get_args
@@ -147,6 +147,45 @@ def with_unknown_words(model: _Vocabulary, words: Sequence[Sequence[tuple[str, b
     """
     known = {word: model.knows(word[0], begins=word[1]) for word in set(chain.from_iterable(words))}
     return np.array([not all(known[word] for word in of_item) for of_item in words], dtype=bool)
+
+
+def score_in_blocks(
+    model: _Vocabulary,
+    words: Sequence[Sequence[tuple[str, bool]]],
+    identical: Sequence[bool],
+    logprobs_of: Callable[[list[int]], Any],
+    groups: Mapping[str, Sequence[str | int | None]],
+    oov: OutOfVocabulary,
+    progress: Callable[[int], None] | None,
+    block_size: int,
+) -> ChoiceResult:
+    """Ask a model for the log-probabilities of the items that can be scored, and count its choices.
+
+    Args:
+        model: tells which words it knows.
+        words: the words in which the alternatives of each item differ; see `with_unknown_words`.
+        identical: whether an item's alternatives are the same.
+        logprobs_of: the log-probabilities of some items [n, 2], given their numbers.
+        groups: see `score_choices`.
+        oov: see `score_choices`.
+        progress: called with the number of items left out, if there are any, and with that of each block once it is
+            scored.
+        block_size: items scored at a time: enough to form batches of similar length.
+
+    Raises:
+        InputError: as `score_choices`.
+    """
+    unknown = with_unknown_words(model, words)
+    logprobs = np.full((len(words), 2), np.nan)
+    scored = np.flatnonzero(~np.array(identical, dtype=bool) & ~unknown).tolist()
+    if progress is not None and len(scored) < len(words):
+        progress(len(words) - len(scored))
+    for start in range(0, len(scored), block_size):
+        block = scored[start : start + block_size]
+        logprobs[block] = logprobs_of(block)
+        if progress is not None:
+            progress(len(block))
+    return score_choices(logprobs, groups, identical=identical, unknown=unknown, oov=oov)
 
 
 def correct_codes(outcomes: Sequence[str], oov: OutOfVocabulary) -> np.ndarray:

@@ -308,26 +308,9 @@ class _Tally:
 
 def _count_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
     """Count predicted brackets that cross a gold one: they share words, and neither contains the other."""
-    # Gold brackets are nested. Of those around a boundary between words, one that ends before a predicted bracket which
-    # starts there, or starts after one which ends there, crosses it; and the innermost ends first and starts last.
-    innermost = _innermost({(start, stop) for start, stop, _ in gold if stop - start > 1})
-    crossing = 0
-    for a, b, _ in predicted:
-        around_start, around_end = innermost.get(a), innermost.get(b)
-        crossing += (around_start is not None and around_start[1] < b) or (around_end is not None and a < around_end[0])
-    return crossing
-
-
-def _innermost(nested: set[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """For each boundary inside a bracket, the smallest bracket around it."""
-    found: dict[int, tuple[int, int]] = {}
-    pending = sorted(nested, key=lambda bracket: (-bracket[0], bracket[1]))  # the last one opens first
-    around: list[tuple[int, int]] = []
-    for boundary in range(max((stop for _, stop in nested), default=0)):
-        while around and around[-1][1] <= boundary:
-            around.pop()
-        if around:
-            found[boundary] = around[-1]
-        while pending and pending[-1][0] == boundary:
-            around.append(pending.pop())
-    return found
+    if not gold or not predicted:
+        return 0
+    start, stop = np.array([bracket[:2] for bracket in gold]).T
+    begin, end = np.array([bracket[:2] for bracket in predicted]).T[..., None]
+    crosses = (start < begin) & (begin < stop) & (stop < end) | (begin < start) & (start < end) & (end < stop)
+    return int(crosses.any(axis=1).sum())
