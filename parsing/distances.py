@@ -135,10 +135,7 @@ def tree_from_distances(
             f"there must be one distance a word, or one fewer, and at least one word; got {len(distances)} "
             f"distances and {n} words"
         )
-    try:
-        values = [float(distance) for distance in distances]
-    except OverflowError as error:  # an integer of hundreds of digits
-        raise InputError(f"a distance of {shortened(' '.join(words), 80)!r} is out of range") from error
+    values = [float(distance) for distance in distances]
     if any(map(math.isnan, values)):
         raise InputError(f"a distance of {shortened(' '.join(words), 80)!r} is not a number")
     if len(values) < n:

@@ -211,7 +211,7 @@ def _from_distances(words: Any, distances: Any, where: str, decoder: str) -> Con
         raise InputError(f"{where}: `{DISTANCES_KEY}` must be a list of numbers; got {shortened(distances, 40)!r}")
     try:
         return tree_from_distances(words, distances, decoder)
-    except InputError as error:
+    except (InputError, OverflowError) as error:
         raise InputError(f"{where}: {error}") from error
 
 

@@ -97,7 +97,7 @@ def _trees(text: str, source: str, first_line: int) -> Iterator[TreeTokens]:
             if kind == CLOSE:
                 raise InputError(f"{source}, line {start}: a closing bracket without an opening one")
             if kind == WORD:
-                raise InputError(f"{source}, line {start}: {token[0]!r} is outside all brackets; is this a treebank?")
+                raise InputError(f"{source}, line {start}: {token[0]!r:.60} is outside all brackets; is this a treebank?")
         tokens.append(token)
         if kind == OPEN:
             depth += 1

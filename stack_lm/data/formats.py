@@ -14,12 +14,11 @@ from ..errors import InputError, OnError
 from ..messages import first_line, shortened
 from .brackets import looks_like_trees, without_remarks, words_of_trees
 from .conllu import sentences_of_conllu
-from .files import LONGEST_LINE, UNPACKERS, check_file, line_blocks, open_file
+from .files import LONGEST_LINE, UNPACKERS, check_file, numbered_lines, open_file
 from .text import json_object, json_record, json_value, read_text
 
 TEXT = "text"
 TEXT_COLUMNS = (TEXT, "sentence")  # the names that are taken if no column is requested
-_LARGEST_PACKED = 2**30  # bytes of a compressed Parquet file, which is decompressed in memory
 _ROWS = 1024  # of a Parquet file, read at a time
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
 
@@ -127,12 +126,7 @@ def _text_column(first: str) -> str | None:
 
 
 def _open_lines(path: str | Path, on_error: OnError) -> Lines:
-    def read() -> Iterator[tuple[int, str]]:
-        with open_file(path) as (name, stream):
-            for number, lines in line_blocks(name, stream, on_error):
-                yield from enumerate(lines, number)
-
-    numbered = read()
+    numbered = numbered_lines(path, on_error)
     begun: list[tuple[int, str]] = []
     for number, line in numbered:
         begun.append((number, line))
@@ -262,10 +256,7 @@ def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:
     whole: Any = name
     if Path(name).suffix.lower() in UNPACKERS:
         with open_file(path) as (_, stream):
-            raw = stream.read(_LARGEST_PACKED + 1)
-        if len(raw) > _LARGEST_PACKED:
-            raise InputError(f"{name} has more than {_LARGEST_PACKED:,} bytes; unpack it")
-        whole = pyarrow.BufferReader(raw)
+            whole = pyarrow.BufferReader(stream.read())
     try:
         with pyarrow.parquet.ParquetFile(whole) as file:
             _check_columns(file.schema_arrow.names, name)
