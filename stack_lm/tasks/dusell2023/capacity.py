@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import cached_property
+from functools import partial
 from math import inf, log
 from typing import Any
 
 from ...errors import InputError
 from ..base import SplitChanges
-from ..bounded import BoundedLanguage, log_given_length
-from ..grammars import ByLength, Grammar
+from ..bounded import GrammarLanguage, log_given_length
+from ..grammars import Grammar
 from ..registry import register_task
 from .words import WordLanguage
 
@@ -32,42 +32,17 @@ def _types(symbol_types: Any) -> range:
     return range(symbol_types)
 
 
-class _Reversal(WordLanguage):
-    def __init__(self, *, symbol_types: int = 2, splits: SplitChanges | None = None) -> None:
-        self.letters = tuple(map(str, _types(symbol_types)))
-        super().__init__(splits=splits)
+def _reversal(pattern: str, *, symbol_types: int = 2, splits: SplitChanges | None = None) -> WordLanguage:
+    """A word and its reversal, over any number of symbol types."""
+    return WordLanguage(pattern, tuple(map(str, _types(symbol_types))), splits=splits)
 
 
-@register_task("dusell2023/marked_reversal")
-class MarkedReversal(_Reversal):
-    """`w # w reversed`, of any number of symbol types.
-
-    Args:
-        symbol_types: the number of letters of `w`.
-        splits: changes of the plan (see `Task`).
-    """
-
-    others = ("#",)
-
-    def made_of(self, word: list[str]) -> list[str]:
-        return [*word, "#", *reversed(word)]
-
-
-@register_task("dusell2023/unmarked_reversal")
-class UnmarkedReversal(_Reversal):
-    """`w` and `w` reversed, of any number of symbol types.
-
-    Args:
-        symbol_types: the number of letters of `w`.
-        splits: changes of the plan (see `Task`).
-    """
-
-    def made_of(self, word: list[str]) -> list[str]:
-        return [*word, *reversed(word)]
+register_task("dusell2023/marked_reversal")(partial(_reversal, "w # r"))
+register_task("dusell2023/unmarked_reversal")(partial(_reversal, "w r"))
 
 
 @register_task("dusell2023/dyck")
-class Dyck(BoundedLanguage):
+class Dyck(GrammarLanguage):
     """Well-nested strings with any number of types of pairs: on average one split at each level, and 40 levels.
 
     The grammar is that of `dusell2020/dyck`, with one type of pairs; each pair of a string then gets a type.
@@ -83,16 +58,8 @@ class Dyck(BoundedLanguage):
     def __init__(self, *, symbol_types: int = 2, splits: SplitChanges | None = None) -> None:
         self.types = _types(symbol_types)
         self._closing = {f"({number}": f"){number}" for number in self.types}
-        super().__init__([symbol for pair in self._closing.items() for symbol in pair], splits=splits)
-
-    @cached_property
-    def lengths(self) -> ByLength:
-        """Weights and draws by length, of strings of one type."""
-        return ByLength(self.grammar)
-
-    def possible(self, length: int) -> bool:
-        """See `BoundedLanguage.possible`."""
-        return self.lengths.possible(length)
+        self.symbols = [symbol for pair in self._closing.items() for symbol in pair]
+        super().__init__(splits=splits)
 
     def string(self, rng: random.Random, length: int) -> Sequence[str]:
         """See `BoundedLanguage.string`."""
