@@ -12,7 +12,7 @@ from stack_lm.errors import InputError
 from stack_lm.messages import shortened
 from stack_lm.trace import Trace
 
-from .seeds import quasi_f
+from .seeds import Comparison, quasi_f
 
 
 @dataclass(frozen=True)
@@ -153,24 +153,16 @@ def sentence_losses(traces: Iterable[Trace]) -> SentenceLosses:
 
 
 @dataclass(frozen=True)
-class PerplexityComparison:
+class PerplexityComparison(Comparison):
     """The perplexities of two models, or of several runs of each, on the same sentences.
 
+    The difference is in percent of the second model's perplexity. With several runs it is that of geometric means.
+
     Attributes:
-        difference: the first model's perplexity minus the second's, in percent of the second's. With several runs it
-            is that of their geometric means.
-        low, high: its interval of 95%; NaN if the models differ by the same loss in every sentence.
-        p_value: two-sided; NaN likewise.
-        degrees: degrees of freedom of Student's t.
         n: number of predicted tokens, words or inner tokens.
         n_sentences: number of sentences that contain them.
     """
 
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    degrees: float
     n: int
     n_sentences: int
 

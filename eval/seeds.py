@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -44,15 +44,14 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class SeedComparison:
-    """The runs of two models on the same items.
+class Comparison:
+    """A difference of two models, with Student's t.
 
     Attributes:
-        difference: mean accuracy of the first model's runs minus that of the second's, in percentage points.
+        difference: the first model's mean minus the second's.
         low, high: its interval of 95%; NaN if the models differ, but neither runs nor items have any variance.
         p_value: two-sided; NaN likewise.
         degrees: degrees of freedom of Student's t.
-        n_items: items that all runs scored.
     """
 
     difference: float
@@ -60,6 +59,16 @@ class SeedComparison:
     high: float
     p_value: float
     degrees: float
+
+
+@dataclass(frozen=True)
+class SeedComparison(Comparison):
+    """The mean accuracies of two models' runs on the same items, in percentage points.
+
+    Attributes:
+        n_items: items that all runs scored.
+    """
+
     n_items: int
 
 
@@ -125,25 +134,12 @@ def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
         raise InputError(f"fewer than two items were scored by all {len(first) + len(second)} runs")
     sides = [100.0 * side[:, scored] for side in (first, second)]
     by_item = sides[0].mean(axis=0) - sides[1].mean(axis=0)
-    found = quasi_f([side.mean(axis=1) for side in sides], by_item)
-    low, high = np.clip((found.low, found.high), -100, 100).tolist()  # with few runs Student's t goes beyond
-    return SeedComparison(*found._replace(low=low, high=high), int(scored.sum()))
+    test = quasi_f([side.mean(axis=1) for side in sides], by_item)
+    low, high = np.clip((test.low, test.high), -100, 100).tolist()  # with few runs Student's t goes beyond
+    return SeedComparison(test.difference, low, high, test.p_value, test.degrees, int(scored.sum()))
 
 
-class QuasiF(NamedTuple):
-    """A difference of means, the ends of its interval of 95%, its two-sided p-value, and Student's degrees of freedom.
-
-    Ends and p-value are NaN if there is a difference, but neither runs nor items have any variance.
-    """
-
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    degrees: float
-
-
-def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> QuasiF:
+def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> Comparison:
     """Test a difference of two models over runs and items by min F'; see `compare_seeds`.
 
     Args:
@@ -159,12 +155,12 @@ def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> QuasiF:
         # Runs and items without any variance do not show how much others would vary.
         differs = abs(difference) > _ROUNDING
         bound, p_value = (float("nan"), float("nan")) if differs else (difference, 1.0)
-        return QuasiF(difference, bound, bound, p_value, np.inf)
+        return Comparison(difference, bound, bound, p_value, np.inf)
     degrees = variance**2 / sum(part**2 / df for part, df in parts)
     error = variance**0.5
     margin = float(stdtrit(degrees, 0.975)) * error
     p_value = 2 * float(stdtr(degrees, -abs(difference) / error))
-    return QuasiF(difference, difference - margin, difference + margin, p_value, float(degrees))
+    return Comparison(difference, difference - margin, difference + margin, p_value, float(degrees))
 
 
 def record(found: dict[Key, Any]) -> dict[str, Any]:
