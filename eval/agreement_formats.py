@@ -45,7 +45,7 @@ def _read_linzen_table(source: str, on_error: OnError) -> list[AgreementItem]:
     records = read_records(source, column="sentence", format_name=format_name, on_error=on_error)
     rows = [record for record in records if record.fields]
     _check_header(source, rows, {"sentence", "verb_pos", "verb_index", "n_diff_intervening"})
-    return _each(rows, _of_linzen_row, on_error)
+    return _each(rows, _make_linzen_item, on_error)
 
 
 def _check_header(source: str, rows: Sequence[Record], columns: set[str]) -> None:
@@ -54,7 +54,7 @@ def _check_header(source: str, rows: Sequence[Record], columns: set[str]) -> Non
         raise InputError(f"{source}: the header lacks the columns {', '.join(sorted(missing))}")
 
 
-def _of_linzen_row(record: Record) -> AgreementItem:
+def _make_linzen_item(record: Record) -> AgreementItem:
     row, words = record.fields, record.text.split()
     place = _place(row["verb_index"], words, f"{record.where}: verb_index", first=1)
     attractors = _number(row["n_diff_intervening"], f"{record.where}: n_diff_intervening")
@@ -74,7 +74,7 @@ def _read_numpred(source: str, on_error: OnError) -> list[AgreementItem]:
     suffix = Path(source).suffix[1:]
     attractors = int(suffix) if suffix.isdecimal() else None
 
-    def of_line(record: Record) -> AgreementItem:
+    def make_item(record: Record) -> AgreementItem:
         label, _, prefix = record.text.partition("\t")
         if label not in _NUMBERS or not prefix.strip():
             raise InputError(
@@ -85,7 +85,7 @@ def _read_numpred(source: str, on_error: OnError) -> list[AgreementItem]:
         return AgreementItem(tuple(prefix.split()), label, other, attractors, _NUMBERS[label])
 
     records = read_records(source, keep_empty=False, format_name="text", on_error=on_error)
-    return _each(records, of_line, on_error)
+    return _each(records, make_item, on_error)
 
 
 # Share of items whose index may point at another word than the right form. In the data of Gulordava et al. none does,
@@ -96,17 +96,18 @@ _ELSEWHERE = 0.5
 def _read_linzen_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
     elsewhere: list[str] = []
 
-    def of_pair(pair: _Pair) -> AgreementItem:
+    def make_item(pair: _Pair) -> AgreementItem:
         cells = pair.cells(4, "index, correct form, wrong form and attractors")
         place = _place(cells[0], pair.words, pair.where)
         correct, wrong = cells[1], cells[2]
         attractors = _number(cells[3], pair.where)
         if pair.words[place].casefold() != correct.casefold():
-            there = f"word {place} of the text, counted from 0, is {pair.words[place]!r}"
-            elsewhere.append(f"{pair.where}: {there}, not {correct!r}")
+            elsewhere.append(
+                f"{pair.where}: word {place} of the text, counted from 0, is {pair.words[place]!r}, not {correct!r}"
+            )
         return AgreementItem(tuple(pair.words[:place]), correct, wrong, attractors, number_of(correct, wrong))
 
-    items = _each(_read_pairs(source), of_pair, on_error)
+    items = _each(_read_pairs(source), make_item, on_error)
     if len(elsewhere) > _ELSEWHERE * len(items):
         raise InputError(f"{elsewhere[0]} (so in {len(elsewhere):,} of {len(items):,} lines)")
     return items
@@ -123,7 +124,7 @@ def _read_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
     if details and len(details) != len(pairs):
         raise InputError(f"{table} has {2 * len(details)} rows; two for each of {len(pairs)} items are needed")
 
-    def of_pair(pair: _Pair) -> AgreementItem:
+    def make_item(pair: _Pair) -> AgreementItem:
         # NOTE: the prefix in the last column is that of the original sentence, even for nonce sentences.
         cells = pair.cells(12, "pattern, construction, sentence, index, ..., correct and wrong form, ..., prefix")
         place = _place(cells[3], pair.words, pair.where)
@@ -145,7 +146,7 @@ def _read_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
             distance=_number(detail["len_context"], str(table)) if detail else None,
         )
 
-    return _each(pairs, of_pair, on_error)
+    return _each(pairs, make_item, on_error)
 
 
 class _Pair(NamedTuple):

@@ -40,6 +40,11 @@ class Accuracy:
     n: int
     majority: float | None
 
+    def record(self) -> dict[str, Any]:
+        """The accuracy for JSON; without a majority if there is none."""
+        values = {"accuracy": self.accuracy, "interval": [self.low, self.high], "n": self.n}
+        return values if self.majority is None else values | {"majority": self.majority}
+
 
 @dataclass(frozen=True, eq=False)
 class ChoiceResult:
@@ -95,9 +100,10 @@ class ChoiceResult:
         groups = self.groups.get(name, {}).values()
         if len(groups) < 2:
             return None
-        accuracy = sum(of.accuracy for of in groups) / len(groups)
-        interval = stratified_interval([round(of.accuracy * of.n / 100) for of in groups], [of.n for of in groups])
-        return Accuracy(accuracy, *interval, sum(of.n for of in groups), None)
+        mean = sum(group.accuracy for group in groups) / len(groups)
+        n_correct = [round(group.accuracy * group.n / 100) for group in groups]
+        interval = stratified_interval(n_correct, [group.n for group in groups])
+        return Accuracy(mean, *interval, sum(group.n for group in groups), None)
 
     @property
     def correct(self) -> np.ndarray:
@@ -107,25 +113,15 @@ class ChoiceResult:
     def record(self) -> dict[str, Any]:
         """The result without its items, for JSON."""
 
-        def of(accuracy: Accuracy) -> dict[str, Any]:
-            values: dict[str, Any] = {
-                "accuracy": accuracy.accuracy,
-                "interval": [accuracy.low, accuracy.high],
-                "n": accuracy.n,
-            }
-            return values if accuracy.majority is None else values | {"majority": accuracy.majority}
-
         counts = ("n_items", "n_skipped", "n_identical", "n_unpredicted", "n_oov", "oov", "n_ties")
+        by = {name: {str(key): value for key, value in group.items()} for name, group in self.groups.items()}
         return (
-            of(self.overall)
+            self.overall.record()
             | {name: getattr(self, name) for name in counts}
-            | {
-                # Only accuracies, as tables show them; "by" has the rest.
-                f"by_{name}": {str(k): v.accuracy for k, v in group.items()}
-                for name, group in self.groups.items()
-            }
-            | {"by": {name: {str(k): of(v) for k, v in group.items()} for name, group in self.groups.items()}}
-            | {"mean_over": {name: of(mean) for name in self.groups if (mean := self.mean_over(name)) is not None}}
+            # Only accuracies, as tables show them; "by" has the rest.
+            | {f"by_{name}": {key: value.accuracy for key, value in group.items()} for name, group in by.items()}
+            | {"by": {name: {key: value.record() for key, value in group.items()} for name, group in by.items()}}
+            | {"mean_over": {name: mean.record() for name in by if (mean := self.mean_over(name)) is not None}}
         )
 
 
@@ -146,7 +142,7 @@ def with_unknown_words(model: _Vocabulary, words: Sequence[Sequence[tuple[str, b
         words: the words of each item, and whether each begins a sentence.
     """
     known = {word: model.knows(word[0], begins=word[1]) for word in set(chain.from_iterable(words))}
-    return np.array([not all(known[word] for word in of_item) for of_item in words], dtype=bool)
+    return np.array([not all(known[word] for word in item) for item in words], dtype=bool)
 
 
 def score_in_blocks(

@@ -113,10 +113,10 @@ def evaluate_minimal_pairs(
 def pair_properties(pairs: Sequence[MinimalPair]) -> dict[str, Sequence[str | int | None]]:
     """The properties for grouping pairs: for each pair a value, or None."""
     names = dict.fromkeys(name for pair in pairs for name in pair.properties)
-    return {name: _of_one_kind([pair.properties.get(name) for pair in pairs]) for name in names}
+    return {name: _as_one_type([pair.properties.get(name) for pair in pairs]) for name in names}
 
 
-def _of_one_kind(values: list[str | int | None]) -> list[str | int | None]:
+def _as_one_type(values: list[str | int | None]) -> list[str | int | None]:
     """The same, as text if some are text: JSON may have both 1 and "1"."""
     if not any(isinstance(value, str) for value in values):
         return values

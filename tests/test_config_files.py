@@ -51,18 +51,11 @@ def test_build():
     [
         ({"nam": 1}, "unknown key 'nam'; the keys here are name, flag, free, inner"),
         ({"inner": {"rat": 1}}, "unknown key 'inner.rat'; the keys here are rate, steps, kind"),
-        ({"name": 1}, "name must be a string; got 1"),
-        ({"flag": 1}, "flag must be True or False; got 1"),
-        ({"free": [1]}, r"free must be a mapping; got \[1\]"),
         ({"inner": 3}, "inner must be a mapping of keys to values; got 3"),
-        ({"inner": {"steps": 1.5}}, "inner.steps must be an integer or None; got 1.5"),
-        ({"inner": {"steps": True}}, "inner.steps must be an integer or None; got True"),
         (
             {"inner": {"rate": "1e-2"}},
             r"inner.rate must be a finite number \(in YAML with a point, as in 1.0e-2\); got '1e-2'",
         ),
-        ({"inner": {"steps": "None"}}, r"inner.steps must be an integer or None \(in YAML null\); got 'None'"),
-        ({"inner": {"kind": "c"}}, "inner.kind must be one of 'a', 'b'; got 'c'"),
     ],
 )
 def test_unknown_keys_and_wrong_types(values, message):
@@ -126,13 +119,8 @@ def test_a_mapping_changes_entries_of_a_list_and_adds_the_next():
         ("extends: {a: 1}\n", "extends must be a path, a preset's name, or a list of these; got {'a': 1}"),
         ("a: 1\nb: {c: 1, c: 2}\n", "not YAML: the key 'c' occurs twice"),
         ("a: &x [1]\nb: [*x, *x]\n", "not YAML: aliases are not allowed: \\*x"),
-        ("a: &x [*x]\n", "not YAML: aliases are not allowed"),
         ("a: " + "[" * 50_000, "it is nested too deep"),
-        ("a: 1" + "0" * 5000, "cannot be read: Exceeds the limit"),
-        ("a: \0", "cannot be read: not YAML"),
-        ("a: 2020-13-45", "cannot be read: month must be in 1..12"),
         ("a: !!bool x", "cannot be read: a value does not match its tag"),
-        ("a: !!timestamp x", "cannot be read: a value does not match its tag"),
         ("a: !!python/object/apply:os.system [x]", "cannot be read: not YAML: could not determine a constructor"),
         ("a: '" + "x" * 2_000_000 + "'", "it has more than 1,000,000 characters"),
     ],
@@ -191,9 +179,6 @@ def test_preset_names():
     ("note", "message"),
     [
         ("{papr: x}", "unknown key 'preset.papr'; the keys here are paper, table, task, sizes"),
-        ("{paper: x, table: y, task: z}", "the key 'preset.sizes' is missing"),
-        ("{paper: 1, table: y, task: z, sizes: {}}", "preset.paper must be a string; got 1"),
-        ("3", "preset must be a mapping of keys to values; got 3"),
     ],
 )
 def test_the_description_of_a_preset_is_checked(tmp_path, note, message):

@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
+from ..checks import Count, Number, Probability
 from ..errors import InputError
-from ..messages import check_name
 from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes, language_example
 from .kinds import BEGIN, END, PAD, SEPARATOR
 from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps, unread_tables, unseparated
@@ -77,24 +77,14 @@ class FileTask(Task):
         *,
         kind: OwnKind | None = None,
         symbols: Literal["words", "characters"] = "words",
-        validation: float = 0.1,
-        test: float = 0.1,
-        test_from: int | None = None,
+        validation: Probability = 0.1,
+        test: Annotated[float, Number(above=0, below=1)] = 0.1,
+        test_from: Count | None = None,
         seed: int = 0,
         unknown: Literal["refuse", "replace"] = "refuse",
         begin: bool = False,
         splits: SplitChanges | None = None,
     ) -> None:
-        if kind is not None:
-            check_name("kind", kind, get_args(OwnKind))
-        check_name("symbols", symbols, ("words", "characters"))
-        check_name("unknown", unknown, ("refuse", "replace"))
-        if type(seed) is not int:
-            raise InputError(f"seed must be an integer; got {seed!r}")
-        if test_from is not None and (type(test_from) is not int or test_from < 1):
-            raise InputError(f"test_from must be an integer of 1 or more; got {test_from!r}")
-        if type(begin) is not bool:
-            raise InputError(f"begin must be true or false; got {begin!r}")
         self.name = path
         self._reading = Reading(kind, symbols)
         files = find_files(Path(path))

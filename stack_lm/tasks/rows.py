@@ -79,8 +79,8 @@ class Reading:
         if fitting:
             return fitting[0]
         needed = " or ".join(",".join(columns) for columns in allowed)
-        wanted = {column for columns in allowed for column in columns if column not in fields}
-        near = ((name, nearest(name, sorted(wanted))) for name in fields)
+        missing = {column for columns in allowed for column in columns if column not in fields}
+        near = ((name, nearest(name, sorted(missing))) for name in fields)
         hint = next((f" (did you mean {meant!r} by {name!r}?)" for name, meant in near if meant), "")
         kind = "a task" if self.kind is None else f"kind={self.kind}"
         raise InputError(f"{file} has the columns {shortened(', '.join(fields), 200)}; {kind} needs {needed}{hint}")
@@ -203,14 +203,9 @@ def held_out(
     Raises:
         InputError: for impossible shares, or too few rows.
     """
-    wanted = {name: share for name, share in shares.items() if name not in content.parts}
-    for name, share in wanted.items():
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-            raise InputError(f"{name} must be a share from 0 to below 1; got {share!r}")
-    if wanted.get("test") == 0:
-        raise InputError("test must be a share above 0, as nothing else tests the models; got 0")
-    if sum(wanted.values()) >= 1:
-        raise InputError(f"validation and test must leave strings to train on; got {wanted}")
+    shares_left = {name: share for name, share in shares.items() if name not in content.parts}
+    if sum(shares_left.values()) >= 1:
+        raise InputError(f"validation and test must leave strings to train on; got {shares_left}")
     rows = content.parts["train"]
     where = rows[0].where.rpartition(", ")[0]
     long: list[Row] = []
@@ -222,13 +217,13 @@ def held_out(
         if not (long and rows):
             which = "shorter" if long else "as long"
             raise InputError(f"test_from={test_from} needs shorter and longer strings; {where} has none {which}")
-        del wanted["test"]
+        del shares_left["test"]
     order = list(range(len(rows)))
     random.Random(f"{seed}/held out").shuffle(order)
-    free = _without_the_first_of_each_symbol(rows, order, replace and content.kind != "language") if wanted else []
+    free = _without_the_first_of_each_symbol(rows, order, replace and content.kind != "language") if shares_left else []
     if content.kind == "classification":
         free.sort(key=lambda i: rows[i].target)  # of each label in the order of the draw
-    numbers = {name: max(1, round(share * len(rows))) if share else 0 for name, share in wanted.items()}
+    numbers = {name: max(1, round(share * len(rows))) if share else 0 for name, share in shares_left.items()}
     if sum(numbers.values()) >= len(rows):
         kept = " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
         raise InputError(
