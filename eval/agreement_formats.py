@@ -209,16 +209,16 @@ def _read_generated(source: str, on_error: OnError) -> list[AgreementItem]:
 
     where = "--data of the format 'generated' is SEED or SEED:N, N items for each number of attractors"
     seed, colon, number = source.partition(":")
-    wanted = _number(number, where) if colon else GENERATED_ITEMS
-    if wanted < 1:
-        raise InputError(f"{where}; N must be 1 or more, got {wanted}")
+    number_of_items = _number(number, where) if colon else GENERATED_ITEMS
+    if number_of_items < 1:
+        raise InputError(f"{where}; N must be 1 or more, got {number_of_items}")
     rng = random.Random(_number(seed, where))
     bins: dict[int, list[AgreementItem]] = {k: [] for k in range(4)}
-    while any(len(items) < wanted for items in bins.values()):
+    while any(len(items) < number_of_items for items in bins.values()):
         sentence = generate_sentence(rng)
         for item in sentence.agreement:
             chosen = bins.get(item.n_attractors)
-            if chosen is not None and len(chosen) < wanted:
+            if chosen is not None and len(chosen) < number_of_items:
                 prefix = sentence.words[: item.verb]
                 chosen.append(AgreementItem(prefix, item.correct, item.wrong, item.n_attractors, item.number))
     return [item for items in bins.values() for item in items]

@@ -199,7 +199,7 @@ def compare_perplexity(
             f"{min(unknown):.1%} to {max(unknown):.1%} of the words are unknown to these models, so their perplexities "
             "are not comparable; a test needs models with the same vocabulary, or without unknown words"
         )
-    found = {}
+    comparisons = {}
     for unit, losses, counts in (
         ("token", "nats", "n_tokens"),
         ("word", "nats", "n_words"),
@@ -207,13 +207,13 @@ def compare_perplexity(
     ):
         weights = getattr(runs[0], counts)
         if weights.any() and all(np.array_equal(getattr(run, counts), weights) for run in runs[1:]):
-            found[unit] = _compare([[getattr(run, losses) for run in side] for side in (first, second)], weights)
-    if not found:
+            comparisons[unit] = _compare([[getattr(run, losses) for run in side] for side in (first, second)], weights)
+    if not comparisons:
         raise InputError(
             "the models predict different words in these sentences, so their perplexities are not comparable; text "
             "whose punctuation is split off has the same words for all models"
         )
-    return found
+    return comparisons
 
 
 def _compare(sides: Sequence[Sequence[np.ndarray]], weights: np.ndarray) -> PerplexityComparison:

@@ -38,9 +38,9 @@ class Spread:
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
         """Compute the spread of at least one value."""
-        found = np.asarray(values, dtype=float)
-        sd = float(found.std(ddof=1)) if len(found) > 1 else float("nan")
-        return cls(tuple(found.tolist()), float(found.mean()), sd, *np.quantile(found, (0, 0.5, 1)).tolist())
+        scores = np.asarray(values, dtype=float)
+        sd = float(scores.std(ddof=1)) if len(scores) > 1 else float("nan")
+        return cls(tuple(scores.tolist()), float(scores.mean()), sd, *np.quantile(scores, (0, 0.5, 1)).tolist())
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ def spreads(results: Sequence[ChoiceResult]) -> dict[Key, Spread]:
     Args:
         results: the results of each run, on the same items.
     """
-    found: dict[Key, Spread] = {ALL: Spread.of([result.accuracy for result in results])}
+    spread: dict[Key, Spread] = {ALL: Spread.of([result.accuracy for result in results])}
     for name, value in _groups(results):
         values = [result.groups[name][value].accuracy for result in results if value in result.groups.get(name, {})]
-        found[name, value] = Spread.of(values)
-    return found
+        spread[name, value] = Spread.of(values)
+    return spread
 
 
 def compare_runs(first: Sequence[ChoiceResult], second: Sequence[ChoiceResult]) -> dict[Key, SeedComparison]:
@@ -96,13 +96,13 @@ def compare_runs(first: Sequence[ChoiceResult], second: Sequence[ChoiceResult]) 
         InputError: as `compare_seeds`.
     """
     codes = [np.stack([result.correct for result in side]) for side in (first, second)]
-    found: dict[Key, SeedComparison] = {ALL: compare_seeds(*codes)}
+    comparisons: dict[Key, SeedComparison] = {ALL: compare_seeds(*codes)}
     for name, value in _groups(first):
         values = next(result.properties[name] for result in first if name in result.properties)
         among = np.array([item == value for item in values])
         if (np.concatenate(codes)[:, among] >= 0).all(axis=0).sum() >= 2:
-            found[name, value] = compare_seeds(*(part[:, among] for part in codes))
-    return found
+            comparisons[name, value] = compare_seeds(*(part[:, among] for part in codes))
+    return comparisons
 
 
 def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
@@ -163,13 +163,13 @@ def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> Comparison:
     return Comparison(difference, difference - margin, difference + margin, p_value, float(degrees))
 
 
-def record(found: dict[Key, Any]) -> dict[str, Any]:
+def record(entries: dict[Key, Any]) -> dict[str, Any]:
     """Spreads or comparisons for JSON: those for all items, and the others under "by"."""
     by: dict[str, dict[str, Any]] = {}
-    for (name, value), entry in found.items():
+    for (name, value), entry in entries.items():
         if (name, value) != ALL:
             by.setdefault(name, {})[str(value)] = asdict(entry)
-    return asdict(found[ALL]) | {"by": by}
+    return asdict(entries[ALL]) | {"by": by}
 
 
 def _groups(results: Sequence[ChoiceResult]) -> Iterator[Key]:

@@ -40,8 +40,8 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
         InputError: if the trace has no such signal, or it is not finite.
     """
     if signal not in trace.signals or signal not in SHIFTS:
-        there = ", ".join(name for name in trace.signals if name in SHIFTS) or "none, as the model has no memory"
-        raise InputError(f"no signal {signal!r} to parse with; there are: {there}")
+        usable = ", ".join(name for name in trace.signals if name in SHIFTS) or "none, as the model has no memory"
+        raise InputError(f"no signal {signal!r} to parse with; there are: {usable}")
     values = np.asarray(trace.signals[signal], dtype=float)
     if not np.isfinite(values).all():
         raise InputError(f"the {signal} of {' '.join(trace.words)!r} is not finite: the model is broken")

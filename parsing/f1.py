@@ -231,14 +231,14 @@ class _Tally:
         counts, crossing = (0, 0, 0), 0
         if gold.tree is not None and predicted is not None:
             if self.rules.brackets == "set":
-                golden, found = self._spans(gold.tree), self._spans(predicted)
-                counts = len(golden & found), len(found), len(golden)
-                self._count_labels(gold.tree, found)
+                golden, spans = self._spans(gold.tree), self._spans(predicted)
+                counts = len(golden & spans), len(spans), len(golden)
+                self._count_labels(gold.tree, spans)
             else:
-                golden_brackets, found_brackets = self._brackets(gold.tree), self._brackets(predicted)
-                both = Counter(golden_brackets) & Counter(found_brackets)
-                counts = sum(both.values()), len(found_brackets), len(golden_brackets)
-                crossing = _count_crossing(golden_brackets, found_brackets)
+                golden_brackets, predicted_brackets = self._brackets(gold.tree), self._brackets(predicted)
+                both = Counter(golden_brackets) & Counter(predicted_brackets)
+                counts = sum(both.values()), len(predicted_brackets), len(golden_brackets)
+                crossing = _count_crossing(golden_brackets, predicted_brackets)
                 self._count_tags(gold.tree, predicted)
         if not counts[2] and self.rules.without_spans == "skipped":
             return
@@ -271,11 +271,11 @@ class _Tally:
             return brackets[1:]
         return brackets
 
-    def _count_labels(self, gold: ConstituencyTree, found: set[tuple[int, int]]) -> None:
-        found = found | {(0, len(gold.words))}
+    def _count_labels(self, gold: ConstituencyTree, predicted: set[tuple[int, int]]) -> None:
+        predicted = predicted | {(0, len(gold.words))}
         for label, start, stop in {(base_label(label), a, b) for a, b, label in gold.spans if b - a > 1}:
             hits = self.hits[label]
-            hits[0] += (start, stop) in found
+            hits[0] += (start, stop) in predicted
             hits[1] += 1
 
     def _count_tags(self, gold: ConstituencyTree, predicted: ConstituencyTree) -> None:

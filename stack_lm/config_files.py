@@ -212,22 +212,22 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
         InputError: for any other number that a list lacks.
     """
     for key, value in over.items():
-        there = base.get(key)
-        if isinstance(value, dict) and isinstance(there, dict):
-            merge(there, value)
-        elif isinstance(value, dict) and isinstance(there, list):
-            base[key] = _merge_entries(key, there, value)
+        current = base.get(key)
+        if isinstance(value, dict) and isinstance(current, dict):
+            merge(current, value)
+        elif isinstance(value, dict) and isinstance(current, list):
+            base[key] = _merge_entries(key, current, value)
         else:
             base[key] = value
 
 
-def _merge_entries(name: str, there: Sequence[Any], over: dict[Any, Any]) -> list[Any]:
-    entries: dict[str, Any] = {str(number): entry for number, entry in enumerate(there)}
+def _merge_entries(name: str, current: Sequence[Any], over: dict[Any, Any]) -> list[Any]:
+    entries: dict[str, Any] = {str(number): entry for number, entry in enumerate(current)}
     for number, value in over.items():
         if str(number) not in (*entries, str(len(entries))):
             raise InputError(
-                f"{name}.{number} is not an entry of the list {name}, which has {len(there)}, numbered from 0; "
-                f"{name}.{len(there)} would add one"
+                f"{name}.{number} is not an entry of the list {name}, which has {len(current)}, numbered from 0; "
+                f"{name}.{len(current)} would add one"
             )
         merge(entries, {str(number): value})
     return list(entries.values())

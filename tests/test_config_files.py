@@ -112,7 +112,6 @@ def test_a_mapping_changes_entries_of_a_list_and_adds_the_next():
     ("content", "message"),
     [
         (None, "no such configuration file"),
-        ("", "is empty"),
         ("- a\n", "must be a mapping of keys to values; it is a list"),
         ("a: [", "cannot be read: not YAML"),
         ("extends: missing.yaml\n", "no such configuration file: .*missing.yaml"),
@@ -141,10 +140,7 @@ def test_a_text_in_the_place_of_a_configuration(tmp_path, content):
         read_yaml(path)
 
 
-def test_numbers_out_of_range_and_values_of_any_size():
-    for value in (float("nan"), float("inf"), 10**400):
-        with pytest.raises(InputError, match="inner.rate must be a finite number; got"):
-            build(Outer, {"name": "x", "inner": {"rate": value}})
+def test_values_of_any_size():
     with pytest.raises(InputError) as error:
         build(Outer, {"name": ["x" * 10_000] * 10_000, "inner": {"rate": 1.0}})
     assert len(str(error.value)) < 1000

@@ -30,8 +30,8 @@ class Sentence(NamedTuple):
 def tags_of_all(tags: Iterable[Sequence[str] | None]) -> list[Sequence[str]] | None:
     """The part-of-speech tags of sentences, for tokenizers that use them; None if a sentence has none."""
     known = list(tags)
-    there = [of_sentence for of_sentence in known if of_sentence is not None]
-    return there if len(there) == len(known) else None
+    tagged = [sentence_tags for sentence_tags in known if sentence_tags is not None]
+    return tagged if len(tagged) == len(known) else None
 
 
 class Block(NamedTuple):

@@ -50,8 +50,8 @@ class Format(NamedTuple):
 
     endings: tuple[str, ...]
     unit: str
-    of_lines: Callable[[Lines], Iterator[Row]] | None = None
-    of_file: Callable[[str | Path, OnError], Iterator[Row]] | None = None
+    read_lines: Callable[[Lines], Iterator[Row]] | None = None
+    read_file: Callable[[str | Path, OnError], Iterator[Row]] | None = None
     has_columns: bool = True
 
 
@@ -91,8 +91,8 @@ def read_rows(
     known = None if format_name is None else FORMATS[format_name]
     if known is None and str(path) != "-":
         known = FORMATS[format_of(path) or TEXT]
-    if known is not None and known.of_file is not None:
-        return known.unit, known.of_file(path, on_error)
+    if known is not None and known.read_file is not None:
+        return known.unit, known.read_file(path, on_error)
     lines = _open_lines(path, on_error)
     known = known or FORMATS[_format_by_content(lines.first, column)]
     if format_name is None and known is FORMATS[TEXT] and looks_like_trees(lines.first):
@@ -105,8 +105,8 @@ def read_rows(
         warnings.warn(
             f"{lines.name} looks like a table, and is read as text; --column {named} reads it as a table", stacklevel=2
         )
-    assert known.of_lines is not None
-    return known.unit, known.of_lines(lines)
+    assert known.read_lines is not None
+    return known.unit, known.read_lines(lines)
 
 
 def _format_by_content(first: str, column: str | None) -> str:
@@ -271,11 +271,11 @@ def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:
 FORMATS: dict[str, Format] = {
     TEXT: Format((".txt",), "line", _read_text, has_columns=False),
     "jsonl": Format((".jsonl", ".ndjson"), "line", _read_jsonl),
-    "json": Format((".json",), "item", of_file=_read_json),
+    "json": Format((".json",), "item", read_file=_read_json),
     "csv": Format((".csv",), "row", _read_csv),
     "tsv": Format((".tsv",), "row", _read_tsv),
-    "parquet": Format((".parquet",), "row", of_file=_read_parquet),
-    "trees": Format((".mrg", ".tree", ".ptb"), "tree", of_file=_read_trees, has_columns=False),
+    "parquet": Format((".parquet",), "row", read_file=_read_parquet),
+    "trees": Format((".mrg", ".tree", ".ptb"), "tree", read_file=_read_trees, has_columns=False),
     "conllu": Format((".conllu",), "sentence", _read_conllu, has_columns=False),
 }
 """All formats by name."""

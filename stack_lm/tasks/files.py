@@ -215,13 +215,13 @@ class FileTask(Task):
         if plan.balanced or name not in self._examples:
             raise InputError(f"{self} has the splits {', '.join(self._examples)} of its files, and none balanced")
         fitting = [e for e in self._examples[name] if plan.shortest <= self._length(e) <= plan.longest]
-        wanted = plan.number if name in self._numbered else len(fitting)
-        if not fitting or wanted > len(fitting):
+        number = plan.number if name in self._numbered else len(fitting)
+        if not fitting or number > len(fitting):
             raise InputError(
-                f"{wanted} {name} strings of lengths from {plan.shortest} to {plan.longest} were asked for; {self} "
+                f"{number} {name} strings of lengths from {plan.shortest} to {plan.longest} were asked for; {self} "
                 f"has {len(fitting)}"
             )
-        return fitting[:wanted]
+        return fitting[:number]
 
     def check_plan(self, seed: int) -> None:
         """See `Task.check_plan`."""
@@ -249,9 +249,9 @@ class FileTask(Task):
         if self.own_kind == "language":
             return language_example(self, string)
         source = self._source(string)
-        found = self._known.get(source)
-        if found is not None:
-            return found
+        example = self._known.get(source)
+        if example is not None:
+            return example
         if self.own_kind == "transduction":
             raise InputError(f"{self} has no such string, and so no target for it")
         number = 1 if self.own_kind == "classification" else len(string)
@@ -262,13 +262,13 @@ class FileTask(Task):
         """Describe the files in one line."""
         parts = {name: self.split(name, 0) for name in self.plan}
         numbers = ", ".join(f"{len(examples):,} {name}" for name, examples in parts.items())
-        said = f"{self}: {self.own_kind}; {numbers} strings; {len(self.vocabulary)} symbols"
+        summary = f"{self}: {self.own_kind}; {numbers} strings; {len(self.vocabulary)} symbols"
         if self.target_vocabulary != self.vocabulary:
             what = "labels" if self.own_kind == "classification" else "output symbols"
             shown = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
-            said += f"; {len(self.target_vocabulary)} {what}: {shown}"
+            summary += f"; {len(self.target_vocabulary)} {what}: {shown}"
         unread = [f"not read, as its name is not that of a split: {name}" for name in self._unread]
-        return "; ".join([said + self._unseparated, *_repetitions(parts), *unread])
+        return "; ".join([summary + self._unseparated, *_repetitions(parts), *unread])
 
 
 def _repetitions(parts: Mapping[str, Sequence[Example]]) -> Iterator[str]:

@@ -71,12 +71,14 @@ class Grammar:
 
     def _nullable(self) -> frozenset[str]:
         """The nonterminals that derive the empty string."""
-        found: set[str] = set()
+        nullable: set[str] = set()
         while True:
-            more = {left for left, rules in self.rules.items() if any(found.issuperset(rule.right) for rule in rules)}
-            if more == found:
-                return frozenset(found)
-            found = more
+            more = {
+                left for left, rules in self.rules.items() if any(nullable.issuperset(rule.right) for rule in rules)
+            }
+            if more == nullable:
+                return frozenset(nullable)
+            nullable = more
 
     def derives(self, string: Sequence[str]) -> bool:
         """Return True if the grammar derives the string (Earley's algorithm, with the nullable advance)."""

@@ -53,7 +53,7 @@ class Reading:
         """
         columns: tuple[str, ...] = ()
         types: dict[str, type] = {}
-        found = []
+        records = []
         unit, rows = read_rows(file, None, fail, None)
         for number, fields in rows:
             if isinstance(fields, str):
@@ -63,10 +63,10 @@ class Reading:
             columns = columns or self._columns(fields, file)
             where = f"{file}, {unit} {number}"
             values = [self._value(fields, column, types, where) for column in columns]
-            found.append(Row(where, values[0], values[1] if len(values) > 1 else ()))
-        if not found:
+            records.append(Row(where, values[0], values[1] if len(values) > 1 else ()))
+        if not records:
             raise InputError(f"{file} has no rows")
-        return columns, found
+        return columns, records
 
     def _columns(self, fields: Mapping[str, Any], file: Path) -> tuple[str, ...]:
         """The columns of a task of the kind, or of any kind if none is named."""
@@ -93,8 +93,8 @@ class Reading:
         allowed: tuple[type, ...] = (str, int) if column == "label" else (str, list)
         kind = type(value)
         if kind not in allowed:
-            said = "a string or an integer" if column == "label" else "a string, or a list of symbols"
-            raise InputError(f"{where}: {column} must be {said}; got {value!r:.60}")
+            expected = "a string or an integer" if column == "label" else "a string, or a list of symbols"
+            raise InputError(f"{where}: {column} must be {expected}; got {value!r:.60}")
         if types.setdefault(column, kind) is not kind:
             raise InputError(
                 f"{where}: {column} is {_name(kind)}, and {_name(types[column])} in the rows before; got {value!r:.60}"
@@ -137,7 +137,7 @@ def find_files(path: Path) -> dict[str, Path]:
     """The files of a task by split; a single file is for training."""
     if not path.is_dir():
         return {"train": Path(check_file(path))}
-    found: dict[str, Path] = {}
+    by_split: dict[str, Path] = {}
     for name, stems in _SPLITS.items():
         files = [
             file for file in sorted(path.iterdir()) if file.name.lower().partition(".")[0] in stems and is_table(file)
@@ -145,11 +145,11 @@ def find_files(path: Path) -> dict[str, Path]:
         if len(files) > 1:
             raise InputError(f"{path} has several {name} files: {', '.join(file.name for file in files)}")
         if files:
-            found[name] = Path(check_file(files[0]))
-    if "train" not in found:
-        there = ", ".join(sorted(file.name for file in path.iterdir())[:5]) or "nothing"
-        raise InputError(f"{path} has no file train with one of the endings {', '.join(TABLES)}; it has {there}")
-    return found
+            by_split[name] = Path(check_file(files[0]))
+    if "train" not in by_split:
+        listed = ", ".join(sorted(file.name for file in path.iterdir())[:5]) or "nothing"
+        raise InputError(f"{path} has no file train with one of the endings {', '.join(TABLES)}; it has {listed}")
+    return by_split
 
 
 def unread_tables(path: Path, files: Mapping[str, Path]) -> list[str]:
@@ -170,19 +170,21 @@ def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...
     columns: tuple[str, ...] = ()
     parts, digest = {}, hashlib.sha256()
     for name, file in files:
-        own, parts[name] = reading.rows(file)
-        columns = columns or own
-        if own != columns:
-            raise InputError(f"{file} has the columns {','.join(own)}, and {files[0][1]} has {','.join(columns)}")
+        file_columns, parts[name] = reading.rows(file)
+        columns = columns or file_columns
+        if file_columns != columns:
+            raise InputError(
+                f"{file} has the columns {','.join(file_columns)}, and {files[0][1]} has {','.join(columns)}"
+            )
         with open(file, "rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
-    found = next(kind for kind, own in _COLUMNS.items() if own == columns)
+    kind = next(name for name, file_columns in _COLUMNS.items() if file_columns == columns)
     if reading.kind is not None:
-        found = reading.kind
-    elif found == "tagging":
+        kind = reading.kind
+    elif kind == "tagging":
         rows = [row for part in parts.values() for row in part]
-        found = "tagging" if all(len(row.source) == len(row.target) for row in rows) else "transduction"
-    return Content(found, parts, digest.hexdigest()[:16])
+        kind = "tagging" if all(len(row.source) == len(row.target) for row in rows) else "transduction"
+    return Content(kind, parts, digest.hexdigest()[:16])
 
 
 def held_out(
@@ -225,10 +227,10 @@ def held_out(
         free.sort(key=lambda i: rows[i].target)  # of each label in the order of the draw
     numbers = {name: max(1, round(share * len(rows))) if share else 0 for name, share in shares_left.items()}
     if sum(numbers.values()) >= len(rows):
-        kept = " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
+        wanted_rows = " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
         raise InputError(
             f"{where} has {counted(len(rows), 'row')}{unseparated(rows)}; at least "
-            f"{sum(numbers.values()) + 1:,} are needed, as {kept} strings are to be held out"
+            f"{sum(numbers.values()) + 1:,} are needed, as {wanted_rows} strings are to be held out"
         )
     if sum(numbers.values()) > len(free):
         allowed = "" if replace or content.kind == "language" else " (unknown=replace allows others)"
@@ -243,7 +245,7 @@ def held_out(
     parts: dict[str, list[Row]] = {name: [] for name in ("train", "validation", "test")}
     for i, row in enumerate(rows):
         parts[place.get(i, "train")].append(row)
-    parts |= {name: own for name, own in content.parts.items() if name != "train"} | ({"test": long} if long else {})
+    parts |= {name: part for name, part in content.parts.items() if name != "train"} | ({"test": long} if long else {})
     return {name: part for name, part in parts.items() if part}
 
 

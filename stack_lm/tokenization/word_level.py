@@ -83,8 +83,8 @@ def _most_frequent_words(texts: Iterator[str], vocab_size: int, case: CaseRules)
     """The words that a tokenizer finds in texts, most frequent first."""
     counter = Tokenizer(models.WordLevel(unk_token=UNKNOWN))
     counter.pre_tokenizer = word_splitter()
-    if case.of_training is not None:
-        counter.normalizer = case.of_training
+    if case.training_normalizer is not None:
+        counter.normalizer = case.training_normalizer
     # Special tokens in the text are not words.
     special = (PADDING, UNKNOWN, BEGIN, END)
     size = vocab_size + len(special)

@@ -323,20 +323,10 @@ def test_sources_that_are_not_there(tmp_path):
     for source, message in (
         (tmp_path / "none.csv", "none.csv does not exist"),
         (f"{tmp_path}/*.csv", "no file matches"),
-        (
-            tmp_path,
-            "has no files that end in .txt, .jsonl, .ndjson, .json, .csv, .tsv, .parquet, .mrg, .tree, .ptb, .conllu, "
-            "also compressed",
-        ),
         ("owner/name", "owner/name does not exist"),
     ):
         with pytest.raises(InputError, match=message):
             list(read_records(source))
-    (tmp_path / "a.txt").write_text("a\n")
-    with pytest.raises(
-        InputError, match="format must be one of text, jsonl, json, csv, tsv, parquet, trees, conllu; got 'xml'"
-    ):
-        list(read_records(tmp_path / "a.txt", format_name="xml"))
 
 
 def test_errors_are_skipped(tmp_path):

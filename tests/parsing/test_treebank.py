@@ -196,7 +196,7 @@ def test_files_that_cannot_be_read_are_left_out(tmp_path):
         (
             "t.jsonl",
             '{"words": ["a", "b"], "distances": [1, NaN]}',
-            "line 1: distances\\[1\\] must be a finite number; got nan",
+            "must be a finite number; got nan",
         ),
     ],
 )

@@ -4,8 +4,6 @@ import copy
 import hashlib
 import pickle
 import random
-from collections import Counter
-from fractions import Fraction
 from itertools import islice
 from typing import ClassVar
 
@@ -46,12 +44,6 @@ def test_draw():
         task.draw(random.Random(0), 5, 2, 2, distinct=True)
     with pytest.raises(InputError, match="has no string of length 3"):
         task.sample(random.Random(0), 3)
-
-
-def test_a_task_has_equal_lengths_by_default():
-    assert Copy().length_weights(2, 4) == {2: 1.0, 3: 1.0, 4: 1.0}
-    lengths = Counter(len(example.source) for example in Copy().draw(random.Random(0), 3000, 2, 4))
-    assert all(Fraction(number, 3000) == pytest.approx(1 / 3, abs=0.05) for number in lengths.values())
 
 
 def test_balanced_lengths():

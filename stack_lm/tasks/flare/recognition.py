@@ -82,13 +82,13 @@ class RecognitionTask(Task):
         Args:
             string: n symbols.
         """
-        found: list[Symbols] = []
+        following_sets: list[Symbols] = []
         sets = self.following(string)
         for symbol in chain(string, [END]):
-            found.append(next(sets))
-            if symbol not in found[-1]:
+            following_sets.append(next(sets))
+            if symbol not in following_sets[-1]:
                 break
-        return found + [frozenset()] * (len(string) + 1 - len(found))
+        return following_sets + [frozenset()] * (len(string) + 1 - len(following_sets))
 
     def accepts(self, string: Sequence[str]) -> bool:
         """Return True if the string is a member of the language."""
