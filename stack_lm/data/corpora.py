@@ -114,19 +114,15 @@ class DocumentStream:
 
     def _texts(self, start: dict[str, Any] | None) -> Iterator[str]:
         self._dataset.load_state_dict(start)
-        documents = iter(self._dataset)
-        while True:
-            try:
-                document = next(documents)
-            except StopIteration:
-                return
-            except InputError:
-                raise
-            except Exception as error:  # many kinds: a file is missing or damaged, the network is down
-                raise InputError(f"cannot read on in {self.name}: {shortened(first_line(error), 300)}") from error
-            text = document[self._column]
-            if text and self._keep(text):
-                yield text
+        try:
+            for document in self._dataset:
+                text = document[self._column]
+                if text and self._keep(text):
+                    yield text
+        except InputError:
+            raise
+        except Exception as error:  # many kinds: a file is missing or damaged, the network is down
+            raise InputError(f"cannot read on in {self.name}: {shortened(first_line(error), 300)}") from error
 
 
 @dataclass(frozen=True, eq=False)

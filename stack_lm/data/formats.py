@@ -231,13 +231,9 @@ def _read_table(lines: Lines, delimiter: str) -> Iterator[Row]:
                 lines.on_error(InputError(message + hint if len(row) > len(header) else message))
             start = end + 1
     except csv.Error as error:
-        reason = str(error)
-        if "end of data" in reason or "field limit" in reason:
-            reason = "a quotation mark opens a field, and none closes it"
-        elif "expected after" in reason:
-            reason = "text follows a closing quotation mark; those inside a field must be doubled"
         where = f"row {number + 1} (line {start})" if start else "the header"
-        raise InputError(f"{lines.name}, {where}: {reason}") from error
+        hint = "a quotation mark opens a field that none closes, or is not doubled inside one"
+        raise InputError(f"{lines.name}, {where}: {hint} ({error})") from error
     if not number:
         raise InputError(f"{lines.name} has a header and no rows")
 

@@ -245,10 +245,9 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str, no
 
 
 def _text(fields: Mapping[str, Any], column: str, where: str) -> str:
-    try:
-        text = fields[column]
-    except KeyError:
-        raise InputError(f"{where}: no column {column!r}; it has {shortened(', '.join(fields), 200)}") from None
+    if column not in fields:
+        raise InputError(f"{where}: no column {column!r}; it has {shortened(', '.join(fields), 200)}")
+    text = fields[column]
     if text is None:
         return ""
     if not isinstance(text, str):

@@ -53,9 +53,9 @@ def _problem(task: Task, example: Example) -> str | None:
     sets = task.kind == "next_symbols"
     if any(isinstance(answer, frozenset) != sets for answer in target):
         return f"the targets of a {task.kind} task are {'frozensets of ids' if sets else 'ids'}; got {target[0]!r}"
-    answers = [answer for answers in target for answer in answers] if sets else target  # type: ignore[union-attr]
+    answers = [symbol for following in target for symbol in following] if sets else target  # type: ignore[union-attr]
     for kind, ids, symbols in (("source", source, task.vocabulary), ("target", answers, task.target_vocabulary)):
-        for number in ids:
-            if number not in range(len(symbols)):
-                return f"a {kind} has ids below {len(symbols)}, the size of its vocabulary; got {number!r}"
+        for symbol in ids:
+            if symbol not in range(len(symbols)):
+                return f"a {kind} has ids below {len(symbols)}, the size of its vocabulary; got {symbol!r}"
     return None

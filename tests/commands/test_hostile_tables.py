@@ -47,7 +47,7 @@ def refused(capsys, folder, *command):
         ("t.parquet", "PAR1 and no more", "is not a readable Parquet file"),
         ("t.csv.gz", "no gzip", "cannot read t.csv.gz: Not a gzipped file"),
         ("t.csv", "id,sentence\n", "t.csv has a header and no rows"),
-        ("t.csv", 'sentence\n"the dog\n', "a quotation mark opens a field, and none closes it"),
+        ("t.csv", 'sentence\n"the dog\n', "a quotation mark opens a field that none closes"),
         ("t.csv", "sentence\n" + "x" * 20_000_000 + "\n", "longer than 16,777,216 characters"),
         ("t.csv", "sentence,surprisal,surprisal_input\na,1,2\n", "'surprisal_input' is taken; rename one of them"),
     ],

@@ -274,11 +274,11 @@ HOSTILE = {
     ),
     "an open quotation mark": (
         "a.csv", b'text,id\na,1\n"b,1\nc,1\n',
-        "a.csv, row 2 (line 3): a quotation mark opens a field, and none closes it",
+        "a.csv, row 2 (line 3): a quotation mark opens a field that none closes",
     ),
     "a quotation mark inside": (
         "a.tsv", b'text\tid\n" a " b\t1\n',
-        "a.tsv, row 1 (line 2): text follows a closing quotation mark; those inside",
+        "a.tsv, row 1 (line 2): a quotation mark opens a field that none closes, or is not doubled",
     ),
     "NUL in a table": ("a.csv", b"text\na\0b\n", "a.csv, line 2: not UTF-8 text (a NUL character)"),
     "no Parquet": ("a.parquet", b"text\na\n", "a.parquet is not a readable Parquet file"),

@@ -79,8 +79,6 @@ def test_nothing_to_score():
         match="none of the 2 items can be scored: 1 differ in a word outside the model's vocabulary, 1 do not differ",
     ):
         evaluate_agreement(MODEL, ITEMS[3:5])
-    with pytest.raises(InputError, match="oov must be one of skip, wrong; got 'ignore'"):
-        evaluate_agreement(MODEL, ITEMS, oov="ignore")
 
 
 @pytest.mark.parametrize(
