@@ -237,33 +237,10 @@ def score_choices(
             f"{int(same.sum())} do not differ, {int((~predicted & ~same & ~rare).sum())} get no probability"
         )
     correct = outcomes == "correct"
-    numbers = groups.get("number")
-
-    def accuracy(among: list[int], *, with_majority: bool = True) -> Accuracy:
-        n_among, n_correct = len(among), int(correct[among].sum())
-        majority = None
-        if numbers is not None and with_majority:
-            counts = Counter(numbers[i] for i in among)
-            if None not in counts:
-                majority = 100 * max(counts.values()) / n_among
-        return Accuracy(100 * n_correct / n_among, *binomial_interval(n_correct, n_among), n_among, majority)
-
-    everything = np.flatnonzero(counted).tolist()
-    by: dict[str, dict[str | int, Accuracy]] = {}
-    for name, values in groups.items():
-        places: dict[str | int, list[int]] = {}
-        for i in everything:
-            value = values[i]
-            if value is not None:
-                places.setdefault(value, []).append(i)
-        if places:
-            # Within one number, the baseline is always right.
-            by[name] = {
-                value: accuracy(places[value], with_majority=name != "number") for value in sorted(places, key=in_order)
-            }
+    scored = np.flatnonzero(counted).tolist()
     return ChoiceResult(
-        overall=accuracy(everything),
-        groups=by,
+        overall=_accuracy(correct, scored, groups.get("number")),
+        groups=_accuracies_by_value(correct, scored, groups),
         n_items=n,
         n_identical=int(same.sum()),
         n_unpredicted=int((outcomes == "unpredicted").sum()),
@@ -274,6 +251,32 @@ def score_choices(
         outcomes=tuple(outcomes.tolist()),
         logprobs=logprobs,
     )
+
+
+def _accuracy(correct: np.ndarray, among: list[int], numbers: Sequence[str | int | None] | None) -> Accuracy:
+    """The accuracy on some items [n], with the baseline of the more frequent number if all items have one."""
+    n, n_correct = len(among), int(correct[among].sum())
+    counts = Counter(numbers[i] for i in among) if numbers is not None else Counter()
+    majority = None if numbers is None or None in counts else 100 * max(counts.values()) / n
+    return Accuracy(100 * n_correct / n, *binomial_interval(n_correct, n), n, majority)
+
+
+def _accuracies_by_value(
+    correct: np.ndarray, scored: list[int], groups: Mapping[str, Sequence[str | int | None]]
+) -> dict[str, dict[str | int, Accuracy]]:
+    """The accuracies by property and value, in order."""
+    by: dict[str, dict[str | int, Accuracy]] = {}
+    for name, values in groups.items():
+        places: dict[str | int, list[int]] = {}
+        for i in scored:
+            value = values[i]
+            if value is not None:
+                places.setdefault(value, []).append(i)
+        if places:
+            # Within one number, the baseline is always right.
+            numbers = groups.get("number") if name != "number" else None
+            by[name] = {value: _accuracy(correct, places[value], numbers) for value in sorted(places, key=in_order)}
+    return by
 
 
 def in_order(value: str | int) -> tuple[bool, int, str]:

@@ -12,7 +12,7 @@ from stack_lm.errors import InputError
 from stack_lm.messages import shortened
 from stack_lm.trace import Trace
 
-from .seeds import Comparison, quasi_f
+from .seeds import MeanDifference, quasi_f
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def sentence_losses(traces: Iterable[Trace]) -> SentenceLosses:
 
 
 @dataclass(frozen=True)
-class PerplexityComparison(Comparison):
+class PerplexityComparison(MeanDifference):
     """The perplexities of two models, or of several runs of each, on the same sentences.
 
     The difference is in percent of the second model's perplexity. With several runs it is that of geometric means.

@@ -44,7 +44,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MeanDifference:
     """A difference of two models, with Student's t.
 
     Attributes:
@@ -62,7 +62,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class SeedComparison(Comparison):
+class SeedComparison(MeanDifference):
     """The mean accuracies of two models' runs on the same items, in percentage points.
 
     Attributes:
@@ -139,7 +139,7 @@ def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
     return SeedComparison(test.difference, low, high, test.p_value, test.degrees, int(scored.sum()))
 
 
-def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> Comparison:
+def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> MeanDifference:
     """Test a difference of two models over runs and items by min F'; see `compare_seeds`.
 
     Args:
@@ -155,12 +155,12 @@ def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> Comparison:
         # Runs and items without any variance do not show how much others would vary.
         differs = abs(difference) > _ROUNDING
         bound, p_value = (float("nan"), float("nan")) if differs else (difference, 1.0)
-        return Comparison(difference, bound, bound, p_value, np.inf)
+        return MeanDifference(difference, bound, bound, p_value, np.inf)
     degrees = variance**2 / sum(part**2 / df for part, df in parts)
     error = variance**0.5
     margin = float(stdtrit(degrees, 0.975)) * error
     p_value = 2 * float(stdtr(degrees, -abs(difference) / error))
-    return Comparison(difference, difference - margin, difference + margin, p_value, float(degrees))
+    return MeanDifference(difference, difference - margin, difference + margin, p_value, float(degrees))
 
 
 def record(entries: dict[Key, Any]) -> dict[str, Any]:

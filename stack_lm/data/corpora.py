@@ -34,7 +34,7 @@ def tags_of_all(tags: Iterable[Sequence[str] | None]) -> list[Sequence[str]] | N
     return tagged if len(tagged) == len(known) else None
 
 
-class Block(NamedTuple):
+class DocumentBlock(NamedTuple):
     """Consecutive documents of a stream.
 
     Attributes:
@@ -93,7 +93,7 @@ class DocumentStream:
         for document in self.documents():
             yield from document
 
-    def blocks(self, start: dict[str, Any] | None, characters: int) -> Iterator[Block]:
+    def blocks(self, start: dict[str, Any] | None, characters: int) -> Iterator[DocumentBlock]:
         """The documents from a state of the dataset, in blocks of a minimum number of characters, except the last.
 
         Args:
@@ -107,10 +107,10 @@ class DocumentStream:
             size += len(text)
             if size >= characters:
                 end = self._dataset.state_dict()
-                yield Block(texts, start, end)
+                yield DocumentBlock(texts, start, end)
                 texts, size, start = [], 0, end
         if texts:
-            yield Block(texts, start, self._dataset.state_dict())
+            yield DocumentBlock(texts, start, self._dataset.state_dict())
 
     def _texts(self, start: dict[str, Any] | None) -> Iterator[str]:
         self._dataset.load_state_dict(start)

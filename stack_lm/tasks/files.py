@@ -13,7 +13,7 @@ from ..checks import Count, Number, Probability
 from ..errors import InputError
 from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes, language_example
 from .kinds import BEGIN, END, PAD, SEPARATOR
-from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps, unread_tables, unseparated
+from .rows import OwnKind, Reading, TaskRow, find_files, held_out, read, stamps, unread_tables, unseparated
 
 _KINDS: dict[OwnKind, Kind] = {
     "tagging": "per_step",
@@ -116,7 +116,7 @@ class FileTask(Task):
         super().change(splits)
         self._numbered |= {name for name, changes in splits.items() if "number" in changes}
 
-    def _within(self, rows: Sequence[Row], changes: Mapping[str, Any]) -> list[Row]:
+    def _within(self, rows: Sequence[TaskRow], changes: Mapping[str, Any]) -> list[TaskRow]:
         """The rows that training reads: only their symbols and labels are known.
 
         Raises:
@@ -129,7 +129,7 @@ class FileTask(Task):
             raise InputError(f"{self} has no train string of a length from {window.shortest} to {window.longest}")
         return fitting[: window.number]
 
-    def _make_vocabularies(self, train: Sequence[Row], unknown: str) -> None:
+    def _make_vocabularies(self, train: Sequence[TaskRow], unknown: str) -> None:
         """Collect the symbols of the training strings and of the answers, together if they share one vocabulary."""
         read = {symbol for row in train for symbol in row.source}
         answered = {part for row in train for symbol in row.target for part in self._answers(symbol)}
@@ -157,7 +157,7 @@ class FileTask(Task):
     def _answers(self, symbol: str) -> list[str]:
         return split_set(symbol) if self.own_kind == "next_symbols" else [symbol]
 
-    def _encode(self, row: Row) -> Example:
+    def _encode(self, row: TaskRow) -> Example:
         """A row in symbol ids.
 
         Raises:
@@ -183,14 +183,14 @@ class FileTask(Task):
         """The symbols that a network reads for a string, in any task but a language."""
         return (self._ids[BEGIN], *string) if self._begin else tuple(string)
 
-    def _id(self, symbol: str, row: Row) -> int:
+    def _id(self, symbol: str, row: TaskRow) -> int:
         number = self._ids.get(symbol, self._ids.get(UNKNOWN))
         if number is None:
             hint = "" if self.own_kind == "language" else "; trained with unknown=replace, a network reads it as <unk>"
             raise InputError(f"{row.where}: no training string has the symbol {symbol!r}{self._unseparated or hint}")
         return number
 
-    def _answer_id(self, symbol: str, row: Row) -> int:
+    def _answer_id(self, symbol: str, row: TaskRow) -> int:
         if symbol not in self._answer_ids or symbol == UNKNOWN:
             what = "label" if self.own_kind == "classification" else "output symbol"
             raise InputError(f"{row.where}: no training string has the {what} {symbol!r}")

@@ -30,7 +30,7 @@ _LONGEST = 100_000  # maximum number of symbols of a string: all strings of a sp
 TABLES = tuple(ending for known in FORMATS.values() if known.has_columns for ending in known.endings)
 
 
-class Row(NamedTuple):
+class TaskRow(NamedTuple):
     """A row of a file: its place, for messages; its symbols; the symbols of its target, if it has one."""
 
     where: str
@@ -45,7 +45,7 @@ class Reading:
     kind: OwnKind | None
     symbols: Literal["words", "characters"]
 
-    def rows(self, file: Path) -> tuple[tuple[str, ...], list[Row]]:
+    def rows(self, file: Path) -> tuple[tuple[str, ...], list[TaskRow]]:
         """The columns to read, and the non-empty rows.
 
         Raises:
@@ -63,7 +63,7 @@ class Reading:
             columns = columns or self._columns(fields, file)
             where = f"{file}, {unit} {number}"
             values = [self._value(fields, column, types, where) for column in columns]
-            records.append(Row(where, values[0], values[1] if len(values) > 1 else ()))
+            records.append(TaskRow(where, values[0], values[1] if len(values) > 1 else ()))
         if not records:
             raise InputError(f"{file} has no rows")
         return columns, records
@@ -129,7 +129,7 @@ class Content(NamedTuple):
     """The content of a task's files."""
 
     kind: OwnKind
-    parts: dict[str, list[Row]]
+    parts: dict[str, list[TaskRow]]
     digest: str
 
 
@@ -189,7 +189,7 @@ def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...
 
 def held_out(
     content: Content, shares: Mapping[str, float], seed: int, *, replace: bool, test_from: int | None = None
-) -> dict[str, list[Row]]:
+) -> dict[str, list[TaskRow]]:
     """The rows of all splits: splits without a file are held out of the training rows.
 
     Labels keep their shares in each part. A row with a label or a symbol that no earlier row in the order of the draw
@@ -210,7 +210,7 @@ def held_out(
         raise InputError(f"validation and test must leave strings to train on; got {shares_left}")
     rows = content.parts["train"]
     where = rows[0].where.rpartition(", ")[0]
-    long: list[Row] = []
+    long: list[TaskRow] = []
     if test_from is not None:
         if "test" in content.parts:
             raise InputError(f"test_from={test_from} is for a file without a test file beside it")
@@ -242,14 +242,14 @@ def held_out(
     place: dict[int, str] = {}
     for name, number in numbers.items():
         place |= dict.fromkeys(_spread([i for i in free if i not in place], number), name)
-    parts: dict[str, list[Row]] = {name: [] for name in ("train", "validation", "test")}
+    parts: dict[str, list[TaskRow]] = {name: [] for name in ("train", "validation", "test")}
     for i, row in enumerate(rows):
         parts[place.get(i, "train")].append(row)
     parts |= {name: part for name, part in content.parts.items() if name != "train"} | ({"test": long} if long else {})
     return {name: part for name, part in parts.items() if part}
 
 
-def unseparated(rows: Sequence[Row]) -> str:
+def unseparated(rows: Sequence[TaskRow]) -> str:
     """A hint, for the end of a message, if each string has one symbol only, of several characters; else nothing."""
     longer = any(len(symbol) > 1 for row in rows for symbol in row.source)
     if longer and all(len(row.source) <= 1 for row in rows):
@@ -257,7 +257,7 @@ def unseparated(rows: Sequence[Row]) -> str:
     return ""
 
 
-def _without_the_first_of_each_symbol(rows: Sequence[Row], order: Sequence[int], replace: bool) -> list[int]:
+def _without_the_first_of_each_symbol(rows: Sequence[TaskRow], order: Sequence[int], replace: bool) -> list[int]:
     free: list[int] = []
     seen: set[tuple[str, str]] = set()
     for i in order:

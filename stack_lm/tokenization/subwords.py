@@ -79,8 +79,7 @@ def train_subword_tokenizer(
     tokenizer.train_from_iterator(texts(), trainer)
     if not texts_with[""]:
         raise InputError("the corpus has no words to make a vocabulary from")
-    rules = list(TREEBANK_QUOTES) if texts_with["``"] > texts_with['"'] else []
-    rules += case.normalizers()
+    rules = [*(TREEBANK_QUOTES if texts_with["``"] > texts_with['"'] else ()), *case.normalizers()]
     if rules:
         tokenizer.normalizer = normalizers.Sequence(rules)
     if add_bos:

@@ -45,7 +45,6 @@ def train_word_tokenizer(
         InputError: for sentences that are no pairs, if there are no words, no tags although `tag_rare_words` asks for
             them, or tags that `lowercase` would change.
     """
-
     case = CaseRules(lowercase)
     tags: set[str] = set()
 
