@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from .choices import ChoiceResult, OutOfVocabulary, score_choices, with_unknown_words
+from .choices import ChoiceResult, OutOfVocabulary, score_in_blocks
 
-# Items scored at a time: enough to form batches of similar length.
+# Items scored at a time.
 BLOCK = 4000
 
 
@@ -70,21 +70,23 @@ def evaluate_agreement(
     Raises:
         InputError: if no item is left to score.
     """
-    identical = np.array([item.correct == item.wrong for item in items], dtype=bool)
-    forms = [[(form, not item.prefix) for form in (item.correct, item.wrong)] for item in items]
-    unknown = with_unknown_words(model, forms)
-    logprobs = np.full((len(items), 2), np.nan)
-    wanted = np.flatnonzero(~identical & ~unknown)
-    if progress is not None and len(wanted) < len(items):
-        progress(len(items) - len(wanted))
-    for start in range(0, len(wanted), BLOCK):
-        block = wanted[start : start + BLOCK]
-        prefixes = [items[i].prefix for i in block]
-        logprobs[block] = model.continuation_logprobs(prefixes, [(items[i].correct, items[i].wrong) for i in block])
-        if progress is not None:
-            progress(len(block))
-    properties = agreement_properties(items) | dict(groups or {})
-    return score_choices(logprobs, properties, identical=identical, unknown=unknown, oov=oov)
+
+    def logprobs_of(block: list[int]) -> list[np.ndarray]:
+        chosen = [items[i] for i in block]
+        return model.continuation_logprobs(
+            [item.prefix for item in chosen], [(item.correct, item.wrong) for item in chosen]
+        )
+
+    return score_in_blocks(
+        model,
+        [[(form, not item.prefix) for form in (item.correct, item.wrong)] for item in items],
+        [item.correct == item.wrong for item in items],
+        logprobs_of,
+        agreement_properties(items) | dict(groups or {}),
+        oov,
+        progress,
+        BLOCK,
+    )
 
 
 def agreement_properties(items: Sequence[AgreementItem]) -> dict[str, Sequence[str | int | None]]:

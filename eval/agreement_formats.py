@@ -44,18 +44,20 @@ def _read_linzen_table(source: str, on_error: OnError) -> list[AgreementItem]:
     format_name = None if is_table(source) else "tsv"  # whatever its name ends in
     records = read_records(source, column="sentence", format_name=format_name, on_error=on_error)
     rows = [record for record in records if record.fields]
-    missing = {"sentence", "verb_pos", "verb_index", "n_diff_intervening"} - (rows[0].fields.keys() if rows else set())
+    _check_header(source, rows, {"sentence", "verb_pos", "verb_index", "n_diff_intervening"})
+    return _each(rows, _make_linzen_item, on_error)
+
+
+def _check_header(source: str, rows: Sequence[Record], columns: set[str]) -> None:
+    missing = columns - (rows[0].fields.keys() if rows else set())
     if missing:
         raise InputError(f"{source}: the header lacks the columns {', '.join(sorted(missing))}")
-    return _each(rows, _of_linzen_row, on_error)
 
 
-def _of_linzen_row(record: Record) -> AgreementItem:
+def _make_linzen_item(record: Record) -> AgreementItem:
     row, words = record.fields, record.text.split()
-    place = _number(row["verb_index"], f"{record.where}: verb_index") - 1
-    if not 0 <= place < len(words):
-        raise InputError(f"{record.where}: verb_index {place + 1} is outside a sentence of {len(words)}")
-    attractors = _count(row["n_diff_intervening"], f"{record.where}: n_diff_intervening")
+    place = _place(row["verb_index"], words, f"{record.where}: verb_index", first=1)
+    attractors = _number(row["n_diff_intervening"], f"{record.where}: n_diff_intervening")
     tag = row["verb_pos"]
     if tag not in _NUMBERS:
         raise InputError(f"{record.where}: verb_pos must be VBZ or VBP; got {tag!r}")
@@ -72,7 +74,7 @@ def _read_numpred(source: str, on_error: OnError) -> list[AgreementItem]:
     suffix = Path(source).suffix[1:]
     attractors = int(suffix) if suffix.isdecimal() else None
 
-    def of_line(record: Record) -> AgreementItem:
+    def make_item(record: Record) -> AgreementItem:
         label, _, prefix = record.text.partition("\t")
         if label not in _NUMBERS or not prefix.strip():
             raise InputError(
@@ -83,7 +85,7 @@ def _read_numpred(source: str, on_error: OnError) -> list[AgreementItem]:
         return AgreementItem(tuple(prefix.split()), label, other, attractors, _NUMBERS[label])
 
     records = read_records(source, keep_empty=False, format_name="text", on_error=on_error)
-    return _each(records, of_line, on_error)
+    return _each(records, make_item, on_error)
 
 
 # Share of items whose index may point at another word than the right form. In the data of Gulordava et al. none does,
@@ -94,17 +96,18 @@ _ELSEWHERE = 0.5
 def _read_linzen_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
     elsewhere: list[str] = []
 
-    def of_pair(pair: _Pair) -> AgreementItem:
+    def make_item(pair: _Pair) -> AgreementItem:
         cells = pair.cells(4, "index, correct form, wrong form and attractors")
         place = _place(cells[0], pair.words, pair.where)
         correct, wrong = cells[1], cells[2]
-        attractors = _count(cells[3], pair.where)
+        attractors = _number(cells[3], pair.where)
         if pair.words[place].casefold() != correct.casefold():
-            there = f"word {place} of the text, counted from 0, is {pair.words[place]!r}"
-            elsewhere.append(f"{pair.where}: {there}, not {correct!r}")
+            elsewhere.append(
+                f"{pair.where}: word {place} of the text, counted from 0, is {pair.words[place]!r}, not {correct!r}"
+            )
         return AgreementItem(tuple(pair.words[:place]), correct, wrong, attractors, number_of(correct, wrong))
 
-    items = _each(_read_pairs(source), of_pair, on_error)
+    items = _each(_read_pairs(source), make_item, on_error)
     if len(elsewhere) > _ELSEWHERE * len(items):
         raise InputError(f"{elsewhere[0]} (so in {len(elsewhere):,} of {len(items):,} lines)")
     return items
@@ -114,15 +117,14 @@ def _read_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
     pairs = _read_pairs(source)
     # Attractors and distances are in another table, with a line for each of the two forms.
     table = Path(f"{_stem(Path(source))}.tab")
-    rows = read_records(table, column="form", format_name="tsv") if table.is_file() else ()
+    rows = list(read_records(table, column="form", format_name="tsv")) if table.is_file() else []
+    if rows:
+        _check_header(str(table), rows, {"form", "n_attr", "len_context"})
     details = [record.fields for record in rows][::2]
     if details and len(details) != len(pairs):
         raise InputError(f"{table} has {2 * len(details)} rows; two for each of {len(pairs)} items are needed")
-    missing = {"form", "n_attr", "len_context"} - details[0].keys() if details else set()
-    if missing:
-        raise InputError(f"{table}: the header lacks the columns {', '.join(sorted(missing))}")
 
-    def of_pair(pair: _Pair) -> AgreementItem:
+    def make_item(pair: _Pair) -> AgreementItem:
         # NOTE: the prefix in the last column is that of the original sentence, even for nonce sentences.
         cells = pair.cells(12, "pattern, construction, sentence, index, ..., correct and wrong form, ..., prefix")
         place = _place(cells[3], pair.words, pair.where)
@@ -138,13 +140,13 @@ def _read_gulordava(source: str, on_error: OnError) -> list[AgreementItem]:
             tuple(pair.words[:place]),
             cells[6],
             cells[7],
-            n_attractors=_count(detail["n_attr"], str(table)) if detail else None,
+            n_attractors=_number(detail["n_attr"], str(table)) if detail else None,
             number="singular" if number[1] == "Sing" else "plural",
             construction="original" if cells[2] == "0" else "nonce",
             distance=_number(detail["len_context"], str(table)) if detail else None,
         )
 
-    return _each(pairs, of_pair, on_error)
+    return _each(pairs, make_item, on_error)
 
 
 class _Pair(NamedTuple):
@@ -174,10 +176,11 @@ def _read_pairs(source: str) -> list[_Pair]:
     ]
 
 
-def _place(text: str, words: Sequence[str], where: str) -> int:
-    place = _number(text, where)
+def _place(text: str | int, words: Sequence[str], where: str, first: int = 0) -> int:
+    """The place of a word from 0, from an index that begins with `first`."""
+    place = _number(text, where) - first
     if not 0 <= place < len(words):
-        raise InputError(f"{where}: index {place} is outside a sentence of {len(words)} words")
+        raise InputError(f"{where}: index {place + first} is outside a sentence of {len(words)} words")
     return place
 
 
@@ -198,14 +201,6 @@ def _number(text: str | int, where: str) -> int:
         raise InputError(f"{where}: not a whole number: {text!r}") from None
 
 
-def _count(text: str | int, where: str) -> int:
-    """A number of attractors."""
-    number = _number(text, where)
-    if number < 0:
-        raise InputError(f"{where}: the number of attractors must be at least 0; got {text!r}")
-    return number
-
-
 def _read_generated(source: str, on_error: OnError) -> list[AgreementItem]:
     """Items from the built-in corpus: N for each number of attractors from 0 to 3. The source is SEED or SEED:N."""
     import random
@@ -214,16 +209,16 @@ def _read_generated(source: str, on_error: OnError) -> list[AgreementItem]:
 
     where = "--data of the format 'generated' is SEED or SEED:N, N items for each number of attractors"
     seed, colon, number = source.partition(":")
-    wanted = _number(number, where) if colon else GENERATED_ITEMS
-    if wanted < 1:
-        raise InputError(f"{where}; N must be 1 or more, got {wanted}")
+    number_of_items = _number(number, where) if colon else GENERATED_ITEMS
+    if number_of_items < 1:
+        raise InputError(f"{where}; N must be 1 or more, got {number_of_items}")
     rng = random.Random(_number(seed, where))
     bins: dict[int, list[AgreementItem]] = {k: [] for k in range(4)}
-    while any(len(items) < wanted for items in bins.values()):
+    while any(len(items) < number_of_items for items in bins.values()):
         sentence = generate_sentence(rng)
         for item in sentence.agreement:
             chosen = bins.get(item.n_attractors)
-            if chosen is not None and len(chosen) < wanted:
+            if chosen is not None and len(chosen) < number_of_items:
                 prefix = sentence.words[: item.verb]
                 chosen.append(AgreementItem(prefix, item.correct, item.wrong, item.n_attractors, item.number))
     return [item for items in bins.values() for item in items]

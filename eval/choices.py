@@ -6,7 +6,7 @@ Agreement and minimal pairs are both such choices; they differ in their files an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, Protocol, get_args
@@ -39,6 +39,11 @@ class Accuracy:
     high: float
     n: int
     majority: float | None
+
+    def record(self) -> dict[str, Any]:
+        """The accuracy for JSON; without a majority if there is none."""
+        values = {"accuracy": self.accuracy, "interval": [self.low, self.high], "n": self.n}
+        return values if self.majority is None else values | {"majority": self.majority}
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +100,10 @@ class ChoiceResult:
         groups = self.groups.get(name, {}).values()
         if len(groups) < 2:
             return None
-        accuracy = sum(of.accuracy for of in groups) / len(groups)
-        interval = stratified_interval([round(of.accuracy * of.n / 100) for of in groups], [of.n for of in groups])
-        return Accuracy(accuracy, *interval, sum(of.n for of in groups), None)
+        mean = sum(group.accuracy for group in groups) / len(groups)
+        n_correct = [round(group.accuracy * group.n / 100) for group in groups]
+        interval = stratified_interval(n_correct, [group.n for group in groups])
+        return Accuracy(mean, *interval, sum(group.n for group in groups), None)
 
     @property
     def correct(self) -> np.ndarray:
@@ -107,25 +113,15 @@ class ChoiceResult:
     def record(self) -> dict[str, Any]:
         """The result without its items, for JSON."""
 
-        def of(accuracy: Accuracy) -> dict[str, Any]:
-            values: dict[str, Any] = {
-                "accuracy": accuracy.accuracy,
-                "interval": [accuracy.low, accuracy.high],
-                "n": accuracy.n,
-            }
-            return values if accuracy.majority is None else values | {"majority": accuracy.majority}
-
         counts = ("n_items", "n_skipped", "n_identical", "n_unpredicted", "n_oov", "oov", "n_ties")
+        by = {name: {str(key): value for key, value in group.items()} for name, group in self.groups.items()}
         return (
-            of(self.overall)
+            self.overall.record()
             | {name: getattr(self, name) for name in counts}
-            | {
-                # Only accuracies, as tables show them; "by" has the rest.
-                f"by_{name}": {str(k): v.accuracy for k, v in group.items()}
-                for name, group in self.groups.items()
-            }
-            | {"by": {name: {str(k): of(v) for k, v in group.items()} for name, group in self.groups.items()}}
-            | {"mean_over": {name: of(mean) for name in self.groups if (mean := self.mean_over(name)) is not None}}
+            # Only accuracies, as tables show them; "by" has the rest.
+            | {f"by_{name}": {key: value.accuracy for key, value in group.items()} for name, group in by.items()}
+            | {"by": {name: {key: value.record() for key, value in group.items()} for name, group in by.items()}}
+            | {"mean_over": {name: mean.record() for name in by if (mean := self.mean_over(name)) is not None}}
         )
 
 
@@ -146,7 +142,46 @@ def with_unknown_words(model: _Vocabulary, words: Sequence[Sequence[tuple[str, b
         words: the words of each item, and whether each begins a sentence.
     """
     known = {word: model.knows(word[0], begins=word[1]) for word in set(chain.from_iterable(words))}
-    return np.array([not all(known[word] for word in of_item) for of_item in words], dtype=bool)
+    return np.array([not all(known[word] for word in item) for item in words], dtype=bool)
+
+
+def score_in_blocks(
+    model: _Vocabulary,
+    words: Sequence[Sequence[tuple[str, bool]]],
+    identical: Sequence[bool],
+    logprobs_of: Callable[[list[int]], Any],
+    groups: Mapping[str, Sequence[str | int | None]],
+    oov: OutOfVocabulary,
+    progress: Callable[[int], None] | None,
+    block_size: int,
+) -> ChoiceResult:
+    """Ask a model for the log-probabilities of the items that can be scored, and count its choices.
+
+    Args:
+        model: tells which words it knows.
+        words: the words in which the alternatives of each item differ; see `with_unknown_words`.
+        identical: whether an item's alternatives are the same.
+        logprobs_of: the log-probabilities of some items [n, 2], given their numbers.
+        groups: see `score_choices`.
+        oov: see `score_choices`.
+        progress: called with the number of items left out, if there are any, and with that of each block once it is
+            scored.
+        block_size: items scored at a time: enough to form batches of similar length.
+
+    Raises:
+        InputError: as `score_choices`.
+    """
+    unknown = with_unknown_words(model, words)
+    logprobs = np.full((len(words), 2), np.nan)
+    scored = np.flatnonzero(~np.array(identical, dtype=bool) & ~unknown).tolist()
+    if progress is not None and len(scored) < len(words):
+        progress(len(words) - len(scored))
+    for start in range(0, len(scored), block_size):
+        block = scored[start : start + block_size]
+        logprobs[block] = logprobs_of(block)
+        if progress is not None:
+            progress(len(block))
+    return score_choices(logprobs, groups, identical=identical, unknown=unknown, oov=oov)
 
 
 def correct_codes(outcomes: Sequence[str], oov: OutOfVocabulary) -> np.ndarray:
@@ -202,33 +237,10 @@ def score_choices(
             f"{int(same.sum())} do not differ, {int((~predicted & ~same & ~rare).sum())} get no probability"
         )
     correct = outcomes == "correct"
-    numbers = groups.get("number")
-
-    def accuracy(among: list[int], *, with_majority: bool = True) -> Accuracy:
-        n_among, n_correct = len(among), int(correct[among].sum())
-        majority = None
-        if numbers is not None and with_majority:
-            counts = Counter(numbers[i] for i in among)
-            if None not in counts:
-                majority = 100 * max(counts.values()) / n_among
-        return Accuracy(100 * n_correct / n_among, *binomial_interval(n_correct, n_among), n_among, majority)
-
-    everything = np.flatnonzero(counted).tolist()
-    by: dict[str, dict[str | int, Accuracy]] = {}
-    for name, values in groups.items():
-        places: dict[str | int, list[int]] = {}
-        for i in everything:
-            value = values[i]
-            if value is not None:
-                places.setdefault(value, []).append(i)
-        if places:
-            # Within one number, the baseline is always right.
-            by[name] = {
-                value: accuracy(places[value], with_majority=name != "number") for value in sorted(places, key=in_order)
-            }
+    scored = np.flatnonzero(counted).tolist()
     return ChoiceResult(
-        overall=accuracy(everything),
-        groups=by,
+        overall=_accuracy(correct, scored, groups.get("number")),
+        groups=_accuracies_by_value(correct, scored, groups),
         n_items=n,
         n_identical=int(same.sum()),
         n_unpredicted=int((outcomes == "unpredicted").sum()),
@@ -239,6 +251,32 @@ def score_choices(
         outcomes=tuple(outcomes.tolist()),
         logprobs=logprobs,
     )
+
+
+def _accuracy(correct: np.ndarray, among: list[int], numbers: Sequence[str | int | None] | None) -> Accuracy:
+    """The accuracy on some items [n], with the baseline of the more frequent number if all items have one."""
+    n, n_correct = len(among), int(correct[among].sum())
+    counts = Counter(numbers[i] for i in among) if numbers is not None else Counter()
+    majority = None if numbers is None or None in counts else 100 * max(counts.values()) / n
+    return Accuracy(100 * n_correct / n, *binomial_interval(n_correct, n), n, majority)
+
+
+def _accuracies_by_value(
+    correct: np.ndarray, scored: list[int], groups: Mapping[str, Sequence[str | int | None]]
+) -> dict[str, dict[str | int, Accuracy]]:
+    """The accuracies by property and value, in order."""
+    by: dict[str, dict[str | int, Accuracy]] = {}
+    for name, values in groups.items():
+        places: dict[str | int, list[int]] = {}
+        for i in scored:
+            value = values[i]
+            if value is not None:
+                places.setdefault(value, []).append(i)
+        if places:
+            # Within one number, the baseline is always right.
+            numbers = groups.get("number") if name != "number" else None
+            by[name] = {value: _accuracy(correct, places[value], numbers) for value in sorted(places, key=in_order)}
+    return by
 
 
 def in_order(value: str | int) -> tuple[bool, int, str]:

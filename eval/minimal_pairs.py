@@ -10,7 +10,7 @@ import numpy as np
 
 from stack_lm.trace import SentenceModel
 
-from .choices import ChoiceResult, OutOfVocabulary, begun, score_choices, with_unknown_words
+from .choices import ChoiceResult, OutOfVocabulary, begun, score_in_blocks
 
 # Pairs scored at a time.
 BLOCK = 2000
@@ -83,35 +83,40 @@ def evaluate_minimal_pairs(
     Raises:
         InputError: if no pair is left to score.
     """
-    identical = np.array([p.good == p.bad and p.prefix_good == p.prefix_bad for p in pairs], dtype=bool)
-    unknown = with_unknown_words(model, [pair.differing_words for pair in pairs])
-    logprobs = np.full((len(pairs), 2), np.nan)
-    wanted = np.flatnonzero(~identical & ~unknown)
-    if progress is not None and len(wanted) < len(pairs):
-        progress(len(pairs) - len(wanted))
-    for start in range(0, len(wanted), BLOCK):
-        block = wanted[start : start + BLOCK]
-        whole = [i for i in block if not pairs[i].prefix_good and not pairs[i].prefix_bad]
-        if whole:
-            logprobs[whole] = model.sentence_logprobs([(pairs[i].good, pairs[i].bad) for i in whole])
-        ends = [i for i in block if pairs[i].prefix_good or pairs[i].prefix_bad]
-        if ends:
-            prefixes = [prefix for i in ends for prefix in (pairs[i].prefix_good, pairs[i].prefix_bad)]
-            words = [[" ".join(side)] for i in ends for side in (pairs[i].good, pairs[i].bad)]
+
+    def logprobs_of(block: list[int]) -> np.ndarray:
+        chosen = [pairs[i] for i in block]
+        ends = np.array([bool(pair.prefix_good or pair.prefix_bad) for pair in chosen])
+        logprobs = np.empty((len(block), 2))
+        if not ends.all():
+            whole = [pair for pair, is_end in zip(chosen, ends, strict=True) if not is_end]
+            logprobs[~ends] = model.sentence_logprobs([(pair.good, pair.bad) for pair in whole])
+        if ends.any():
+            halves = [pair for pair, is_end in zip(chosen, ends, strict=True) if is_end]
+            prefixes = [prefix for pair in halves for prefix in (pair.prefix_good, pair.prefix_bad)]
+            words = [[" ".join(side)] for pair in halves for side in (pair.good, pair.bad)]
             logprobs[ends] = np.reshape(model.continuation_logprobs(prefixes, words), (-1, 2))
-        if progress is not None:
-            progress(len(block))
-    properties = pair_properties(pairs) | dict(groups or {})
-    return score_choices(logprobs, properties, identical=identical, unknown=unknown, oov=oov)
+        return logprobs
+
+    return score_in_blocks(
+        model,
+        [pair.differing_words for pair in pairs],
+        [pair.good == pair.bad and pair.prefix_good == pair.prefix_bad for pair in pairs],
+        logprobs_of,
+        pair_properties(pairs) | dict(groups or {}),
+        oov,
+        progress,
+        BLOCK,
+    )
 
 
 def pair_properties(pairs: Sequence[MinimalPair]) -> dict[str, Sequence[str | int | None]]:
     """The properties for grouping pairs: for each pair a value, or None."""
     names = dict.fromkeys(name for pair in pairs for name in pair.properties)
-    return {name: _of_one_kind([pair.properties.get(name) for pair in pairs]) for name in names}
+    return {name: _as_one_type([pair.properties.get(name) for pair in pairs]) for name in names}
 
 
-def _of_one_kind(values: list[str | int | None]) -> list[str | int | None]:
+def _as_one_type(values: list[str | int | None]) -> list[str | int | None]:
     """The same, as text if some are text: JSON may have both 1 and "1"."""
     if not any(isinstance(value, str) for value in values):
         return values

@@ -52,14 +52,12 @@ def _read_marvin_linzen(path: Path, method: Method, words: ToWords, on_error: On
             cases = _PlainUnpickler(file, encoding="utf-8").load()
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
     except Exception as error:  # a damaged pickle may fail in any way
         raise InputError(f"{path} is not a pickle of templates: {str(error) or type(error).__name__}") from error
-    if not isinstance(cases, dict) or not all(isinstance(some, list) for some in cases.values()):
+    if not isinstance(cases, dict) or not all(isinstance(items, list) for items in cases.values()):
         raise InputError(f"{path} must be a dictionary from cases to lists of sentences")
-    for case, some in cases.items():
-        for number, sentences in enumerate(some, start=1):
+    for case, items in cases.items():
+        for number, sentences in enumerate(items, start=1):
             texts = sentences if isinstance(sentences, (tuple, list)) else ()
             if len(texts) not in (2, 3) or not all(isinstance(text, str) and text.strip() for text in texts):
                 on_error(InputError(f"{path}, case {case!r}, item {number}: two or three sentences are needed"))
@@ -73,11 +71,11 @@ def _read_marvin_linzen(path: Path, method: Method, words: ToWords, on_error: On
                 yield MinimalPair(words(good), words(bad), properties=properties | compared)
 
 
-OfRow = Callable[[dict[str, Any], str, Path, Method, ToWords], MinimalPair]
+MakePair = Callable[[dict[str, Any], str, Path, Method, ToWords], MinimalPair]
 """A pair of a row; the string is its place, for messages."""
 
 
-def _row_reader(of_row: OfRow) -> Reader:
+def _row_reader(make_pair: MakePair) -> Reader:
     """The reader of tables, and of JSON lines in files with any other ending; each row makes one pair."""
 
     def read(path: Path, method: Method, words: ToWords, on_error: OnError) -> Iterator[MinimalPair]:
@@ -86,7 +84,7 @@ def _row_reader(of_row: OfRow) -> Reader:
             if isinstance(row, str):  # an empty line
                 continue
             try:
-                pair = of_row(row, f"{path}, {unit} {number}", path, method, words)
+                pair = make_pair(row, f"{path}, {unit} {number}", path, method, words)
             except InputError as error:
                 on_error(error)
             else:
@@ -95,7 +93,7 @@ def _row_reader(of_row: OfRow) -> Reader:
     return read
 
 
-def _of_blimp(row: dict[str, Any], where: str, path: Path, method: Method, words: ToWords) -> MinimalPair:
+def _make_blimp_pair(row: dict[str, Any], where: str, path: Path, method: Method, words: ToWords) -> MinimalPair:
     properties: dict[str, str | int] = {"construction": str(row.get("UID", path.stem))}
     for name, key in (("phenomenon", "linguistics_term"), ("field", "field")):
         if key in row:
@@ -119,7 +117,7 @@ def _of_blimp(row: dict[str, Any], where: str, path: Path, method: Method, words
     raise InputError(f"{where}: this pair can be compared by whole sentences only; use the method sentence")
 
 
-def _of_pair(row: dict[str, Any], where: str, path: Path, method: Method, words: ToWords) -> MinimalPair:
+def _make_pair(row: dict[str, Any], where: str, path: Path, method: Method, words: ToWords) -> MinimalPair:
     good, bad = (_text(row, key, where, words) for key in ("good", "bad"))
     sides = [
         next((_text(row, name, where, words) for name in (key, "prefix") if row.get(name) not in (None, "")), ())
@@ -129,8 +127,8 @@ def _of_pair(row: dict[str, Any], where: str, path: Path, method: Method, words:
         raise InputError(f'{where}: the method prefix needs "prefix", or "prefix_good" and "prefix_bad"')
     if method == "sentence":
         good, bad, sides = sides[0] + good, sides[1] + bad, [(), ()]
-    others = {key: _property(value) for key, value in row.items() if key not in _PAIR_KEYS}
-    properties = {key: value for key, value in others.items() if value is not None}
+    values = ((key, _property(value)) for key, value in row.items() if key not in _PAIR_KEYS)
+    properties = {key: value for key, value in values if value is not None}
     return MinimalPair(good, bad, sides[0], sides[1], properties)
 
 
@@ -155,9 +153,9 @@ def _text(row: dict[str, Any], key: str, where: str, words: ToWords) -> tuple[st
 
 
 PAIR_FORMATS: dict[str, tuple[Reader, tuple[str, ...]]] = {
-    "blimp": (_row_reader(_of_blimp), (".jsonl",)),
+    "blimp": (_row_reader(_make_blimp_pair), (".jsonl",)),
     "marvin-linzen": (_read_marvin_linzen, (".pickle",)),
-    "pairs": (_row_reader(_of_pair), (".jsonl", ".csv", ".tsv")),
+    "pairs": (_row_reader(_make_pair), (".jsonl", ".csv", ".tsv")),
 }
 """Readers by the format's name, and how their files' names end."""
 
@@ -207,10 +205,10 @@ def read_minimal_pairs(
     for name, value, allowed in (("method", method, get_args(Method)), ("words", words, get_args(Words))):
         check_name(name, value, allowed)
     to_words = split_words if words == "split" else _given_words
-    pairs = []
+    pairs: list[MinimalPair] = []
     for file in pair_files(source, format_name):
-        some = list(PAIR_FORMATS[format_name][0](Path(file), method, to_words, on_error))
-        if not some:
+        before = len(pairs)
+        pairs += PAIR_FORMATS[format_name][0](Path(file), method, to_words, on_error)
+        if len(pairs) == before:
             raise InputError(f"{file} has no pairs")
-        pairs += some
     return pairs

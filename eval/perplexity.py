@@ -12,7 +12,7 @@ from stack_lm.errors import InputError
 from stack_lm.messages import shortened
 from stack_lm.trace import Trace
 
-from .seeds import quasi_f
+from .seeds import MeanDifference, quasi_f
 
 
 @dataclass(frozen=True)
@@ -153,24 +153,16 @@ def sentence_losses(traces: Iterable[Trace]) -> SentenceLosses:
 
 
 @dataclass(frozen=True)
-class PerplexityComparison:
+class PerplexityComparison(MeanDifference):
     """The perplexities of two models, or of several runs of each, on the same sentences.
 
+    The difference is in percent of the second model's perplexity. With several runs it is that of geometric means.
+
     Attributes:
-        difference: the first model's perplexity minus the second's, in percent of the second's. With several runs it
-            is that of their geometric means.
-        low, high: its interval of 95%; NaN if the models differ by the same loss in every sentence.
-        p_value: two-sided; NaN likewise.
-        degrees: degrees of freedom of Student's t.
         n: number of predicted tokens, words or inner tokens.
         n_sentences: number of sentences that contain them.
     """
 
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    degrees: float
     n: int
     n_sentences: int
 
@@ -207,7 +199,7 @@ def compare_perplexity(
             f"{min(unknown):.1%} to {max(unknown):.1%} of the words are unknown to these models, so their perplexities "
             "are not comparable; a test needs models with the same vocabulary, or without unknown words"
         )
-    found = {}
+    comparisons = {}
     for unit, losses, counts in (
         ("token", "nats", "n_tokens"),
         ("word", "nats", "n_words"),
@@ -215,13 +207,13 @@ def compare_perplexity(
     ):
         weights = getattr(runs[0], counts)
         if weights.any() and all(np.array_equal(getattr(run, counts), weights) for run in runs[1:]):
-            found[unit] = _compare([[getattr(run, losses) for run in side] for side in (first, second)], weights)
-    if not found:
+            comparisons[unit] = _compare([[getattr(run, losses) for run in side] for side in (first, second)], weights)
+    if not comparisons:
         raise InputError(
             "the models predict different words in these sentences, so their perplexities are not comparable; text "
             "whose punctuation is split off has the same words for all models"
         )
-    return found
+    return comparisons
 
 
 def _compare(sides: Sequence[Sequence[np.ndarray]], weights: np.ndarray) -> PerplexityComparison:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -38,21 +38,20 @@ class Spread:
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
         """Compute the spread of at least one value."""
-        found = np.asarray(values, dtype=float)
-        sd = float(found.std(ddof=1)) if len(found) > 1 else float("nan")
-        return cls(tuple(found.tolist()), float(found.mean()), sd, *np.quantile(found, (0, 0.5, 1)).tolist())
+        scores = np.asarray(values, dtype=float)
+        sd = float(scores.std(ddof=1)) if len(scores) > 1 else float("nan")
+        return cls(tuple(scores.tolist()), float(scores.mean()), sd, *np.quantile(scores, (0, 0.5, 1)).tolist())
 
 
 @dataclass(frozen=True)
-class SeedComparison:
-    """The runs of two models on the same items.
+class MeanDifference:
+    """A difference of two models, with Student's t.
 
     Attributes:
-        difference: mean accuracy of the first model's runs minus that of the second's, in percentage points.
+        difference: the first model's mean minus the second's.
         low, high: its interval of 95%; NaN if the models differ, but neither runs nor items have any variance.
         p_value: two-sided; NaN likewise.
         degrees: degrees of freedom of Student's t.
-        n_items: items that all runs scored.
     """
 
     difference: float
@@ -60,6 +59,16 @@ class SeedComparison:
     high: float
     p_value: float
     degrees: float
+
+
+@dataclass(frozen=True)
+class SeedComparison(MeanDifference):
+    """The mean accuracies of two models' runs on the same items, in percentage points.
+
+    Attributes:
+        n_items: items that all runs scored.
+    """
+
     n_items: int
 
 
@@ -69,11 +78,11 @@ def spreads(results: Sequence[ChoiceResult]) -> dict[Key, Spread]:
     Args:
         results: the results of each run, on the same items.
     """
-    found: dict[Key, Spread] = {ALL: Spread.of([result.accuracy for result in results])}
+    spread: dict[Key, Spread] = {ALL: Spread.of([result.accuracy for result in results])}
     for name, value in _groups(results):
         values = [result.groups[name][value].accuracy for result in results if value in result.groups.get(name, {})]
-        found[name, value] = Spread.of(values)
-    return found
+        spread[name, value] = Spread.of(values)
+    return spread
 
 
 def compare_runs(first: Sequence[ChoiceResult], second: Sequence[ChoiceResult]) -> dict[Key, SeedComparison]:
@@ -87,13 +96,13 @@ def compare_runs(first: Sequence[ChoiceResult], second: Sequence[ChoiceResult]) 
         InputError: as `compare_seeds`.
     """
     codes = [np.stack([result.correct for result in side]) for side in (first, second)]
-    found: dict[Key, SeedComparison] = {ALL: compare_seeds(*codes)}
+    comparisons: dict[Key, SeedComparison] = {ALL: compare_seeds(*codes)}
     for name, value in _groups(first):
         values = next(result.properties[name] for result in first if name in result.properties)
         among = np.array([item == value for item in values])
         if (np.concatenate(codes)[:, among] >= 0).all(axis=0).sum() >= 2:
-            found[name, value] = compare_seeds(*(part[:, among] for part in codes))
-    return found
+            comparisons[name, value] = compare_seeds(*(part[:, among] for part in codes))
+    return comparisons
 
 
 def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
@@ -125,25 +134,12 @@ def compare_seeds(first: np.ndarray, second: np.ndarray) -> SeedComparison:
         raise InputError(f"fewer than two items were scored by all {len(first) + len(second)} runs")
     sides = [100.0 * side[:, scored] for side in (first, second)]
     by_item = sides[0].mean(axis=0) - sides[1].mean(axis=0)
-    found = quasi_f([side.mean(axis=1) for side in sides], by_item)
-    low, high = np.clip((found.low, found.high), -100, 100).tolist()  # with few runs Student's t goes beyond
-    return SeedComparison(*found._replace(low=low, high=high), int(scored.sum()))
+    test = quasi_f([side.mean(axis=1) for side in sides], by_item)
+    low, high = np.clip((test.low, test.high), -100, 100).tolist()  # with few runs Student's t goes beyond
+    return SeedComparison(test.difference, low, high, test.p_value, test.degrees, int(scored.sum()))
 
 
-class QuasiF(NamedTuple):
-    """A difference of means, the ends of its interval of 95%, its two-sided p-value, and Student's degrees of freedom.
-
-    Ends and p-value are NaN if there is a difference, but neither runs nor items have any variance.
-    """
-
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    degrees: float
-
-
-def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> QuasiF:
+def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> MeanDifference:
     """Test a difference of two models over runs and items by min F'; see `compare_seeds`.
 
     Args:
@@ -159,21 +155,21 @@ def quasi_f(by_run: Sequence[np.ndarray], by_item: np.ndarray) -> QuasiF:
         # Runs and items without any variance do not show how much others would vary.
         differs = abs(difference) > _ROUNDING
         bound, p_value = (float("nan"), float("nan")) if differs else (difference, 1.0)
-        return QuasiF(difference, bound, bound, p_value, np.inf)
+        return MeanDifference(difference, bound, bound, p_value, np.inf)
     degrees = variance**2 / sum(part**2 / df for part, df in parts)
     error = variance**0.5
     margin = float(stdtrit(degrees, 0.975)) * error
     p_value = 2 * float(stdtr(degrees, -abs(difference) / error))
-    return QuasiF(difference, difference - margin, difference + margin, p_value, float(degrees))
+    return MeanDifference(difference, difference - margin, difference + margin, p_value, float(degrees))
 
 
-def record(found: dict[Key, Any]) -> dict[str, Any]:
+def record(entries: dict[Key, Any]) -> dict[str, Any]:
     """Spreads or comparisons for JSON: those for all items, and the others under "by"."""
     by: dict[str, dict[str, Any]] = {}
-    for (name, value), entry in found.items():
+    for (name, value), entry in entries.items():
         if (name, value) != ALL:
             by.setdefault(name, {})[str(value)] = asdict(entry)
-    return asdict(found[ALL]) | {"by": by}
+    return asdict(entries[ALL]) | {"by": by}
 
 
 def _groups(results: Sequence[ChoiceResult]) -> Iterator[Key]:

@@ -75,9 +75,9 @@ def compare_attachments(gold: Sequence[ConstituencyTree], parses: Sequence[Const
             count = counts[kind]
             count.gold += 1
             if span in parsed:
-                ours, theirs = parsed[span][0], above[span][0]
+                parsed_start, gold_start = parsed[span][0], above[span][0]
                 count.found += 1
-                count.higher += ours < theirs
-                count.same += ours == theirs
-                count.lower += ours > theirs
+                count.higher += parsed_start < gold_start
+                count.same += parsed_start == gold_start
+                count.lower += parsed_start > gold_start
     return counts

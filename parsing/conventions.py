@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args, get_type_hints
+from typing import Literal
 
+from stack_lm.checks import CountOrZero, check_fields
 from stack_lm.errors import InputError
-from stack_lm.messages import check_name
 from stack_lm.plugins import Registry
 
 from .trees import base_label
@@ -78,7 +78,7 @@ class Convention:
     average: Literal["sentence", "corpus"] = "sentence"
     brackets: Literal["set", "multiset"] = "set"
     labels: Literal["ignored", "compared"] = "ignored"
-    min_words: int = 0
+    min_words: CountOrZero = 0
     without_spans: Literal["scored", "skipped"] = "scored"
     deleted_labels: frozenset[str] = frozenset()
     uncounted_tags: frozenset[str] = frozenset()
@@ -87,13 +87,9 @@ class Convention:
     cutoff: int | None = None
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(Convention).items():
-            if kind.__class__ is type(Removed):
-                check_name(name, getattr(self, name), get_args(kind))
+        check_fields(self)
         if self.labels == "compared" and self.brackets == "set":
             raise InputError("labels can be compared with brackets='multiset' only; got brackets='set'")
-        if self.min_words < 0:
-            raise InputError(f"min_words must be at least 0; got {self.min_words}")
 
     def kept(self, words: Sequence[str], tags: Sequence[str | None]) -> tuple[bool, ...]:
         """Return for each token of a sentence whether it is scored.

@@ -40,8 +40,8 @@ def distances_from_trace(trace: Trace, signal: str) -> np.ndarray:
         InputError: if the trace has no such signal, or it is not finite.
     """
     if signal not in trace.signals or signal not in SHIFTS:
-        there = ", ".join(name for name in trace.signals if name in SHIFTS) or "none, as the model has no memory"
-        raise InputError(f"no signal {signal!r} to parse with; there are: {there}")
+        usable = ", ".join(name for name in trace.signals if name in SHIFTS) or "none, as the model has no memory"
+        raise InputError(f"no signal {signal!r} to parse with; there are: {usable}")
     values = np.asarray(trace.signals[signal], dtype=float)
     if not np.isfinite(values).all():
         raise InputError(f"the {signal} of {' '.join(trace.words)!r} is not finite: the model is broken")
@@ -135,10 +135,7 @@ def tree_from_distances(
             f"there must be one distance a word, or one fewer, and at least one word; got {len(distances)} "
             f"distances and {n} words"
         )
-    try:
-        values = [float(distance) for distance in distances]
-    except OverflowError as error:  # an integer of hundreds of digits
-        raise InputError(f"a distance of {shortened(' '.join(words), 80)!r} is out of range") from error
+    values = [float(distance) for distance in distances]
     if any(map(math.isnan, values)):
         raise InputError(f"a distance of {shortened(' '.join(words), 80)!r} is not a number")
     if len(values) < n:

@@ -104,7 +104,7 @@ def without_punctuation(tree: ConstituencyTree) -> ConstituencyTree:
 
 
 def elect_tree(
-    words: Sequence[str], votes: Mapping[tuple[int, int], float], of_words: Mapping[tuple[int, int], float]
+    words: Sequence[str], votes: Mapping[tuple[int, int], float], word_votes: Mapping[tuple[int, int], float]
 ) -> ConstituencyTree:
     """The binary tree with the most votes, elected by the words without punctuation.
 
@@ -115,7 +115,7 @@ def elect_tree(
     Args:
         words: n of them.
         votes: the votes of spans [start, stop), none of them negative.
-        of_words: the votes of spans of the words alone, without punctuation between them.
+        word_votes: the votes of spans of the words alone, without punctuation between them.
 
     Raises:
         InputError: as `vote_tree`.
@@ -124,7 +124,7 @@ def elect_tree(
     number = sum(counts)
     if not 2 < number < len(words):
         return vote_tree(words, votes)
-    alone = vote_tree([word for word, is_word in zip(words, counts, strict=True) if is_word], of_words)
+    alone = vote_tree([word for word, is_word in zip(words, counts, strict=True) if is_word], word_votes)
     elected = np.eye(number + 1, dtype=bool) | np.eye(number + 1, k=1, dtype=bool)
     for start, stop, _ in alone.spans:
         elected[start, stop] = True
@@ -142,8 +142,8 @@ def vote_by_words(trees: Sequence[ConstituencyTree], weights: Sequence[int] | No
         trees: at least one, over the same words.
         weights: see `count_votes`.
     """
-    of_words = count_votes(list(map(without_punctuation, trees)), weights)
-    return elect_tree(trees[0].words, count_votes(trees, weights), of_words)
+    word_votes = count_votes(list(map(without_punctuation, trees)), weights)
+    return elect_tree(trees[0].words, count_votes(trees, weights), word_votes)
 
 
 def best_existing_tree(
@@ -164,9 +164,9 @@ def mutual_f1(runs: Sequence[Sequence[ConstituencyTree]]) -> np.ndarray:
     result = np.full((len(runs), len(runs)), 100.0)
     if not spans[0]:
         return result
-    for i, ours in enumerate(spans):
-        for j, theirs in enumerate(spans[:i]):
-            scores = [2 * len(a & b) / (len(a) + len(b)) if a or b else 1.0 for a, b in zip(ours, theirs, strict=True)]
+    for i, run in enumerate(spans):
+        for j, other in enumerate(spans[:i]):
+            scores = [2 * len(a & b) / (len(a) + len(b)) if a or b else 1.0 for a, b in zip(run, other, strict=True)]
             result[i, j] = result[j, i] = 100 * float(np.mean(scores))
     return result
 

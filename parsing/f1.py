@@ -231,14 +231,14 @@ class _Tally:
         counts, crossing = (0, 0, 0), 0
         if gold.tree is not None and predicted is not None:
             if self.rules.brackets == "set":
-                golden, found = self._spans(gold.tree), self._spans(predicted)
-                counts = len(golden & found), len(found), len(golden)
-                self._count_labels(gold.tree, found)
+                golden, spans = self._spans(gold.tree), self._spans(predicted)
+                counts = len(golden & spans), len(spans), len(golden)
+                self._count_labels(gold.tree, spans)
             else:
-                golden_brackets, found_brackets = self._brackets(gold.tree), self._brackets(predicted)
-                both = Counter(golden_brackets) & Counter(found_brackets)
-                counts = sum(both.values()), len(found_brackets), len(golden_brackets)
-                crossing = _count_crossing(golden_brackets, found_brackets)
+                golden_brackets, predicted_brackets = self._brackets(gold.tree), self._brackets(predicted)
+                both = Counter(golden_brackets) & Counter(predicted_brackets)
+                counts = sum(both.values()), len(predicted_brackets), len(golden_brackets)
+                crossing = _count_crossing(golden_brackets, predicted_brackets)
                 self._count_tags(gold.tree, predicted)
         if not counts[2] and self.rules.without_spans == "skipped":
             return
@@ -271,11 +271,11 @@ class _Tally:
             return brackets[1:]
         return brackets
 
-    def _count_labels(self, gold: ConstituencyTree, found: set[tuple[int, int]]) -> None:
-        found = found | {(0, len(gold.words))}
+    def _count_labels(self, gold: ConstituencyTree, predicted: set[tuple[int, int]]) -> None:
+        predicted = predicted | {(0, len(gold.words))}
         for label, start, stop in {(base_label(label), a, b) for a, b, label in gold.spans if b - a > 1}:
             hits = self.hits[label]
-            hits[0] += (start, stop) in found
+            hits[0] += (start, stop) in predicted
             hits[1] += 1
 
     def _count_tags(self, gold: ConstituencyTree, predicted: ConstituencyTree) -> None:
@@ -308,26 +308,9 @@ class _Tally:
 
 def _count_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
     """Count predicted brackets that cross a gold one: they share words, and neither contains the other."""
-    # Gold brackets are nested. Of those around a boundary between words, one that ends before a predicted bracket which
-    # starts there, or starts after one which ends there, crosses it; and the innermost ends first and starts last.
-    innermost = _innermost({(start, stop) for start, stop, _ in gold if stop - start > 1})
-    crossing = 0
-    for a, b, _ in predicted:
-        around_start, around_end = innermost.get(a), innermost.get(b)
-        crossing += (around_start is not None and around_start[1] < b) or (around_end is not None and a < around_end[0])
-    return crossing
-
-
-def _innermost(nested: set[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """For each boundary inside a bracket, the smallest bracket around it."""
-    found: dict[int, tuple[int, int]] = {}
-    pending = sorted(nested, key=lambda bracket: (-bracket[0], bracket[1]))  # the last one opens first
-    around: list[tuple[int, int]] = []
-    for boundary in range(max((stop for _, stop in nested), default=0)):
-        while around and around[-1][1] <= boundary:
-            around.pop()
-        if around:
-            found[boundary] = around[-1]
-        while pending and pending[-1][0] == boundary:
-            around.append(pending.pop())
-    return found
+    if not gold or not predicted:
+        return 0
+    start, stop = np.array([bracket[:2] for bracket in gold]).T
+    begin, end = np.array([bracket[:2] for bracket in predicted]).T[..., None]
+    crosses = (start < begin) & (begin < stop) & (stop < end) | (begin < start) & (start < end) & (end < stop)
+    return int(crosses.any(axis=1).sum())

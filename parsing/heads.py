@@ -62,8 +62,8 @@ def _find_head(label: str, children: tuple[str, ...]) -> int:
         return _head_of_noun_phrase(children)
     direction, priorities = _HEADS.get(label, ("left", ""))
     places = range(len(children)) if direction == "left" else range(len(children) - 1, -1, -1)
-    found = (place for wanted in priorities.split() for place in places if children[place] == wanted)
-    return next(found, places[0])
+    heads = (place for wanted in priorities.split() for place in places if children[place] == wanted)
+    return next(heads, places[0])
 
 
 def collins_head(label: str, children: Sequence[str]) -> int:

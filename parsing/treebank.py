@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from stack_lm.checks import check_of
 from stack_lm.data.brackets import without_remarks
 from stack_lm.data.formats import format_of, read_rows
 from stack_lm.data.text import json_record, read_text
 from stack_lm.errors import InputError, NoTree, OnError, fail
-from stack_lm.messages import shortened, similar_path
+from stack_lm.messages import similar_path
 
 from .distances import DEFAULT_DECODER, tree_from_distances
 from .trees import ConstituencyTree, Span, read_binary_parse, read_brackets
@@ -198,17 +199,11 @@ def _from_record(record: dict[str, Any], where: str, decoder: str) -> Constituen
 
 
 def _from_distances(words: Any, distances: Any, where: str, decoder: str) -> ConstituencyTree:
-    if isinstance(words, str):
-        words = words.split()
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InputError(f"{where}: the words must be a string or a list of strings; got {shortened(words, 40)!r}")
-    broken = [word for word in words if word.split() != [word]]
-    if broken:
-        raise InputError(f"{where}: a word must have no spaces; got {broken[0]!r}")
-    if not isinstance(distances, list) or not all(
-        isinstance(value, (int, float)) and not isinstance(value, bool) for value in distances
-    ):
-        raise InputError(f"{where}: `{DISTANCES_KEY}` must be a list of numbers; got {shortened(distances, 40)!r}")
+    words = words.split() if isinstance(words, str) else check_of(list[str])(f"{where}: words", words)
+    spaced = next((word for word in words if word.split() != [word]), None)
+    if spaced is not None:
+        raise InputError(f"{where}: a word must have no spaces; got {spaced!r}")
+    distances = check_of(list[float])(f"{where}: {DISTANCES_KEY}", distances)
     try:
         return tree_from_distances(words, distances, decoder)
     except InputError as error:

@@ -194,19 +194,19 @@ class ConstituencyTree:
 
     def children(self) -> list[list[Child]]:
         """The children of each phrase."""
-        found: list[list[Child]] = [[] for _ in self.spans]
+        children: list[list[Child]] = [[] for _ in self.spans]
         open_phrases: list[int] = []
         number = 0
         for place, leaf in enumerate(self.leaves()):
             for start, stop, label in leaf.opening:
                 if open_phrases:
-                    found[open_phrases[-1]].append(Child(start, stop, label, number))
+                    children[open_phrases[-1]].append(Child(start, stop, label, number))
                 open_phrases.append(number)
                 number += 1
             if open_phrases:
-                found[open_phrases[-1]].append(Child(place, place + 1, leaf.tag or "", None))
+                children[open_phrases[-1]].append(Child(place, place + 1, leaf.tag or "", None))
             del open_phrases[len(open_phrases) - leaf.n_closing :]
-        return found
+        return children
 
     def keep(self, kept: Sequence[bool]) -> ConstituencyTree:
         """The tree over some of its words, without phrases that lose all their words.

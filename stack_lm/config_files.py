@@ -22,7 +22,6 @@ CONFIG_FILE = "training_config.yaml"
 METRICS_FILE = "metrics.jsonl"
 """The file to which a run writes its metrics, a record a line."""
 _LONGEST = 1_000_000  # characters of a file
-_MOST_FILES = 100
 _TEXT = "; a text to train on is named by data.source=FILE (of train lm) or data.train=FILE (of train classifier)"
 
 
@@ -166,8 +165,6 @@ def read_layers(path: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Pa
     for parent in parents:
         file = path.parent / parent
         layers += read_layers(preset_path(parent) if not file.exists() and parent in preset_names() else file, chain)
-        if len(layers) > _MOST_FILES:  # files that each extend several others soon number millions
-            raise InputError(f"{path} extends over {_MOST_FILES} files, those that they extend included")
     return [*layers, (path, content)]
 
 
@@ -215,22 +212,22 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> None:
         InputError: for any other number that a list lacks.
     """
     for key, value in over.items():
-        there = base.get(key)
-        if isinstance(value, dict) and isinstance(there, dict):
-            merge(there, value)
-        elif isinstance(value, dict) and isinstance(there, list):
-            base[key] = _merge_entries(key, there, value)
+        current = base.get(key)
+        if isinstance(value, dict) and isinstance(current, dict):
+            merge(current, value)
+        elif isinstance(value, dict) and isinstance(current, list):
+            base[key] = _merge_entries(key, current, value)
         else:
             base[key] = value
 
 
-def _merge_entries(name: str, there: Sequence[Any], over: dict[Any, Any]) -> list[Any]:
-    entries: dict[str, Any] = {str(number): entry for number, entry in enumerate(there)}
+def _merge_entries(name: str, current: Sequence[Any], over: dict[Any, Any]) -> list[Any]:
+    entries: dict[str, Any] = {str(number): entry for number, entry in enumerate(current)}
     for number, value in over.items():
         if str(number) not in (*entries, str(len(entries))):
             raise InputError(
-                f"{name}.{number} is not an entry of the list {name}, which has {len(there)}, numbered from 0; "
-                f"{name}.{len(there)} would add one"
+                f"{name}.{number} is not an entry of the list {name}, which has {len(current)}, numbered from 0; "
+                f"{name}.{len(current)} would add one"
             )
         merge(entries, {str(number): value})
     return list(entries.values())
@@ -247,7 +244,7 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
     overrides: dict[str, Any] = {}
     for argument in arguments:
         key, equals, text = argument.removeprefix("--").partition("=")
-        if not equals or not all(key.split(".")) or key.count(".") > 10:
+        if not equals or not all(key.split(".")):
             raise InputError(f"an override is written key.key=value; got {argument!r}")
         try:
             value = load_yaml(text)

@@ -70,9 +70,9 @@ def similar_path(path: str | Path) -> str:
         near = nearest(missing.name, (e.name for e in missing.parent.iterdir() if e.name.startswith(".") == hidden))
         if near is None:
             return ""
-        found = missing.with_name(near)
-        intended = found / whole.relative_to(missing)
-        return f"; did you mean {intended if intended.exists() else found}?"
+        similar = missing.with_name(near)
+        intended = similar / whole.relative_to(missing)
+        return f"; did you mean {intended if intended.exists() else similar}?"
     except (OSError, RuntimeError, ValueError):  # no home of that user, a name that is too long or has a NUL
         return ""
 
@@ -102,5 +102,5 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     names = list(names)
     by_lower = {} if "/" in name else {known.casefold().rpartition("/")[2]: known for known in reversed(names)}
     by_lower |= {known.casefold(): known for known in names}
-    found = get_close_matches(name[:200].casefold(), by_lower, n=1)
-    return by_lower[found[0]] if found else None
+    matches = get_close_matches(name[:200].casefold(), by_lower, n=1)
+    return by_lower[matches[0]] if matches else None

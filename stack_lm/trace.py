@@ -74,20 +74,20 @@ class Trace:
     def signals(self) -> dict[str, np.ndarray]:
         """One number for each word, by name, each [n]: push_strength, pop_strength, read_strength and total_strength
         for a stack, in elements; run_depth for a nondeterministic one, the elements on the stack of its best run."""
-        of_run = {} if self.run is None else {"run_depth": self.run.depths.astype(float)}
-        return self._of_dimensions(1) | of_run
+        run_signals = {} if self.run is None else {"run_depth": self.run.depths.astype(float)}
+        return self._with_dimensions(1) | run_signals
 
     @property
     def distributions(self) -> dict[str, np.ndarray]:
         """Distributions of expected-value strengths over 0, 1, ... K elements, by name, each [n, K + 1]."""
-        return self._of_dimensions(2)
+        return self._with_dimensions(2)
 
     @property
     def operations(self) -> dict[str, np.ndarray]:
         """The weights of the operations on S memories in superposition, by name, each [n, S, O]."""
-        return self._of_dimensions(3)
+        return self._with_dimensions(3)
 
-    def _of_dimensions(self, number: int) -> dict[str, np.ndarray]:
+    def _with_dimensions(self, number: int) -> dict[str, np.ndarray]:
         if self.layer is None or not self.actions:
             return {}
         return {name: values for name, values in self.actions[self.layer].items() if values.ndim == number}

@@ -51,18 +51,11 @@ def test_build():
     [
         ({"nam": 1}, "unknown key 'nam'; the keys here are name, flag, free, inner"),
         ({"inner": {"rat": 1}}, "unknown key 'inner.rat'; the keys here are rate, steps, kind"),
-        ({"name": 1}, "name must be a string; got 1"),
-        ({"flag": 1}, "flag must be True or False; got 1"),
-        ({"free": [1]}, r"free must be a mapping; got \[1\]"),
         ({"inner": 3}, "inner must be a mapping of keys to values; got 3"),
-        ({"inner": {"steps": 1.5}}, "inner.steps must be an integer or None; got 1.5"),
-        ({"inner": {"steps": True}}, "inner.steps must be an integer or None; got True"),
         (
             {"inner": {"rate": "1e-2"}},
             r"inner.rate must be a finite number \(in YAML with a point, as in 1.0e-2\); got '1e-2'",
         ),
-        ({"inner": {"steps": "None"}}, r"inner.steps must be an integer or None \(in YAML null\); got 'None'"),
-        ({"inner": {"kind": "c"}}, "inner.kind must be one of 'a', 'b'; got 'c'"),
     ],
 )
 def test_unknown_keys_and_wrong_types(values, message):
@@ -119,20 +112,14 @@ def test_a_mapping_changes_entries_of_a_list_and_adds_the_next():
     ("content", "message"),
     [
         (None, "no such configuration file"),
-        ("", "is empty"),
         ("- a\n", "must be a mapping of keys to values; it is a list"),
         ("a: [", "cannot be read: not YAML"),
         ("extends: missing.yaml\n", "no such configuration file: .*missing.yaml"),
         ("extends: {a: 1}\n", "extends must be a path, a preset's name, or a list of these; got {'a': 1}"),
         ("a: 1\nb: {c: 1, c: 2}\n", "not YAML: the key 'c' occurs twice"),
         ("a: &x [1]\nb: [*x, *x]\n", "not YAML: aliases are not allowed: \\*x"),
-        ("a: &x [*x]\n", "not YAML: aliases are not allowed"),
         ("a: " + "[" * 50_000, "it is nested too deep"),
-        ("a: 1" + "0" * 5000, "cannot be read: Exceeds the limit"),
-        ("a: \0", "cannot be read: not YAML"),
-        ("a: 2020-13-45", "cannot be read: month must be in 1..12"),
         ("a: !!bool x", "cannot be read: a value does not match its tag"),
-        ("a: !!timestamp x", "cannot be read: a value does not match its tag"),
         ("a: !!python/object/apply:os.system [x]", "cannot be read: not YAML: could not determine a constructor"),
         ("a: '" + "x" * 2_000_000 + "'", "it has more than 1,000,000 characters"),
     ],
@@ -153,15 +140,10 @@ def test_a_text_in_the_place_of_a_configuration(tmp_path, content):
         read_yaml(path)
 
 
-def test_numbers_out_of_range_and_values_of_any_size():
-    for value in (float("nan"), float("inf"), 10**400):
-        with pytest.raises(InputError, match="inner.rate must be a finite number; got"):
-            build(Outer, {"name": "x", "inner": {"rate": value}})
+def test_values_of_any_size():
     with pytest.raises(InputError) as error:
         build(Outer, {"name": ["x" * 10_000] * 10_000, "inner": {"rate": 1.0}})
     assert len(str(error.value)) < 1000
-    with pytest.raises(InputError, match="an override is written key.key=value"):
-        parse_overrides(["a." * 5000 + "a=1"])
 
 
 def test_a_file_comes_before_a_preset(tmp_path, monkeypatch):
@@ -191,9 +173,6 @@ def test_preset_names():
     ("note", "message"),
     [
         ("{papr: x}", "unknown key 'preset.papr'; the keys here are paper, table, task, sizes"),
-        ("{paper: x, table: y, task: z}", "the key 'preset.sizes' is missing"),
-        ("{paper: 1, table: y, task: z, sizes: {}}", "preset.paper must be a string; got 1"),
-        ("3", "preset must be a mapping of keys to values; got 3"),
     ],
 )
 def test_the_description_of_a_preset_is_checked(tmp_path, note, message):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..errors import InputError, OnError, fail
-from ..messages import counted
+from ..messages import counted, shortened
 
 TRACE = "-NONE-"
 TOKENS = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|\(\s*([^\s()]*)|(\))|([^\s()]+)")
@@ -97,7 +97,8 @@ def _trees(text: str, source: str, first_line: int) -> Iterator[TreeTokens]:
             if kind == CLOSE:
                 raise InputError(f"{source}, line {start}: a closing bracket without an opening one")
             if kind == WORD:
-                raise InputError(f"{source}, line {start}: {token[0]!r} is outside all brackets; is this a treebank?")
+                word = shortened(token[0], 60)
+                raise InputError(f"{source}, line {start}: {word!r} is outside all brackets; is this a treebank?")
         tokens.append(token)
         if kind == OPEN:
             depth += 1

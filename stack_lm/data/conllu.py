@@ -60,6 +60,6 @@ def sentences_of_conllu(
 
 
 def _joined(tags: list[list[str]]) -> list[str] | None:
-    if any(not of_word or _NONE in of_word for of_word in tags):
+    if any(not word_tags or _NONE in word_tags for word_tags in tags):
         return None
-    return ["+".join(of_word) for of_word in tags]
+    return ["+".join(word_tags) for word_tags in tags]

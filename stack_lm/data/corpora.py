@@ -30,11 +30,11 @@ class Sentence(NamedTuple):
 def tags_of_all(tags: Iterable[Sequence[str] | None]) -> list[Sequence[str]] | None:
     """The part-of-speech tags of sentences, for tokenizers that use them; None if a sentence has none."""
     known = list(tags)
-    there = [of_sentence for of_sentence in known if of_sentence is not None]
-    return there if len(there) == len(known) else None
+    tagged = [sentence_tags for sentence_tags in known if sentence_tags is not None]
+    return tagged if len(tagged) == len(known) else None
 
 
-class Block(NamedTuple):
+class DocumentBlock(NamedTuple):
     """Consecutive documents of a stream.
 
     Attributes:
@@ -93,7 +93,7 @@ class DocumentStream:
         for document in self.documents():
             yield from document
 
-    def blocks(self, start: dict[str, Any] | None, characters: int) -> Iterator[Block]:
+    def blocks(self, start: dict[str, Any] | None, characters: int) -> Iterator[DocumentBlock]:
         """The documents from a state of the dataset, in blocks of a minimum number of characters, except the last.
 
         Args:
@@ -107,26 +107,22 @@ class DocumentStream:
             size += len(text)
             if size >= characters:
                 end = self._dataset.state_dict()
-                yield Block(texts, start, end)
+                yield DocumentBlock(texts, start, end)
                 texts, size, start = [], 0, end
         if texts:
-            yield Block(texts, start, self._dataset.state_dict())
+            yield DocumentBlock(texts, start, self._dataset.state_dict())
 
     def _texts(self, start: dict[str, Any] | None) -> Iterator[str]:
         self._dataset.load_state_dict(start)
-        documents = iter(self._dataset)
-        while True:
-            try:
-                document = next(documents)
-            except StopIteration:
-                return
-            except InputError:
-                raise
-            except Exception as error:  # many kinds: a file is missing or damaged, the network is down
-                raise InputError(f"cannot read on in {self.name}: {shortened(first_line(error), 300)}") from error
-            text = document[self._column]
-            if text and self._keep(text):
-                yield text
+        try:
+            for document in self._dataset:
+                text = document[self._column]
+                if text and self._keep(text):
+                    yield text
+        except InputError:
+            raise
+        except Exception as error:  # many kinds: a file is missing or damaged, the network is down
+            raise InputError(f"cannot read on in {self.name}: {shortened(first_line(error), 300)}") from error
 
 
 @dataclass(frozen=True, eq=False)

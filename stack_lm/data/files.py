@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,9 +18,9 @@ from ..errors import InputError, OnError, fail
 from ..messages import similar_path
 
 STANDARD_INPUT = "standard input"
-# The longest line, in bytes: a longer one is not a sentence or a record, but a file without line breaks.
+# The longest line, in characters: a longer one is not a sentence or a record, but a file without line breaks.
 LONGEST_LINE = 2**24
-_BLOCK = 2**20  # bytes read and decoded at a time
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # The first bytes of other kinds of files, and advice for each.
 _KINDS = {
     b"\xff\xfe": "it looks like UTF-16; save it as UTF-8",
@@ -69,8 +71,6 @@ def _why_no_file(path: Path) -> str:
         return "is a directory, not a file"
     if path.exists():
         return "is not a regular file; name - to read standard input"
-    if path.is_symlink():
-        return "is a symbolic link that leads nowhere"
     return "does not exist" + similar_path(path)
 
 
@@ -93,36 +93,48 @@ def open_file(path: str | Path) -> Iterator[tuple[str, IO[bytes]]]:
         raise InputError(f"cannot read {name}: {reason}") from error
 
 
-def line_blocks(name: str, stream: Any, on_error: OnError = fail) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a UTF-8 text without their ends, many at a time, with the number of the first of them.
-
-    Lines end in LF or CRLF; CR alone ends those of a text without any LF. A mark at the beginning (BOM) is left out.
+def numbered_lines(path: str | Path, on_error: OnError = fail) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 text without their ends (LF, CRLF or CR), each with its number from 1.
 
     Args:
-        name: the name of the text, for messages.
-        stream: its bytes.
+        path: the path of a file, unpacked as in `open_file`.
         on_error: called with the error of a line that is not text, which is then left out.
 
     Raises:
-        InputError: for a line of over 16 MiB, and for a file of another kind.
+        InputError: as `open_file`; for a line of over 16 Mi characters, and for a file of another kind.
     """
-    number = 1
-    waiting: list[bytes] = []  # pieces of a line that has not ended yet
-    while raw := stream.read1(_BLOCK):
-        end = raw.rfind(b"\n")
-        waiting.append(raw if end < 0 else raw[:end])
-        block = waiting
-        if end < 0:
-            check_length(sum(map(len, waiting)), name, number)
-            continue
-        waiting = [raw[end + 1 :]] if end + 1 < len(raw) else []
-        yield from _decode_lines(b"".join(block), name, number, on_error)
-        number += sum(piece.count(b"\n") for piece in block) + 1
-    if waiting:
-        last = b"".join(waiting)
-        if number == 1:
-            last = last.replace(b"\r", b"\n")
-        yield from _decode_lines(last.removesuffix(b"\n"), name, number, on_error)
+    with open_file(path) as (name, stream):
+        # What is not UTF-8 becomes surrogates, so that one broken line does not hide the others.
+        text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape")
+        kind = None
+        try:
+            for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), 1):
+                if number == 1:
+                    kind = _kind(line.encode("utf-8", "surrogateescape"))
+                if len(line) > LONGEST_LINE:
+                    raise InputError(f"{name}, line {number}: longer than {LONGEST_LINE:,} characters")
+                if "\0" in line or not (line.isascii() or _SURROGATE.search(line) is None):
+                    error = _no_text(line.encode("utf-8", "surrogateescape"), name, number, kind)
+                    (fail if kind else on_error)(error)
+                else:
+                    yield number, line.removesuffix("\n")
+        finally:
+            text.detach()  # or standard input would be closed
+
+
+def decode(raw: bytes, name: str) -> str:
+    """UTF-8 text, without the byte order mark that some programs put at a file's beginning.
+
+    Raises:
+        InputError: for other bytes, and for a zero byte; the message names the line, or the kind of the file.
+    """
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise _no_text(raw, name, 1, _kind(raw))
+    return text
 
 
 def _kind(beginning: bytes) -> str | None:
@@ -130,51 +142,15 @@ def _kind(beginning: bytes) -> str | None:
     return next((kind for mark, kind in _KINDS.items() if beginning.startswith(mark)), None)
 
 
-def _decode_lines(block: bytes, name: str, number: int, on_error: OnError) -> Iterator[tuple[int, list[str]]]:
-    """The lines of some bytes, together if all are text, otherwise one by one."""
+def _no_text(raw: bytes, name: str, first_line: int, kind: str | None) -> InputError:
+    """The error for bytes that are not UTF-8, or have a zero byte."""
+    if kind is not None:
+        return InputError(f"{name} is not UTF-8 text: {kind}")
+    place, reason, hint = raw.find(b"\0"), "a NUL character", ""
     try:
-        if len(block) > LONGEST_LINE:
-            lengths = list(map(len, block.split(b"\n")))
-            check_length(max(lengths), name, number + lengths.index(max(lengths)))
-        text = decode(block, name, number)
-    except InputError as error:
-        if on_error is fail or (number == 1 and _kind(block)):
-            raise
-        if b"\n" not in block:
-            on_error(error)
-            return
-        for i, line in enumerate(block.split(b"\n")):
-            yield from _decode_lines(line, name, number + i, on_error)
-        return
-    lines = text.split("\n")
-    yield number, [line.rstrip("\r") for line in lines] if "\r" in text else lines
-
-
-def check_length(length: int, name: str, number: int) -> None:
-    """Reject a line that is too long for text.
-
-    Raises:
-        InputError: that names it.
-    """
-    if length > LONGEST_LINE:
-        raise InputError(f"{name}, line {number}: longer than {LONGEST_LINE:,} bytes; are there no lines?")
-
-
-def decode(raw: bytes, name: str, first_line: int = 1) -> str:
-    """UTF-8 text, without the byte order mark that some programs put at a file's beginning.
-
-    Raises:
-        InputError: for other bytes, and for a zero byte; the message names the line, or the kind of the file.
-    """
-    place, reason = raw.find(b"\0"), "a NUL character"
-    try:
-        text = raw.decode("utf-8-sig" if first_line == 1 else "utf-8")
+        raw.decode()
     except UnicodeDecodeError as error:
         place, reason = error.start, error.reason
-    if place < 0:
-        return text
-    kind = _kind(raw) if first_line == 1 else None
-    if kind is not None:
-        raise InputError(f"{name} is not UTF-8 text: {kind}")
-    hint = "" if raw[place] == 0 else "; if it is Latin-1, convert it: iconv -f latin1 -t utf8"
-    raise InputError(f"{name}, line {first_line + raw.count(bytes([10]), 0, place)}: not UTF-8 text ({reason}){hint}")
+        hint = "; if it is Latin-1, convert it: iconv -f latin1 -t utf8"
+    line = first_line + raw.count(b"\n", 0, place)
+    return InputError(f"{name}, line {line}: not UTF-8 text ({reason}){hint}")

@@ -14,12 +14,11 @@ from ..errors import InputError, OnError
 from ..messages import first_line, shortened
 from .brackets import looks_like_trees, without_remarks, words_of_trees
 from .conllu import sentences_of_conllu
-from .files import LONGEST_LINE, UNPACKERS, check_file, line_blocks, open_file
+from .files import LONGEST_LINE, UNPACKERS, check_file, numbered_lines, open_file
 from .text import json_object, json_record, json_value, read_text
 
 TEXT = "text"
 TEXT_COLUMNS = (TEXT, "sentence")  # the names that are taken if no column is requested
-_LARGEST_PACKED = 2**30  # bytes of a compressed Parquet file, which is decompressed in memory
 _ROWS = 1024  # of a Parquet file, read at a time
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
 
@@ -51,8 +50,8 @@ class Format(NamedTuple):
 
     endings: tuple[str, ...]
     unit: str
-    of_lines: Callable[[Lines], Iterator[Row]] | None = None
-    of_file: Callable[[str | Path, OnError], Iterator[Row]] | None = None
+    read_lines: Callable[[Lines], Iterator[Row]] | None = None
+    read_file: Callable[[str | Path, OnError], Iterator[Row]] | None = None
     has_columns: bool = True
 
 
@@ -92,8 +91,8 @@ def read_rows(
     known = None if format_name is None else FORMATS[format_name]
     if known is None and str(path) != "-":
         known = FORMATS[format_of(path) or TEXT]
-    if known is not None and known.of_file is not None:
-        return known.unit, known.of_file(path, on_error)
+    if known is not None and known.read_file is not None:
+        return known.unit, known.read_file(path, on_error)
     lines = _open_lines(path, on_error)
     known = known or FORMATS[_format_by_content(lines.first, column)]
     if format_name is None and known is FORMATS[TEXT] and looks_like_trees(lines.first):
@@ -106,8 +105,8 @@ def read_rows(
         warnings.warn(
             f"{lines.name} looks like a table, and is read as text; --column {named} reads it as a table", stacklevel=2
         )
-    assert known.of_lines is not None
-    return known.unit, known.of_lines(lines)
+    assert known.read_lines is not None
+    return known.unit, known.read_lines(lines)
 
 
 def _format_by_content(first: str, column: str | None) -> str:
@@ -127,12 +126,7 @@ def _text_column(first: str) -> str | None:
 
 
 def _open_lines(path: str | Path, on_error: OnError) -> Lines:
-    def read() -> Iterator[tuple[int, str]]:
-        with open_file(path) as (name, stream):
-            for number, lines in line_blocks(name, stream, on_error):
-                yield from enumerate(lines, number)
-
-    numbered = read()
+    numbered = numbered_lines(path, on_error)
     begun: list[tuple[int, str]] = []
     for number, line in numbered:
         begun.append((number, line))
@@ -237,13 +231,9 @@ def _read_table(lines: Lines, delimiter: str) -> Iterator[Row]:
                 lines.on_error(InputError(message + hint if len(row) > len(header) else message))
             start = end + 1
     except csv.Error as error:
-        reason = str(error)
-        if "end of data" in reason or "field limit" in reason:
-            reason = "a quotation mark opens a field, and none closes it"
-        elif "expected after" in reason:
-            reason = "text follows a closing quotation mark; those inside a field must be doubled"
         where = f"row {number + 1} (line {start})" if start else "the header"
-        raise InputError(f"{lines.name}, {where}: {reason}") from error
+        hint = "a quotation mark opens a field that none closes, or is not doubled inside one"
+        raise InputError(f"{lines.name}, {where}: {hint} ({error})") from error
     if not number:
         raise InputError(f"{lines.name} has a header and no rows")
 
@@ -262,10 +252,7 @@ def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:
     whole: Any = name
     if Path(name).suffix.lower() in UNPACKERS:
         with open_file(path) as (_, stream):
-            raw = stream.read(_LARGEST_PACKED + 1)
-        if len(raw) > _LARGEST_PACKED:
-            raise InputError(f"{name} has more than {_LARGEST_PACKED:,} bytes; unpack it")
-        whole = pyarrow.BufferReader(raw)
+            whole = pyarrow.BufferReader(stream.read())
     try:
         with pyarrow.parquet.ParquetFile(whole) as file:
             _check_columns(file.schema_arrow.names, name)
@@ -280,11 +267,11 @@ def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:
 FORMATS: dict[str, Format] = {
     TEXT: Format((".txt",), "line", _read_text, has_columns=False),
     "jsonl": Format((".jsonl", ".ndjson"), "line", _read_jsonl),
-    "json": Format((".json",), "item", of_file=_read_json),
+    "json": Format((".json",), "item", read_file=_read_json),
     "csv": Format((".csv",), "row", _read_csv),
     "tsv": Format((".tsv",), "row", _read_tsv),
-    "parquet": Format((".parquet",), "row", of_file=_read_parquet),
-    "trees": Format((".mrg", ".tree", ".ptb"), "tree", of_file=_read_trees, has_columns=False),
+    "parquet": Format((".parquet",), "row", read_file=_read_parquet),
+    "trees": Format((".mrg", ".tree", ".ptb"), "tree", read_file=_read_trees, has_columns=False),
     "conllu": Format((".conllu",), "sentence", _read_conllu, has_columns=False),
 }
 """All formats by name."""

@@ -128,7 +128,7 @@ class _Leaf:
 
 
 @dataclass(frozen=True)
-class AgreementItem:
+class AgreeingVerb:
     """A verb whose form shows its number.
 
     Attributes:
@@ -153,7 +153,7 @@ class GeneratedSentence:
     words: tuple[str, ...]
     tags: tuple[str, ...]
     tree: Tree
-    agreement: tuple[AgreementItem, ...]
+    agreement: tuple[AgreeingVerb, ...]
 
 
 @dataclass
@@ -332,7 +332,7 @@ def generate_sentence(rng: random.Random) -> GeneratedSentence:
         plural = head.tag == "NNS"
         between = [leaf.tag for leaf in leaves[first + 1 : last]]
         attractors = sum(tag in (("NN", "NNP") if plural else ("NNS",)) for tag in between)
-        items.append(AgreementItem(last, verb.word, other, "plural" if plural else "singular", attractors))
+        items.append(AgreeingVerb(last, verb.word, other, "plural" if plural else "singular", attractors))
     for i, place in enumerate(tree.treepositions("leaves")):
         tree[place] = leaves[i].word
     return GeneratedSentence(

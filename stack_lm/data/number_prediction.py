@@ -83,7 +83,7 @@ class NumberItemCollector:
         self.words.update(word for word, _ in pairs)
         self.forms.update(pair for pair in pairs if pair[1] in _INFLECTED)
         dependencies = find_dependencies(words, tags)
-        agreeing = [found for found in dependencies if AGREEING[tags[found.verb]] == tags[found.subject]]
+        agreeing = [d for d in dependencies if AGREEING[tags[d.verb]] == tags[d.subject]]
         if agreeing:
             self._found.append((self.sentences, pairs[: agreeing[-1].verb + 1], agreeing))
         self.sentences += 1

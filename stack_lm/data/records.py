@@ -106,23 +106,23 @@ def find_files(source: str | Path) -> list[Path]:
         return [path]
     if path.is_dir():
         below = (file for file in path.rglob("*") if not any(p.startswith(".") for p in file.relative_to(path).parts))
-        found = sorted(file for file in below if format_of(file) and file.is_file())
-        if not found:
+        files = sorted(file for file in below if format_of(file) and file.is_file())
+        if not files:
             raise InputError(f"the directory {path} has no files that end in {known_endings()}")
     elif is_pattern(source):
-        found = sorted(Path(match) for match in glob.glob(str(source), recursive=True) if Path(match).is_file())
-        if not found:
+        files = sorted(Path(match) for match in glob.glob(str(source), recursive=True) if Path(match).is_file())
+        if not files:
             raise InputError(f"no file matches {source}")
     else:
         check_file(path)  # raises an error with the reason
         return [path]
-    formats = sorted({format_of(file) or TEXT for file in found})
+    formats = sorted({format_of(file) or TEXT for file in files})
     if len(formats) > 1:
         raise InputError(
             f"{source} has files of several formats ({', '.join(formats)}); name those to read, as in "
             f"'{path / '**' if path.is_dir() else path.parent}/*{FORMATS[formats[0]].endings[0]}'"
         )
-    return found
+    return files
 
 
 def is_pattern(source: str | Path) -> bool:
@@ -223,32 +223,31 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str, no
     Raises:
         InputError: if there is no such column; the message lists those there are.
     """
-    there = shortened(", ".join(fields), 200)
+    columns = shortened(", ".join(fields), 200)
     if column is not None:
         if column in fields:
             return column
         near = nearest(column, fields)
         hint = f" (did you mean {near!r}?)" if near else ""
-        raise InputError(f"{source} has no column {column!r}{hint}; its columns are {there}")
+        raise InputError(f"{source} has no column {column!r}{hint}; its columns are {columns}")
     if not fields:
         raise InputError(f"{source} has no columns")
     others = {name: value for name, value in fields.items() if name != not_text}
     texts = text_columns(others, lambda name: isinstance(others[name], str) and not is_number(others[name]))
     if len(texts) != 1:
-        found = "several columns of text" if texts else "no column of text"
+        problem = "several columns of text" if texts else "no column of text"
         raise InputError(
-            f"{source} has {found}, none of them {' or '.join(TEXT_COLUMNS)}: name one of "
-            f"{shortened(', '.join(texts), 200) if texts else there} "
+            f"{source} has {problem}, none of them {' or '.join(TEXT_COLUMNS)}: name one of "
+            f"{shortened(', '.join(texts), 200) if texts else columns} "
             "by --column (training: data.column)"
         )
     return texts[0]
 
 
 def _text(fields: Mapping[str, Any], column: str, where: str) -> str:
-    try:
-        text = fields[column]
-    except KeyError:
-        raise InputError(f"{where}: no column {column!r}; it has {shortened(', '.join(fields), 200)}") from None
+    if column not in fields:
+        raise InputError(f"{where}: no column {column!r}; it has {shortened(', '.join(fields), 200)}")
+    text = fields[column]
     if text is None:
         return ""
     if not isinstance(text, str):

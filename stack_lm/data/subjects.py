@@ -131,10 +131,10 @@ def _noun_phrases(letters: str, places: Sequence[int]) -> tuple[str, list[int]]:
     line: list[str] = []
     heads: list[int] = []
     end = 0
-    for found in _NOUN_PHRASE.finditer(letters):
-        line += letters[end : found.start()]
-        heads += places[end : found.start()]
-        start, end = found.span()
+    for phrase in _NOUN_PHRASE.finditer(letters):
+        line += letters[end : phrase.start()]
+        heads += places[end : phrase.start()]
+        start, end = phrase.span()
         nouns = [i for i in range(start, end) if letters[i] in "nsp"]
         head = nouns[-1] if nouns else start
         line.append("N" if letters[head] in "ns" else "Q")

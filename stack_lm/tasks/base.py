@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from ..checks import Count, CountOrZero, build, check_of
 from ..errors import InputError
 from .stream import Stream
 
@@ -47,16 +47,18 @@ class EditedExample(Example):
     """A string with its number of edits.
 
     Args:
-        example: the string with its targets.
+        source, target, mask: see `Example`.
         edits: the number of edits that turned a member into it, or the fewest that turn it into a member; None if
             unknown.
     """
 
     _edits: int | None
 
-    def __new__(cls, example: Example, edits: int | None) -> EditedExample:
+    def __new__(
+        cls, source: tuple[int, ...], target: tuple[Target, ...], mask: tuple[bool, ...], edits: int | None
+    ) -> EditedExample:
         """Make an equal example that has its edits."""
-        made = super().__new__(cls, *example)
+        made = super().__new__(cls, source, target, mask)
         made._edits = edits
         return made
 
@@ -64,6 +66,12 @@ class EditedExample(Example):
     def edits(self) -> int | None:
         """See `Example.edits`."""
         return self._edits
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return (*self, self._edits)
+
+    def _replace(self, **changes: Any) -> EditedExample:
+        return EditedExample(**(self._asdict() | changes), edits=self._edits)
 
 
 @dataclass(frozen=True)
@@ -76,9 +84,9 @@ class Split:
         balanced: whether all possible sizes come, one after the other, instead of sizes drawn at random.
     """
 
-    number: int
-    shortest: int
-    longest: int
+    number: Count
+    shortest: CountOrZero
+    longest: CountOrZero
     balanced: bool = False
 
 
@@ -234,14 +242,6 @@ class Task(ABC):
         weights = self.length_weights(shortest, longest) if 0 <= shortest <= longest else {}
         if not weights:
             raise InputError(f"{self} has no string of a {self.unit} from {shortest} to {longest}")
-        for size, weight in weights.items():
-            if not shortest <= size <= longest or not 0 <= weight < math.inf:
-                raise InputError(
-                    f"{self}: length_weights({shortest}, {longest}) must have sizes from {shortest} to {longest} and "
-                    f"weights of at least 0; got {size}: {weight}"
-                )
-        if not any(weights.values()):
-            raise InputError(f"{self}: length_weights({shortest}, {longest}) has weights of 0 alone")
         return list(weights), list(weights.values())
 
     def splits(self, seed: int) -> dict[str, list[Example]]:
@@ -358,8 +358,8 @@ def check_changes(splits: SplitChanges) -> None:
     Raises:
         InputError: if they are not fields and values by name.
     """
-    if not (isinstance(splits, Mapping) and all(isinstance(changes, Mapping) for changes in splits.values())):
-        raise InputError(f"splits must have, by name, fields and their values; got {splits!r}")
+    for name, changes in check_of(dict)("splits", splits).items():
+        check_of(dict)(f"splits.{name}", changes)
 
 
 def changed(name: str, split: Split | None, changes: Mapping[str, Any]) -> Split:
@@ -373,24 +373,10 @@ def changed(name: str, split: Split | None, changes: Mapping[str, Any]) -> Split
     Raises:
         InputError: for a field that a split does not have, or a value that it cannot have.
     """
-    fields = list(Split.__dataclass_fields__)
-    for field, value in changes.items():
-        if field not in fields:
-            raise InputError(f"a split has {', '.join(fields)}; got {field!r} for {name}")
-        kind = bool if field == "balanced" else int
-        if type(value) is not kind or (kind is int and value < 1):
-            allowed = "true or false" if kind is bool else "an integer of 1 or more"
-            raise InputError(f"{field} of {name} must be {allowed}; got {value!r}")
-    missing = [field for field in fields[:3] if split is None and field not in changes]
-    if missing:
-        raise InputError(f"the new split {name} needs {', '.join(missing)}")
-    result = Split(**changes) if split is None else replace(split, **changes)
+    result = build(Split, (asdict(split) if split else {}) | dict(changes), f"splits.{name}.")
     if result.shortest > result.longest:
-        given = ", ".join(f"{field}={value}" for field, value in changes.items() if field in fields[1:3])
-        before = "" if split is None else f"; without {given}, its sizes are from {split.shortest} to {split.longest}"
         raise InputError(
             f"the sizes of {name} must be from a smaller to a larger one; got {result.shortest} to {result.longest}"
-            f"{before}"
         )
     return result
 

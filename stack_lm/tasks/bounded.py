@@ -142,7 +142,7 @@ class GrammarLanguage(BoundedLanguage):
         grammar: the grammar, with probabilities as weights.
     """
 
-    symbols: ClassVar[str | Sequence[str]]
+    symbols: str | Sequence[str]
     grammar: ClassVar[Grammar]
 
     def __init__(self, *, splits: SplitChanges | None = None) -> None:

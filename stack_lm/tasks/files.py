@@ -7,13 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
+from ..checks import Count, Number, Probability
 from ..errors import InputError
-from ..messages import check_name
 from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes, language_example
 from .kinds import BEGIN, END, PAD, SEPARATOR
-from .rows import OwnKind, Reading, Row, find_files, held_out, read, stamps, unread_tables, unseparated
+from .rows import OwnKind, Reading, TaskRow, find_files, held_out, read, stamps, unread_tables, unseparated
 
 _KINDS: dict[OwnKind, Kind] = {
     "tagging": "per_step",
@@ -77,24 +77,14 @@ class FileTask(Task):
         *,
         kind: OwnKind | None = None,
         symbols: Literal["words", "characters"] = "words",
-        validation: float = 0.1,
-        test: float = 0.1,
-        test_from: int | None = None,
+        validation: Probability = 0.1,
+        test: Annotated[float, Number(above=0, below=1)] = 0.1,
+        test_from: Count | None = None,
         seed: int = 0,
         unknown: Literal["refuse", "replace"] = "refuse",
         begin: bool = False,
         splits: SplitChanges | None = None,
     ) -> None:
-        if kind is not None:
-            check_name("kind", kind, get_args(OwnKind))
-        check_name("symbols", symbols, ("words", "characters"))
-        check_name("unknown", unknown, ("refuse", "replace"))
-        if type(seed) is not int:
-            raise InputError(f"seed must be an integer; got {seed!r}")
-        if test_from is not None and (type(test_from) is not int or test_from < 1):
-            raise InputError(f"test_from must be an integer of 1 or more; got {test_from!r}")
-        if type(begin) is not bool:
-            raise InputError(f"begin must be true or false; got {begin!r}")
         self.name = path
         self._reading = Reading(kind, symbols)
         files = find_files(Path(path))
@@ -126,7 +116,7 @@ class FileTask(Task):
         super().change(splits)
         self._numbered |= {name for name, changes in splits.items() if "number" in changes}
 
-    def _within(self, rows: Sequence[Row], changes: Mapping[str, Any]) -> list[Row]:
+    def _within(self, rows: Sequence[TaskRow], changes: Mapping[str, Any]) -> list[TaskRow]:
         """The rows that training reads: only their symbols and labels are known.
 
         Raises:
@@ -139,7 +129,7 @@ class FileTask(Task):
             raise InputError(f"{self} has no train string of a length from {window.shortest} to {window.longest}")
         return fitting[: window.number]
 
-    def _make_vocabularies(self, train: Sequence[Row], unknown: str) -> None:
+    def _make_vocabularies(self, train: Sequence[TaskRow], unknown: str) -> None:
         """Collect the symbols of the training strings and of the answers, together if they share one vocabulary."""
         read = {symbol for row in train for symbol in row.source}
         answered = {part for row in train for symbol in row.target for part in self._answers(symbol)}
@@ -167,7 +157,7 @@ class FileTask(Task):
     def _answers(self, symbol: str) -> list[str]:
         return split_set(symbol) if self.own_kind == "next_symbols" else [symbol]
 
-    def _encode(self, row: Row) -> Example:
+    def _encode(self, row: TaskRow) -> Example:
         """A row in symbol ids.
 
         Raises:
@@ -193,14 +183,14 @@ class FileTask(Task):
         """The symbols that a network reads for a string, in any task but a language."""
         return (self._ids[BEGIN], *string) if self._begin else tuple(string)
 
-    def _id(self, symbol: str, row: Row) -> int:
+    def _id(self, symbol: str, row: TaskRow) -> int:
         number = self._ids.get(symbol, self._ids.get(UNKNOWN))
         if number is None:
             hint = "" if self.own_kind == "language" else "; trained with unknown=replace, a network reads it as <unk>"
             raise InputError(f"{row.where}: no training string has the symbol {symbol!r}{self._unseparated or hint}")
         return number
 
-    def _answer_id(self, symbol: str, row: Row) -> int:
+    def _answer_id(self, symbol: str, row: TaskRow) -> int:
         if symbol not in self._answer_ids or symbol == UNKNOWN:
             what = "label" if self.own_kind == "classification" else "output symbol"
             raise InputError(f"{row.where}: no training string has the {what} {symbol!r}")
@@ -225,13 +215,13 @@ class FileTask(Task):
         if plan.balanced or name not in self._examples:
             raise InputError(f"{self} has the splits {', '.join(self._examples)} of its files, and none balanced")
         fitting = [e for e in self._examples[name] if plan.shortest <= self._length(e) <= plan.longest]
-        wanted = plan.number if name in self._numbered else len(fitting)
-        if not fitting or wanted > len(fitting):
+        number = plan.number if name in self._numbered else len(fitting)
+        if not fitting or number > len(fitting):
             raise InputError(
-                f"{wanted} {name} strings of lengths from {plan.shortest} to {plan.longest} were asked for; {self} "
+                f"{number} {name} strings of lengths from {plan.shortest} to {plan.longest} were asked for; {self} "
                 f"has {len(fitting)}"
             )
-        return fitting[:wanted]
+        return fitting[:number]
 
     def check_plan(self, seed: int) -> None:
         """See `Task.check_plan`."""
@@ -259,9 +249,9 @@ class FileTask(Task):
         if self.own_kind == "language":
             return language_example(self, string)
         source = self._source(string)
-        found = self._known.get(source)
-        if found is not None:
-            return found
+        example = self._known.get(source)
+        if example is not None:
+            return example
         if self.own_kind == "transduction":
             raise InputError(f"{self} has no such string, and so no target for it")
         number = 1 if self.own_kind == "classification" else len(string)
@@ -272,13 +262,13 @@ class FileTask(Task):
         """Describe the files in one line."""
         parts = {name: self.split(name, 0) for name in self.plan}
         numbers = ", ".join(f"{len(examples):,} {name}" for name, examples in parts.items())
-        said = f"{self}: {self.own_kind}; {numbers} strings; {len(self.vocabulary)} symbols"
+        summary = f"{self}: {self.own_kind}; {numbers} strings; {len(self.vocabulary)} symbols"
         if self.target_vocabulary != self.vocabulary:
             what = "labels" if self.own_kind == "classification" else "output symbols"
             shown = ", ".join(self.target_vocabulary[:10]) + (", ..." if len(self.target_vocabulary) > 10 else "")
-            said += f"; {len(self.target_vocabulary)} {what}: {shown}"
+            summary += f"; {len(self.target_vocabulary)} {what}: {shown}"
         unread = [f"not read, as its name is not that of a split: {name}" for name in self._unread]
-        return "; ".join([said + self._unseparated, *_repetitions(parts), *unread])
+        return "; ".join([summary + self._unseparated, *_repetitions(parts), *unread])
 
 
 def _repetitions(parts: Mapping[str, Sequence[Example]]) -> Iterator[str]:

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 from math import frexp, fsum, inf, isfinite, ldexp, log, prod
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from ..checks import Number
 from ..errors import InputError
 
 _MOST_BITS = 10_000_000  # of a count of derivations
@@ -51,35 +52,33 @@ class Grammar:
     """
 
     def __init__(self, rules: Mapping[str, Mapping[str, float] | Iterable[str]]) -> None:
-        if not rules:
-            raise InputError("a grammar must have at least one rule")
-        self.start = next(iter(rules))
+        self.start = next(iter(rules), "")
         self.rules: dict[str, tuple[Rule, ...]] = {}
         for left, rights in rules.items():
-            if isinstance(rights, str):  # its characters would be rules
+            if isinstance(rights, str) or not rights:  # the characters of a string would be rules
                 raise InputError(f"the rules of {left} must be a list, or a mapping to weights; got {rights!r}")
             weights = rights if isinstance(rights, Mapping) else dict.fromkeys(rights, 1.0)
-            if not weights:
-                raise InputError(f"{left} must have at least one rule")
-            for right in weights:
-                if not isinstance(right, str):
-                    raise InputError(f"{left} must become symbols in a string, separated by spaces; got {right!r}")
+            check = Number(above=0)
             self.rules[left] = tuple(
-                Rule(tuple(right.split()), _weight(weight, f"{left} -> {right or 'nothing'}"))
+                Rule(tuple(right.split()), check(f"the weight of {left} -> {right or 'nothing'}", weight))
                 for right, weight in weights.items()
             )
+        if not self.rules:
+            raise InputError("a grammar must have at least one rule")
         symbols = {symbol for sides in self.rules.values() for rule in sides for symbol in rule.right}
         self.terminals = frozenset(symbols - self.rules.keys())
         self.nullable = self._nullable()
 
     def _nullable(self) -> frozenset[str]:
         """The nonterminals that derive the empty string."""
-        found: set[str] = set()
+        nullable: set[str] = set()
         while True:
-            more = {left for left, rules in self.rules.items() if any(found.issuperset(rule.right) for rule in rules)}
-            if more == found:
-                return frozenset(found)
-            found = more
+            more = {
+                left for left, rules in self.rules.items() if any(nullable.issuperset(rule.right) for rule in rules)
+            }
+            if more == nullable:
+                return frozenset(nullable)
+            nullable = more
 
     def derives(self, string: Sequence[str]) -> bool:
         """Return True if the grammar derives the string (Earley's algorithm, with the nullable advance)."""
@@ -120,12 +119,6 @@ class Grammar:
             return strings
 
         return made(self.start, depth)
-
-
-def _weight(weight: Any, rule: str) -> float:
-    if not isinstance(weight, int | float) or not isfinite(weight) or weight <= 0:
-        raise InputError(f"the weight of {rule} must be a finite number above 0; got {weight!r}")
-    return weight
 
 
 class ByDepth:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..checks import check_of
 from ..data.formats import is_table
 from ..errors import InputError
 from ..messages import did_you_mean
@@ -52,18 +54,27 @@ def make_task(name: str, **options: Any) -> Task:
     Raises:
         InputError: if there is no such task, it has no such option, or the option cannot have that value.
     """
-    own = name not in TASKS and _is_file(name)
-    factory = FileTask if own else _find(name)
-    allowed = [option for option in inspect.signature(factory).parameters if not (own and option == "path")]
-    for option in options:
-        if option not in allowed:
-            raise InputError(
-                f"{name} has the options {', '.join(allowed) or 'none'}; got {option!r}{did_you_mean(option, allowed)}"
-            )
-    task = FileTask(name, **options) if own else factory(**options)
+    is_file = name not in TASKS and _is_file(name)
+    factory = partial(FileTask, name) if is_file else _find(name)
+    parameters = _parameters(factory)
+    for option, value in options.items():
+        if option not in parameters:
+            allowed = ", ".join(parameters) or "none"
+            raise InputError(f"{name} has the options {allowed}; got {option!r}{did_you_mean(option, parameters)}")
+        annotation = parameters[option].annotation
+        if option != "splits" and annotation is not inspect.Parameter.empty and not isinstance(annotation, str):
+            options[option] = check_of(annotation)(option, value)
+    task = factory(**options)
     task.name = name
     check_declared(task)
     return task
+
+
+def _parameters(factory: Callable[..., Task]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(factory, eval_str=True).parameters
+    except NameError:  # an annotation of a plug-in that only type checkers can evaluate
+        return inspect.signature(factory).parameters
 
 
 def _is_file(name: Any) -> bool:

@@ -30,7 +30,7 @@ _LONGEST = 100_000  # maximum number of symbols of a string: all strings of a sp
 TABLES = tuple(ending for known in FORMATS.values() if known.has_columns for ending in known.endings)
 
 
-class Row(NamedTuple):
+class TaskRow(NamedTuple):
     """A row of a file: its place, for messages; its symbols; the symbols of its target, if it has one."""
 
     where: str
@@ -45,7 +45,7 @@ class Reading:
     kind: OwnKind | None
     symbols: Literal["words", "characters"]
 
-    def rows(self, file: Path) -> tuple[tuple[str, ...], list[Row]]:
+    def rows(self, file: Path) -> tuple[tuple[str, ...], list[TaskRow]]:
         """The columns to read, and the non-empty rows.
 
         Raises:
@@ -53,7 +53,7 @@ class Reading:
         """
         columns: tuple[str, ...] = ()
         types: dict[str, type] = {}
-        found = []
+        records = []
         unit, rows = read_rows(file, None, fail, None)
         for number, fields in rows:
             if isinstance(fields, str):
@@ -63,10 +63,10 @@ class Reading:
             columns = columns or self._columns(fields, file)
             where = f"{file}, {unit} {number}"
             values = [self._value(fields, column, types, where) for column in columns]
-            found.append(Row(where, values[0], values[1] if len(values) > 1 else ()))
-        if not found:
+            records.append(TaskRow(where, values[0], values[1] if len(values) > 1 else ()))
+        if not records:
             raise InputError(f"{file} has no rows")
-        return columns, found
+        return columns, records
 
     def _columns(self, fields: Mapping[str, Any], file: Path) -> tuple[str, ...]:
         """The columns of a task of the kind, or of any kind if none is named."""
@@ -79,8 +79,8 @@ class Reading:
         if fitting:
             return fitting[0]
         needed = " or ".join(",".join(columns) for columns in allowed)
-        wanted = {column for columns in allowed for column in columns if column not in fields}
-        near = ((name, nearest(name, sorted(wanted))) for name in fields)
+        missing = {column for columns in allowed for column in columns if column not in fields}
+        near = ((name, nearest(name, sorted(missing))) for name in fields)
         hint = next((f" (did you mean {meant!r} by {name!r}?)" for name, meant in near if meant), "")
         kind = "a task" if self.kind is None else f"kind={self.kind}"
         raise InputError(f"{file} has the columns {shortened(', '.join(fields), 200)}; {kind} needs {needed}{hint}")
@@ -93,8 +93,8 @@ class Reading:
         allowed: tuple[type, ...] = (str, int) if column == "label" else (str, list)
         kind = type(value)
         if kind not in allowed:
-            said = "a string or an integer" if column == "label" else "a string, or a list of symbols"
-            raise InputError(f"{where}: {column} must be {said}; got {value!r:.60}")
+            expected = "a string or an integer" if column == "label" else "a string, or a list of symbols"
+            raise InputError(f"{where}: {column} must be {expected}; got {value!r:.60}")
         if types.setdefault(column, kind) is not kind:
             raise InputError(
                 f"{where}: {column} is {_name(kind)}, and {_name(types[column])} in the rows before; got {value!r:.60}"
@@ -129,7 +129,7 @@ class Content(NamedTuple):
     """The content of a task's files."""
 
     kind: OwnKind
-    parts: dict[str, list[Row]]
+    parts: dict[str, list[TaskRow]]
     digest: str
 
 
@@ -137,7 +137,7 @@ def find_files(path: Path) -> dict[str, Path]:
     """The files of a task by split; a single file is for training."""
     if not path.is_dir():
         return {"train": Path(check_file(path))}
-    found: dict[str, Path] = {}
+    by_split: dict[str, Path] = {}
     for name, stems in _SPLITS.items():
         files = [
             file for file in sorted(path.iterdir()) if file.name.lower().partition(".")[0] in stems and is_table(file)
@@ -145,11 +145,11 @@ def find_files(path: Path) -> dict[str, Path]:
         if len(files) > 1:
             raise InputError(f"{path} has several {name} files: {', '.join(file.name for file in files)}")
         if files:
-            found[name] = Path(check_file(files[0]))
-    if "train" not in found:
-        there = ", ".join(sorted(file.name for file in path.iterdir())[:5]) or "nothing"
-        raise InputError(f"{path} has no file train with one of the endings {', '.join(TABLES)}; it has {there}")
-    return found
+            by_split[name] = Path(check_file(files[0]))
+    if "train" not in by_split:
+        listed = ", ".join(sorted(file.name for file in path.iterdir())[:5]) or "nothing"
+        raise InputError(f"{path} has no file train with one of the endings {', '.join(TABLES)}; it has {listed}")
+    return by_split
 
 
 def unread_tables(path: Path, files: Mapping[str, Path]) -> list[str]:
@@ -170,24 +170,26 @@ def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...
     columns: tuple[str, ...] = ()
     parts, digest = {}, hashlib.sha256()
     for name, file in files:
-        own, parts[name] = reading.rows(file)
-        columns = columns or own
-        if own != columns:
-            raise InputError(f"{file} has the columns {','.join(own)}, and {files[0][1]} has {','.join(columns)}")
+        file_columns, parts[name] = reading.rows(file)
+        columns = columns or file_columns
+        if file_columns != columns:
+            raise InputError(
+                f"{file} has the columns {','.join(file_columns)}, and {files[0][1]} has {','.join(columns)}"
+            )
         with open(file, "rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
-    found = next(kind for kind, own in _COLUMNS.items() if own == columns)
+    kind = next(name for name, file_columns in _COLUMNS.items() if file_columns == columns)
     if reading.kind is not None:
-        found = reading.kind
-    elif found == "tagging":
+        kind = reading.kind
+    elif kind == "tagging":
         rows = [row for part in parts.values() for row in part]
-        found = "tagging" if all(len(row.source) == len(row.target) for row in rows) else "transduction"
-    return Content(found, parts, digest.hexdigest()[:16])
+        kind = "tagging" if all(len(row.source) == len(row.target) for row in rows) else "transduction"
+    return Content(kind, parts, digest.hexdigest()[:16])
 
 
 def held_out(
     content: Content, shares: Mapping[str, float], seed: int, *, replace: bool, test_from: int | None = None
-) -> dict[str, list[Row]]:
+) -> dict[str, list[TaskRow]]:
     """The rows of all splits: splits without a file are held out of the training rows.
 
     Labels keep their shares in each part. A row with a label or a symbol that no earlier row in the order of the draw
@@ -203,17 +205,12 @@ def held_out(
     Raises:
         InputError: for impossible shares, or too few rows.
     """
-    wanted = {name: share for name, share in shares.items() if name not in content.parts}
-    for name, share in wanted.items():
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-            raise InputError(f"{name} must be a share from 0 to below 1; got {share!r}")
-    if wanted.get("test") == 0:
-        raise InputError("test must be a share above 0, as nothing else tests the models; got 0")
-    if sum(wanted.values()) >= 1:
-        raise InputError(f"validation and test must leave strings to train on; got {wanted}")
+    shares_left = {name: share for name, share in shares.items() if name not in content.parts}
+    if sum(shares_left.values()) >= 1:
+        raise InputError(f"validation and test must leave strings to train on; got {shares_left}")
     rows = content.parts["train"]
     where = rows[0].where.rpartition(", ")[0]
-    long: list[Row] = []
+    long: list[TaskRow] = []
     if test_from is not None:
         if "test" in content.parts:
             raise InputError(f"test_from={test_from} is for a file without a test file beside it")
@@ -222,18 +219,18 @@ def held_out(
         if not (long and rows):
             which = "shorter" if long else "as long"
             raise InputError(f"test_from={test_from} needs shorter and longer strings; {where} has none {which}")
-        del wanted["test"]
+        del shares_left["test"]
     order = list(range(len(rows)))
     random.Random(f"{seed}/held out").shuffle(order)
-    free = _without_the_first_of_each_symbol(rows, order, replace and content.kind != "language") if wanted else []
+    free = _without_the_first_of_each_symbol(rows, order, replace and content.kind != "language") if shares_left else []
     if content.kind == "classification":
         free.sort(key=lambda i: rows[i].target)  # of each label in the order of the draw
-    numbers = {name: max(1, round(share * len(rows))) if share else 0 for name, share in wanted.items()}
+    numbers = {name: max(1, round(share * len(rows))) if share else 0 for name, share in shares_left.items()}
     if sum(numbers.values()) >= len(rows):
-        kept = " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
+        wanted_rows = " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
         raise InputError(
             f"{where} has {counted(len(rows), 'row')}{unseparated(rows)}; at least "
-            f"{sum(numbers.values()) + 1:,} are needed, as {kept} strings are to be held out"
+            f"{sum(numbers.values()) + 1:,} are needed, as {wanted_rows} strings are to be held out"
         )
     if sum(numbers.values()) > len(free):
         allowed = "" if replace or content.kind == "language" else " (unknown=replace allows others)"
@@ -245,14 +242,14 @@ def held_out(
     place: dict[int, str] = {}
     for name, number in numbers.items():
         place |= dict.fromkeys(_spread([i for i in free if i not in place], number), name)
-    parts: dict[str, list[Row]] = {name: [] for name in ("train", "validation", "test")}
+    parts: dict[str, list[TaskRow]] = {name: [] for name in ("train", "validation", "test")}
     for i, row in enumerate(rows):
         parts[place.get(i, "train")].append(row)
-    parts |= {name: own for name, own in content.parts.items() if name != "train"} | ({"test": long} if long else {})
+    parts |= {name: part for name, part in content.parts.items() if name != "train"} | ({"test": long} if long else {})
     return {name: part for name, part in parts.items() if part}
 
 
-def unseparated(rows: Sequence[Row]) -> str:
+def unseparated(rows: Sequence[TaskRow]) -> str:
     """A hint, for the end of a message, if each string has one symbol only, of several characters; else nothing."""
     longer = any(len(symbol) > 1 for row in rows for symbol in row.source)
     if longer and all(len(row.source) <= 1 for row in rows):
@@ -260,7 +257,7 @@ def unseparated(rows: Sequence[Row]) -> str:
     return ""
 
 
-def _without_the_first_of_each_symbol(rows: Sequence[Row], order: Sequence[int], replace: bool) -> list[int]:
+def _without_the_first_of_each_symbol(rows: Sequence[TaskRow], order: Sequence[int], replace: bool) -> list[int]:
     free: list[int] = []
     seen: set[tuple[str, str]] = set()
     for i in order:

@@ -41,11 +41,11 @@ class RareWordTags:
         if len(tags) != len(words):
             raise InputError(f"a sentence has {len(words)} words but {len(tags)} tags: {' '.join(words)!r}")
         known = self._vocabulary
-        found = words
+        looked_up_words = words
         if self._normalizer is not None:
             normalized = self._normalizer.normalize_str(" ".join(words)).split(" ")
-            found = normalized if len(normalized) == len(words) else words
+            looked_up_words = normalized if len(normalized) == len(words) else words
         return [
             word if looked_up in known or tag not in known else tag
-            for word, looked_up, tag in zip(words, found, tags, strict=True)
+            for word, looked_up, tag in zip(words, looked_up_words, tags, strict=True)
         ]

@@ -66,8 +66,8 @@ def reopen_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerB
     from transformers import AutoTokenizer
 
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
-    for of_opening in ("is_local", "local_files_only", "trust_remote_code"):
-        tokenizer.init_kwargs.pop(of_opening, None)
+    for option in ("is_local", "local_files_only", "trust_remote_code"):
+        tokenizer.init_kwargs.pop(option, None)
     return tokenizer
 
 
@@ -87,7 +87,7 @@ def sentence_frame(tokenizer: PreTrainedTokenizerBase, *, begin: bool, end: bool
         begin: whether sentences begin with its beginning token, if it has one.
         end: whether they end with its end token, if it has one.
     """
-    own = added_tokens(tokenizer)
+    added = added_tokens(tokenizer)
     first = [tokenizer.bos_token_id] if begin and tokenizer.bos_token_id is not None else []
     last = [tokenizer.eos_token_id] if end and tokenizer.eos_token_id is not None else []
-    return Frame(own.begin or first, own.end or last)
+    return Frame(added.begin or first, added.end or last)

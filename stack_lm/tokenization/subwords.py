@@ -66,8 +66,8 @@ def train_subword_tokenizer(
     tokenizer = Tokenizer(models.BPE() if kind == "bpe" else models.Unigram())
     tokenizer.pre_tokenizer = _word_parts(split_digits)
     tokenizer.decoder = decoders.ByteLevel()
-    if case.of_training is not None:
-        tokenizer.normalizer = case.of_training
+    if case.training_normalizer is not None:
+        tokenizer.normalizer = case.training_normalizer
     common: dict[str, Any] = {
         "vocab_size": vocab_size + len(special),
         "special_tokens": special,
@@ -79,8 +79,7 @@ def train_subword_tokenizer(
     tokenizer.train_from_iterator(texts(), trainer)
     if not texts_with[""]:
         raise InputError("the corpus has no words to make a vocabulary from")
-    rules = list(TREEBANK_QUOTES) if texts_with["``"] > texts_with['"'] else []
-    rules += case.normalizers()
+    rules = [*(TREEBANK_QUOTES if texts_with["``"] > texts_with['"'] else ()), *case.normalizers()]
     if rules:
         tokenizer.normalizer = normalizers.Sequence(rules)
     if add_bos:

@@ -45,7 +45,6 @@ def train_word_tokenizer(
         InputError: for sentences that are no pairs, if there are no words, no tags although `tag_rare_words` asks for
             them, or tags that `lowercase` would change.
     """
-
     case = CaseRules(lowercase)
     tags: set[str] = set()
 
@@ -83,8 +82,8 @@ def _most_frequent_words(texts: Iterator[str], vocab_size: int, case: CaseRules)
     """The words that a tokenizer finds in texts, most frequent first."""
     counter = Tokenizer(models.WordLevel(unk_token=UNKNOWN))
     counter.pre_tokenizer = word_splitter()
-    if case.of_training is not None:
-        counter.normalizer = case.of_training
+    if case.training_normalizer is not None:
+        counter.normalizer = case.training_normalizer
     # Special tokens in the text are not words.
     special = (PADDING, UNKNOWN, BEGIN, END)
     size = vocab_size + len(special)

@@ -74,7 +74,7 @@ class CaseRules:
         self._capitals = set(ascii_uppercase)
 
     @property
-    def of_training(self) -> normalizers.Normalizer | None:
+    def training_normalizer(self) -> normalizers.Normalizer | None:
         """The normalizer that the tokenizer applies to the texts that `first_word` returns."""
         return normalizers.Lowercase() if self._lowercase == "all" else None
 

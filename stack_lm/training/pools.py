@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from accelerate.utils import gather_object
 
-from ..data.corpora import Block, DocumentStream
+from ..data.corpora import DocumentBlock, DocumentStream
 from ..errors import InputError
 from .compact import TokenArray
 from .encoding import EncodingWorkers, TextEncoder
@@ -113,10 +113,10 @@ class StreamPools(Pools):
 
     def _ahead(
         self, epoch: int, documents: dict[str, Any] | None, workers: EncodingWorkers
-    ) -> Iterator[tuple[int, Block, Callable[[], list[TokenArray]], bool]]:
+    ) -> Iterator[tuple[int, DocumentBlock, Callable[[], list[TokenArray]], bool]]:
         """Blocks whose own share is being encoded, with their epoch and whether they end it; one is read ahead."""
         while True:
-            waiting: tuple[Block, Callable[[], list[TokenArray]]] | None = None
+            waiting: tuple[DocumentBlock, Callable[[], list[TokenArray]]] | None = None
             for block in self.stream.blocks(documents, self.sentences * CHARACTERS):
                 chunks = [block.texts[i : i + _CHUNK] for i in range(0, len(block.texts), _CHUNK)]
                 coming = block, workers.encode(chunks[self.rank :: self.n_processes])

@@ -38,7 +38,6 @@ def refused(capsys, folder, *command):
     [
         ("t.csv", "sentence," + ",".join(map(str, range(20_000))) + ",7\n", "two columns named '7'"),
         ("t.jsonl", "{}\n", "t.jsonl has no columns"),
-        ("t.jsonl", '{"sentence": "a", "x": ' + "[" * 900 + "]" * 900 + "}\n", "line 1: nested too deep"),
         (
             "t.jsonl",
             '{"sentence": "a", "x": 1' + "0" * 30 + "}\n",
@@ -48,8 +47,8 @@ def refused(capsys, folder, *command):
         ("t.parquet", "PAR1 and no more", "is not a readable Parquet file"),
         ("t.csv.gz", "no gzip", "cannot read t.csv.gz: Not a gzipped file"),
         ("t.csv", "id,sentence\n", "t.csv has a header and no rows"),
-        ("t.csv", 'sentence\n"the dog\n', "a quotation mark opens a field, and none closes it"),
-        ("t.csv", "sentence\n" + "x" * 20_000_000 + "\n", "longer than 16,777,216 bytes"),
+        ("t.csv", 'sentence\n"the dog\n', "a quotation mark opens a field that none closes"),
+        ("t.csv", "sentence\n" + "x" * 20_000_000 + "\n", "longer than 16,777,216 characters"),
         ("t.csv", "sentence,surprisal,surprisal_input\na,1,2\n", "'surprisal_input' is taken; rename one of them"),
     ],
 )
@@ -157,7 +156,6 @@ def test_tables_for_classifiers(capsys, folder, content, overrides, message):
         (("model={model_type: deep_stack_rnn, layers: [{inputs: [0]}]}",), "the first layer reads the embedding alone"),
         (("model={layers: [*a]}",), "aliases are not allowed"),
         (("model=" + "[" * 1000,), "nested too deep"),
-        (("bomb.yaml",), "part.yaml extends over 100 files"),
     ],
 )
 def test_configurations_of_language_models(capsys, folder, overrides, message):
@@ -165,9 +163,6 @@ def test_configurations_of_language_models(capsys, folder, overrides, message):
     write(folder / "text.txt", SENTENCES)
     (folder / "tokenizer").mkdir()
     write(folder / "tokenizer" / "tokenizer.json", json.dumps({"version": "1.0", "model": words}))
-    write(folder / "bomb.yaml", "extends: [" + "part.yaml, " * 300 + "]\n")
-    write(folder / "part.yaml", "extends: [" + "seed.yaml, " * 300 + "]\n")
-    write(folder / "seed.yaml", "seed: 1\n")
     command = ("train", "lm", "data.source=text.txt", "data.held_out=2", "output_dir=out")
     assert message in refused(capsys, folder, *command, *overrides)
 

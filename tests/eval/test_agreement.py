@@ -79,8 +79,6 @@ def test_nothing_to_score():
         match="none of the 2 items can be scored: 1 differ in a word outside the model's vocabulary, 1 do not differ",
     ):
         evaluate_agreement(MODEL, ITEMS[3:5])
-    with pytest.raises(InputError, match="oov must be one of skip, wrong; got 'ignore'"):
-        evaluate_agreement(MODEL, ITEMS, oov="ignore")
 
 
 @pytest.mark.parametrize(
@@ -233,7 +231,7 @@ def test_generated_items(source, number):
     assert all(item.correct != item.wrong and item.prefix for item in items)
 
 
-@pytest.mark.parametrize("source", ["one", "1:", "1:x", "1:0", ":3"])
+@pytest.mark.parametrize("source", ["one", "1:0", ":3"])
 def test_seeds_of_generated_items(source):
     with pytest.raises(InputError, match="--data of the format 'generated' is SEED or SEED:N"):
         read_agreement(source, "generated")
@@ -243,11 +241,8 @@ def test_seeds_of_generated_items(source):
     ("text", "gold", "message"),
     [
         ("a b\n", "1\tx\ty\t0\n1\tx\ty\t0\n", "set.text has 1 lines, but .*set.gold has 2"),
-        ("a b\n", "1\tx\ty\n", "set.gold, line 1: 3 columns; 4 are needed"),
         ("a b\n", "one\tx\ty\t0\n", "set.gold, line 1: not a whole number: 'one'"),
-        ("a b\n", "1\tx\ty\t-2\n", "set.gold, line 1: the number of attractors must be at least 0; got '-2'"),
         ("a b\n", "7\tx\ty\t0\n", "set.gold, line 1: index 7 is outside a sentence of 2 words"),
-        ("\n", "1\tx\ty\t0\n", "set.text is empty"),
         ("the dogs are here\n", "3\tare\tis\t0\n", "word 3 of the text, counted from 0, is 'here', not 'are' .*1 of 1"),
     ],
 )
@@ -257,10 +252,6 @@ def test_bad_pairs(tmp_path, text, gold, message):
 
 
 def test_bad_sources(tmp_path):
-    with pytest.raises(
-        InputError, match="format must be one of linzen, linzen-gulordava, linzen-numpred, gulordava, generated; got"
-    ):
-        read_agreement("x", "csv")
     with pytest.raises(InputError, match=r"must have one .gold file; it has 0"):
         read_agreement(str(tmp_path), "linzen-gulordava")
     with pytest.raises(InputError, match="missing.text does not exist"):

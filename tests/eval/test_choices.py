@@ -68,10 +68,3 @@ def test_groups_are_in_order():
     values = [10, 2, "b", "a", None]
     result = score_choices(np.zeros((5, 2)), {"distance": values})
     assert list(result.groups["distance"]) == [2, 10, "a", "b"]
-
-
-def test_bad_input():
-    with pytest.raises(InputError, match="there are 2 items, but 1 values of number"):
-        score_choices(np.zeros((2, 2)), {"number": ["plural"]})
-    with pytest.raises(InputError, match="an outcome must be one of correct, .*; got 'right'"):
-        correct_codes(["right"], "skip")

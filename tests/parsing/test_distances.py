@@ -145,11 +145,9 @@ def test_bad_traces(signals, signal, message):
 @pytest.mark.parametrize(
     ("words", "distances", "decoder", "message"),
     [
-        (["a"], [1, 2], "gap", "got 2 distances and 1 words"),
         (["a", "b", "c"], [1], "gap", "got 1 distances and 3 words"),
         ([], [], "gap", "got 0 distances and 0 words"),
         (["a", "b"], [1, math.nan], "gap", "a distance of 'a b' is not a number"),
-        (["a"], [1], "greedy", "decoder must be one of algorithm1, gap; got 'greedy'"),
     ],
 )
 def test_bad_input(words, distances, decoder, message):

@@ -214,7 +214,6 @@ def test_binary_parses():
         (") a", "a closing bracket without an opening one"),
         ("( )", "empty brackets"),
         ("", "no tree"),
-        ("( a b ) c", "'c' follows the end"),
     ],
 )
 def test_malformed_binary_parses(text, message):

@@ -112,23 +112,13 @@ def test_plan():
 
 
 def test_bad_input():
-    for value in (0, -1, 2.0, "2", True, 10**9):
-        with pytest.raises(InputError, match="symbol_types must be an integer from 1 to 100000; got"):
-            make_task("dusell2023/dyck", symbol_types=value)
-    with pytest.raises(InputError, match="dusell2023/unmarked_copy has the options splits; got 'symbol_types'"):
-        make_task("dusell2023/unmarked_copy", symbol_types=4)
+    with pytest.raises(InputError, match="symbol_types must be an integer of at least 1; got 0"):
+        make_task("dusell2023/dyck", symbol_types=0)
     task = small("unmarked_copy")
     with pytest.raises(InputError, match="not a string of dusell2023/unmarked_copy: 0 1"):
         task.example([0, 1])
     with pytest.raises(InputError, match="dusell2023/unmarked_copy has no string of length 3"):
         task.sample(random.Random(0), 3)
-    example = task.example(task.read("0 0"))
-    with pytest.raises(
-        InputError, match="not a string of dusell2023/unmarked_copy, or one with too small a probability"
-    ):
-        task.lower_bound([example._replace(source=(example.source[0], 0, 1))], "small")
-    with pytest.raises(InputError, match="test of dusell2023/unmarked_copy has no strings of length 2: 0 0"):
-        task.lower_bound([example], "test")
     dyck = small("dyck", symbol_types=12)
     assert not dyck.contains(["(1", ")11"])
     assert not dyck.contains([")1", "(1"])

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import random
 from collections import Counter
 
@@ -129,11 +128,6 @@ def test_what_the_splits_leave_out_is_not_counted(tmp_path):
         make_task(path, splits={"train": {"longest": 50, "number": 80}}).check_plan(0)
     with pytest.raises(InputError, match="has no train string of a length from 200 to 300"):
         make_task(path, splits={"train": {"shortest": 200, "longest": 300}})
-    message = (
-        "the sizes of test must be from a smaller to a larger one; got 52 to 2; without shortest=52, longest=2, its"
-    )
-    with pytest.raises(InputError, match=message):
-        make_task(path, splits={"test": {"shortest": 52, "longest": 2}})
     rows = [("a", "A"), ("a a", "A A"), ("a a a", "A A A"), ("a a a a", "A A A A")] * 10
     task = make_task(write(tmp_path / "r.csv", ("input", "output"), rows), test=0.5, splits={"train": {"longest": 2}})
     trained = {example.source for example in task.split("train", 0)}
@@ -159,7 +153,7 @@ def test_long_strings_are_for_the_test(tmp_path):
     assert max(lengths["train"] + lengths["validation"]) + 1 == 30
     assert len(lengths["validation"]) == 3
     for test_from, message in (
-        (0, "test_from must be an integer of 1 or more; got 0"),
+        (0, "test_from must be an integer of at least 1 or None; got 0"),
         (100, "test_from=100 needs shorter and longer strings; .*a.csv has none as long"),
         (1, "test_from=1 needs shorter and longer strings; .*a.csv has none shorter"),
     ):
@@ -192,8 +186,6 @@ def test_a_beginning_lets_the_empty_string_be_classified(tmp_path):
         make_task(path)
     with pytest.raises(InputError, match="begin=true is for strings with labels; a language task needs none"):
         make_task(write(tmp_path / "a.csv", ("text",), [("a",)] * 20), begin=True)
-    with pytest.raises(InputError, match="begin must be true or false; got 1"):
-        make_task(path, begin=1)
 
 
 def test_symbols_that_training_lacks(tmp_path):
@@ -210,27 +202,14 @@ def test_symbols_that_training_lacks(tmp_path):
         make_task(str(tmp_path), unknown="replace")
 
 
-def test_no_symbol_of_a_language_is_replaced(tmp_path):
-    (tmp_path / "strings.csv").write_text("text\n" + "a b\n" * 20 + "c\n")
-    with pytest.raises(InputError, match=r"strings.csv: unknown=replace is for symbols that are only read; a language"):
-        make_task(str(tmp_path / "strings.csv"), unknown="replace")
-
-
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("", {}, "is empty"),
-        ("input,output\n", {}, "has a header and no rows"),
-        ("inptu,output\na,a\n", {}, "columns inptu, output; a task needs .*did you mean 'input' by 'inptu'"),
-        ("input,output\na,a\n", {"kind": "classification"}, "kind=classification needs string,label"),
         (
             "input,output,label,string\na,b,c,a\n",
             {},
             "input,output and string,label, of several kinds of task; set kind",
         ),
-        ("input,input,output\na,a,a\n", {}, "two columns named 'input'"),
-        ("string,label\na,x\na,\n", {}, "row 2: the label is empty"),
-        ("string,label\n" + "a,x\n" * 9, {}, "classes need two labels or more; all training strings have 'x'"),
         ("string,label\n,x\na,y\na,x\na,y\n", {}, "row 1: the string is empty"),
         ("input,output\na b,a\n" + "a,a\n" * 9, {"kind": "tagging"}, "row 1: in a tagging task .* it has 1 for 2"),
         ("input,output\n" + "a </s>,a\n" * 9, {}, "row .: the symbol '</s>' is one that a transduction task adds"),
@@ -244,13 +223,6 @@ def test_no_symbol_of_a_language_is_replaced(tmp_path):
             {},
             "only . of 29 have .* lack; each string is one symbol: symbols=characters makes one of each character$",
         ),
-        ("text\n" + "a\n" * 9, {"kind": "tag"}, "kind must be one of tagging, .*; got 'tag'"),
-        ("text\n" + "a\n" * 9, {"symbols": "bytes"}, "symbols must be one of words, characters; got 'bytes'"),
-        ("text\n" + "a\n" * 9, {"test": 0}, "test must be a share above 0"),
-        ("text\n" + "a\n" * 9, {"validation": 1.5}, "validation must be a share from 0 to below 1; got 1.5"),
-        ("text\n" + "a\n" * 9, {"test": 0.6, "validation": 0.5}, "must leave strings to train on"),
-        ("text\n" + "a\n" * 9, {"seed": "x"}, "seed must be an integer; got 'x'"),
-        ("text\n" + "a\n" * 9, {"speed": 1}, "has the options kind, symbols, .*; got 'speed'"),
         ("text\n" + "a " * 100_001 + "\n", {}, "row 1: text has 100,001 symbols; the limit is 100,000"),
         ("text\n" + "a\n" * 9, {"splits": {"test": {"balanced": True}}}, "none balanced"),
     ],
@@ -267,9 +239,7 @@ def test_files_that_are_no_task(tmp_path, content, options, message):
     ("values", "message"),
     [
         (["x", 3], "line 2: label is an integer, and a string in the rows before; got 3"),
-        ([1.5, 2], "line 1: label must be a string or an integer; got 1.5"),
         ([True, False], "line 1: label must be a string or an integer; got True"),
-        (["x", None], "line 2 has no label"),
     ],
 )
 def test_labels_that_are_none(tmp_path, values, message):
@@ -300,16 +270,9 @@ def test_names_that_are_no_files(tmp_path):
     (tmp_path / "train.tsv").write_text("string\tlabel\na\tx\n")
     with pytest.raises(InputError, match=r"has several train files: train.csv, train.tsv"):
         make_task(str(tmp_path))
-    (tmp_path / "train.tsv").unlink()
-    (tmp_path / "test.csv").write_text("text\na\n")
-    with pytest.raises(InputError, match=r"test.csv has the columns text, and .*train.csv has string,label"):
-        make_task(str(tmp_path))
     (tmp_path / "plain.txt").write_text("a b\n")
     with pytest.raises(InputError, match="plain.txt is plain text; a task is a table: "):
         FileTask(str(tmp_path / "plain.txt"))
-    os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(InputError, match="pipe.csv is not a regular file"):
-        make_task(str(tmp_path / "pipe.csv"))
 
 
 def test_a_file_that_changes_is_read_again(tmp_path):

@@ -86,10 +86,10 @@ def value(expression: Sequence[str], operators: str) -> int | None:
             inside: list[tuple[str, int]] = []
             while pending and pending[-1][0] != "(":
                 inside.insert(0, pending.pop())
-            found = _combine(inside)
-            if not pending or found is None:
+            result = _combine(inside)
+            if not pending or result is None:
                 return None
-            pending[-1] = ("value", found)
+            pending[-1] = ("value", result)
         elif symbol == "(" or symbol in operators:
             pending.append((symbol, 0))
         else:
@@ -146,8 +146,8 @@ class BracketedArithmetic(_Bracketed):
 
     def answer(self, string: String) -> String | None:
         """The value modulo 5."""
-        found = self.value([self.vocabulary[symbol] for symbol in string])
-        return None if found is None else (found,)
+        result = self.value([self.vocabulary[symbol] for symbol in string])
+        return None if result is None else (result,)
 
 
 @register_task("deletang2023/solve_equation")
@@ -180,5 +180,5 @@ class SolveEquation(_Bracketed):
         *left, equals, right = symbols
         if equals != "=" or right not in _DIGITS or left.count("x") != 1:
             return None
-        found = [digit for digit in _DIGITS if str(self.value([digit if s == "x" else s for s in left])) == right]
-        return (int(found[0]),) if found else None
+        solutions = [digit for digit in _DIGITS if str(self.value([digit if s == "x" else s for s in left])) == right]
+        return (int(solutions[0]),) if solutions else None

@@ -33,7 +33,7 @@ class _Operation(AnsweredTask):
     def answer(self, string: String) -> String | None:
         """The result."""
         if _SEPARATOR not in string:
-            return self.of_one(string) if len(string) < 3 else None
+            return self.answer_single(string) if len(string) < 3 else None
         place = string.index(_SEPARATOR)
         left, right = string[:place], string[place + 1 :]
         if not left or not right or _SEPARATOR in right:
@@ -53,7 +53,7 @@ class _Operation(AnsweredTask):
         """The result of the operation."""
 
     @abstractmethod
-    def of_one(self, string: String) -> String:
+    def answer_single(self, string: String) -> String:
         """The answer to a single number of one or two bits."""
 
 
@@ -68,7 +68,7 @@ class BinaryAddition(_Operation):
         """The sum."""
         return left + right
 
-    def of_one(self, string: String) -> String:
+    def answer_single(self, string: String) -> String:
         """The number."""
         return self.finish(number(string), len(string))
 
@@ -85,7 +85,7 @@ class BinaryMultiplication(_Operation):
         """The product."""
         return left * right
 
-    def of_one(self, string: String) -> String:
+    def answer_single(self, string: String) -> String:
         """A zero, if it fits, and the terminator."""
         return (0,) * (len(string) - 1) + (TERMINATOR,)
 

@@ -7,67 +7,32 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import cached_property
+from functools import partial
 from math import inf, log
-from typing import Any
+from typing import Annotated
 
-from ...errors import InputError
+from ...checks import Integer
 from ..base import SplitChanges
-from ..bounded import BoundedLanguage, log_given_length
-from ..grammars import ByLength, Grammar
+from ..bounded import GrammarLanguage, log_given_length
+from ..grammars import Grammar
 from ..registry import register_task
 from .words import WordLanguage
 
-_MOST_TYPES = 100_000  # of symbols, so that a vocabulary fits into memory
+# The number of symbol types, limited so that a vocabulary fits into memory.
+SymbolTypes = Annotated[int, Integer(1, 100_000)]
 
 
-def _types(symbol_types: Any) -> range:
-    """The numbers of the types, from 0.
-
-    Raises:
-        InputError: unless the number is an integer of 1 or more.
-    """
-    if type(symbol_types) is not int or not 1 <= symbol_types <= _MOST_TYPES:
-        raise InputError(f"symbol_types must be an integer from 1 to {_MOST_TYPES}; got {symbol_types!r}")
-    return range(symbol_types)
+def _reversal(pattern: str, *, symbol_types: SymbolTypes = 2, splits: SplitChanges | None = None) -> WordLanguage:
+    """A word and its reversal, over any number of symbol types."""
+    return WordLanguage(pattern, tuple(map(str, range(symbol_types))), splits=splits)
 
 
-class _Reversal(WordLanguage):
-    def __init__(self, *, symbol_types: int = 2, splits: SplitChanges | None = None) -> None:
-        self.letters = tuple(map(str, _types(symbol_types)))
-        super().__init__(splits=splits)
-
-
-@register_task("dusell2023/marked_reversal")
-class MarkedReversal(_Reversal):
-    """`w # w reversed`, of any number of symbol types.
-
-    Args:
-        symbol_types: the number of letters of `w`.
-        splits: changes of the plan (see `Task`).
-    """
-
-    others = ("#",)
-
-    def made_of(self, word: list[str]) -> list[str]:
-        return [*word, "#", *reversed(word)]
-
-
-@register_task("dusell2023/unmarked_reversal")
-class UnmarkedReversal(_Reversal):
-    """`w` and `w` reversed, of any number of symbol types.
-
-    Args:
-        symbol_types: the number of letters of `w`.
-        splits: changes of the plan (see `Task`).
-    """
-
-    def made_of(self, word: list[str]) -> list[str]:
-        return [*word, *reversed(word)]
+register_task("dusell2023/marked_reversal")(partial(_reversal, "w # r"))
+register_task("dusell2023/unmarked_reversal")(partial(_reversal, "w r"))
 
 
 @register_task("dusell2023/dyck")
-class Dyck(BoundedLanguage):
+class Dyck(GrammarLanguage):
     """Well-nested strings with any number of types of pairs: on average one split at each level, and 40 levels.
 
     The grammar is that of `dusell2020/dyck`, with one type of pairs; each pair of a string then gets a type.
@@ -80,19 +45,11 @@ class Dyck(BoundedLanguage):
     paper = "DuSell and Chiang 2023"
     grammar = Grammar({"S": {"S T": 1 / 2, "T": 1 / 2}, "T": {"( S )": 39 / 40, "( )": 1 / 40}})
 
-    def __init__(self, *, symbol_types: int = 2, splits: SplitChanges | None = None) -> None:
-        self.types = _types(symbol_types)
+    def __init__(self, *, symbol_types: SymbolTypes = 2, splits: SplitChanges | None = None) -> None:
+        self.types = range(symbol_types)
         self._closing = {f"({number}": f"){number}" for number in self.types}
-        super().__init__([symbol for pair in self._closing.items() for symbol in pair], splits=splits)
-
-    @cached_property
-    def lengths(self) -> ByLength:
-        """Weights and draws by length, of strings of one type."""
-        return ByLength(self.grammar)
-
-    def possible(self, length: int) -> bool:
-        """See `BoundedLanguage.possible`."""
-        return self.lengths.possible(length)
+        self.symbols = [symbol for pair in self._closing.items() for symbol in pair]
+        super().__init__(splits=splits)
 
     def string(self, rng: random.Random, length: int) -> Sequence[str]:
         """See `BoundedLanguage.string`."""

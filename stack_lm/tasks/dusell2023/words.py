@@ -1,43 +1,64 @@
-"""Languages whose strings are built from one word w, by copies, reversals and marks."""
+"""The languages of DuSell and Chiang (2023) whose strings are built from one word, by copies, reversals and marks."""
 
 from __future__ import annotations
 
 import random
-from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from math import inf, log
 
 from ...errors import InputError
 from ..base import SplitChanges
 from ..bounded import BoundedLanguage
+from ..registry import register_task
+
+# The seven that are not context-free; see `WordLanguage` for the notation.
+_PATTERNS = {
+    "count_3": ("w b* c*", "a"),
+    "marked_reverse_and_copy": ("w # r # w", "01"),
+    "count_and_copy": ("w #* w", "01"),
+    "marked_copy": ("w # w", "01"),
+    "unmarked_copy_different_alphabets": ("w v", "01"),
+    "unmarked_reverse_and_copy": ("w r w", "01"),
+    "unmarked_copy": ("w w", "01"),
+}
+_OTHER_ALPHABET = {"0": "2", "1": "3"}
 
 
 class WordLanguage(BoundedLanguage):
     """Strings that begin with a word and are determined by it. All words of a length are equally likely.
 
     Args:
-        splits: changes of the plan (see `Task`).
-
-    Attributes:
+        pattern: the parts of a string: `w` is the word, `r` the word reversed, `v` the word in another alphabet (2 for
+            0, 3 for 1), `#` a mark, and `b*` as many `b` as the word has letters.
         letters: the letters of words.
-        others: the other symbols of strings.
+        splits: changes of the plan (see `Task`).
     """
 
     paper = "DuSell and Chiang 2023"
-    letters: tuple[str, ...] = ("0", "1")
-    others: tuple[str, ...] = ()
 
-    def __init__(self, *, splits: SplitChanges | None = None) -> None:
-        super().__init__((*self.letters, *self.others), splits=splits)
+    def __init__(self, pattern: str, letters: Sequence[str], *, splits: SplitChanges | None = None) -> None:
+        self.pattern, self.letters = pattern.split(), letters
+        marks = dict.fromkeys(part[0] for part in self.pattern if part not in "wrv")
+        others = _OTHER_ALPHABET.values() if "v" in self.pattern else ()
+        super().__init__((*letters, *marks, *others), splits=splits)
 
-    @abstractmethod
-    def made_of(self, word: list[str]) -> list[str]:
-        """The string built from a word; its length is a linear function of the word's."""
+    def unfold(self, word: Sequence[str]) -> list[str]:
+        """The string built from a word."""
+        string: list[str] = []
+        for part in self.pattern:
+            if part == "v":
+                string += [_OTHER_ALPHABET[letter] for letter in word]
+            elif part in "wr":
+                string += word if part == "w" else reversed(word)
+            else:
+                string += part[0] * (len(word) if part.endswith("*") else 1)
+        return string
 
     def word_length(self, length: int) -> int | None:
         """The length of the word in a string of a given length; None if there is no such string."""
-        empty = len(self.made_of([]))
-        letters, rest = divmod(length - empty, len(self.made_of([self.letters[0]])) - empty)
+        marks = len(self.unfold([]))
+        letters, rest = divmod(length - marks, len(self.unfold([self.letters[0]])) - marks)
         return letters if letters >= 0 and not rest else None
 
     def possible(self, length: int) -> bool:
@@ -53,14 +74,14 @@ class WordLanguage(BoundedLanguage):
         letters = self.word_length(length)
         if letters is None:
             raise InputError(f"{self} has no string of length {length}")
-        return self.made_of(rng.choices(self.letters, k=letters))
+        return self.unfold(rng.choices(self.letters, k=letters))
 
     def contains(self, string: Sequence[str]) -> bool:
         """See `BoundedLanguage.contains`."""
         letters = self.word_length(len(string))
         if letters is None or not set(string[:letters]) <= set(self.letters):
             return False
-        return self.made_of(list(string[:letters])) == list(string)
+        return self.unfold(string[:letters]) == list(string)
 
     def log_given_length(self, strings: Sequence[Sequence[str]]) -> list[float]:
         """See `BoundedLanguage.log_given_length`."""
@@ -68,3 +89,7 @@ class WordLanguage(BoundedLanguage):
             -(self.word_length(len(string)) or 0) * log(len(self.letters)) if self.contains(string) else -inf
             for string in strings
         ]
+
+
+for _name, (_pattern, _letters) in _PATTERNS.items():
+    register_task(f"dusell2023/{_name}")(partial(WordLanguage, _pattern, _letters))

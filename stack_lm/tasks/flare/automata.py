@@ -114,8 +114,8 @@ class AutomatonTask(MeasuredLanguage):
         for symbol in string:
             after = {state: number + 1 for state, number in edits.items()}
             for state, arcs in self.arcs.items():
-                for own, to in arcs.items():
-                    after[to] = min(after[to], edits[state] + (own != symbol))
+                for expected, to in arcs.items():
+                    after[to] = min(after[to], edits[state] + (expected != symbol))
             edits = self._with_insertions(after)
         return int(min(edits[state] for state in self.accepting))
 

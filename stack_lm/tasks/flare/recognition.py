@@ -82,13 +82,13 @@ class RecognitionTask(Task):
         Args:
             string: n symbols.
         """
-        found: list[Symbols] = []
+        following_sets: list[Symbols] = []
         sets = self.following(string)
         for symbol in chain(string, [END]):
-            found.append(next(sets))
-            if symbol not in found[-1]:
+            following_sets.append(next(sets))
+            if symbol not in following_sets[-1]:
                 break
-        return found + [frozenset()] * (len(string) + 1 - len(found))
+        return following_sets + [frozenset()] * (len(string) + 1 - len(following_sets))
 
     def accepts(self, string: Sequence[str]) -> bool:
         """Return True if the string is a member of the language."""
@@ -169,7 +169,7 @@ class RecognitionTask(Task):
 
     def _labelled(self, string: String, label: int, edits: int | None = None) -> Example:
         source = (len(self.symbols), *map(self.symbols.index, string))
-        return EditedExample(Example(source, (label,), (True,)), edits)
+        return EditedExample(source, (label,), (True,), edits)
 
     def split(self, name: str, seed: int) -> list[Example]:
         """See `Task.split`; no string of `test_short_held_out` is in training or validation.

@@ -14,16 +14,15 @@ import random
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from ...errors import InputError
-from ...messages import check_name
+from ...checks import Count
 from ..base import Example, SplitChanges
 from ..grammars import ByLength, Grammar
 from ..registry import register_task
 from .sequences import Transducer
 
-_LENGTHS = ("uniform", "grammar")
+Lengths = Literal["uniform", "grammar"]
 
 
 class _Inversion(Transducer):
@@ -34,9 +33,6 @@ class _Inversion(Transducer):
         lengths: "uniform": those in a window are equally likely. "grammar": the distribution of the printed
             probabilities, conditioned on the window, without rejection sampling.
         splits: changes of the plan (see `Task`).
-
-    Raises:
-        InputError: for a class without words, or another kind of lengths.
     """
 
     grammar: ClassVar[Grammar]
@@ -45,13 +41,9 @@ class _Inversion(Transducer):
     target_words: ClassVar[tuple[str, ...]]
     classes: ClassVar[dict[str, str]]
 
-    def __init__(self, words: int, lengths: str, splits: SplitChanges | None) -> None:
+    def __init__(self, words: int, lengths: Lengths, splits: SplitChanges | None) -> None:
         super().__init__(splits=splits)
-        check_name("lengths", lengths, _LENGTHS)
-        self.lengths = lengths
-        if type(words) is not int or words < 1:
-            raise InputError(f"words must be an integer of 1 or more; got {words!r}")
-        self.words = words
+        self.words, self.lengths = words, lengths
         symbols = []
         for plain, classes in ((self.source_words, self.classes.keys()), (self.target_words, self.classes.values())):
             symbols += [*plain, *(f"{name}{number}" for name in classes for number in range(1, words + 1))]
@@ -106,7 +98,7 @@ class SVOToSOV(_Inversion):
         }
     )
 
-    def __init__(self, words: int = 33, *, lengths: str = "uniform", splits: SplitChanges | None = None) -> None:
+    def __init__(self, words: Count = 33, *, lengths: Lengths = "uniform", splits: SplitChanges | None = None) -> None:
         super().__init__(words, lengths, splits)
 
     def accepts(self, source: Sequence[int]) -> bool:
@@ -155,7 +147,7 @@ class Gender(_Inversion):
         }
     )
 
-    def __init__(self, words: int = 25, *, lengths: str = "uniform", splits: SplitChanges | None = None) -> None:
+    def __init__(self, words: Count = 25, *, lengths: Lengths = "uniform", splits: SplitChanges | None = None) -> None:
         super().__init__(words, lengths, splits)
 
     def accepts(self, source: Sequence[int]) -> bool:

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from ...checks import Count
 from ...errors import InputError
 from ..base import Example, Split, SplitChanges, Task
 from ..registry import register_task
@@ -54,15 +55,10 @@ class _Sequences(Transducer):
     Args:
         symbols: their number.
         splits: changes of the plan (see `Task`).
-
-    Raises:
-        InputError: for no symbols.
     """
 
-    def __init__(self, symbols: int = 128, *, splits: SplitChanges | None = None) -> None:
+    def __init__(self, symbols: Count = 128, *, splits: SplitChanges | None = None) -> None:
         super().__init__(splits=splits)
-        if type(symbols) is not int or symbols < 1:
-            raise InputError(f"symbols must be an integer of 1 or more; got {symbols!r}")
         self.vocabulary = tuple(f"a{number}" for number in range(1, symbols + 1))
 
     def sample(self, rng: random.Random, length: int) -> Example:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from ...errors import InputError
@@ -29,7 +30,7 @@ class _Counting(Language):
         "validation": Split(1_000, 2, 19),
         "test": Split(200, 2, 59, balanced=True),
     }
-    symbols: ClassVar[str]
+    symbols: str
     smallest: ClassVar[int] = 1
 
     def __init__(self, *, splits: SplitChanges | None = None) -> None:
@@ -62,10 +63,13 @@ class _Counting(Language):
 
 
 class _Powers(_Counting):
-    """Blocks of symbols whose lengths are multiples of n."""
+    """Blocks of symbols whose lengths are multiples of n, such as a^n b^2n."""
 
-    multiples: ClassVar[tuple[int, ...]]
     default_plan: ClassVar = _Counting.default_plan | {"test": Split(1, 2, 59, balanced=True)}
+
+    def __init__(self, symbols: str, multiples: Sequence[int], *, splits: SplitChanges | None = None) -> None:
+        self.symbols, self.multiples = symbols, multiples
+        super().__init__(splits=splits)
 
     def draw_string(self, rng: random.Random, n: int) -> str:
         """The only string of an n."""
@@ -77,32 +81,13 @@ class _Powers(_Counting):
         return n + 1 if n and string == self.draw_string(random.Random(), n) else None
 
 
-@register_task("joulin2015/anbn")
-class AnBn(_Powers):
-    """a^n b^n."""
-
-    symbols, multiples = "ab", (1, 1)
-
-
-@register_task("joulin2015/anbncn")
-class AnBnCn(_Powers):
-    """a^n b^n c^n."""
-
-    symbols, multiples = "abc", (1, 1, 1)
-
-
-@register_task("joulin2015/anbncndn")
-class AnBnCnDn(_Powers):
-    """a^n b^n c^n d^n."""
-
-    symbols, multiples = "abcd", (1, 1, 1, 1)
-
-
-@register_task("joulin2015/anb2n")
-class AnB2n(_Powers):
-    """a^n b^2n."""
-
-    symbols, multiples = "ab", (1, 2)
+for _name, _symbols, _multiples in (
+    ("anbn", "ab", (1, 1)),
+    ("anbncn", "abc", (1, 1, 1)),
+    ("anbncndn", "abcd", (1, 1, 1, 1)),
+    ("anb2n", "ab", (1, 2)),
+):
+    register_task(f"joulin2015/{_name}")(partial(_Powers, _symbols, _multiples))
 
 
 class _Split(_Counting):

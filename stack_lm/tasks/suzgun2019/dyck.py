@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from math import sqrt
 from typing import ClassVar
 
@@ -100,27 +100,12 @@ def next_symbols(string: Sequence[int], n_symbols: int) -> tuple[frozenset[int],
     return tuple(targets)
 
 
-@register_task("suzgun2019/dyck2")
-class Dyck2(Dyck):
-    """Dyck language of two pairs of brackets."""
-
-    def __init__(self, *, splits: SplitChanges | None = None) -> None:
-        super().__init__(2, splits=splits)
-
-
-@register_task("suzgun2019/dyck3")
-class Dyck3(Dyck):
-    """Dyck language of three pairs of brackets."""
-
-    def __init__(self, *, splits: SplitChanges | None = None) -> None:
-        super().__init__(3, splits=splits)
-
-
-@register_task("suzgun2019/dyck6")
-class Dyck6(Dyck):
-    """Dyck language of six pairs of brackets, with more strings to train on (section 5.2)."""
+class _LargerDyck(Dyck):
+    """With more strings to train on (section 5.2)."""
 
     default_plan: ClassVar = Dyck.default_plan | {"train": Split(15_000, 2, 50)}
 
-    def __init__(self, *, splits: SplitChanges | None = None) -> None:
-        super().__init__(6, splits=splits)
+
+register_task("suzgun2019/dyck2")(partial(Dyck, 2))
+register_task("suzgun2019/dyck3")(partial(Dyck, 3))
+register_task("suzgun2019/dyck6")(partial(_LargerDyck, 6))
