@@ -438,7 +438,7 @@ def test_a_dry_run_writes_what_would_be_uploaded(capsys, model, tmp_path, monkey
     files = {path.name: path.read_bytes() for path in (tmp_path / "up").iterdir()}
     assert set(found["files"]) == set(files)
     assert set(files) == {
-        *("config.json", "generation_config.json", "model.safetensors", "README.md", *model_code()),
+        *("config.json", "generation_config.json", "model.safetensors", "README.md", *model_code(STACK_RNN)),
         *("tokenizer.json", "tokenizer_config.json"),
     }
     assert json.loads(files["config.json"])["auto_map"] == auto_map(STACK_RNN)
@@ -455,7 +455,13 @@ def test_a_model_pushes_its_code_and_a_card(tmp_path, monkeypatch):
     model = StackRNNForCausalLM(tiny_config())
     assert model.push_to_hub("someone/tiny", dry_run=tmp_path / "up", tags=["test"]) == str(tmp_path / "up")
     files = {path.name: path.read_bytes() for path in (tmp_path / "up").iterdir()}
-    assert set(files) == {"config.json", "generation_config.json", "model.safetensors", "README.md", *model_code()}
+    assert set(files) == {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "README.md",
+        *model_code(STACK_RNN),
+    }
     data = of(tmp_path / "up").data
     assert (data.model_name, data.tags[-1], data.eval_results) == ("tiny", "test", None)
     uploaded = fake_hub(monkeypatch)
