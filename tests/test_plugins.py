@@ -21,7 +21,7 @@ from stack_lm.data import Sentence, open_corpus
 from stack_lm.errors import InputError
 from stack_lm.memory import memory_class, memory_names
 from stack_lm.parsing import CONVENTIONS
-from stack_lm.plugins import Imports, import_plugin, remember, used
+from stack_lm.plugins import Imports, import_plugin, pop_notes, used
 from stack_lm.tasks import make_task
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -364,7 +364,7 @@ def test_a_model_does_not_have_anything_imported(model, origin):
 @pytest.mark.parametrize("record", [["trap"], "trap", {"memory": "trap"}, {"memory": {"own_stack": 1}}, None, 1])
 def test_a_damaged_record_is_refused(record):
     with pytest.raises(InputError, match="plugins must be a mapping of kinds to mappings of names to plug-ins; got"):
-        remember({"plugins": record})
+        pop_notes({"plugins": record})
 
 
 @pytest.mark.slow

@@ -18,14 +18,12 @@ import shutil
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
-from .. import kernels
 from ..console import without_progress_bars
 from ..kernels import dispatch
 from ..layers import operator
@@ -36,11 +34,13 @@ from . import standalone
 
 CONFIGURATION, MODELING = "configuration_stack_rnn", "modeling_stack_rnn"
 _PACKAGE = __name__.partition(".")[0]
+_FOLDER = Path(__file__).parents[__name__.count(".") - 1]
+_KERNELS = dispatch.__name__.rpartition(".")[0]
 _REPLACED = (
     dispatch.__name__,
     operator.__name__,
-    f"{kernels.__name__}.cpu.cross_entropy",
-    f"{kernels.__name__}.gpu.cross_entropy",
+    f"{_KERNELS}.cpu.cross_entropy",
+    f"{_KERNELS}.gpu.cross_entropy",
 )
 
 
@@ -194,15 +194,19 @@ def _flat(module: str) -> str:
     return module.replace(".", "_")
 
 
+def _file(module: str) -> Path:
+    path = _FOLDER.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
 def _add_module(name: str, files: dict[str, str]) -> str:
     """Add a module, and those of this package that it imports, to the files; return its name there."""
-    flat = _flat(standalone.__name__ if name in _REPLACED else name)
+    if name in _REPLACED:
+        name = standalone.__name__
+    flat, path = _flat(name), _file(name)
     if f"{flat}.py" in files:
         return flat
-    spec = find_spec(standalone.__name__ if name in _REPLACED else name)
-    assert spec is not None
-    assert spec.origin is not None
-    source = Path(spec.origin).read_text(encoding="utf-8")
+    source = path.read_text(encoding="utf-8")
     files[f"{flat}.py"] = source  # before those that import it in turn
     lines = source.splitlines(keepends=True)
     nodes = list(ast.walk(ast.parse(source)))
@@ -212,8 +216,8 @@ def _add_module(name: str, files: dict[str, str]) -> str:
     for node in sorted([*for_types, *imports], key=lambda node: node.lineno, reverse=True):
         text = ""
         if isinstance(node, ast.ImportFrom):
-            parts = (spec.parent or "").split(".")
-            base = ".".join([*parts[: len(parts) + 1 - node.level], *filter(None, [node.module])])
+            parents = name.split(".")[: name.count(".") + 1 - node.level + (path.stem == "__init__")]
+            base = ".".join([*parents, *filter(None, [node.module])])
             text = "".join(f"{' ' * node.col_offset}{line}\n" for line in _flat_imports(base, node.names, files))
         lines[node.lineno - 1 : node.end_lineno] = [text]
     files[f"{flat}.py"] = "".join(lines)
@@ -223,10 +227,8 @@ def _add_module(name: str, files: dict[str, str]) -> str:
 def _flat_imports(base: str, names: Sequence[ast.alias], files: dict[str, str]) -> list[str]:
     """The imports in a model's folder that replace `from base import names`; the modules join the files."""
     lines, rest = [], []
-    spec = find_spec(base)
-    is_package = spec is not None and spec.submodule_search_locations is not None
     for alias in names:
-        if is_package and base not in _REPLACED and find_spec(f"{base}.{alias.name}"):
+        if base not in _REPLACED and _file(f"{base}.{alias.name}").is_file():
             module = _add_module(f"{base}.{alias.name}", files)
             # transformers copies the modules of imports in the first form, and not of those in the second.
             lines += [f"from .{module} import __doc__ as _", f"from . import {module} as {alias.asname or alias.name}"]
