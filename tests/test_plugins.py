@@ -429,13 +429,13 @@ def test_trials_in_two_processes(files, registries, tmp_path, capsys):
 
     forget(registries)
     assert run_json(capsys, "results", runs)["rows"]  # which needs no plug-in
-    missing = MISSING.format("task", "own_echo", "own_task.py", "own_task.py")
+    missing = MISSING.format("memory", "own_stack", "own_memory.py", "own_memory.py")
     strings = tmp_path / "strings.csv"
     strings.write_text("a b,a b\n")
     status, _, err = run(capsys, "tasks", "score", strings, model)
     assert (status, err) == (2, f"stack-lm: error: {model} has no model that can be loaded: {missing}\n")
     assert train([str(runs / "table.yaml"), "--resume"]) == 2
-    assert missing in capsys.readouterr().err
+    assert MISSING.format("task", "own_echo", "own_task.py", "own_task.py") in capsys.readouterr().err
     again = [str(runs / "table.yaml"), "--resume", *imports]
     assert train(again) == 0, capsys.readouterr().err
     capsys.readouterr()

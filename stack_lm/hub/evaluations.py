@@ -13,6 +13,7 @@ from huggingface_hub import EvalResult
 from ..data.text import json_record, read_lines
 from ..errors import InputError
 
+_MOST_NAMED = 3  # sets of a suite in the name of its score; of more, the number
 # All of an absolute path except its last part.
 _DIRECTORIES = re.compile(r"(?<![^\s=:'\"])~?/(?:[^\s/:'\"]+/)*(?=[^\s/:'\"])")
 
@@ -323,6 +324,8 @@ def _of_choices(name: str, sets: str = "") -> Callable[[dict[str, Any]], list[di
         }
         task = {"task_type": "text-generation", "task_name": name}
         data = f"{record['format']}: {', '.join(record['data'])}"
+        if names := list(record.get(f"by_{sets}", ())):  # which may be some of a suite
+            data += f" ({', '.join(names) if len(names) <= _MOST_NAMED else f'{len(names)} {sets}s'})"
         metric = "accuracy, %"
         if record["oov"] == "wrong":
             metric += ", unknown words count as wrong"

@@ -16,7 +16,7 @@ from stack_lm.errors import InputError
 from stack_lm.hub import publishing
 from stack_lm.hub.card import write_card
 from stack_lm.hub.code import auto_map, model_code
-from stack_lm.hub.evaluations import without_directories
+from stack_lm.hub.evaluations import read_results, without_directories
 from stack_lm.models import STACK_RNN
 
 
@@ -119,18 +119,28 @@ def test_results_of_commands(capsys, model, treebank):
     assert again.data.license == "cc-by-4.0"
 
 
-def test_the_mean_over_the_sets_of_a_suite(capsys, model):
-    pairs = [("dog", "sleeps", "sleep"), ("dog", "sleeps", "sleep"), ("dogs", "sleep", "sleeps")]
-    lines = [{"good": f"the {a} {b} .", "bad": f"the {a} {c} .", "construction": a} for a, b, c in pairs]
-    (model / "suite.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = run_json(capsys, "minimal-pairs", model, "--data", model / "suite.jsonl", "--format", "pairs")
-    (model / "pairs.json").write_text(json.dumps(found))
-    run_json(capsys, "card", model, "--results", model / "pairs.json")
-    scores = by_name(of(model))
-    assert round(found["accuracy"]) in (33, 67)  # of one set right, the other wrong: the mean is 50
-    mean = scores["pairs: suite.jsonl", "accuracy, %, mean over constructions"]
-    assert mean.metric_value == pytest.approx(found["mean_over"]["construction"]["accuracy"], abs=1e-4)
-    assert mean.metric_args["items"] == scores["pairs: suite.jsonl", "accuracy, %"].metric_args["items"] == 3
+@pytest.mark.parametrize(
+    ("sets", "named"),
+    [
+        (["agreement"], "blimp (agreement)"),
+        (["agreement", "islands"], "blimp (agreement, islands)"),
+        (list("abcdefg"), "blimp (7 constructions)"),
+    ],
+)
+def test_a_suites_score_names_the_sets_that_were_scored(tmp_path, sets, named):
+    """Two of its sets are not BLiMP. Their mean, where it is another number, gives each the same weight."""
+    record = {
+        **{"command": "stack-lm minimal-pairs u1 --data blimp --format blimp", "model": "u1", "oov": "skip"},
+        **{"data": ["blimp"], "format": "blimp", "accuracy": 87.8, "interval": [86.3, 89.2], "n": 2000},
+        "by_construction": dict.fromkeys(sets, 87.8),
+        "mean_over": {"construction": {"accuracy": 50.0, "interval": [40.0, 60.0], "n": 1999}},
+    }
+    (tmp_path / "pairs.json").write_text(json.dumps(record))
+    overall, mean = (of.result for of in read_results(tmp_path / "pairs.json"))
+    assert {overall.dataset_name, mean.dataset_name} == {f"blimp: {named}"}
+    assert (overall.metric_name, overall.metric_value) == ("accuracy, %", 87.8)
+    assert (mean.metric_name, mean.metric_value) == ("accuracy, %, mean over constructions", 50.0)
+    assert (mean.metric_args["items"], mean.metric_args["interval_95"]) == (1999, [40.0, 60.0])
 
 
 def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
