@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..console import without_progress_bars
+from ..console import runs_command, without_progress_bars
 from ..errors import InputError
 from ..messages import shortened
 from ..model_kinds import kind_of
@@ -75,7 +75,13 @@ def load_pretrained(
 
 @contextmanager
 def _output_as_errors() -> Iterator[None]:
-    """Redirect the output of compiled code to standard error: tokenizers prints notes that would corrupt JSON."""
+    """In a command, redirect the output of compiled code to standard error: tokenizers prints notes, not in JSON.
+
+    Elsewhere the process and its output belong to others, whose threads may print meanwhile.
+    """
+    if not runs_command():
+        yield
+        return
     try:
         output = os.dup(1)
     except OSError:  # a service that has closed it: nothing printed would arrive
