@@ -6,12 +6,12 @@ import argparse
 import re
 import statistics
 from itertools import groupby
+from operator import attrgetter
 
 from ..checks import compile_pattern
 from ..console import print_json, print_note
 from ..errors import InputError
-from ..hub.card_scores import ScoreOfModels, read_scores
-from ..hub.evaluations import format_score
+from ..hub.card_scores import ScoreOfModels, Value, read_scores
 from ..messages import shortened
 from .files import check_different, short_names
 from .printing import Heading, PrintedTable
@@ -50,10 +50,12 @@ def print_scores(options: argparse.Namespace) -> None:
         return
     if len(names) > max(_BESIDE, len(scores)):
         rows = [[name, *(_cell(score, model) for score in scores)] for model, name in enumerate(names)]
-        PrintedTable(options.title or _TITLE, ["model", *map(_full_name, scores)], rows, 1).print_as(options.format)
+        PrintedTable(options.title or _TITLE, ["model", *(score.full_name for score in scores)], rows, 1).print_as(
+            options.format
+        )
         return
     body: list[list[str] | Heading] = []
-    for heading, of_data in groupby(scores, _heading):
+    for heading, of_data in groupby(scores, attrgetter("heading")):
         body.append(Heading(heading))
         for score in of_data:
             body.append([score.metric, *(_cell(score, model) for model in range(len(names)))])
@@ -78,7 +80,7 @@ def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: 
         rows = [
             {"model": name}
             | {
-                head: column[model].values[model] if model in column else None
+                head: column[model].values[model].value if model in column else None
                 for head, column in zip(heads, columns, strict=True)
             }
             for model, name in shown
@@ -110,14 +112,14 @@ def _seeds(names: list[str], models: list[int]) -> dict[str, list[int]]:
 
 def _range(column: dict[int, ScoreOfModels], models: list[int]) -> list[float]:
     """The minimum, median and maximum of the models' scores; [] for fewer than two scores."""
-    values = [column[model].values[model] for model in models if model in column]
+    values = [column[model].values[model].value for model in models if model in column]
     return [min(values), statistics.median(values), max(values)] if len(values) > 1 else []
 
 
 def _summary(column: dict[int, ScoreOfModels], models: list[int]) -> str:
     """The range for a table, one number if all are equal."""
-    decimals = max((column[model].decimals[model] for model in models if model in column), default=0)
-    printed = [format_score(value, decimals) for value in _range(column, models)]
+    decimals = max((column[model].values[model].decimals for model in models if model in column), default=0)
+    printed = [str(Value(value, decimals)) for value in _range(column, models)]
     return "; ".join(printed if len(set(printed)) > 1 else printed[:1])
 
 
@@ -130,33 +132,22 @@ def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[
     for score in _chosen(scores, pattern, "--column"):
         for model in score.values:
             if model in found:
-                both = " and ".join(repr(_full_name(each)) for each in (found[model], score))
+                both = " and ".join(repr(each.full_name) for each in (found[model], score))
                 raise InputError(f"--column {column!r} finds more than one score of {names[model]}: {both}")
             found[model] = score
     return found
 
 
 def _cell(score: ScoreOfModels | None, model: int) -> str:
-    if score is None or model not in score.values:
-        return ""
-    return format_score(score.values[model], score.decimals[model])
-
-
-def _heading(score: ScoreOfModels) -> str:
-    return f"{score.task}: {score.data}" if score.task else score.data
-
-
-def _full_name(score: ScoreOfModels) -> str:
-    """The name that patterns are matched with; of a table's score only the column's name."""
-    return f"{_heading(score)}, {score.metric}" if score.task else score.metric
+    return "" if score is None else str(score.values.get(model, ""))
 
 
 def _chosen(scores: list[ScoreOfModels], pattern: str, option: str) -> list[ScoreOfModels]:
     finder = compile_pattern(pattern, option)
-    chosen = [score for score in scores if finder.search(_full_name(score))]
+    chosen = [score for score in scores if finder.search(score.full_name)]
     if not chosen:
-        there = "; ".join(dict.fromkeys(map(_full_name, scores)))
-        raise InputError(f"{option} {pattern!r} finds no score; the scores are {there}")
+        names = "; ".join(dict.fromkeys(score.full_name for score in scores))
+        raise InputError(f"{option} {pattern!r} finds no score; the scores are {names}")
     return chosen
 
 
@@ -166,8 +157,8 @@ def _described(scores: list[ScoreOfModels], names: list[str]) -> list[dict[str, 
             "task": score.task,
             "data": score.data,
             "metric": score.metric,
-            "values": {names[model]: value for model, value in score.values.items()},
-            "intervals": {names[model]: interval for model, interval in score.intervals.items()},
+            "values": {names[model]: value.value for model, value in score.values.items()},
+            "intervals": {names[model]: value.interval for model, value in score.values.items() if value.interval},
         }
         for score in scores
     ]

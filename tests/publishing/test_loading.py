@@ -11,7 +11,7 @@ from stack_lm.hub.loading import load_pretrained
 
 @pytest.mark.parametrize("running", [[], ["stack-lm parse"]], ids=["program", "command"])
 def test_only_a_command_moves_what_is_printed_while_a_model_loads(small_run, capfd, monkeypatch, running):
-    """Compiled code of tokenizers prints notes. In a command they would corrupt its JSON; a program has other threads."""
+    """Compiled code of tokenizers prints notes, which would corrupt a command's JSON; a program has other threads."""
     load = AutoTokenizer.from_pretrained
 
     def load_and_print(*arguments, **options):
