@@ -140,27 +140,18 @@ def _make_card(
     run = source.parent.parent if source.parent.name in _EARLIER_MODELS else source
     raw = read_run_config(run)
     training: dict[str, Any] = without_directories(raw)
+    command, source_text = _training_command(training, run, kind), _source(training)
     scores = list(earlier.eval_results or ())
-    trained = _describe_training(training, run, directory, kind) if training else {"earlier_training": earlier_training}
     if training:
-        # A command's score of the same text stays: training's validation counts tokens otherwise.
-        measured = [result for result in scores if not _arguments(result, "command").startswith("stack-lm train")]
-        agreement = {*(config.get("id2label") or {}).values()} == {"VBP", "VBZ"}
-        validated_on = trained["data"]["validated_on"] if trained["data"] else _held_out(training)
-        scores = of_training(
-            _validation(source, run, training) if validation is None else validation,
-            validated_on,
-            trained["training_command"],
-            "Number prediction" if agreement else "Text classification",
-        )
-        scores = merged(scores, measured)
+        record = _validation(source, run, training) if validation is None else validation
+        scores = _with_validation(scores, record, training, command, config)
     scores = merged(scores, results)
     family, memories = _family(config), _memories(config)
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag=task,
         license=license or earlier.license,
-        datasets=_on_hub(_source(training)) if training else earlier.datasets,
+        datasets=_on_hub(source_text) if training else earlier.datasets,
         base_model=_base_model(raw) if training else earlier.base_model,
         tags=list(dict.fromkeys(["stack-lm", family, *memories, *(earlier.tags or ()), *tags])),
         model_name=name or earlier.model_name or source.resolve().name,
@@ -185,10 +176,37 @@ def _make_card(
         scores=[_row(result) for result in scores],
         commands=list(dict.fromkeys(filter(None, (_arguments(result, "command") for result in scores)))),
         license=data.license,
-        versions=f"Python {platform.python_version()}, "
-        + ", ".join(f"{package} {version(package)}" for package in _PACKAGES),
-        **trained,
+        versions=_versions(),
+        training=training,
+        training_command=command,
+        earlier_training="" if training else earlier_training,
+        settings=yaml.safe_dump(training, sort_keys=False).strip(),
+        trained_on=source_text and source_text + first_of(training["data"].get("limit"), _unit(training)),
+        validated_on=_held_out(training),
+        sentence_tokens=_sentence_tokens(directory, kind, training.get("tokenizer", {})) if source_text else "",
     )
+
+
+def _versions() -> str:
+    packages = (f"{package} {version(package)}" for package in _PACKAGES)
+    return ", ".join([f"Python {platform.python_version()}", *packages])
+
+
+def _with_validation(
+    scores: Sequence[EvalResult],
+    record: Mapping[str, Any],
+    training: Mapping[str, Any],
+    command: str,
+    config: Mapping[str, Any],
+) -> list[EvalResult]:
+    """The scores of training's validation, in place of earlier ones.
+
+    A command's score of the same text stays: training's validation counts tokens otherwise.
+    """
+    agreement = {*(config.get("id2label") or {}).values()} == {"VBP", "VBZ"}
+    task = "Number prediction" if agreement else "Text classification"
+    measured = [result for result in scores if not _arguments(result, "command").startswith("stack-lm train")]
+    return merged(of_training(record, _held_out(training), command, task), measured)
 
 
 def _arguments(result: EvalResult, name: str) -> Any:
@@ -224,28 +242,12 @@ def _memories(config: Mapping[str, Any]) -> list[str]:
     return [name for name in names if name != "none"] or ["none"]
 
 
-def _describe_training(training: Mapping[str, Any], run: Path, directory: Path, kind: str) -> dict[str, Any]:
-    """The template's values for data and training."""
-    source, data = _source(training), {}
-    if source:
-        tokenizer = training.get("tokenizer", {})
-        units, size = tokenizer.get("kind", "word"), f"{tokenizer.get('vocab_size', 0):,}"
-        learned = f"the {size} most frequent words" if units == "word" else f"{size} {units} tokens"
-        learned += f"; lower case: {tokenizer.get('lowercase', 'none')}"
-        data = {
-            "trained_on": source + first_of(training["data"].get("limit"), _unit(training)),
-            "validated_on": _held_out(training),
-            "vocabulary": f"that of {tokenizer['pretrained']}" if tokenizer.get("pretrained") else learned,
-            "sentence_tokens": _sentence_tokens(directory, kind, tokenizer),
-        }
+def _training_command(training: Mapping[str, Any], run: Path, kind: str) -> str:
+    if not training:
+        return ""
     recipe = "task" if "task" in training else _RECIPES.get(kind, "lm")
     imports = "".join(f" --import {name}" for name in named_in(read_layers(run / CONFIG_FILE)[-1][1]))
-    return {
-        "data": data,
-        "initial_model": training.get("training", {}).get("initial_model"),
-        "settings": yaml.safe_dump(dict(training), sort_keys=False).strip(),
-        "training_command": f"stack-lm train {recipe}{imports} {CONFIG_FILE}",
-    }
+    return f"stack-lm train {recipe}{imports} {CONFIG_FILE}"
 
 
 def _sentence_tokens(directory: Path, kind: str, settings: Mapping[str, Any]) -> str:
