@@ -20,6 +20,7 @@ from .errors import InputError
 from .messages import did_you_mean
 
 Item = TypeVar("Item")
+_PACKAGE = __name__.partition(".")[0]
 _registries: dict[str, Registry[Any]] = {}
 # The arguments of `--import`, with full paths, each once and in order; and the plug-ins whose import is under way.
 _imported: dict[str, None] = {}
@@ -62,7 +63,7 @@ class Registry(Mapping[str, Item]):
             by = self._origins.get(name)
             raise ValueError(f"the {self.kind} name {name!r} is taken" + (f" by {by}" if by else ""))
         # A plug-in's import may be the first to import the package's own objects, too.
-        if _importing and not getattr(made_of or item, "__module__", "").startswith(f"{__package__}."):
+        if _importing and not getattr(made_of or item, "__module__", "").startswith(f"{_PACKAGE}."):
             self._origins[name] = _importing[-1]
 
     def find(self, name: str) -> Item:
