@@ -12,7 +12,7 @@ from .memory import memory_class
 from .memory.fields import Parts, Size
 from .memory.settings import MemoryName, complete_settings, setting_check
 from .messages import did_you_mean
-from .plugins import remember, used
+from .plugins import pop_notes, used
 
 Tokens = Annotated[int, Integer(1, 2**27)]  # a larger model would hang, and never fit
 
@@ -83,7 +83,7 @@ class ModelConfig(PreTrainedConfig):
         Raises:
             ValueError: as for the arguments of a configuration.
         """
-        return super().from_dict(remember(config_dict), **kwargs)
+        return super().from_dict(pop_notes(config_dict), **kwargs)
 
     def to_dict(self) -> dict[str, Any]:
         """transformers' `to_dict`, with the plug-ins that provide the memories."""

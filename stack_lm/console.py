@@ -395,6 +395,11 @@ def _quiet_transformers() -> None:
 _running: list[str] = []
 
 
+def runs_command() -> bool:
+    """True while a command runs: its process, and what that prints, are the command's own."""
+    return bool(_running)
+
+
 def run_command(name: str, run: Callable[[], int | None], arguments: Sequence[str] | None = None) -> int:
     """Run a command's body, with the libraries below quiet; turn an error into one line and an exit status.
 

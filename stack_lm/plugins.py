@@ -8,7 +8,6 @@ Nothing else imports one: a saved model or run names its plug-ins only for messa
 from __future__ import annotations
 
 import importlib.util
-import pickle
 import re
 import sys
 import warnings
@@ -21,12 +20,11 @@ from .errors import InputError
 from .messages import did_you_mean
 
 Item = TypeVar("Item")
+_PACKAGE = __name__.partition(".")[0]
 _registries: dict[str, Registry[Any]] = {}
 # The arguments of `--import`, with full paths, each once and in order; and the plug-ins whose import is under way.
 _imported: dict[str, None] = {}
 _importing: list[str] = []
-# Objects registered by the process that started this one, by kind, until there is a registry of that kind.
-_handed: dict[str, dict[str, Any]] = {}
 # The plug-ins that saved models and runs name, by kind and name: a file's name, or a module.
 _noted: dict[tuple[str, str], str] = {}
 
@@ -45,9 +43,8 @@ class Registry(Mapping[str, Item]):
 
     def __init__(self, kind: str, group: str, listed_by: str = "") -> None:
         self.kind, self._group, self._listed_by = kind, group, listed_by
-        self.registered: dict[str, Item] = _handed.pop(kind, {})
+        self.registered: dict[str, Item] = {}
         self._origins: dict[str, str] = {}
-        self._local: dict[str, None] = {}  # registered by neither the package nor a plug-in, but by the running program
         self._has_all = False
         _registries[kind] = self
 
@@ -66,12 +63,8 @@ class Registry(Mapping[str, Item]):
             by = self._origins.get(name)
             raise ValueError(f"the {self.kind} name {name!r} is taken" + (f" by {by}" if by else ""))
         # A plug-in's import may be the first to import the package's own objects, too.
-        if getattr(made_of or item, "__module__", "").startswith(f"{__package__}."):
-            return
-        if _importing:
+        if _importing and not getattr(made_of or item, "__module__", "").startswith(f"{_PACKAGE}."):
             self._origins[name] = _importing[-1]
-        else:
-            self._local[name] = None
 
     def find(self, name: str) -> Item:
         """The object of that name.
@@ -95,10 +88,6 @@ class Registry(Mapping[str, Item]):
         if origin is None:
             return ""
         return f"the {self.kind} {name!r} is not registered; it came from {origin}: import it (--import {origin})"
-
-    def local(self) -> dict[str, Item]:
-        """The names that the running program has registered itself."""
-        return {name: self.registered[name] for name in self._local if name in self.registered}
 
     def __getitem__(self, name: str) -> Item:
         if name not in self.registered:
@@ -160,54 +149,14 @@ def import_plugin(source: str) -> None:
 class Imports(tuple[str, ...]):
     """The plug-ins that this process has imported; a process that unpickles it imports the same.
 
-    It also carries the objects that this program has registered itself, if pickle can name them (see
-    `check_for_workers`). Pass it to a worker before anything that may need a plug-in.
+    Pass it to a worker before anything that may need a plug-in.
     """
 
     def __new__(cls) -> Imports:
         return super().__new__(cls, _imported)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        local = {
-            kind: {name: item for name, item in registry.local().items() if _can_travel(item)}
-            for kind, registry in _registries.items()
-        }
-        # The state is unpickled once the imports are over, on which its classes may depend.
-        return _import_again, tuple(self), {kind: items for kind, items in local.items() if items}
-
-    def __setstate__(self, local: Mapping[str, Mapping[str, Any]]) -> None:
-        for kind, items in local.items():
-            there = _registries[kind].registered if kind in _registries else _handed.setdefault(kind, {})
-            for name, item in items.items():
-                there.setdefault(name, item)
-
-
-def check_for_workers(**names: Iterable[str]) -> None:
-    """Reject an object that this program has registered but cannot pass to another process.
-
-    Args:
-        names: by kind of object.
-
-    Raises:
-        InputError: for a class or function made inside a function, or at a prompt: pickle has no name for it.
-    """
-    for kind, of_kind in names.items():
-        local = _registries[kind].local() if kind in _registries else {}
-        for name in of_kind:
-            if name in local and not _can_travel(local[name]):
-                raise InputError(
-                    f"worker processes cannot be given the {kind} {name!r}: define it at the top level of a file, "
-                    "or run one process (--jobs 1)"
-                )
-
-
-def _can_travel(item: Any) -> bool:
-    """True if another process finds an object by its name. Code from a prompt or a pipe is in no file."""
-    try:
-        content = pickle.dumps(item)
-    except Exception:  # many kinds; of the object's own methods too
-        return False
-    return b"__main__" not in content or Path(getattr(sys.modules["__main__"], "__file__", "")).is_file()
+        return _import_again, tuple(self)
 
 
 def _import_again(*sources: str) -> Imports:
@@ -225,15 +174,15 @@ def used(**names: Iterable[str]) -> dict[str, Any]:
     Returns:
         {"plugins": {kind: {name: file or module}}}, or an empty mapping if the package itself has all of them.
     """
-    found: dict[str, dict[str, str]] = {}
-    for kind, of_kind in names.items():
-        for name in of_kind:
+    notes: dict[str, dict[str, str]] = {}
+    for kind, group in names.items():
+        for name in group:
             if kind in _registries and (origin := _registries[kind].origin(name)):
-                found.setdefault(kind, {})[name] = origin
-    return {"plugins": found} if found else {}
+                notes.setdefault(kind, {})[name] = origin
+    return {"plugins": notes} if notes else {}
 
 
-def remember(content: Mapping[str, Any]) -> dict[str, Any]:
+def pop_notes(content: Mapping[str, Any]) -> dict[str, Any]:
     """Remove the key that `used` has added to the content of a file; it serves messages, and imports nothing.
 
     Raises:
@@ -241,7 +190,7 @@ def remember(content: Mapping[str, Any]) -> dict[str, Any]:
     """
     rest = dict(content)
     plugins = rest.pop("plugins", {})
-    _noted.update(_named(plugins))
+    _noted.update(_origins(plugins))
     return rest
 
 
@@ -249,21 +198,21 @@ def named_in(content: Mapping[str, Any]) -> list[str]:
     """The plug-ins that a file names under the key that `used` has added, each once.
 
     Raises:
-        InputError: as `remember`.
+        InputError: as `pop_notes`.
     """
-    return list(dict.fromkeys(_named(content.get("plugins", {})).values()))
+    return list(dict.fromkeys(_origins(content.get("plugins", {})).values()))
 
 
-def _named(plugins: Any) -> dict[tuple[str, str], str]:
+def _origins(plugins: Any) -> dict[tuple[str, str], str]:
     """The plug-ins by kind and name, from the value of `used`."""
-    kinds = plugins.values() if isinstance(plugins, dict) else [plugins]
-    if not all(isinstance(of_kind, dict) and all(isinstance(v, str) for v in of_kind.values()) for of_kind in kinds):
+    groups = plugins.values() if isinstance(plugins, dict) else [plugins]
+    if not all(isinstance(group, dict) and all(isinstance(v, str) for v in group.values()) for group in groups):
         raise InputError(f"plugins must be a mapping of kinds to mappings of names to plug-ins; got {plugins!r:.80}")
     # Anyone may have written the file.
     return {
         (kind, name): re.sub(r"[^\w.-]", "?", origin)[:80]
-        for kind, of_kind in plugins.items()
-        for name, origin in of_kind.items()
+        for kind, group in plugins.items()
+        for name, origin in group.items()
     }
 
 

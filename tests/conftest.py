@@ -205,7 +205,6 @@ def registries(monkeypatch, tmp_path_factory):
     for registry in plugins._registries.values():
         for name in ("registered", "_origins"):
             monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
-        monkeypatch.setattr(registry, "_local", {})
         monkeypatch.setattr(registry, "_has_all", False)
     for name in ("_imported", "_noted"):
         monkeypatch.setattr(plugins, name, {})

@@ -22,7 +22,7 @@ LAYERS = [
     ["training"],
     ["scoring"],
     ["hub"],
-    ["hub.code", "hub.standalone"],
+    ["hub.code"],
     ["models"],
     ["modeling_transformer"],
     ["modeling_heads", "modeling_buffered", "modeling_deep"],
@@ -49,7 +49,7 @@ LAYERS = [
     ["tokenization", "config_files", "console"],
     ["checks", "trace", "atomic", "plugins"],
     ["messages", "markup"],
-    ["errors", "labels", "arguments", "import_hooks", "hub.bundle"],
+    ["errors", "labels", "arguments", "import_hooks", "hub.standalone"],
 ]
 READERS = {"data.brackets", "data.files", "data.formats", "data.records", "data.text"}
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a

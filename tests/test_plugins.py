@@ -21,7 +21,7 @@ from stack_lm.data import Sentence, open_corpus
 from stack_lm.errors import InputError
 from stack_lm.memory import memory_class, memory_names
 from stack_lm.parsing import CONVENTIONS
-from stack_lm.plugins import Imports, import_plugin, remember, used
+from stack_lm.plugins import Imports, import_plugin, pop_notes, used
 from stack_lm.tasks import make_task
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -212,15 +212,10 @@ def test_a_file_is_imported_once(tmp_path, monkeypatch):
     [
         ("nowhere.py", None, "there is no such file"),
         ("nonesuch.module", None, "ModuleNotFoundError: No module named 'nonesuch'"),
-        ("", None, "ValueError: Empty module name"),
         ("torn.py", "x = (", r"SyntaxError: '\(' was never closed \(torn.py, line 1\)"),
-        ("raising.py", "raise KeyError('one\\ntwo')", r"KeyError: 'one\\ntwo'"),
-        ("silent.py", "assert False", "AssertionError"),
         ("leaving.py", "import sys; sys.exit(0)", "SystemExit: 0"),
         ("taking.py", MEMORY.replace("own_stack", "stack"), "ValueError: the memory name 'stack' is taken"),
         ("copy.py", "", r"'copy' is the name of another module \(.*copy.py\); rename the file"),
-        ("datasets.py", "", "'datasets' is the name of another module"),
-        ("sys.py", "", r"'sys' is the name of another module \(built-in\)"),
         ("a-b.py", "", "'a-b' cannot be the name of a module; rename the file"),
     ],
 )
@@ -318,6 +313,8 @@ def test_a_model_names_the_plugin_it_needs(model, files, capsys):
     assert run_json(capsys, *arguments)["parses"]
     StackRNNForCausalLM.from_pretrained(model).save_pretrained(model)
     assert json.loads((model / "config.json").read_text())["plugins"] == saved["plugins"]
+    StackRNNForCausalLM(tiny_config()).save_pretrained(model)  # which needs none
+    assert "plugins" not in json.loads((model / "config.json").read_text())
 
 
 def test_a_model_with_a_plugin_uploads_without_its_code(model, files, capsys, tmp_path):
@@ -330,20 +327,8 @@ def test_a_model_with_a_plugin_uploads_without_its_code(model, files, capsys, tm
     assert not [name for name in found if name.endswith(".py")]
 
 
-@pytest.mark.usefixtures("registries")
-def test_a_model_without_plugins_says_nothing_of_them(tmp_path):
-    StackRNNForCausalLM(tiny_config()).save_pretrained(tmp_path)
-    assert "plugins" not in json.loads((tmp_path / "config.json").read_text())
-
-
 @pytest.mark.parametrize(
-    "origin",
-    [
-        pytest.param("trap", marks=pytest.mark.slow),
-        pytest.param("trap.py", marks=pytest.mark.slow),
-        pytest.param("./trap.py", marks=pytest.mark.slow),
-        "trap.py\x1b[31m\n; rm " + 200 * "x",
-    ],
+    "origin", [pytest.param("./trap.py", marks=pytest.mark.slow), "trap.py\x1b[31m\n; rm " + 200 * "x"]
 )
 def test_a_model_does_not_have_anything_imported(model, origin):
     """Neither from its directory nor from the working directory, whatever its files say."""
@@ -361,10 +346,10 @@ def test_a_model_does_not_have_anything_imported(model, origin):
 
 
 @pytest.mark.usefixtures("registries")
-@pytest.mark.parametrize("record", [["trap"], "trap", {"memory": "trap"}, {"memory": {"own_stack": 1}}, None, 1])
+@pytest.mark.parametrize("record", [["trap"], {"memory": "trap"}, {"memory": {"own_stack": 1}}, None])
 def test_a_damaged_record_is_refused(record):
     with pytest.raises(InputError, match="plugins must be a mapping of kinds to mappings of names to plug-ins; got"):
-        remember({"plugins": record})
+        pop_notes({"plugins": record})
 
 
 @pytest.mark.slow
@@ -429,13 +414,13 @@ def test_trials_in_two_processes(files, registries, tmp_path, capsys):
 
     forget(registries)
     assert run_json(capsys, "results", runs)["rows"]  # which needs no plug-in
-    missing = MISSING.format("task", "own_echo", "own_task.py", "own_task.py")
+    missing = MISSING.format("memory", "own_stack", "own_memory.py", "own_memory.py")
     strings = tmp_path / "strings.csv"
     strings.write_text("a b,a b\n")
     status, _, err = run(capsys, "tasks", "score", strings, model)
     assert (status, err) == (2, f"stack-lm: error: {model} has no model that can be loaded: {missing}\n")
     assert train([str(runs / "table.yaml"), "--resume"]) == 2
-    assert missing in capsys.readouterr().err
+    assert MISSING.format("task", "own_echo", "own_task.py", "own_task.py") in capsys.readouterr().err
     again = [str(runs / "table.yaml"), "--resume", *imports]
     assert train(again) == 0, capsys.readouterr().err
     capsys.readouterr()

@@ -6,12 +6,12 @@ import argparse
 import re
 import statistics
 from itertools import groupby
+from operator import attrgetter
 
 from ..checks import compile_pattern
 from ..console import print_json, print_note
 from ..errors import InputError
-from ..hub.card_scores import ScoreOfModels, read_scores
-from ..hub.evaluations import format_score
+from ..hub.card_scores import ScoreOfModels, Value, read_scores
 from ..messages import shortened
 from .files import check_different, short_names
 from .printing import Heading, PrintedTable
@@ -49,55 +49,50 @@ def print_scores(options: argparse.Namespace) -> None:
         print_json({"models": described, "scores": _described(scores, names)})
         return
     if len(names) > max(_BESIDE, len(scores)):
-        rows = [[name, *(_cell(score, model) for score in scores)] for model, name in enumerate(names)]
-        PrintedTable(options.title or _TITLE, ["model", *map(_full_name, scores)], rows, 1).print_as(options.format)
+        rows = [[name, *(str(score.values.get(model, "")) for score in scores)] for model, name in enumerate(names)]
+        PrintedTable(options.title or _TITLE, ["model", *(score.full_name for score in scores)], rows, 1).print_as(
+            options.format
+        )
         return
     body: list[list[str] | Heading] = []
-    for heading, of_data in groupby(scores, _heading):
+    for heading, of_data in groupby(scores, attrgetter("heading")):
         body.append(Heading(heading))
         for score in of_data:
-            body.append([score.metric, *(_cell(score, model) for model in range(len(names)))])
+            body.append([score.metric, *(str(score.values.get(model, "")) for model in range(len(names)))])
     PrintedTable(options.title or _TITLE, ["score", *names], body, 1).print_as(options.format)
 
 
 def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: list[ScoreOfModels]) -> None:
     """Print a row for each model with a score in one of the columns, which are the heads of `--column`."""
     names = list(models)
-    columns = [_column(column, names, scores) for column in options.columns]
-    heads = [column.partition("=")[0] for column in options.columns]
-    repeated = next((head for head in heads if heads.count(head) > 1), None)
-    if repeated is not None:
-        raise InputError(f"--column has two columns named {repeated!r}")
-    shown = [(model, name) for model, name in enumerate(names) if any(model in column for column in columns)]
-    if left_out := [name for model, name in enumerate(names) if (model, name) not in shown]:
+    columns = _columns(options.columns, names, scores)
+    shown = [model for model in range(len(names)) if any(model in column for column in columns.values())]
+    if left_out := [name for model, name in enumerate(names) if model not in shown]:
         print_note(f"without a score in these columns, and not shown: {shortened(', '.join(left_out), 300)}")
-    seeds = _seeds(names, [model for model, _ in shown]) if options.summary else {}
+    seeds = _seeds(names, shown) if options.summary else {}
     if options.summary and not seeds:
         print_note("--summary finds no models whose names differ only in the seed at their end, such as u1-seed3")
     if options.json:
         rows = [
-            {"model": name}
-            | {
-                head: column[model].values[model] if model in column else None
-                for head, column in zip(heads, columns, strict=True)
-            }
-            for model, name in shown
+            {"model": names[model]}
+            | {head: column[model].value if model in column else None for head, column in columns.items()}
+            for model in shown
         ]
         summary = [
             {"models": [names[model] for model in group], "name": name}
-            | {head: _range(column, group) or None for head, column in zip(heads, columns, strict=True)}
+            | {head: _range(column, group) or None for head, column in columns.items()}
             for name, group in seeds.items()
         ]
         print_json({"models": models, "rows": rows} | ({"summary": summary} if options.summary else {}))
         return
-    ends = {group[-1]: (f"{name}: {_SUMMARY}", group) for name, group in seeds.items()}
+    ends = {group[-1]: (name, group) for name, group in seeds.items()}
     body = []
-    for model, name in shown:
-        body.append([name, *(_cell(column.get(model), model) for column in columns)])
+    for model in shown:
+        body.append([names[model], *(str(column.get(model, "")) for column in columns.values())])
         if model in ends:
-            head, group = ends[model]
-            body.append([head, *(_summary(column, group) for column in columns)])
-    PrintedTable(options.title or _TITLE, ["model", *heads], body, 1).print_as(options.format)
+            name, group = ends[model]
+            body.append([f"{name}: {_SUMMARY}", *(_summary(column, group) for column in columns.values())])
+    PrintedTable(options.title or _TITLE, ["model", *columns], body, 1).print_as(options.format)
 
 
 def _seeds(names: list[str], models: list[int]) -> dict[str, list[int]]:
@@ -108,55 +103,45 @@ def _seeds(names: list[str], models: list[int]) -> dict[str, list[int]]:
     return {name: group for name, group in groups.items() if len(group) > 1}
 
 
-def _range(column: dict[int, ScoreOfModels], models: list[int]) -> list[float]:
+def _range(column: dict[int, Value], models: list[int]) -> list[float]:
     """The minimum, median and maximum of the models' scores; [] for fewer than two scores."""
-    values = [column[model].values[model] for model in models if model in column]
+    values = [column[model].value for model in models if model in column]
     return [min(values), statistics.median(values), max(values)] if len(values) > 1 else []
 
 
-def _summary(column: dict[int, ScoreOfModels], models: list[int]) -> str:
+def _summary(column: dict[int, Value], models: list[int]) -> str:
     """The range for a table, one number if all are equal."""
-    decimals = max((column[model].decimals[model] for model in models if model in column), default=0)
-    printed = [format_score(value, decimals) for value in _range(column, models)]
+    decimals = max((column[model].decimals for model in models if model in column), default=0)
+    printed = [str(Value(value, decimals)) for value in _range(column, models)]
     return "; ".join(printed if len(set(printed)) > 1 else printed[:1])
 
 
-def _column(column: str, names: list[str], scores: list[ScoreOfModels]) -> dict[int, ScoreOfModels]:
-    """The one score that a column's pattern matches, for each model that has it, by model index."""
-    head, equals, pattern = column.partition("=")
-    if not (head and equals and pattern):
-        raise InputError(f"--column must be HEAD=REGEX, such as 'F1=prpn.*algorithm1'; got {column!r}")
-    found: dict[int, ScoreOfModels] = {}
-    for score in _chosen(scores, pattern, "--column"):
-        for model in score.values:
-            if model in found:
-                both = " and ".join(repr(_full_name(each)) for each in (found[model], score))
-                raise InputError(f"--column {column!r} finds more than one score of {names[model]}: {both}")
-            found[model] = score
-    return found
-
-
-def _cell(score: ScoreOfModels | None, model: int) -> str:
-    if score is None or model not in score.values:
-        return ""
-    return format_score(score.values[model], score.decimals[model])
-
-
-def _heading(score: ScoreOfModels) -> str:
-    return f"{score.task}: {score.data}" if score.task else score.data
-
-
-def _full_name(score: ScoreOfModels) -> str:
-    """The name that patterns are matched with; of a table's score only the column's name."""
-    return f"{_heading(score)}, {score.metric}" if score.task else score.metric
+def _columns(given: list[str], names: list[str], scores: list[ScoreOfModels]) -> dict[str, dict[int, Value]]:
+    """The one score that each column matches, for each model that has it: by the head, then by model index."""
+    columns: dict[str, dict[int, Value]] = {}
+    for column in given:
+        head, equals, pattern = column.partition("=")
+        if not (head and equals and pattern):
+            raise InputError(f"--column must be HEAD=REGEX, such as 'F1=prpn.*algorithm1'; got {column!r}")
+        if head in columns:
+            raise InputError(f"--column has two columns named {head!r}")
+        columns[head] = {}
+        matches: dict[int, ScoreOfModels] = {}
+        for score in _chosen(scores, pattern, "--column"):
+            for model, value in score.values.items():
+                if model in matches:
+                    both = " and ".join(repr(each.full_name) for each in (matches[model], score))
+                    raise InputError(f"--column {column!r} finds more than one score of {names[model]}: {both}")
+                matches[model], columns[head][model] = score, value
+    return columns
 
 
 def _chosen(scores: list[ScoreOfModels], pattern: str, option: str) -> list[ScoreOfModels]:
     finder = compile_pattern(pattern, option)
-    chosen = [score for score in scores if finder.search(_full_name(score))]
+    chosen = [score for score in scores if finder.search(score.full_name)]
     if not chosen:
-        there = "; ".join(dict.fromkeys(map(_full_name, scores)))
-        raise InputError(f"{option} {pattern!r} finds no score; the scores are {there}")
+        names = "; ".join(dict.fromkeys(score.full_name for score in scores))
+        raise InputError(f"{option} {pattern!r} finds no score; the scores are {names}")
     return chosen
 
 
@@ -166,8 +151,8 @@ def _described(scores: list[ScoreOfModels], names: list[str]) -> list[dict[str, 
             "task": score.task,
             "data": score.data,
             "metric": score.metric,
-            "values": {names[model]: value for model, value in score.values.items()},
-            "intervals": {names[model]: interval for model, interval in score.intervals.items()},
+            "values": {names[model]: value.value for model, value in score.values.items()},
+            "intervals": {names[model]: value.interval for model, value in score.values.items() if value.interval},
         }
         for score in scores
     ]

@@ -27,7 +27,7 @@ from ..layers.memory_layer import MemoryLayer
 from ..memory import NondeterministicStack, Value
 from ..memory.viterbi import best_runs
 from ..model_kinds import classes_for
-from ..plugins import remember
+from ..plugins import pop_notes
 from ..scoring.encoding import run_of_words
 from ..tasks import Example, Task, make_task
 from ..tasks.kinds import KINDS
@@ -65,7 +65,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
     path = Path(directory)
     check_task_models(path)
     try:
-        about = remember(json.loads((path / TASK_FILE).read_text(encoding="utf-8")))
+        about = pop_notes(json.loads((path / TASK_FILE).read_text(encoding="utf-8")))
         name, options = about["task"], about["options"]
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
         model = classes_for(*KINDS)[architecture].from_pretrained(path).eval()

@@ -17,7 +17,7 @@ from ..console import print_note
 from ..errors import InputError
 from ..hub.loading import find_device
 from ..messages import counted, unknown_key
-from ..plugins import check_for_workers, used
+from ..plugins import used
 from ..tasks import FileTask, Task, make_task, task_names
 from ..tasks.checks import check_own
 from ..tasks.kinds import KINDS, score_names
@@ -150,8 +150,6 @@ class Experiment:
                     self.notes.append(f"{config.task} has no strings to validate on; without effect: {', '.join(idle)}")
                 if not can_join(trial):
                     self._alone.add(i)
-                if self.jobs > 1:
-                    check_for_workers(**config.registered_names())
             except InputError as error:
                 raise InputError(f"{row.name}: {error}" if len(self.table.rows) > 1 else str(error)) from error
             trials = self.table.number_of_seeds(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -15,11 +15,22 @@ from ..data.formats import read_rows
 from ..errors import InputError, fail
 from ..messages import shortened
 from .card import CARD, read_card
-from .evaluations import decimals_of, read_results
+from .evaluations import decimals_of, format_score, read_results
 
 _OUTPUT, _TABLES = (".json", ".jsonl"), (".csv", ".tsv")
 _MODEL = "model"  # the column of a table that has the names of the models
 _MOST_DECIMALS = 12
+
+
+class Value(NamedTuple):
+    """A score of one model: the value, the decimals that are printed, and its 95% interval if available."""
+
+    value: float
+    decimals: int
+    interval: list[float] | None = None
+
+    def __str__(self) -> str:
+        return format_score(self.value, self.decimals)
 
 
 @dataclass
@@ -31,25 +42,25 @@ class ScoreOfModels:
         data: the name of the data, or the path of the table.
         metric: the name of the metric, with its convention, or of the table's column.
         values: the values by model index, from 0; a model without this score is left out.
-        decimals: those of each value that are printed, likewise.
-        intervals: 95% confidence intervals, likewise, if available.
     """
 
     task: str
     data: str
     metric: str
-    values: dict[int, float] = field(default_factory=dict)
-    decimals: dict[int, int] = field(default_factory=dict)
-    intervals: dict[int, list[float]] = field(default_factory=dict)
+    values: dict[int, Value] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """The task and the data."""
+        return f"{self.task}: {self.data}" if self.task else self.data
+
+    @property
+    def full_name(self) -> str:
+        """The name that patterns are matched with; of a table's score only the column's name."""
+        return f"{self.heading}, {self.metric}" if self.task else self.metric
 
 
-class _Value(NamedTuple):
-    """A score of one model: its task, data and metric; the value; its decimals, and its 95% interval if available."""
-
-    key: tuple[str, str, str]
-    value: float
-    decimals: int
-    interval: list[float] | None = None
+_Key = tuple[str, str, str]  # task, data and metric
 
 
 def _find_card(path: str | Path) -> Path | None:
@@ -80,38 +91,35 @@ def read_scores(paths: Sequence[str | Path]) -> tuple[list[str], list[ScoreOfMod
             values of a score.
     """
     names: dict[str, int] = {}
-    found: dict[tuple[str, str, str], ScoreOfModels] = {}
+    scores: dict[_Key, ScoreOfModels] = {}
     for path in paths:
-        for name, score in _read(path):
+        for name, key, value in _read(path):
             model = names.setdefault(name, len(names))
-            of_models = found.setdefault(score.key, ScoreOfModels(*score.key))
-            of_models.decimals[model] = score.decimals
-            if of_models.values.setdefault(model, score.value) != score.value:
-                raise InputError(f"{path} has another {score.key[2]!r} of {name} than a file before it")
-            if score.interval is not None:
-                of_models.intervals[model] = score.interval
-    places = {key: i for i, key in enumerate(dict.fromkeys(key[:part] for key in found for part in (1, 2)))}
-    return list(names), sorted(found.values(), key=lambda score: (places[score.task,], places[score.task, score.data]))
+            if scores.setdefault(key, ScoreOfModels(*key)).values.setdefault(model, value).value != value.value:
+                raise InputError(f"{path} has another {key[2]!r} of {name} than a file before it")
+    places = {key: i for i, key in enumerate(dict.fromkeys(key[:part] for key in scores for part in (1, 2)))}
+    return list(names), sorted(scores.values(), key=lambda score: (places[score.task,], places[score.task, score.data]))
 
 
 def _is_file(path: str | Path, *endings: str) -> bool:
     return Path(path).suffix in endings and Path(path).is_file()
 
 
-def _read(path: str | Path) -> Iterator[tuple[str, _Value]]:
+def _read(path: str | Path) -> Iterator[tuple[str, _Key, Value]]:
     """The scores at a path, each with the name of its model."""
     if _is_file(path, *_TABLES):
         yield from _read_table(path)
         return
+    results: Iterable[tuple[str, EvalResult]]
     if _is_file(path, *_OUTPUT):
-        results = [(of.system.rstrip("/"), of.result) for of in read_results(Path(path))]
+        results = ((system.rstrip("/"), result) for system, result, _ in read_results(Path(path)))
     else:
         results = _read_card(path)
     for name, result in results:
-        yield from ((name, value) for value in _values(result))
+        yield from ((name, *value) for value in _values(result))
 
 
-def _read_table(path: str | Path) -> Iterator[tuple[str, _Value]]:
+def _read_table(path: str | Path) -> Iterator[tuple[str, _Key, Value]]:
     """The scores in a table; an empty cell has none."""
     seen, any_score = set(), False
     for line, row in read_rows(path, None, fail, None)[1]:
@@ -131,12 +139,12 @@ def _read_table(path: str | Path) -> Iterator[tuple[str, _Value]]:
                 number = _number(text)
                 if number is None:
                     raise InputError(f"{where}: {column!r} must be a number; got {shortened(text, 40)!r}")
-                yield name, _Value(("", str(path), column), *number)
+                yield name, ("", str(path), column), number
     if not any_score:
         raise InputError(f"{path} has no scores")
 
 
-def _number(text: str) -> tuple[float, int] | None:
+def _number(text: str) -> Value | None:
     """A number, and its decimals as written; None for other texts."""
     try:
         written = Decimal(text)
@@ -145,7 +153,7 @@ def _number(text: str) -> tuple[float, int] | None:
     exponent = written.as_tuple().exponent
     if not (isinstance(exponent, int) and math.isfinite(float(written))):
         return None
-    return float(written), min(max(0, -exponent), _MOST_DECIMALS)
+    return Value(float(written), min(max(0, -exponent), _MOST_DECIMALS))
 
 
 def _read_card(path: str | Path) -> list[tuple[str, EvalResult]]:
@@ -162,14 +170,14 @@ def _read_card(path: str | Path) -> list[tuple[str, EvalResult]]:
     return results
 
 
-def _values(result: EvalResult) -> Iterator[_Value]:
+def _values(result: EvalResult) -> Iterator[tuple[_Key, Value]]:
     """The score of a result, and the scores by number of attractors."""
     if not isinstance(result.metric_value, int | float):
         return
     arguments = result.metric_args if isinstance(result.metric_args, dict) else {}
     key = (result.task_name or result.task_type, result.dataset_name, result.metric_name or result.metric_type)
     decimals = decimals_of(key[2])
-    yield _Value(key, float(result.metric_value), decimals, arguments.get("interval_95"))
+    yield key, Value(float(result.metric_value), decimals, arguments.get("interval_95"))
     for attractors, value in (arguments.get("by_attractors") or {}).items():
         name = f"{key[2]}, {attractors} attractor{'s' * (str(attractors) != '1')}"
-        yield _Value((*key[:2], name), float(value), decimals)
+        yield (*key[:2], name), Value(float(value), decimals)

@@ -1,9 +1,10 @@
 """The code that is saved with a model, so that it loads where this package is not installed.
 
-With `trust_remote_code`, transformers' `from_pretrained` runs Python files saved beside the weights. For this
-package's kinds of models they are bundled from its own modules (see `bundle`), one file for the configurations and one
-for the models; `standalone` replaces modules that need the package. If the package is installed, its own classes are
-used, with their compiled scans.
+With `trust_remote_code`, transformers' `from_pretrained` runs Python files saved beside the weights, all in one folder.
+For this package's kinds of models they are the modules that the model needs, named by their whole path
+(`stack_lm.memory.base` becomes `stack_lm_memory_base.py`), with relative imports rewritten. `standalone` replaces the
+modules that need compiled code. Two more files define the classes that config.json names: they derive from the
+package's own classes, with their compiled scans, if it is installed, and else from the saved ones.
 
 The files that define a kind registered from outside are copied unchanged, with their relative imports. If they import
 `stack_lm` they need the package; transformers reports it if it is missing.
@@ -11,6 +12,7 @@ The files that define a kind registered from outside are copied unchanged, with 
 
 from __future__ import annotations
 
+import ast
 import inspect
 import shutil
 from collections.abc import Sequence
@@ -23,37 +25,23 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from ..console import without_progress_bars
+from ..kernels import dispatch
+from ..layers import operator
+from ..memory import memory_class
 from ..model_kinds import ModelKind, kind_of
 from ..modeling_base import MemoryPreTrainedModel
-from ..models import BUFFERED, DEEP, SPAN_PARSER, STACK_RNN, TRANSFORMER
-from .bundle import Bundle, merged_imports
+from . import standalone
 
 CONFIGURATION, MODELING = "configuration_stack_rnn", "modeling_stack_rnn"
-_OURS = (STACK_RNN, BUFFERED, DEEP, TRANSFORMER, SPAN_PARSER)
-_CONFIGS = tuple(kind.config for kind in _OURS)
-_MODELS = tuple(model for kind in _OURS for model in kind.models)
-_REPLACED = dict.fromkeys(
-    ("kernels.dispatch", "kernels.cpu.cross_entropy", "kernels.gpu.cross_entropy", "layers.operator"), "hub.standalone"
+_PACKAGE = __name__.partition(".")[0]
+_FOLDER = Path(__file__).parents[__name__.count(".") - 1]
+_KERNELS = dispatch.__name__.rpartition(".")[0]
+_REPLACED = (
+    dispatch.__name__,
+    operator.__name__,
+    f"{_KERNELS}.cpu.cross_entropy",
+    f"{_KERNELS}.gpu.cross_entropy",
 )
-_REPLACED["plugins"] = "hub.standalone_plugins"
-
-_HEADER = '''"""{title}
-
-Generated from the package stack-lm {version} (Apache-2.0), which is not needed to run it.
-"""
-
-from __future__ import annotations
-
-'''
-_FOOTER = """
-
-# Where the package is installed, its classes take over, with their compiled scans.
-try:
-    import stack_lm
-except ImportError:
-    pass
-else:
-"""
 
 
 def push_model(
@@ -137,70 +125,115 @@ def write_code(kind: ModelKind, directory: Path) -> dict[str, str]:
         The `auto_map` with which transformers' Auto classes find its classes.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    if kind in _OURS:
-        for name, text in model_code().items():
+    if _in_package(kind.config):
+        for name, text in model_code(kind).items():
             (directory / name).write_text(text, encoding="utf-8")
     else:
-        own = {str(inspect.getsourcefile(part)) for part in (kind.config, *kind.models)}
-        for path in own.union(*map(get_relative_import_files, own)):
+        sources = {str(inspect.getsourcefile(part)) for part in (kind.config, *kind.models)}
+        for path in sources.union(*map(get_relative_import_files, sources)):
             shutil.copyfile(path, directory / Path(path).name)
     return auto_map(kind)
 
 
 def auto_map(kind: ModelKind) -> dict[str, str]:
     """Return the `auto_map` of a kind of model, with which transformers' Auto classes find its code."""
-    files = dict.fromkeys(_CONFIGS, CONFIGURATION) | dict.fromkeys(_MODELS, MODELING)
 
-    def place(part: type) -> str:
-        return f"{files.get(part) or part.__module__.rpartition('.')[2]}.{part.__name__}"
+    def place(part: type, file: str) -> str:
+        return f"{file if _in_package(part) else part.__module__.rpartition('.')[2]}.{part.__name__}"
 
-    return {"AutoConfig": place(kind.config)} | {entry.auto: place(entry.model) for entry in kind.classes if entry.auto}
+    models = {entry.auto: place(entry.model, MODELING) for entry in kind.classes if entry.auto}
+    return {"AutoConfig": place(kind.config, CONFIGURATION)} | models
+
+
+def _in_package(part: type) -> bool:
+    return part.__module__.partition(".")[0] == _PACKAGE
 
 
 def _why_no_code(config: PreTrainedConfig) -> str | None:
     kind = kind_of(config)
     if kind is None:
         return f"a {type(config).__name__} does not belong to a registered kind of model"
-    if kind in _OURS:
-        code = model_code()[f"{CONFIGURATION}.py"]
-        outside = [name for name in config.memory_names if f'@register_memory("{name}")\n' not in code]
+    if _in_package(kind.config):
+        outside = [name for name in config.memory_names if not _in_package(memory_class(name))]
         return f"memory={outside[0]!r} is not part of stack-lm" if outside else None
     for part in (kind.config, *kind.models):
-        if part.__module__.partition(".")[0] in ("__main__", "stack_lm", "transformers"):
+        if part.__module__.partition(".")[0] in ("__main__", _PACKAGE, "transformers"):
             return f"{part.__name__} is defined in {part.__module__}, not in a file of its own"
     return None
 
 
 @cache
-def model_code() -> dict[str, str]:
-    """The two files, by name.
-
-    Raises:
-        ValueError: if a module uses a construct that cannot be bundled.
-    """
-    bundle = Bundle(_REPLACED)
-    files = {}
-    for file, title, classes in (
-        (CONFIGURATION, "Configurations of stack RNNs.", _CONFIGS),
-        (MODELING, "Stack RNNs for transformers.", _MODELS),
-    ):
-        body, absolute = bundle.add(file, list(dict.fromkeys(_local(part) for part in classes)))
-        imports = merged_imports(absolute, body)
-        shared = bundle.shared(file)
-        if shared:
-            imports += f"\nfrom .{CONFIGURATION} import (\n" + "".join(f"    {name},\n" for name in shared) + ")\n"
-        takeover = "".join(map(_takeover, classes))
-        header = _HEADER.format(title=title, version=version("stack-lm"))
-        files[f"{file}.py"] = f"{header}{imports}{body}{_FOOTER}{takeover}"
+def model_code(kind: ModelKind) -> dict[str, str]:
+    """The files of one of this package's kinds of models, by name."""
+    files: dict[str, str] = {}
+    for part in (kind.config, *kind.models):
+        _add_module(part.__module__, files)
+    release, config = f"stack-lm {version('stack-lm')} (Apache-2.0)", kind.config.__name__
+    files[f"{CONFIGURATION}.py"] = f'"""The configuration of {release}."""\n' + _entry([kind.config], "pass")
+    own_config = f"from .{CONFIGURATION} import {config}\n"
+    models = _entry(kind.models, f"config_class = {config}")
+    files[f"{MODELING}.py"] = f'"""The models of {release}."""\n\n{own_config}{models}'
     return files
 
 
-def _local(part: type) -> str:
-    """The module of a class, inside the package."""
-    return part.__module__.partition(".")[2]
+def _entry(parts: Sequence[type], body: str) -> str:
+    """The source of classes that derive from the package's or the saved ones, and have their names.
+
+    They are not those classes themselves: transformers marks the classes that it loads from a model's folder.
+    """
+    packaged = "".join(f"    from {_PACKAGE} import {part.__name__} as _{part.__name__}\n" for part in parts)
+    saved = "".join(
+        f"    from .{_flat(part.__module__)} import {part.__name__} as _{part.__name__}\n" for part in parts
+    )
+    derived = "".join(f"\n\nclass {part.__name__}(_{part.__name__}):\n    {body}\n" for part in parts)
+    return f"\ntry:\n{packaged}except ImportError:\n{saved}{derived}"
 
 
-def _takeover(part: Any) -> str:
-    """Source of a subclass of the same name; not the class itself, since transformers marks classes that it loads."""
-    body = "pass" if part in _CONFIGS else f"config_class = {part.config_class.__name__}"
-    return f"\n    class {part.__name__}(stack_lm.{part.__name__}):\n        {body}\n"
+def _flat(module: str) -> str:
+    """The name of a module in the folder of a model."""
+    return module.replace(".", "_")
+
+
+def _file(module: str) -> Path:
+    path = _FOLDER.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _add_module(name: str, files: dict[str, str]) -> str:
+    """Add a module, and those of this package that it imports, to the files; return its name there."""
+    if name in _REPLACED:
+        name = standalone.__name__
+    flat, path = _flat(name), _file(name)
+    if f"{flat}.py" in files:
+        return flat
+    source = path.read_text(encoding="utf-8")
+    files[f"{flat}.py"] = source  # before those that import it in turn
+    lines = source.splitlines(keepends=True)
+    nodes = list(ast.walk(ast.parse(source)))
+    for_types = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    hidden = {id(inner) for node in for_types for inner in ast.walk(node)}
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.level and id(node) not in hidden]
+    for node in sorted([*for_types, *imports], key=lambda node: node.lineno, reverse=True):
+        text = ""
+        if isinstance(node, ast.ImportFrom):
+            parents = name.split(".")[: name.count(".") + 1 - node.level + (path.stem == "__init__")]
+            base = ".".join([*parents, *filter(None, [node.module])])
+            text = "".join(f"{' ' * node.col_offset}{line}\n" for line in _flat_imports(base, node.names, files))
+        lines[node.lineno - 1 : node.end_lineno] = [text]
+    files[f"{flat}.py"] = "".join(lines)
+    return flat
+
+
+def _flat_imports(base: str, names: Sequence[ast.alias], files: dict[str, str]) -> list[str]:
+    """The imports in a model's folder that replace `from base import names`; the modules join the files."""
+    lines, rest = [], []
+    for alias in names:
+        if base not in _REPLACED and _file(f"{base}.{alias.name}").is_file():
+            module = _add_module(f"{base}.{alias.name}", files)
+            # transformers copies the modules of imports in the first form, and not of those in the second.
+            lines += [f"from .{module} import __doc__ as _", f"from . import {module} as {alias.asname or alias.name}"]
+        else:
+            rest.append(ast.unparse(alias))
+    if rest:
+        lines.append(f"from .{_add_module(base, files)} import {', '.join(rest)}")
+    return lines

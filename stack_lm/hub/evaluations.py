@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,35 +13,29 @@ from huggingface_hub import EvalResult
 from ..data.text import json_record, read_lines
 from ..errors import InputError
 
+_MOST_NAMED = 3  # sets of a suite in the name of its score; of more, the number
 # All of an absolute path except its last part.
 _DIRECTORIES = re.compile(r"(?<![^\s=:'\"])~?/(?:[^\s/:'\"]+/)*(?=[^\s/:'\"])")
-
-
-class _Measure(NamedTuple):
-    """One of the numbers in a perplexity result, by its name in records.
-
-    Attributes:
-        kind: kind of metric.
-        counted: the unit of its denominator, in the plural; records have their number.
-        convention: the counting convention.
-    """
-
-    kind: str
-    counted: str
-    convention: str
-
-
+_MODELLING = ("text-generation", "Language modelling")
+_PARSING = ("parsing", "Unsupervised parsing")
+_AGREEMENT = ("text-generation", "Subject-verb agreement")
+_PAIRS = ("text-generation", "Minimal pairs")
+_STRENGTHS = ("text-generation", "Strengths by part of speech")
+# The numbers of a perplexity result by their names in records: the kind of metric; the unit of its denominator, of
+# which records have the number; and the convention of counting.
 _PERPLEXITY = {
-    "perplexity": _Measure(
+    "perplexity": (
         "perplexity",
         "tokens",
         "per predicted token, first words and ends of sentences included where the model predicts them",
     ),
-    "word_perplexity": _Measure("perplexity", "words", "per predicted word; ends of sentences add loss, and no words"),
-    "bits_per_byte": _Measure(
-        "bits_per_byte", "bytes", "per byte of UTF-8, spaces and ends of lines included; unknown words flatter it"
+    "word_perplexity": ("perplexity", "words", "per predicted word; ends of sentences add loss, and no words"),
+    "bits_per_byte": (
+        "bits_per_byte",
+        "bytes",
+        "per byte of UTF-8, spaces and ends of lines included; unknown words flatter it",
     ),
-    "inner_perplexity": _Measure(
+    "inner_perplexity": (
         "perplexity",
         "inner_tokens",
         "per token after the first word (in training: after the first token), without ends of sentences",
@@ -64,13 +58,13 @@ class SystemResult(NamedTuple):
 
     Attributes:
         system: the model's path as given; or the name of an ensemble or a baseline.
-        is_model: false for the latter.
         result: what a card takes.
+        is_model: false for an ensemble or a baseline.
     """
 
     system: str
-    is_model: bool
     result: EvalResult
+    is_model: bool = True
 
 
 def read_results(path: Path) -> list[SystemResult]:
@@ -82,24 +76,21 @@ def read_results(path: Path) -> list[SystemResult]:
     Raises:
         InputError: if the file holds no such result.
     """
-    records = [json_record(line, f"{path}, line {number}") for number, line in read_lines(path)]
-    found: list[SystemResult] = []
-    for record in records:
-        name = _command(record)
+    results: list[SystemResult] = []
+    for number, line in read_lines(path):
+        record = json_record(line, f"{path}, line {number}")
+        words = str(record.get("command", "")).split()
+        name = words[1] if len(words) > 1 and words[0] == "stack-lm" else ""
         if name not in _READERS:
             known = ", ".join(_READERS)
             raise InputError(f"{path} must hold what --json of {known} prints; it is of {name or 'no such command'}")
         try:
-            for run in _runs(record):
-                for system in _READERS[name](run):
-                    is_model = "model" in system
-                    of = system.pop("model" if is_model else "trees")
-                    if not isinstance(of, str):
-                        raise TypeError("model")
-                    found.append(SystemResult(of, is_model, EvalResult(**without_directories(system))))
+            results += [result for run in _runs(record) for result in _READERS[name](run)]
+            if not all(isinstance(result.system, str) for result in results):
+                raise TypeError("model")
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(f"{path} must hold results of models; {error} is missing or of another kind") from error
-    return found
+    return results
 
 
 def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
@@ -113,13 +104,12 @@ def read_evaluations(path: Path, directory: Path) -> list[EvalResult]:
         InputError: if the file holds no result of this model.
     """
     by_model: dict[Path, list[EvalResult]] = {}
-    for of in read_results(path):
-        if of.is_model:
-            by_model.setdefault(Path(of.system).resolve(), []).append(of.result)
-    own = by_model.get(directory.resolve(), [])
-    if by_model and not own:
+    for result in read_results(path):
+        if result.is_model:
+            by_model.setdefault(Path(result.system).resolve(), []).append(result.result)
+    if by_model and directory.resolve() not in by_model:
         raise InputError(f"{path} has results of {', '.join(map(str, by_model))}, not of {directory}")
-    return own
+    return by_model.get(directory.resolve(), [])
 
 
 def _runs(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -141,14 +131,13 @@ def of_training(
         command: the training command.
         classification: the name of a classifier's task.
     """
-    found = []
-    for key in _PERPLEXITY:
-        if record.get(f"eval_{key}") is not None:  # no inner perplexity of sentences of one word
-            found.append(_perplexity(key, record, "eval_", data, command))
-    if "eval_accuracy" in record:
-        task = {"task_type": "text-classification", "task_name": classification}
-        found.append(_result(task, data, "accuracy", record["eval_accuracy"], "accuracy, %", {"command": command}))
-    return [EvalResult(**result) for result in found]
+    scores = {key.removeprefix("eval_"): value for key, value in record.items() if key.startswith("eval_")}
+    counts = {counted: scores.get(counted) for _, counted, _ in _PERPLEXITY.values()}
+    results = _perplexities(scores, counts, data, command)
+    if "accuracy" in scores:
+        task = ("text-classification", classification)
+        results.append(_result(task, data, "accuracy", scores["accuracy"], "accuracy, %", command))
+    return results
 
 
 def name_of_held_out(source: str, held_out: float, seed: int | None, unit: str = "sentences") -> str:
@@ -171,11 +160,8 @@ def first_of(limit: int | None, unit: str = "sentences") -> str:
 
 def merged(earlier: Iterable[EvalResult], new: Iterable[EvalResult]) -> list[EvalResult]:
     """Old and new evaluation results; new ones replace old ones of the same task, data and metric."""
-
-    def key(result: EvalResult) -> tuple[Any, ...]:
-        return result.task_name, result.dataset_name, result.metric_name
-
-    return list({key(result): result for result in (*earlier, *new)}.values())
+    results = (*earlier, *new)
+    return list({(each.task_name, each.dataset_name, each.metric_name): each for each in results}.values())
 
 
 def without_directories(value: Any) -> Any:
@@ -187,81 +173,75 @@ def without_directories(value: Any) -> Any:
     return _DIRECTORIES.sub("", value) if isinstance(value, str) else value
 
 
-def _command(record: Mapping[str, Any]) -> str:
-    """The name of the command in a record; empty if absent."""
-    words = str(record.get("command", "")).split()
-    return words[1] if len(words) > 1 and words[0] == "stack-lm" else ""
-
-
 def _result(
-    task: dict[str, str], data: str, metric: str, value: float | None, name: str, arguments: dict[str, Any]
-) -> dict[str, Any]:
+    task: tuple[str, str], data: str, metric: str, value: float | None, name: str, command: str, **arguments: Any
+) -> EvalResult:
     if value is not None and not math.isfinite(value):
         raise ValueError(f"{metric}={value}")
-    named = {key: argument for key, argument in arguments.items() if argument is not None}
-    return {
-        **task,
-        "dataset_type": data,  # results of one type would be filed under one name
-        "dataset_name": data,
-        "metric_type": metric,
-        "metric_value": None if value is None else round(value, 4),
-        "metric_name": name,
-        "metric_args": named,
-    }
+    data, name, arguments = without_directories([data, name, arguments | {"command": command}])
+    return EvalResult(
+        task_type=task[0],
+        dataset_type=data,  # results of one type would be filed under one name
+        dataset_name=data,
+        metric_type=metric,
+        metric_value=None if value is None else round(value, 4),
+        task_name=task[1],
+        metric_name=name,
+        metric_args={key: argument for key, argument in arguments.items() if argument is not None},
+    )
 
 
-def _perplexity(key: str, record: Mapping[str, Any], prefix: str, data: str, command: str) -> dict[str, Any]:
-    task = {"task_type": "text-generation", "task_name": "Language modelling"}
-    kind, counted, convention = _PERPLEXITY[key]
-    count = {counted.rpartition("_")[2]: record.get(f"{prefix}{counted}")}
-    arguments = {"convention": convention, **count, "command": command}
-    return _result(task, data, kind, record[f"{prefix}{key}"], key.replace("_", " "), arguments)
+def _perplexities(scores: Mapping[str, Any], counts: Mapping[str, Any], data: str, command: str) -> list[EvalResult]:
+    results = []
+    for key, (metric, counted, convention) in _PERPLEXITY.items():
+        # Earlier versions lack bits_per_byte; sentences of one word, inner_perplexity.
+        if (value := scores.get(key)) is not None:
+            about = {"convention": convention, counted.rpartition("_")[2]: counts[counted]}
+            results.append(_result(_MODELLING, data, metric, value, key.replace("_", " "), command, **about))
+    return results
 
 
-def _of_perplexity(record: dict[str, Any]) -> list[dict[str, Any]]:
-    counts = {counted: record.get(f"n_{counted}") for _, counted, _ in _PERPLEXITY.values()}
+def _of_perplexity(record: dict[str, Any]) -> Iterator[SystemResult]:
     data = record["data"]
     if record.get("held_out") is not None:
         data = name_of_held_out(data, record["held_out"], record["held_out_seed"])
     elif record.get("split") not in (None, "test"):
         data += f", split {record['split']}"
-    if record.get("column") is not None:
-        data += f", column {record['column']}"
-    if record.get("segmentation") is not None:
-        data += f", segmentation {record['segmentation']}"
+    for key in ("column", "segmentation"):
+        if record.get(key) is not None:
+            data += f", {key} {record[key]}"
     data += first_of(record.get("limit"))
-    return [
-        _perplexity(key, record | counts, "", data, record["command"]) | {"model": record["model"]}
-        for key in _PERPLEXITY
-        if record.get(key) is not None  # earlier versions lack bits_per_byte; sentences of one word, inner_perplexity
-    ]
+    counts = {counted: record.get(f"n_{counted}") for _, counted, _ in _PERPLEXITY.values()}
+    for result in _perplexities(record, counts, data, record["command"]):
+        yield SystemResult(record["model"], result)
 
 
-def _name_of_f1(record: Mapping[str, Any], system: Mapping[str, Any]) -> str:
+def _name_of_f1(record: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """The name of an F1 score with its settings, so that scores of several decoders and rules can coexist."""
-    how = [f"convention {record['convention']}"]
+    parts = ["F1", f"convention {record['convention']}"]
     if record.get("parameters"):
-        how.append(f"parameters of {Path(record['parameters']).name}")
+        parts.append(f"parameters of {Path(record['parameters']).name}")
     if record["changes"]:
-        how.append("but " + ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in record["changes"].items()))
+        changes = (f"{key.replace('_', ' ')}: {value}" for key, value in record["changes"].items())
+        parts.append(f"but {', '.join(changes)}")
     if record.get("max_length") is not None:
-        how.append(f"at most {record['max_length']} words")
-    how += [system[key] for key in ("signal", "decoder") if system.get(key)]
-    if system.get("punctuation") == "removed before parsing":
-        how.append("punctuation removed before parsing")
-    return ", ".join(["F1", *how, *_reading(system)])
+        parts.append(f"at most {record['max_length']} words")
+    parts += [settings[key] for key in ("signal", "decoder") if settings.get(key)]
+    if settings.get("punctuation") == "removed before parsing":
+        parts.append("punctuation removed before parsing")
+    return ", ".join(parts + _reading(settings))
 
 
 def _reading(record: Mapping[str, Any]) -> list[str]:
     """The settings, other than the defaults, by which a command reads the strengths of words."""
-    how = []
+    parts = []
     if record.get("layer") is not None:
-        how.append(f"layer {record['layer']}")
+        parts.append(f"layer {record['layer']}")
     if record.get("word_strength", "last") != "last":
-        how.append(f"word strength {record['word_strength']}")
+        parts.append(f"word strength {record['word_strength']}")
     if record.get("dropout_samples"):
-        how.append(f"{record['dropout_samples']} dropout samples of {record['dropout']:g}")
-    return how
+        parts.append(f"{record['dropout_samples']} dropout samples of {record['dropout']:g}")
+    return parts
 
 
 def name_with_prior(ensemble: Mapping[str, Any]) -> str:
@@ -270,112 +250,94 @@ def name_with_prior(ensemble: Mapping[str, Any]) -> str:
     return f"ensemble, {ensemble.get('prior')} voting too" + (f" ({votes} votes)" if votes > 1 else "")
 
 
-def _of_f1(record: dict[str, Any]) -> list[dict[str, Any]]:
+def _of_f1(record: dict[str, Any]) -> Iterator[SystemResult]:
     systems = record["systems"]
-    first: dict[str, Any] = next(iter(systems), {})
-    together = {key: value for key, value in first.items() if all(of.get(key) == value for of in systems)}
+    for system in systems:
+        yield SystemResult(system["system"], _f1(record, system, system))
+    shared = {key: value for key, value in next(iter(systems), {}).items() if all(s.get(key) == value for s in systems)}
     ensemble = record.get("ensemble") or {}
-    votes = {"ensemble": "votes", name_with_prior(ensemble): "votes_with_prior"}
-    return [
-        *(_f1(record, of, of) | {"model": of["system"]} for of in systems),
-        *(_f1(record, together, ensemble[key]) | {"trees": name} for name, key in votes.items() if key in ensemble),
-        *(_f1(record, {}, of) | {"trees": f"baseline: {name}"} for name, of in (record.get("baselines") or {}).items()),
-    ]
+    for name, key in (("ensemble", "votes"), (name_with_prior(ensemble), "votes_with_prior")):
+        if key in ensemble:
+            yield SystemResult(name, _f1(record, shared, ensemble[key]), is_model=False)
+    for name, scores in (record.get("baselines") or {}).items():
+        yield SystemResult(f"baseline: {name}", _f1(record, {}, scores), is_model=False)
 
 
-def _f1(record: Mapping[str, Any], how: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str, Any]:
-    """A result of trees.
-
-    Args:
-        record: the record of the command.
-        how: the settings of these trees.
-        scored: their scores.
-    """
+def _f1(record: Mapping[str, Any], settings: Mapping[str, Any], scores: Mapping[str, Any]) -> EvalResult:
     return _result(
-        {"task_type": "parsing", "task_name": "Unsupervised parsing"},
+        _PARSING,
         record["treebank"],
         "f1",
-        scored["f1"],
-        _name_of_f1(record, how),
-        {
-            "convention": record["convention"],
-            "changes": {key: str(value) for key, value in record["changes"].items()} or None,
-            "interval_95": _interval(scored.get("interval")),
-            "sentences": scored.get("n_sentences"),
-            "signal": how.get("signal"),
-            "decoder": how.get("decoder"),
-            "command": record["command"],
-        },
+        scores["f1"],
+        _name_of_f1(record, settings),
+        record["command"],
+        convention=record["convention"],
+        changes={key: str(value) for key, value in record["changes"].items()} or None,
+        interval_95=_rounded(scores.get("interval")),
+        sentences=scores.get("n_sentences"),
+        signal=settings.get("signal"),
+        decoder=settings.get("decoder"),
     )
 
 
-def _of_choices(name: str, sets: str = "") -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
+def _of_choices(task: tuple[str, str], sets: str | None = None) -> Callable[[dict[str, Any]], Iterator[SystemResult]]:
     """The reader of a command's records; `sets` is the property whose values are the sets of a suite, if it has any."""
 
-    def read(record: dict[str, Any]) -> list[dict[str, Any]]:
-        arguments = {
-            "convention": f"unknown words: {record['oov']}",
-            "interval_95": _interval(record["interval"]),
-            "items": record["n"],
-            "majority": record.get("majority"),
-            "by_attractors": _rounded(record.get("by_attractors")),
-            "command": record["command"],
-        }
-        task = {"task_type": "text-generation", "task_name": name}
+    def read(record: dict[str, Any]) -> Iterator[SystemResult]:
         data = f"{record['format']}: {', '.join(record['data'])}"
+        if names := list(record.get(f"by_{sets}", ())):  # which may be some of a suite
+            data += f" ({', '.join(names) if len(names) <= _MOST_NAMED else f'{len(names)} {sets}s'})"
         metric = "accuracy, %"
         if record["oov"] == "wrong":
             metric += ", unknown words count as wrong"
         if record.get("method") == "prefix":
             metric += ", after prefixes"
-        results = [_result(task, data, "accuracy", record["accuracy"], metric, arguments)]
+
+        def result(scores: Mapping[str, Any], name: str, **more: Any) -> SystemResult:
+            about = {"convention": f"unknown words: {record['oov']}", "interval_95": _rounded(scores["interval"])}
+            about |= {"items": scores["n"], **more}
+            of_task = _result(task, data, "accuracy", scores["accuracy"], name, record["command"], **about)
+            return SystemResult(record["model"], of_task)
+
+        attractors = record.get("by_attractors")
+        yield result(record, metric, majority=record.get("majority"), by_attractors=_rounded(attractors))
         mean = record.get("mean_over", {}).get(sets)
         if mean is not None and round(mean["accuracy"] - record["accuracy"], 4):  # sets of one size have one score
-            arguments |= {"interval_95": _interval(mean["interval"]), "items": mean["n"]}
-            arguments |= {"majority": None, "by_attractors": None}
-            results.append(_result(task, data, "accuracy", mean["accuracy"], f"{metric}, mean over {sets}s", arguments))
-        return [result | {"model": record["model"]} for result in results]
+            yield result(mean, f"{metric}, mean over {sets}s")
 
     return read
 
 
-def _of_strengths(record: dict[str, Any]) -> list[dict[str, Any]]:
+def _of_strengths(record: dict[str, Any]) -> Iterator[SystemResult]:
     """Means by group, the spread over all words, and the differences between groups."""
-    signal, groups = record["signal"].replace("_", " "), record["groups"]
-    scored = [
-        *((name, of["mean"], {"sd": round(of["std"], 4), "words": of["n"]}) for name, of in groups.items()),
-        *(("sd of all words", of["std"], {}) for name, of in groups.items() if name == "all words"),
-        *(
-            (
-                f"{of['first']} less {of['second']}",
-                of["difference"],
-                {"interval_95": _interval([of["low"], of["high"]])},
-            )
-            for of in record["contrasts"]
-        ),
-    ]
-    task = {"task_type": "text-generation", "task_name": "Strengths by part of speech"}
-    data = record["data"] + first_of(record.get("limit"))
-    results = []
-    for name, value, arguments in scored:
+    signal, data = record["signal"].replace("_", " "), record["data"] + first_of(record.get("limit"))
+
+    def result(name: str, value: float, **about: Any) -> SystemResult:
         metric = ", ".join([signal, name, *_reading(record)])
-        known = {"unit": "elements", **arguments, "command": record["command"]}
-        results.append(_result(task, data, "strength", value, metric, known) | {"model": record["model"]})
-    return results
+        of_group = _result(_STRENGTHS, data, "strength", value, metric, record["command"], unit="elements", **about)
+        return SystemResult(record["model"], of_group)
+
+    groups = record["groups"]
+    for name, group in groups.items():
+        yield result(name, group["mean"], sd=round(group["std"], 4), words=group["n"])
+    if "all words" in groups:
+        yield result("sd of all words", groups["all words"]["std"])
+    for pair in record["contrasts"]:
+        name = f"{pair['first']} less {pair['second']}"
+        yield result(name, pair["difference"], interval_95=_rounded([pair["low"], pair["high"]]))
 
 
-def _rounded(values: dict[str, float] | None) -> dict[str, float] | None:
-    return None if values is None else {key: round(value, 4) for key, value in values.items()}
+def _rounded(values: Any) -> Any:
+    """Numbers of a list or a mapping, to four decimals."""
+    if isinstance(values, Mapping):
+        return {key: round(value, 4) for key, value in values.items()}
+    return None if values is None else [round(value, 4) for value in values]
 
 
-def _interval(bounds: Any) -> list[float] | None:
-    return None if bounds is None else [round(bound, 4) for bound in bounds]
-
-
-_READERS: dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]] = {
+_READERS: dict[str, Callable[[dict[str, Any]], Iterable[SystemResult]]] = {
     "perplexity": _of_perplexity,
     "parse-f1": _of_f1,
-    "agreement": _of_choices("Subject-verb agreement"),
-    "minimal-pairs": _of_choices("Minimal pairs", "construction"),
+    "agreement": _of_choices(_AGREEMENT),
+    "minimal-pairs": _of_choices(_PAIRS, "construction"),
     "strengths": _of_strengths,
 }

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from ..atomic import atomic_directory
 from ..errors import InputError
+from ..model_kinds import kind_of
 from .card import CARD, is_card, write_card
 from .locating import check_model_directory
 from .publishing import TOKENIZER_FILES, copy_model
@@ -76,7 +77,9 @@ def export_model(source: str | Path, target: str | Path, dtype: Storage = "float
         text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
         (directory / CONFIG).write_text(text, encoding="utf-8")
         copy_model(source, directory, _OTHERS)
-        if is_card(directory / CARD):  # which says how to load the model, and its name
+        card = directory / CARD
+        if is_card(card) or (not card.exists() and kind_of(str(config.get("model_type")))):
+            # It says how to load the model, and its name.
             write_card(directory, run=source, name=Path(target).resolve().name)
         files = sorted(directory.iterdir())
         size, names = sum(file.stat().st_size for file in files), tuple(file.name for file in files)

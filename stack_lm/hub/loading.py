@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..console import without_progress_bars
+from ..console import runs_command, without_progress_bars
 from ..errors import InputError
 from ..messages import shortened
 from ..model_kinds import kind_of
@@ -75,7 +75,13 @@ def load_pretrained(
 
 @contextmanager
 def _output_as_errors() -> Iterator[None]:
-    """Redirect the output of compiled code to standard error: tokenizers prints notes that would corrupt JSON."""
+    """In a command, redirect the output of compiled code to standard error: tokenizers prints notes, not in JSON.
+
+    Elsewhere the process and its output belong to others, whose threads may print meanwhile.
+    """
+    if not runs_command():
+        yield
+        return
     try:
         output = os.dup(1)
     except OSError:  # a service that has closed it: nothing printed would arrive
@@ -100,8 +106,8 @@ def find_device(name: str | None = None) -> str:
     try:
         torch.ones(1, device=device).item()
     except Exception as error:  # torch raises many kinds for a missing device, or one without data
-        said = shortened(str(error).splitlines()[0], 100)
-        raise InputError(f"cannot use the device {device!r}: {said}") from error
+        reason = shortened(str(error).splitlines()[0], 100)
+        raise InputError(f"cannot use the device {device!r}: {reason}") from error
     return device
 
 
@@ -118,9 +124,11 @@ def _check_config(auto_class: Any, path: str, config: PreTrainedConfig) -> None:
     with torch.device("meta"):  # without memory for its weights
         model = auto_class.from_config(config, **_OPTIONS)
     described = sum(parameter.numel() for parameter in model.parameters())
-    there = sum(file.stat().st_size for pattern in WEIGHTS for file in Path(path).glob(pattern))
-    if described > 8 * there:  # no type has less than a bit
-        raise InputError(f"its config.json describes {described:,} weights, but its weight files have {there:,} bytes")
+    n_bytes = sum(file.stat().st_size for pattern in WEIGHTS for file in Path(path).glob(pattern))
+    if described > 8 * n_bytes:  # no type has less than a bit
+        raise InputError(
+            f"its config.json describes {described:,} weights, but its weight files have {n_bytes:,} bytes"
+        )
 
 
 def _check_complete(report: dict[str, Any], what: str, config: PreTrainedConfig) -> None:
@@ -130,8 +138,8 @@ def _check_complete(report: dict[str, Any], what: str, config: PreTrainedConfig)
             f"it is a {kind}, not a complete {what}: its weights lack {', '.join(sorted(report['missing_keys'])[:3])}"
         )
     if report["mismatched_keys"]:
-        name, found, described = min(report["mismatched_keys"])
-        raise InputError(f"its weights do not fit its config.json: {name} is {list(found)}, not {list(described)}")
+        name, stored, described = min(report["mismatched_keys"])
+        raise InputError(f"its weights do not fit its config.json: {name} is {list(stored)}, not {list(described)}")
 
 
 def _check_values(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -75,5 +75,5 @@ def upload(
     # An unknown argument fails before there is a repository.
     inspect.signature(api.upload_folder).bind(repo_id=repo_id, folder_path=directory, ignore_patterns=[*keep], **commit)
     created = api.create_repo(repo_id, private=private, exist_ok=True)
-    there = [name for name in keep if api.file_exists(created.repo_id, name)]
-    return str(api.upload_folder(repo_id=created.repo_id, folder_path=directory, ignore_patterns=there, **commit))
+    existing = [name for name in keep if api.file_exists(created.repo_id, name)]
+    return str(api.upload_folder(repo_id=created.repo_id, folder_path=directory, ignore_patterns=existing, **commit))

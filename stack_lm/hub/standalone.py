@@ -8,36 +8,11 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from torch import Tensor
-
 BACKENDS = ("auto", "reference", "numba", "triton")
 BackendChoice = tuple[str, str]
 # For `stack_lm.loss`: no type of numbers has a compiled softmax.
 DTYPES: tuple[Any, ...] = ()
-
-
-class CompiledSoftmax:
-    """Never instantiated, since `DTYPES` is empty."""
-
-    def __init__(self, buffer: Tensor, bias: Tensor | None, with_gradient: bool) -> None:
-        raise NotImplementedError
-
-    def __call__(self, logits: Tensor, labels: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-        """Never called."""
-        raise NotImplementedError
-
-    def grad_bias(self) -> Tensor:
-        """Never called."""
-        raise NotImplementedError
-
-
-class TritonSoftmax(CompiledSoftmax):
-    """Never instantiated either."""
-
-    def __init__(
-        self, buffer: Tensor, bias: Tensor | None, classes: int, with_gradient: bool, sum_bias: bool = True
-    ) -> None:
-        raise NotImplementedError
+CompiledSoftmax = TritonSoftmax = None
 
 
 def check_name(name: str) -> str:
@@ -63,11 +38,6 @@ def choose(system: Any, request: Any) -> tuple[str, str]:
     raise ValueError(f"scan_backend={named!r} needs the package stack-lm, which is not installed")
 
 
-def run_compiled(name: str, *arguments: Any) -> NoReturn:
-    """Never called, since `choose` returns the reference."""
-    raise NotImplementedError(name)
-
-
 def describe(layer: Any, config: Any, *names: str) -> None:
     """None: a layer cannot be rebuilt, and its scan is not one operator for torch.compile."""
 
@@ -82,6 +52,9 @@ def operator_obstacle(layer: Any) -> str:
     return "the operator needs the package stack-lm"
 
 
-def run_as_operator(*arguments: Any) -> NoReturn:
+def run_compiled(*arguments: Any) -> NoReturn:
     """Never called, since `choose` returns the reference."""
     raise NotImplementedError
+
+
+run_as_operator = run_compiled

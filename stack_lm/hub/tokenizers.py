@@ -93,7 +93,7 @@ def _open_file(path: Path) -> PreTrainedTokenizerBase:
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), clean_up_tokenization_spaces=False)
     vocabulary: Any = tokenizer.get_vocab()
     for role, names in _NAMES.items():
-        found = next((name for name in names if name in vocabulary), None)
-        if found is not None:
-            setattr(tokenizer, role, found)
+        token = next((name for name in names if name in vocabulary), None)
+        if token is not None:
+            setattr(tokenizer, role, token)
     return tokenizer

@@ -91,10 +91,13 @@ def test_the_command(capsys, trained, tmp_path):
     status, out, _ = run(capsys, "export", checkpoint, tmp_path / "b")
     assert status == 0
     assert "stored in float16" in out
+    assert "Trained on generated:1500, sentence by sentence" in (tmp_path / "b" / "README.md").read_text()
     assert not (tmp_path / "b" / "trainer_state.json").exists()
     AutoModelForCausalLM.from_pretrained(tmp_path / "b")
     status, _, err = run(capsys, "export", trained, tmp_path / "a")
     assert (status, "exists and is not empty" in err) == (2, True)
+    status, _, err = run(capsys, "export", trained, tmp_path / "c", "--format", "onnx")
+    assert (status, "torch.export saves a program" in err) == (2, True)
     status, _, err = run(capsys, "export", tmp_path, tmp_path / "c")
     assert (status, "is not a model directory: it has no config.json" in err) == (2, True)
 

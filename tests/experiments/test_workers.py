@@ -1,17 +1,11 @@
 """Own tasks in worker processes, whether a plug-in or the program itself has registered them."""
 
 import os
-import pickle
 import subprocess
 import sys
 
 import pytest
 from small_tasks import FIELDS, RECIPE
-
-from stack_lm.errors import InputError
-from stack_lm.plugins import Imports, check_for_workers
-from stack_lm.tasks import make_task, register_task
-from stack_lm.tasks.registry import TASKS
 
 TASK = """
 from stack_lm.tasks import Example, Split, Task, register_task
@@ -25,11 +19,12 @@ class Echo(Task):
         return Example(string, string, (True,) * length)
 """
 SCRIPT = """
+register_task("own/echo")(Echo)
+
 def main():
     from stack_lm.experiments.config import Table
     from stack_lm.experiments.run import Experiment
 
-    register_task("own/echo")(Echo)
     rows = [{{"cells": ["echo"], "preset": "preset.yaml", "task": "own/echo"}}]
     table = Table.build({{"title": "", "columns": ["task"], "measures": ["accuracy.mean"], "rows": rows}})
     Experiment(table, output_dir="script", seeds=2, jobs=2).run()
@@ -37,24 +32,6 @@ def main():
 {run}
 """
 GUARDED = 'if __name__ == "__main__":\n    main()'
-
-
-def echo():
-    return make_task("hao2018/xor")
-
-
-def test_a_worker_is_given_what_the_program_registered(registries):
-    register_task("own/travels")(echo)
-    register_task("own/stays")(lambda: echo())
-    check_for_workers(task=["own/travels", "hao2018/xor", "none"], memory=["stack"])
-    with pytest.raises(InputError, match="worker processes cannot be given the task 'own/stays': define it at the top"):
-        check_for_workers(task=["own/stays"])
-    content = pickle.dumps(Imports())
-    for name in ("own/travels", "own/stays"):
-        del TASKS.registered[name]
-    pickle.loads(content)
-    assert TASKS.find("own/travels") is echo
-    assert "own/stays" not in TASKS.registered
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """`stack-lm results` of models: their scores, from cards or the output of commands, side by side."""
 
 import json
-from pathlib import Path
 
 import pytest
 from conftest import run, run_json
@@ -101,8 +100,7 @@ def test_many_models_are_rows(capsys, tmp_path):
 
 def test_bits_per_byte_have_three_decimals(capsys, tmp_path):
     model = write(tmp_path / "u1", score("Prediction", "text", "bits per byte", 1.1491))
-    for options in ((), ("--column", "bits=byte")):
-        assert "| 1.149 |" in run(capsys, "results", model, *options, "--format", "markdown")[1]
+    assert "| 1.149 |" in run(capsys, "results", model, "--column", "bits=byte", "--format", "markdown")[1]
 
 
 def test_json_has_the_intervals(capsys, models):
@@ -121,7 +119,6 @@ def test_json_has_the_intervals(capsys, models):
     ("options", "message"),
     [
         (["--matrix"], "--matrix is about trials of `stack-lm train task`"),
-        (["--save", "x"], "--save is about trials"),
         (
             ["--rows", "perplexiti"],
             "finds no score; the scores are Parsing: treebank, F1, prpn; Prediction: text",
@@ -129,8 +126,6 @@ def test_json_has_the_intervals(capsys, models):
         (["--rows", "("], "--rows must be a regular expression; got '('"),
         (["--summary"], "--summary is about the columns of --column"),
         (["--column", "F1"], "--column must be HEAD=REGEX, such as 'F1=prpn.*algorithm1'; got 'F1'"),
-        (["--column", "F1=("], "--column must be a regular expression; got '('"),
-        (["--column", "F1=prnp"], "--column 'prnp' finds no score"),
         (["--column", "a=F1", "--column", "a=seed 0"], "--column has two columns named 'a'"),
         (
             ["--column", "a=perplexity"],
@@ -258,12 +253,6 @@ def test_numbers_are_printed_as_they_are_written(capsys, tmp_path):
     assert printed == ["a,0.001", "b,0.050", "c,-2", "d,1000", "e,0.000000000000"]
 
 
-def test_a_title_is_for_scores_of_models(capsys):
-    trials = Path(__file__).parents[2] / "docs" / "appendix" / "trials" / "hao2018-table1"
-    error = run(capsys, "results", trials, "--title", "Accuracy")[2]
-    assert "--title is about the scores of models" in error
-
-
 def test_the_range_over_seeds(capsys, tmp_path):
     path = tmp_path / "published.csv"
     path.write_text(TABLE_OF_SCORES + "free-s0,50,1\nfree-s1,,\nfree-s12,,3\nfree2,1,1\nd_s0,2,2\nd_s1,2,2\n")
@@ -290,13 +279,8 @@ def test_the_range_over_seeds(capsys, tmp_path):
     [
         ("name,F1\na,1\n", "has no column 'model'; its columns are name, F1"),
         ("model,F1\na,high\n", "row 1: 'F1' must be a number; got 'high'"),
-        ("model,F1\na,nan\n", "row 1: 'F1' must be a number; got 'nan'"),
-        ("model,F1\na,1e999\n", "row 1: 'F1' must be a number; got '1e999'"),
         ("model,F1\na,1\na,2\n", "row 2: a second row of a"),
         ("model,F1\n,1\n", "row 1: no name of a model"),
-        ("model,F1\na,1,2\n", "row 1 (line 2): 3 columns, but the header has 2"),
-        ("model,F1\n", "has a header and no rows"),
-        ("", "is empty"),
         ("model,F1\na,\n", "has no scores"),
     ],
 )

@@ -21,10 +21,11 @@ from stack_lm import (
     StackRNNForSequenceClassification,
     StackRNNForTokenClassification,
     StackRNNModel,
+    StackTransformerConfig,
 )
-from stack_lm.hub.code import auto_map, model_code
+from stack_lm.hub.code import CONFIGURATION, MODELING, auto_map, model_code, write_code
 from stack_lm.memory import NeuralStack, register_memory
-from stack_lm.models import STACK_RNN
+from stack_lm.models import BUFFERED, DEEP, SPAN_PARSER, STACK_RNN, TRANSFORMER
 
 IDS = torch.tensor([[3, 4, 5, 6, 7, 8], [9, 8, 7, 0, 0, 0]])
 MASK = (IDS != 0).long()
@@ -32,39 +33,39 @@ MASK = (IDS != 0).long()
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory):
-    """The saved files as modules, imported where the package cannot be."""
-    folder = tmp_path_factory.mktemp("code") / "saved_code"
-    folder.mkdir()
-    (folder / "__init__.py").touch()
-    for name, text in model_code().items():
-        (folder / name).write_text(text)
-    hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "stack_lm"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name in hidden:
-            patch.delitem(sys.modules, name)
-        patch.setitem(sys.modules, "stack_lm", None)  # importing it is an ImportError
-        patch.syspath_prepend(folder.parent)
-        configuration = importlib.import_module("saved_code.configuration_stack_rnn")
-        modeling = importlib.import_module("saved_code.modeling_stack_rnn")
-    assert not issubclass(modeling.StackRNNModel, stack_lm.StackRNNModel)
-    return configuration, modeling
+    """A model of the package on the reference scan, and the saved code's with the same weights.
 
+    The saved files are imported where the package cannot be.
+    """
+    folder = tmp_path_factory.mktemp("code")
 
-def both(standalone, config, name):
-    """A model of the package on the reference scan, and the saved code's with the same weights."""
-    configuration, modeling = standalone
-    model = getattr(stack_lm, name)(config).eval()
-    model.set_scan_backend("reference")
-    saved_config = getattr(configuration, type(config).__name__).from_dict(json.loads(config.to_json_string()))
-    saved = getattr(modeling, name)(saved_config).eval()
-    saved.load_state_dict(model.state_dict())
-    return model, saved
+    def both(config, name):
+        place = folder / f"saved_{config.model_type}"
+        with pytest.MonkeyPatch.context() as patch:
+            for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == "stack_lm"]:
+                patch.delitem(sys.modules, loaded)
+            patch.setitem(sys.modules, "stack_lm", None)  # importing it is an ImportError
+            patch.syspath_prepend(folder)
+            configuration = importlib.import_module(f"{place.name}.{CONFIGURATION}")
+            modeling = importlib.import_module(f"{place.name}.{MODELING}")
+        assert not issubclass(getattr(modeling, name), getattr(stack_lm, name))
+        model = getattr(stack_lm, name)(config).eval()
+        model.set_scan_backend("reference")
+        saved_config = getattr(configuration, type(config).__name__).from_dict(json.loads(config.to_json_string()))
+        saved = getattr(modeling, name)(saved_config).eval()
+        saved.load_state_dict(model.state_dict())
+        return model, saved
+
+    for kind in (STACK_RNN, DEEP, TRANSFORMER, BUFFERED, SPAN_PARSER):
+        write_code(kind, folder / f"saved_{kind.name}")
+        (folder / f"saved_{kind.name}" / "__init__.py").touch()
+    return both
 
 
 @pytest.mark.parametrize("memory", MEMORIES, ids=lambda fields: "-".join(map(str, fields.values())))
 def test_every_memory_gives_the_same_logits(standalone, memory):
     for controller in CONTROLLERS if memory == MEMORIES[1] else CONTROLLERS[-1:]:
-        model, saved = both(standalone, tiny_config(controller=controller, **memory), "StackRNNForCausalLM")
+        model, saved = standalone(tiny_config(controller=controller, **memory), "StackRNNForCausalLM")
         arguments = {"attention_mask": MASK, "labels": IDS, "output_actions": True}
         torch.manual_seed(0)
         expected = model(IDS, **arguments)
@@ -77,7 +78,7 @@ def test_every_memory_gives_the_same_logits(standalone, memory):
 
 
 def test_training_takes_the_same_steps(standalone):
-    model, saved = both(standalone, tiny_config(), "StackRNNForCausalLM")
+    model, saved = standalone(tiny_config(), "StackRNNForCausalLM")
     for each in (model, saved):
         each.train()(IDS, attention_mask=MASK, labels=IDS).loss.backward()
     for (name, expected), result in zip(model.named_parameters(), saved.parameters(), strict=True):
@@ -94,13 +95,13 @@ def test_training_takes_the_same_steps(standalone):
     ],
 )
 def test_every_class_is_there(standalone, name, outputs):
-    model, saved = both(standalone, tiny_config(num_labels=3), name)
+    model, saved = standalone(tiny_config(num_labels=3), name)
     assert torch.equal(saved(IDS, MASK)[outputs], model(IDS, MASK)[outputs])
 
 
 def test_a_span_parser(standalone):
     config = SpanParserConfig(vocab_size=23, embedding_size=4, hidden_size=5, span_size=6, pad_token_id=0)
-    model, saved = both(standalone, config, "SpanParserModel")
+    model, saved = standalone(config, "SpanParserModel")
     arguments = {"fences": torch.tensor([[0, 1, 2, 4], [0, 1, -1, -1]]), "votes": torch.rand(2, 4, 4)}
     expected, result = (each(IDS, attention_mask=MASK, **arguments) for each in (model, saved))
     assert torch.equal(result.logits, expected.logits)
@@ -108,26 +109,34 @@ def test_a_span_parser(standalone):
 
 
 def test_generation_and_buffers(standalone):
-    model, saved = both(standalone, tiny_config(), "StackRNNForCausalLM")
+    model, saved = standalone(tiny_config(), "StackRNNForCausalLM")
     arguments = {"max_new_tokens": 5, "do_sample": False, "num_beams": 2}
     assert torch.equal(saved.generate(IDS[:1], **arguments), model.generate(IDS[:1], **arguments))
     config = BufferedStackRNNConfig(vocab_size=11, embedding_size=4, hidden_size=6, memory_size=3, target_vocab_size=11)
-    model, saved = both(standalone, config, "BufferedStackRNNForTransduction")
+    model, saved = standalone(config, "BufferedStackRNNForTransduction")
     assert torch.equal(saved(IDS, num_steps=9).logits, model(IDS, num_steps=9).logits)
 
 
 def test_layers_that_read_each_other(standalone):
     layers = [{"hidden_size": 6, "memory_size": 3}, {"memory": "none", "hidden_size": 7, "inputs": [0, "embedding"]}]
     config = DeepStackRNNConfig(vocab_size=11, embedding_size=4, layers=layers, auxiliary_losses=[{"layer": 0}])
-    model, saved = both(standalone, config, "DeepStackRNNForCausalLM")
+    model, saved = standalone(config, "DeepStackRNNForCausalLM")
     arguments = {"attention_mask": MASK, "labels": IDS, "output_actions": True}
     expected, result = model.train()(IDS, **arguments), saved.train()(IDS, **arguments)
     torch.testing.assert_close(result.loss_parts, expected.loss_parts)
     assert torch.equal(result.actions.push_strength, expected.actions.push_strength)
 
 
+def test_a_transformer(standalone):
+    cell = {"controller": "gru", "memory": "none", "hidden_size": 5}
+    layers = ["attention", {"memory": "stack", "memory_size": 3}, cell]
+    config = StackTransformerConfig(vocab_size=11, hidden_size=8, num_attention_heads=2, layers=layers)
+    model, saved = standalone(config, "StackTransformerForCausalLM")
+    assert torch.equal(saved(IDS, MASK).logits, model(IDS, MASK).logits)
+
+
 def test_a_compiled_scan_needs_the_package(standalone):
-    _, saved = both(standalone, tiny_config(), "StackRNNForCausalLM")
+    _, saved = standalone(tiny_config(), "StackRNNForCausalLM")
     saved.set_scan_backend("numba")
     with pytest.raises(ValueError, match="'numba' needs the package stack-lm, which is not installed"):
         saved(IDS)
@@ -140,7 +149,7 @@ def test_save_pretrained_writes_code_if_asked(tmp_path):
     model.save_pretrained(tmp_path / "with", code=True)
     config = json.loads((tmp_path / "with" / "config.json").read_text())
     assert config["auto_map"] == auto_map(STACK_RNN)
-    assert {path.name for path in (tmp_path / "with").glob("*.py")} == set(model_code())
+    assert {path.name for path in (tmp_path / "with").glob("*.py")} == set(model_code(STACK_RNN))
     # No question whether to run it: the package is imported, so its classes are taken.
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "with")
     assert type(loaded) is StackRNNForCausalLM
