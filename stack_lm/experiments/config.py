@@ -15,7 +15,7 @@ from ..checks import Count, CountOrZero, NotNegative, Positive, build, compile_p
 from ..config_files import merge, read_config
 from ..errors import InputError
 from ..messages import similar_path
-from ..training.config import BaseConfig, settled
+from ..training.base_config import BaseConfig, resume_invariants
 
 # A file saved beside a model that was trained on a task.
 TASK_FILE = "task.json"
@@ -326,7 +326,7 @@ class Table:
 
 def comparable(config: TaskConfig) -> dict[str, Any]:
     """Return the settings that decide a trial's outcome."""
-    values = settled(config)
+    values = resume_invariants(config)
     if not config.data:  # as in results from before there were tasks of files
         del values["data"]
     return values

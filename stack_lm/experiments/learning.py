@@ -252,7 +252,7 @@ class _Group:
         rates = [trial.learning_rate for trial in self.trials]
         for batch in self._batches():
             strings, updates = strings + batch["inputs"].shape[1], updates + 1
-            self._cool(self.trials[:1], strings)
+            self._apply_temperature(self.trials[:1], strings)
             losses = self.learners.losses(tree_map(lambda part: part.to(self.device), batch))
             for parameter in self.learners.parameters():
                 parameter.grad = None
@@ -260,7 +260,7 @@ class _Group:
             self._clip()
             self._step(rates)
             sums += losses.detach()
-        self._cool(self.trials, strings)
+        self._apply_temperature(self.trials, strings)
         return (sums / updates).tolist(), strings, updates
 
     def load_data(self) -> Encoded:
@@ -293,7 +293,7 @@ class _Group:
             assert isinstance(self.learners, Together)
             self.learners.step(self.optimizer, rates)
 
-    def _cool(self, trials: Sequence[Trial], strings: int) -> None:
+    def _apply_temperature(self, trials: Sequence[Trial], strings: int) -> None:
         """Set temperatures; during an epoch, setting the first model's is enough, since the others follow it."""
         for trial in trials:
             if trial.temperature is not None:

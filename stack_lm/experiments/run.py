@@ -35,8 +35,8 @@ from .config import (
     single_row,
 )
 from .progress import TrialProgress
-from .results import TABLE_FILE, Results
-from .schedule import Wanted, deal, describe_group, grouped
+from .results import TABLE_FILE, ResultsDirectory
+from .schedule import PlannedTrial, deal, describe_group, grouped
 from .shards import Shard, has_shards
 from .unfinished import StateFile, begun_rows, state_files
 from .workers import Job, run_jobs
@@ -99,10 +99,10 @@ class Experiment:
             trials = len(self.wanted)
             self.wanted = deal(self.wanted, shard.of)[shard.number - 1]
             self.notes.append(f"shard {shard.number} of {shard.of}: {len(self.wanted)} of {trials} trials")
-        self.results = Results(self.table.output_dir)
+        self.results = ResultsDirectory(self.table.output_dir)
         self._check_directory()
 
-    def run(self) -> Results:
+    def run(self) -> ResultsDirectory:
         """Run the unfinished trials.
 
         Raises:
@@ -128,7 +128,7 @@ class Experiment:
             self._run(waiting, begun)
         return self.results
 
-    def _plan(self) -> list[Wanted]:
+    def _plan(self) -> list[PlannedTrial]:
         """The trials of the chosen rows; builds one of each, to find mistakes before any trial runs."""
         from .learning import can_join
         from .trial import Trial
@@ -155,7 +155,7 @@ class Experiment:
             except InputError as error:
                 raise InputError(f"{row.name}: {error}" if len(self.table.rows) > 1 else str(error)) from error
             trials = self.table.number_of_seeds(row)
-            wanted += [Wanted(i, row, dataclasses.replace(config, seed=seed)) for seed in range(trials)]
+            wanted += [PlannedTrial(i, row, dataclasses.replace(config, seed=seed)) for seed in range(trials)]
         return wanted
 
     def _fitted(self, config: TaskConfig, row: Row) -> TaskConfig:
@@ -217,7 +217,7 @@ class Experiment:
                     "the row again with --overwrite --rows, or name another output_dir"
                 )
 
-    def _take_up(self, waiting: Sequence[Wanted]) -> list[tuple[list[Wanted], StateFile]]:
+    def _take_up(self, waiting: Sequence[PlannedTrial]) -> list[tuple[list[PlannedTrial], StateFile]]:
         """The started trials, in their groups; removes other saved states of these rows."""
         trials = {trial.key: trial for trial in waiting}
         begun = []
@@ -229,7 +229,7 @@ class Experiment:
                 file.remove()
         return begun
 
-    def _run(self, trials: Sequence[Wanted], begun: Sequence[tuple[list[Wanted], StateFile]]) -> None:
+    def _run(self, trials: Sequence[PlannedTrial], begun: Sequence[tuple[list[PlannedTrial], StateFile]]) -> None:
         taken = {trial.key for group, _ in begun for trial in group}
         new = [trial for trial in trials if trial.key not in taken]
         most = min(self.together, max(1, math.ceil(len(new) / self.jobs))) if self.device == "cpu" else 1
@@ -252,7 +252,7 @@ class Experiment:
                 files[i][1].remove()
                 progress.finish(i, [_describe(*pair) for pair in zip(groups[i], results, strict=True)])
 
-    def _state_file(self, group: Sequence[Wanted]) -> StateFile:
+    def _state_file(self, group: Sequence[PlannedTrial]) -> StateFile:
         first, configs = group[0], [comparable(trial.config) for trial in group]
         return StateFile.of(self.results.path, first.number, first.row.name, configs)
 
@@ -311,7 +311,7 @@ def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, see
     return dataclasses.replace(table, rows=rows, output_dir=output_dir, seeds=seeds or table.seeds)
 
 
-def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
+def _record(trial: PlannedTrial, result: dict[str, Any]) -> dict[str, Any]:
     packages = ("torch", "transformers", "numba", "numpy")
     return {
         "row": trial.row.name,
@@ -332,7 +332,7 @@ def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _describe(trial: Wanted, result: dict[str, Any]) -> str:
+def _describe(trial: PlannedTrial, result: dict[str, Any]) -> str:
     scores = ", ".join(f"{name} {value:.4f}" for name, value in overall(result["scores"]["test"]).items())
     diverged = ", diverged" if result["diverged"] else ""
     epochs = counted(result["epochs"], "epoch")

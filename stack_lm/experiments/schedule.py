@@ -13,8 +13,8 @@ _UNEVEN = 1.25
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A trial that a table wants."""
+class PlannedTrial:
+    """A trial of a table."""
 
     number: int  # of the row, from 0
     row: Row
@@ -26,7 +26,7 @@ class Wanted:
         return self.row.name, self.config.seed
 
 
-def deal(trials: Sequence[Wanted], shards: int) -> list[list[Wanted]]:
+def deal(trials: Sequence[PlannedTrial], shards: int) -> list[list[PlannedTrial]]:
     """The trials of each shard, identical on every machine.
 
     Rows are dealt in turn, grouped by preset, so that slow networks are spread evenly over the shards. Seeds of a row
@@ -40,7 +40,7 @@ def deal(trials: Sequence[Wanted], shards: int) -> list[list[Wanted]]:
     rows = [list(of_row) for _, of_row in itertools.groupby(trials, key=lambda trial: trial.number)]
     rows.sort(key=lambda of_row: presets.index(of_row[0].row.preset))
     for pieces in itertools.count(1):
-        dealt: list[list[Wanted]] = [[] for _ in range(shards)]
+        dealt: list[list[PlannedTrial]] = [[] for _ in range(shards)]
         for i, unit in enumerate(unit for of_row in rows for unit in _split(of_row, pieces)):
             dealt[i % shards] += unit
         if pieces >= max(map(len, rows)) or max(map(len, dealt)) <= _UNEVEN * len(trials) / shards:
@@ -48,14 +48,14 @@ def deal(trials: Sequence[Wanted], shards: int) -> list[list[Wanted]]:
     return [sorted(own, key=lambda trial: (trial.number, trial.config.seed)) for own in dealt]
 
 
-def _split(trials: Sequence[Wanted], pieces: int) -> Iterator[Sequence[Wanted]]:
+def _split(trials: Sequence[PlannedTrial], pieces: int) -> Iterator[Sequence[PlannedTrial]]:
     """Split trials into pieces of about equal size; fewer pieces if there are fewer trials."""
     pieces = min(pieces, len(trials))
     for k in range(pieces):
         yield trials[k * len(trials) // pieces : (k + 1) * len(trials) // pieces]
 
 
-def grouped(trials: Sequence[Wanted], size: Callable[[int], int]) -> list[list[Wanted]]:
+def grouped(trials: Sequence[PlannedTrial], size: Callable[[int], int]) -> list[list[PlannedTrial]]:
     """Group trials to train at once.
 
     Args:
@@ -69,7 +69,7 @@ def grouped(trials: Sequence[Wanted], size: Callable[[int], int]) -> list[list[W
     return groups
 
 
-def describe_group(trials: Sequence[Wanted]) -> str:
+def describe_group(trials: Sequence[PlannedTrial]) -> str:
     """Describe trials of a row in a few words."""
     seeds = [trial.config.seed for trial in trials]
     if seeds == [*range(seeds[0], seeds[0] + len(seeds))] and len(seeds) > 1:

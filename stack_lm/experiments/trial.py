@@ -194,7 +194,7 @@ class Trial:
         if self._validation is not None:
             scores = score(self.model, self.encoding, self._validation, self.config.seed)
             record["validation"] = overall(scores)
-            better = self._stopping.look(scores[self._decisive])
+            better = self._stopping.update_best(scores[self._decisive])
             self._solved = self._solved + 1 if self._is_solved(scores) else 0
             over |= self._stopping.over or self._solved == self.loop.solved_patience
             if self.loop.decay_patience and not better and self._stopping.waited % self.loop.decay_patience == 0:
@@ -243,6 +243,7 @@ class Trial:
             "learning_rate": self._choose_learning_rate(),
             "auxiliary": {name: weight for name, weight in self.auxiliary.items() if weight},
             "diverged": self.history[-1]["loss"] is None,
+            "validation_score": self._decisive,
         }
 
     def save(self, directory: Path) -> None:

@@ -12,13 +12,14 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+from accelerate import PartialState
 
 from ..errors import InputError
 from .compact import TokenArray
-from .pools import Pools
+from .pools import Pools, WholePools
 
 
 class Collated(NamedTuple):
@@ -93,6 +94,18 @@ class SentenceBatches(Batches):
     rank: int = 0
     n_processes: int = 1
     tokens_per_batch: int | None = None
+
+    @classmethod
+    def of_run(cls, config: Any, sentences: TokenArray) -> Self:
+        """The batches of this process in a run on all sentences.
+
+        Args:
+            config: the run, with its seed and training.batch_size.
+            sentences: the token ids.
+        """
+        state = PartialState()
+        size = config.training.batch_size
+        return cls(WholePools(sentences), size, config.seed, state.process_index, state.num_processes)
 
     @cached_property
     def steps_per_epoch(self) -> int | None:

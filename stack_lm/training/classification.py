@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from ..data import Sentence, hold_out
+from ..data import hold_out
 from ..data.formats import is_table
 from ..data.labelled import LabelledText, read_labelled
 from ..errors import InputError
@@ -25,12 +24,10 @@ from ..scoring.number_classifier import LABELS, NumberClassifier, encode_for_cla
 from ..scoring.sentences import length_batches
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray
-from .config import ClassificationConfig, TokenizerConfig
-from .data import check_same_texts, collate, given_tokenizer, make_tokenizer
+from .config import ClassificationConfig
+from .data import collate, digest_files, tokenizer_for
 from .loop import TrainingLoop
-from .new_model import InitialModel, new_model
-from .pools import WholePools
-from .token_cache import text_digest
+from .new_model import InitialModel
 from .validation import evaluating, sum_processes
 
 FORMAT = "linzen-numpred"
@@ -77,29 +74,14 @@ class ClassificationTrainer(TrainingLoop):
                 raise InputError(f"{text.where}: no training text has the label {text.label!r:.60}")
         if self.items and self.labels != LABELS:
             raise InputError(f"{next(iter(self.items))} is a file of number prediction; {data.train} has other labels")
-        files = {"data.train": data.train, "data.validation": data.validation}
-        self.texts = {key: text_digest([Path(file)]) for key, file in files.items() if file is not None}
-        check_same_texts(config, checkpoint, self.texts)
-        sentences = [Sentence(text.words) for text in train]
-        made = TokenizerConfig(**dataclasses.asdict(config.tokenizer))
-        given = given_tokenizer(config.tokenizer, checkpoint)
-        self.tokenizer = make_tokenizer(made, lambda: iter(sentences), given)
+        files = {"data.train": [data.train], "data.validation": [data.validation] if data.validation else []}
+        self.texts = digest_files(config, checkpoint, files)
+        self.tokenizer = tokenizer_for([text.words for text in train], config, checkpoint)
         self.validation = self._encode(validation)
-        batches = LengthGroupedBatches(
-            WholePools(self._encode(train)),
-            config.training.batch_size,
-            config.seed,
-            self.accelerator.process_index,
-            self.accelerator.num_processes,
-        )
-        fields = {
-            "vocab_size": initial.vocab_size(self.tokenizer),
-            "pad_token_id": self.tokenizer.pad_token_id,
-            "id2label": dict(enumerate(self.labels)),
-            "label2id": {label: i for i, label in enumerate(self.labels)},
-        }
-        model = new_model(kind, own | fields)
-        self.notes += initial.give(model, self.tokenizer)
+        id2label = dict(enumerate(self.labels))
+        label2id = {label: i for i, label in id2label.items()}
+        model, notes = initial.make(kind, own, self.tokenizer, id2label=id2label, label2id=label2id)
+        self.notes += notes
         for loss in getattr(model.config, "auxiliary_losses", None) or ():
             number = loss["layer"]
             if model.config.layers[number].get("detach"):
@@ -107,7 +89,7 @@ class ClassificationTrainer(TrainingLoop):
                     f"layer {number} does not learn: model.auxiliary_losses are of language models, and it passes no "
                     f"gradient on; model.layers.{number}.detach=false trains it"
                 )
-        return model, batches
+        return model, LengthGroupedBatches.of_run(config, self._encode(train))
 
     def _read(self, path: str) -> list[LabelledText]:
         if is_table(path):

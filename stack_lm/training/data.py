@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,10 +31,11 @@ from ..tokenization import (
     train_subword_tokenizer,
     train_word_tokenizer,
 )
+from .base_config import BaseTokenizerConfig
 from .batches import Batches, SentenceBatches
 from .checkpoints import read_state
 from .compact import SentenceStore, TokenArray
-from .config import BaseTokenizerConfig, RunConfig, TokenizerConfig
+from .config import RunConfig, TokenizerConfig
 from .continuous import ContinuousBatches, Segments
 from .encoding import TextEncoder, encode_documents, encode_sentences
 from .pools import Pools, StreamPools, WholePools
@@ -177,6 +178,13 @@ def _digests(config: RunConfig, corpus: Corpus, other: Corpus | None) -> dict[st
         for key, source in sources.items()
         if source.files and all(map(Path.is_file, source.files))
     }
+
+
+def digest_files(config: Any, checkpoint: Path | None, files: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """A digest of the files of each key that names some; see `check_same_texts` for arguments and errors."""
+    texts = {key: text_digest(map(Path, named)) for key, named in files.items() if named}
+    check_same_texts(config, checkpoint, texts)
+    return texts
 
 
 def check_same_texts(config: Any, checkpoint: Path | None, texts: dict[str, str]) -> None:
@@ -409,6 +417,18 @@ def make_tokenizer(
         return given
     # On one process, so that a stream is counted only once.
     return on_first_process(lambda: train_tokenizer(config, sample()))
+
+
+def tokenizer_for(sentences: Sequence[Sequence[str]], config: Any, checkpoint: Path | None) -> PreTrainedTokenizerBase:
+    """The tokenizer of a run on labelled sentences; see `make_tokenizer`.
+
+    Args:
+        sentences: the words of the training sentences.
+        config: the run.
+        checkpoint: the checkpoint of a resumed run, which has the tokenizer.
+    """
+    settings = TokenizerConfig(**dataclasses.asdict(config.tokenizer))
+    return make_tokenizer(settings, lambda: map(Sentence, sentences), given_tokenizer(config.tokenizer, checkpoint))
 
 
 def train_tokenizer(config: TokenizerConfig, sentences: Iterable[Sentence]) -> PreTrainedTokenizerBase:

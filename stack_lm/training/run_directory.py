@@ -33,8 +33,8 @@ from ..console import print_note
 from ..data.text import json_object
 from ..errors import InputError
 from ..plugins import used
+from .base_config import BaseConfig, resume_invariants
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
-from .config import BaseConfig, settled
 from .lock import LOCK_FILE, RunLock
 
 CHECKPOINTS, EPOCHS, TRACKER = "checkpoints", "epochs", "tracker"
@@ -242,10 +242,10 @@ class RunDirectory:
         file = self.path / CONFIG_FILE
         try:
             # With the defaults of settings newer than the run.
-            earlier = settled(build(type(self._config), read_yaml(file)))
+            earlier = resume_invariants(build(type(self._config), read_yaml(file)))
         except (InputError, AttributeError, TypeError) as error:
             raise InputError(f"cannot resume {self.path}: {file}: {error}") from error
-        for section, now in settled(self._config).items():
+        for section, now in resume_invariants(self._config).items():
             before = earlier[section]
             if before == now:
                 continue

@@ -23,7 +23,7 @@ from stack_lm.errors import InputError
 from stack_lm.experiments import config as config_module
 from stack_lm.experiments import run as run_module
 from stack_lm.experiments.config import Table, single_row
-from stack_lm.experiments.results import RESULTS_FILE, Results, measure
+from stack_lm.experiments.results import RESULTS_FILE, ResultsDirectory, measure
 from stack_lm.experiments.run import Experiment, load_table
 from stack_lm.tasks import make_task
 
@@ -184,16 +184,16 @@ def test_a_trial_that_diverged_is_a_result(capsys, files):
     first, second = map(json.loads, path.read_text().splitlines())
     first["history"][-1]["loss"] = None  # as training leaves it
     path.write_text("".join(json.dumps(record) + "\n" for record in (first, second)))
-    assert Results(files / "runs").records == [first, second]
+    assert ResultsDirectory(files / "runs").records == [first, second]
     assert run(capsys, "results", files / "runs")[0] == 0
 
 
 def test_two_processes_do_not_write_to_one_directory(files):
-    results = Results(files / "runs")
+    results = ResultsDirectory(files / "runs")
     with (
         results.open(),
-        pytest.raises(InputError, match="is in use by process"),
-        Results(files / "runs").open(),
+        pytest.raises(InputError, match="is in use by another run"),
+        ResultsDirectory(files / "runs").open(),
     ):
         pass
     assert not (files / "runs" / ".lock").exists()
@@ -391,7 +391,7 @@ def test_trials_on_a_gpu(capsys, files):
         output = files / device
         arguments = (files / "preset.yaml", "test/per_step", "--seeds", 2, f"output_dir={output}")
         assert train(capsys, *arguments, "--device", device)[0] == 0
-        scores[device] = [record["history"][-1]["loss"] for record in Results(output).records]
+        scores[device] = [record["history"][-1]["loss"] for record in ResultsDirectory(output).records]
     assert scores["cuda"] == pytest.approx(scores["cpu"], rel=1e-3)
 
 
@@ -484,7 +484,7 @@ def fixed(tmp_path):
             "note": "A note.",
         }
     )
-    results = Results(tmp_path)
+    results = ResultsDirectory(tmp_path)
     with results.open():
         results.begin(table)
         for seed, accuracy in enumerate((0.5, 0.999, 1.0)):
@@ -531,7 +531,7 @@ def test_nats_are_no_percentages(capsys, tmp_path):
     row = {"cells": ["one"], "preset": "p", "task": "t", "paper": [1.25, 50.0]}
     measures = ["validation/nats.median", "accuracy.median"]
     table = {"title": "T", "columns": ["row"], "measures": measures, "rows": [row], "seeds": 1, "decimals": 2}
-    results = Results(tmp_path)
+    results = ResultsDirectory(tmp_path)
     with results.open():
         results.begin(Table.build(table | {"output_dir": str(tmp_path)}))
         results.add([record(0, 0.5, nats=1.5) | {"row": "one"}])
@@ -597,5 +597,5 @@ def test_workers_give_the_same_results_and_outlive_no_kill(files):
         ).run()
 
     assert run_command("test", alone) == 0
-    for record in Results(files / "alone").records:
+    for record in ResultsDirectory(files / "alone").records:
         assert records[record["seed"]] == record["scores"]

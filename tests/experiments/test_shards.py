@@ -17,14 +17,14 @@ from stack_lm.errors import InputError
 from stack_lm.experiments.config import Row, TaskConfig, first_difference
 from stack_lm.experiments.results import RESULTS_FILE
 from stack_lm.experiments.run import Experiment
-from stack_lm.experiments.schedule import Wanted, deal, describe_group
+from stack_lm.experiments.schedule import PlannedTrial, deal, describe_group
 from stack_lm.experiments.shards import Shard
 
 
 def wanted(seeds):
     """Trials of rows, whose presets are "a" and "b" in turn."""
     return [
-        Wanted(number, Row([number], "ab"[number % 2], "task"), TaskConfig(seed=seed))
+        PlannedTrial(number, Row([number], "ab"[number % 2], "task"), TaskConfig(seed=seed))
         for number, count in enumerate(seeds)
         for seed in range(count)
     ]
