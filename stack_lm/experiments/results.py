@@ -122,11 +122,7 @@ class ResultsDirectory(Trials):
         """See `Trials.table`."""
         file = self.path / TABLE_FILE
         if not file.is_file():
-            if not self.path.exists():
-                raise InputError(f"{self.path} does not exist{similar_path(self.path)}")
-            if self.path.is_file():
-                raise InputError(f"{self.path} is a file; the results of trials are a directory with a {TABLE_FILE}")
-            raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it")
+            raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it{similar_path(self.path)}")
         return Table.build(read_yaml(file))
 
     def model_directory(self, row: int, seed: int) -> Path:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from .config import Table, first_difference
+from ..training.base_config import first_difference
+from .config import Table
 from .results import TABLE_FILE, Record, ResultsDirectory, Trials, same_outcome
 
 SHARDS = "shards"

@@ -8,6 +8,7 @@ import math
 import os
 import random
 from collections.abc import Mapping
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class Trial:
 
     Args:
         config: the trial.
-        device: the device of the model.
+        device: the device of the model; "meta" checks a configuration without making the numbers of its model.
 
     Attributes:
         model: as trained so far.
@@ -79,7 +80,8 @@ class Trial:
             )
         self.reduction = f"step_{task.step_reduction}" if reduction == "steps" else reduction
         torch.manual_seed(config.seed)
-        self.model = make_model(config, self.encoding)
+        with torch.device(device) if device == "meta" else nullcontext():
+            self.model = make_model(config, self.encoding)
         if getattr(self.model.config, "auxiliary_losses", None):
             raise InputError(
                 "model.auxiliary_losses are of language models of text, and no task computes them: set "
@@ -104,36 +106,8 @@ class Trial:
         self.updates = self.strings = 0
         self.over = False
 
-    def idle_settings(self) -> list[str]:
-        """The settings, as overrides, that have no effect because the trial validates on no strings."""
-        if self._validated is not None:
-            return []
-        names = ("patience", "solved_patience", "decay_patience", "validation_score")
-        given = {name: value for name in names if (value := getattr(self.loop, name)) is not None}
-        if self.loop.keep == "best":
-            given["keep"] = "best"
-        return [f"training.{name}={value}" for name, value in given.items()]
-
-    def check_batches(self) -> None:
-        """Check that the trial has at least one batch.
-
-        Raises:
-            InputError: if all training strings are dropped as an incomplete last batch.
-        """
-        train = self.encoding.task.planned("train")
-        if self.loop.drop_last and not train.balanced and train.number < self.loop.batch_size:
-            raise InputError(
-                f"training.drop_last leaves out all {train.number} training strings: they are fewer than "
-                f"training.batch_size, {self.loop.batch_size}; set a smaller one, or training.drop_last=false"
-            )
-
     def prepare(self) -> None:
-        """Draw the data for training.
-
-        Raises:
-            InputError: if there is none; see `check_batches`.
-        """
-        self.check_batches()
+        """Draw the data for training."""
         task = self.encoding.task
         if task.online:
             self._stream = task.stream("train", self.config.seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -28,6 +29,23 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return resume_invariants(value) if dataclasses.is_dataclass(value) else value
+
+
+def first_difference(
+    before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+) -> tuple[str, Any, Any] | None:
+    """The first key, with its parents, in which two mappings differ, and both values; None is a missing value."""
+    for key in {**before, **now}:
+        one, other = before.get(key), now.get(key)
+        if isinstance(one, Mapping) or isinstance(other, Mapping):
+            one, other = ({} if value is None else value for value in (one, other))
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            found = first_difference(one, other, f"{prefix}{key}.")
+            if found is not None:
+                return found
+        elif one != other:
+            return f"{prefix}{key}", one, other
+    return None
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,16 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+import torch
 from accelerate import PartialState
+from torch import Tensor
 
 from ..errors import InputError
+from ..labels import IGNORED
 from .compact import TokenArray
 from .pools import Pools, WholePools
 
@@ -36,6 +40,28 @@ class Collated(NamedTuple):
     targets: int
     tokens: int
     padded: int
+
+
+def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids and labels [B, T], padded on the right.
+
+    No mask is needed: in a causal model padding after a sentence does not affect it, and the labels there are ignored.
+    An empty batch has only padding: two steps, because the actions of a single step change nothing, and processes that
+    average gradients wait for those of every parameter.
+    """
+    batch = batch or [()]
+    lengths = np.fromiter(map(len, batch), np.int64, len(batch))
+    inside = np.arange(int(lengths.max()) or 2) < lengths[:, None]
+    labels = np.full(inside.shape, IGNORED, np.int64)
+    labels[inside] = np.fromiter(chain.from_iterable(batch), np.int64, lengths.sum())
+    ids = np.where(inside, labels, 0)
+    return _moved(ids, device), _moved(labels, device)
+
+
+def _moved(numbers: np.ndarray, device: torch.device) -> Tensor:
+    """An array as a tensor on a device; from pinned memory to a GPU, since other copies wait for the update before."""
+    tensor = torch.from_numpy(numbers)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class Batches(Protocol):

@@ -22,12 +22,13 @@ from ..labels import IGNORED
 from ..model_kinds import choose_class
 from ..scoring.number_classifier import LABELS, NumberClassifier, encode_for_classifier
 from ..scoring.sentences import length_batches
-from .batches import Batches, Collated, SentenceBatches
+from .batches import Batches, Collated, SentenceBatches, collate
 from .compact import TokenArray
 from .config import ClassificationConfig
-from .data import collate, digest_files, tokenizer_for
+from .data import digest_files
 from .loop import TrainingLoop
 from .new_model import InitialModel
+from .tokenizer import tokenizer_for
 from .validation import evaluating, sum_processes
 
 FORMAT = "linzen-numpred"

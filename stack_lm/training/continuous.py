@@ -11,9 +11,10 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from ..errors import InputError
-from .batches import Batches
+from .batches import Batches, collate
 from .compact import TokenArray
 from .pools import Pools
 
@@ -113,6 +114,16 @@ class Layout:
         pieces = list(self._rows[row])
         random.Random(f"{seed}/{row}").shuffle(pieces)
         return pieces, [0, *accumulate(map(self._segments, pieces))]
+
+
+def collate_segments(batch: Segments, device: torch.device) -> dict[str, Any]:
+    """Input ids and their targets [B, T], padded on the right, and a mask of rows that begin a document.
+
+    A piece is followed by padding in its row, and then the row is reset, so no mask is needed here either.
+    """
+    ids, _ = collate([tokens[:-1] for tokens in batch.tokens], device)
+    _, targets = collate([tokens[1:] for tokens in batch.tokens], device)
+    return {"input_ids": ids, "shift_labels": targets, "fresh": batch.fresh}
 
 
 @dataclass(frozen=True, eq=False)

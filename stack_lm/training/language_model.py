@@ -17,14 +17,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..errors import InputError
 from ..loss import multiplies_bfloat16
 from ..model_kinds import TEXT, choose_class, kind_of
-from .batches import Batches, Collated
+from .batches import Batches, Collated, collate
 from .carried import CarriedState
 from .config import RunConfig
-from .continuous import Segments
-from .data import Data, collate, collate_segments, frame_of, prepare_data
+from .continuous import Segments, collate_segments
+from .data import Data, prepare_data
 from .loop import TrainingLoop
 from .new_model import InitialModel
 from .strength_statistics import StrengthStatistics
+from .tokenizer import frame_of
 from .validation import evaluate_continuous, evaluate_loss
 
 

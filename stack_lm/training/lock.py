@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from ..errors import InputError
 
 LOCK_FILE = ".lock"
@@ -20,6 +18,8 @@ class RunLock:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / LOCK_FILE
+        from filelock import FileLock  # takes a while, and commands that only read results come by here
+
         self._lock = FileLock(self.path, timeout=0, thread_local=False)
 
     @property
@@ -37,7 +37,7 @@ class RunLock:
         if not self.held:
             try:
                 self._lock.acquire()
-            except Timeout:
+            except TimeoutError:  # filelock's own is one
                 raise InputError(f"{self.path.parent} is in use by another run; two runs cannot share it") from None
 
     def release(self) -> None:

@@ -193,7 +193,7 @@ def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: 
     taken = {name: weights[name] for name in own if name in weights}
     if not taken:
         raise InputError(f"{source} has another kind of model: none of its weights is in {type(model).__name__}")
-    model.load_state_dict(taken, strict=False)
+    model.load_state_dict(taken, strict=False, assign=model.device.type == "meta")
     return [name for name in own if name not in taken]
 
 

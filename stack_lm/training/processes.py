@@ -32,6 +32,8 @@ def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Pat
         accelerator = Accelerator(cpu=no_gpu, mixed_precision=mixed_precision, log_with=tracker, project_dir=str(logs))
     except ValueError as error:
         raise InputError(f"training cannot start (processes, training.tracker, mixed_precision): {error}") from error
+    if mixed_precision == "fp16" and accelerator.device.type == "cpu":
+        raise InputError("training.mixed_precision=fp16 needs a GPU; on a CPU it must be 'no' or 'bf16'")
     check_number(accelerator.num_processes)
     if accelerator.num_processes == 1 and accelerator.device.type == "cuda":
         os.environ.setdefault(CUDA_GRAPHS, "1")

@@ -33,7 +33,7 @@ from ..console import print_note
 from ..data.text import json_object
 from ..errors import InputError
 from ..plugins import used
-from .base_config import BaseConfig, resume_invariants
+from .base_config import BaseConfig, first_difference, resume_invariants
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
 from .lock import LOCK_FILE, RunLock
 
@@ -245,16 +245,10 @@ class RunDirectory:
             earlier = resume_invariants(build(type(self._config), read_yaml(file)))
         except (InputError, AttributeError, TypeError) as error:
             raise InputError(f"cannot resume {self.path}: {file}: {error}") from error
-        for section, now in resume_invariants(self._config).items():
-            before = earlier[section]
-            if before == now:
-                continue
-            changed = [(section, before, now)]
-            if isinstance(now, dict):
-                keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-                changed = [(f"{section}.{key}", before.get(key), now.get(key)) for key in keys]
-            said = "; ".join(f"its {key} was {old}, and is {new} now" for key, old, new in changed)
-            raise InputError(f"cannot resume {self.path}: {said}")
+        difference = first_difference(earlier, resume_invariants(self._config))
+        if difference is not None:
+            key, before, now = difference
+            raise InputError(f"cannot resume {self.path}: its {key} was {before}, and is {now} now")
 
     def _begin(self) -> None:
         with writing(f"in output_dir {self.path}"):

@@ -23,9 +23,10 @@ from ..scoring.spans import SpanScorer, collate_spans, tree_of_spans
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray
 from .config import SpanParserTrainingConfig
-from .data import digest_files, tokenizer_for
+from .data import digest_files
 from .loop import TrainingLoop
 from .new_model import InitialModel
+from .tokenizer import tokenizer_for
 from .validation import evaluating, sum_processes
 from .votes import VotedSentence, read_votes
 

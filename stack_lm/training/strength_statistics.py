@@ -45,8 +45,8 @@ class StrengthStatistics:
             actions: the actions of each memory layer, each strength [B, T].
             inside: [B, T] bool, False at padding.
         """
-        for layer, of_layer in zip(self._layers, actions, strict=True):
-            layer.add(of_layer, inside)
+        for layer, layer_actions in zip(self._layers, actions, strict=True):
+            layer.add(layer_actions, inside)
 
     def reduce(self, accelerator: Accelerator) -> None:
         """Combine the words of all processes."""

@@ -18,10 +18,10 @@ from ..loss import linear_cross_entropy
 from ..model_kinds import body_and_head
 from ..scoring.sentences import length_batches
 from ..tokenization import Frame
+from .batches import collate
 from .carried import CarriedState
 from .compact import TokenArray
-from .continuous import Layout
-from .data import collate, collate_segments
+from .continuous import Layout, collate_segments
 
 # Called with the actions of each batch of this process, by memory layer, and the mask of the tokens of its words,
 # [B, T] bool.

@@ -112,7 +112,7 @@ def test_runs_of_different_tables(capsys, tmp_path, first, changes, message):
 def test_a_run_to_compare_with_that_is_none(capsys, first, tmp_path):
     status, _, err = run(capsys, "results", first, "--compare", tmp_path / "none")
     assert status == 2
-    assert "none does not exist" in err
+    assert "none has no results" in err
     with pytest.raises(SystemExit):
         run(capsys, "results", first, "--compare", first, "--matrix")
     assert "argument --matrix: not allowed with argument --compare" in capsys.readouterr().err

@@ -1,13 +1,11 @@
 """recipes/train_classifier.py on tables with any labels."""
 
-import importlib.util
 import json
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from conftest import byte_level_tokenizer
+from conftest import byte_level_tokenizer, recipe
 from tokenizers.processors import TemplateProcessing
 from transformers import pipeline
 
@@ -17,10 +15,7 @@ from stack_lm.data.labelled import LabelledText, read_labelled
 from stack_lm.training.classification import ClassificationTrainer
 from stack_lm.training.config import ClassificationConfig
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "train_classifier.py"
-SPEC = importlib.util.spec_from_file_location("train_classifier", RECIPE)
-TRAIN = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(TRAIN)
+TRAIN = recipe("train_classifier")
 SMALL = ["model.hidden_size=8", "model.embedding_size=6", "training.learning_rate=1.0e-2", "training.threads=1"]
 
 

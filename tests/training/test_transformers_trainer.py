@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling, TrainingArguments
 from transformers import Trainer as TransformersTrainer
 
-from stack_lm.training.data import collate
+from stack_lm.training.batches import collate
 from stack_lm.training.language_model import Trainer, make_model
 from stack_lm.training.new_model import InitialModel
 
