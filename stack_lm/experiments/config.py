@@ -396,10 +396,10 @@ def parse_measure(name: str) -> tuple[str, str, str]:
     Raises:
         InputError: if it does not have the form "score.statistic" or "split/score.statistic".
     """
-    found = re.fullmatch(r"(?:(\w+)/)?(\w+)\.(\w+)", str(name))
-    if found is None or found[3] not in STATISTICS:
+    match = re.fullmatch(r"(?:(\w+)/)?(\w+)\.(\w+)", str(name))
+    if match is None or match[3] not in STATISTICS:
         raise InputError(f"a measure is a score and one of {', '.join(STATISTICS)}, as accuracy.median; got {name!r}")
-    return found[1] or "test", found[2], found[3]
+    return match[1] or "test", match[2], match[3]
 
 
 def single_row(preset: str, task: str, measures: Sequence[str]) -> Table:

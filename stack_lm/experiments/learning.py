@@ -48,7 +48,7 @@ class _Alone:
 
 
 def train(
-    trials: Sequence[Trial], report: Report = lambda share, said: None, file: StateFile | None = None
+    trials: Sequence[Trial], report: Report = lambda share, text: None, file: StateFile | None = None
 ) -> list[dict[str, Any]]:
     """Train trials of one configuration, and test them.
 
@@ -67,7 +67,7 @@ def train(
     if len(trials) > 1 and not can_join(trials[0]):
         results = []
         for i, trial in enumerate(trials):
-            results += train([trial], lambda share, said, i=i: report((i + share) / len(trials), said))  # type: ignore[misc]
+            results += train([trial], lambda share, text, i=i: report((i + share) / len(trials), text))  # type: ignore[misc]
         return results
     started, clock = time.perf_counter(), Clock()
     torch.manual_seed(trials[0].config.seed)  # of dropout of a trial that `can_join` leaves alone
@@ -81,8 +81,8 @@ def train(
             group = _resumed(trials, state)
             started -= state.numbers["seconds"]
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
-            said = " ".join(str(error).split())
-            raise InputError(f"{file.path} does not fit its trials ({said}); remove it, and they begin anew") from error
+            why = " ".join(str(error).split())
+            raise InputError(f"{file.path} does not fit its trials ({why}); remove it, and they begin anew") from error
     while group.trials:
         losses, strings, updates = group.epoch()
         over = [trial.end_epoch(loss, strings, updates) for trial, loss in zip(group.trials, losses, strict=True)]
@@ -105,11 +105,11 @@ def train(
 def _describe(trials: Sequence[Trial], begun: int) -> str:
     """A line that describes the trials after an epoch."""
     records = [trial.history[-1] for trial in trials]
-    said = f"epoch {records[0]['epoch']:,} of {trials[0].loop.epochs:,}, loss {_range([r['loss'] for r in records])}"
+    text = f"epoch {records[0]['epoch']:,} of {trials[0].loop.epochs:,}, loss {_range([r['loss'] for r in records])}"
     score = trials[0].encoding.kind.shown[0]
     if "validation" in records[0]:
-        said += f", validation {score} {_range([record['validation'][score] for record in records])}"
-    return said + (f", {len(trials)} of {begun} trials are left" if len(trials) < begun else "")
+        text += f", validation {score} {_range([record['validation'][score] for record in records])}"
+    return text + (f", {len(trials)} of {begun} trials are left" if len(trials) < begun else "")
 
 
 def _range(values: Sequence[float | None]) -> str:
@@ -203,8 +203,8 @@ class _JointTrials:
 
     def without(self, over: Sequence[bool]) -> _JointTrials:
         """The trials still in training, with their part of the optimizer's state."""
-        kept = torch.tensor([i for i, done in enumerate(over) if not done], dtype=torch.long)
-        group = _JointTrials([self.trials[i] for i in kept.tolist()])
+        unfinished = torch.tensor([i for i, done in enumerate(over) if not done], dtype=torch.long)
+        group = _JointTrials([self.trials[i] for i in unfinished.tolist()])
         if not group.trials:
             return group
         alone = len(group.trials) == 1
@@ -212,10 +212,10 @@ class _JointTrials:
         for before, after in parameters:
             # The number of updates is one number; all else is by trial.
             group.optimizer.state[after] = {
-                name: (part[kept[0]] if alone else part[kept]).clone() if part.dim() else part.clone()
+                name: (part[unfinished[0]] if alone else part[unfinished]).clone() if part.dim() else part.clone()
                 for name, part in self.optimizer.state[before].items()
             }
-        group._data = None if self._data is None else Encoded(*(field[kept] for field in self._data))
+        group._data = None if self._data is None else Encoded(*(field[unfinished] for field in self._data))
         return group
 
     def optimizer_state(self) -> dict[str, Tensor]:

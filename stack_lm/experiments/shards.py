@@ -38,10 +38,10 @@ class Shard:
         Raises:
             InputError: if it is not a shard.
         """
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise InputError(f"a shard is its number, from 1, and how many there are, as 1/4; got {text!r}")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def directory(self, output_dir: str) -> Path:
         """The directory of the shard's results.
@@ -72,12 +72,12 @@ def has_trials(directory: str | Path) -> bool:
 
 def _shards(directory: str | Path) -> list[tuple[Path, int]]:
     """The directories of shards, in order, each with its total number of shards."""
-    found = []
+    shards = []
     for path in (Path(directory) / SHARDS).glob("*-of-*"):
         name = re.fullmatch(r"(\d+)-of-(\d+)", path.name)
         if name is not None and (path / TABLE_FILE).is_file():
-            found.append((int(name[1]), path, int(name[2])))
-    return [(path, of) for _, path, of in sorted(found)]
+            shards.append((int(name[1]), path, int(name[2])))
+    return [(path, of) for _, path, of in sorted(shards)]
 
 
 def merge_trials(parts: Sequence[ResultsDirectory]) -> Trials:

@@ -139,8 +139,8 @@ class Trial:
         full = number - number % size  # the rest, a smaller batch, is in any order
         by_length = order[:full][steps[order[:full]].argsort(stable=True)].view(-1, size)
         # In an epoch all trials go through the lengths in one order, so that at once they need little padding.
-        of_epoch = torch.Generator().manual_seed(len(self.history))
-        return torch.cat((by_length[torch.randperm(full // size, generator=of_epoch)].flatten(), order[full:]))
+        epoch_generator = torch.Generator().manual_seed(len(self.history))
+        return torch.cat((by_length[torch.randperm(full // size, generator=epoch_generator)].flatten(), order[full:]))
 
     def draw_noise(self, strings: int, steps: int) -> Noise:
         """The noise of an update, for actions and dropout, by name [strings, steps, ...]; empty if there is none.
@@ -307,8 +307,8 @@ def load_weights(model: Any, directory: str) -> None:
         weights = type(model).from_pretrained(directory).state_dict()
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{directory} has no model that can be loaded: {first_line(error)}") from error
-    if kept := take_weights(model, weights, directory):
-        raise InputError(f"{directory} has another kind of model: it has no {', '.join(kept[:3])}")
+    if missing := take_weights(model, weights, directory):
+        raise InputError(f"{directory} has another kind of model: it has no {', '.join(missing[:3])}")
 
 
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

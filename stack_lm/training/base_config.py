@@ -40,9 +40,9 @@ def first_difference(
         if isinstance(one, Mapping) or isinstance(other, Mapping):
             one, other = ({} if value is None else value for value in (one, other))
         if isinstance(one, Mapping) and isinstance(other, Mapping):
-            found = first_difference(one, other, f"{prefix}{key}.")
-            if found is not None:
-                return found
+            difference = first_difference(one, other, f"{prefix}{key}.")
+            if difference is not None:
+                return difference
         elif one != other:
             return f"{prefix}{key}", one, other
     return None

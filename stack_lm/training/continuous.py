@@ -25,11 +25,11 @@ class Segments(NamedTuple):
     Attributes:
         tokens: the tokens of each row, one more than its steps: each but the first is a target. Empty if the row has
             ended.
-        fresh: whether a row's segment begins a document, for which its state is reset.
+        reset_mask: whether a row's segment begins a document, for which its state is reset.
     """
 
     tokens: list[list[int]]
-    fresh: list[bool]
+    reset_mask: list[bool]
 
     def __len__(self) -> int:
         """The number of rows that have not ended."""
@@ -94,20 +94,20 @@ class Layout:
         at = [int(np.searchsorted(bounds, start, "right")) - 1 for _, bounds in orders]
         for i in range(start, self.segments):
             tokens: list[list[int]] = []
-            fresh: list[bool] = []
+            reset_mask: list[bool] = []
             for number, (pieces, bounds) in enumerate(orders):
                 if at[number] + 1 < len(bounds) and i == bounds[at[number] + 1]:
                     at[number] += 1
                 if at[number] == len(pieces):  # the row has ended
                     tokens.append([])
-                    fresh.append(False)
+                    reset_mask.append(False)
                     continue
                 piece, segment = pieces[at[number]], i - bounds[at[number]]
                 first = segment * self._length
                 last = min(first + self._length, piece.steps)
                 tokens.append(self._ids[piece.start + first : piece.start + last + 1].tolist())
-                fresh.append(segment == 0)
-            yield Segments(tokens, fresh)
+                reset_mask.append(segment == 0)
+            yield Segments(tokens, reset_mask)
 
     def _row(self, row: int, seed: str) -> tuple[list[_Piece], list[int]]:
         """The pieces of a row, and the numbers of their first segments, with the row's end."""
@@ -123,7 +123,7 @@ def collate_segments(batch: Segments, device: torch.device) -> dict[str, Any]:
     """
     ids, _ = collate([tokens[:-1] for tokens in batch.tokens], device)
     _, targets = collate([tokens[1:] for tokens in batch.tokens], device)
-    return {"input_ids": ids, "shift_labels": targets, "fresh": batch.fresh}
+    return {"input_ids": ids, "shift_labels": targets, "reset_mask": batch.reset_mask}
 
 
 @dataclass(frozen=True, eq=False)

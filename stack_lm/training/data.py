@@ -162,9 +162,9 @@ def _marked(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, frame: Frame) ->
     """Warn of files whose sentences, or the first of them, have the tokens that a run puts around sentences."""
     tokens = {*tokenizer.convert_ids_to_tokens([*frame.begin, *frame.end])}
     read = islice(corpus, _SCANNED) if corpus.files else ()
-    found = {word for sentence in read for word in sentence.words if word in tokens}
-    where = f"{corpus.name} has the words {' and '.join(sorted(found))}, which the run adds itself"
-    return [f"{where}; remove them from the text"] if found else []
+    added = {word for sentence in read for word in sentence.words if word in tokens}
+    where = f"{corpus.name} has the words {' and '.join(sorted(added))}, which the run adds itself"
+    return [f"{where}; remove them from the text"] if added else []
 
 
 def _digests(config: RunConfig, corpus: Corpus, validation: Corpus | None) -> dict[str, str]:

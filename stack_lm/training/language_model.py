@@ -87,7 +87,7 @@ class Trainer(TrainingLoop):
         if self.carried is None:
             return super().loss(inputs, targets)
         inputs = dict(inputs)
-        return super().loss(inputs | {"past_key_values": self.carried.next(inputs.pop("fresh"))}, targets)
+        return super().loss(inputs | {"past_key_values": self.carried.next(inputs.pop("reset_mask"))}, targets)
 
     def evaluate(self) -> tuple[dict[str, Any], str]:
         """See `TrainingLoop.evaluate`.

@@ -59,11 +59,11 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
         raise InputError(f"model: {error}") from error
     except (RuntimeError, OverflowError, TypeError) as error:
         raise InputError(f"model: too large to be made ({shortened(str(error).splitlines()[0], 200)})") from error
-    needed, there = _BYTES * parameters, memory_of(None)
-    if there is not None and needed > there:
+    needed, available = _BYTES * parameters, memory_of(None)
+    if available is not None and needed > available:
         raise InputError(
             f"model: its {parameters:,} parameters take {needed / 2**30:,.0f} GiB with their gradients and averages; "
-            f"this machine has {there / 2**30:,.0f} GiB"
+            f"this machine has {available / 2**30:,.0f} GiB"
         )
     return kind(config)
 
@@ -148,8 +148,8 @@ class InitialModel:
                 f"{len(self._numbers):,}; without tokenizer.pretrained the run uses the latter"
             )
         notes = []
-        if kept := take_weights(model, self._weights, self.source):
-            notes.append(f"{self.source} has no {', '.join(kept)}: they keep their initial values")
+        if missing := take_weights(model, self._weights, self.source):
+            notes.append(f"{self.source} has no {', '.join(missing)}: they keep their initial values")
         own, body = model.state_dict(), f"{model.base_model_prefix}."  # a classifier has no use for the other's head
         if unused := [name for name in self._weights if name.startswith(body) and name not in own]:
             notes.append(f"weights of {self.source} that this model does not have: {shortened(', '.join(unused), 300)}")

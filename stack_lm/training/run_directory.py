@@ -52,13 +52,13 @@ def on_first_process(make: Callable[[], Result]) -> Result:
     Raises:
         InputError: on all processes, if it was raised on the first.
     """
-    found: list[Any] = [None, None]
+    outcome: list[Any] = [None, None]
     if PartialState().is_main_process:
         try:
-            found[0] = make()
+            outcome[0] = make()
         except InputError as error:
-            found[1] = str(error)
-    result, refusal = broadcast_object_list(found)
+            outcome[1] = str(error)
+    result, refusal = broadcast_object_list(outcome)
     if refusal is not None:
         raise InputError(refusal)
     return result
@@ -158,7 +158,7 @@ class RunDirectory:
                 yield partial
         except InputError as error:
             failure = str(error)
-        failure = next((found for found in gather_object([failure]) if found is not None), None)
+        failure = next((fault for fault in gather_object([failure]) if fault is not None), None)
 
         def finish() -> None:
             if failure is not None:
@@ -214,10 +214,10 @@ class RunDirectory:
     def _find_checkpoint(self) -> tuple[Path | None, list[str]]:
         if self._resume and self._overwrite:
             raise InputError("a run is either resumed or overwritten: give --resume or --overwrite, not both")
-        there = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
         is_run = (self.path / CONFIG_FILE).is_file()
         # A run that failed before it logged anything leaves its configuration, which may be at fault.
-        if there <= {_PARTIAL, LOCK_FILE, *([] if self._resume else [CONFIG_FILE])}:
+        if names <= {_PARTIAL, LOCK_FILE, *([] if self._resume else [CONFIG_FILE])}:
             return None, []
         if self._overwrite:
             if not is_run:

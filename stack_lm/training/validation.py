@@ -104,7 +104,7 @@ def evaluate_continuous(
             inputs = collate_segments(batch, accelerator.device)
             ids, targets = inputs["input_ids"], inputs["shift_labels"]
             words = (targets != IGNORED) & ~torch.isin(ids, special)
-            state = carried.next(inputs["fresh"])
+            state = carried.next(inputs["reset_mask"])
             sums.add(words, targets, (words & ~torch.isin(targets, special)), input_ids=ids, past_key_values=state)
     return sums.total()
 

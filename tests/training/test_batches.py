@@ -257,7 +257,7 @@ def test_continuous_text_is_read_in_order_and_each_token_is_a_target_once(number
     for rank in range(n_processes):
         before = [None] * rows
         for batch in (round_[rank][0] for round_ in rounds):
-            for row, (tokens, fresh) in enumerate(zip(batch.tokens, batch.fresh, strict=True)):
+            for row, (tokens, fresh) in enumerate(zip(batch.tokens, batch.reset_mask, strict=True)):
                 assert len(tokens) <= length + 1
                 if not tokens:
                     continue
