@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
@@ -118,7 +119,7 @@ class ClassificationTrainer(TrainingLoop):
 
     def collate(self, batch: Sequence[Sequence[int]]) -> Collated:
         """See `TrainingLoop.collate`; a sentence's label is its target."""
-        rows = batch or [[0, 0, IGNORED]]  # tokens, without which there is no label; see `data.collate`
+        rows = batch or [[0, 0, IGNORED]]  # tokens, without which there is no label; see `batches.collate`
         ids, inside = collate([row[:-1] for row in rows], self.accelerator.device)
         inputs = {
             "input_ids": ids,
@@ -133,14 +134,18 @@ class ClassificationTrainer(TrainingLoop):
         own = self.validation[accelerator.process_index :: accelerator.num_processes]
         sums = torch.zeros(2, dtype=torch.float64)
         with torch.no_grad(), evaluating(self.model, accelerator) as model, accelerator.autocast():
-            for batch in length_batches([len(row) for row in own], VALIDATION_TOKENS):
-                inputs = self.collate([own[i] for i in batch]).inputs
-                outputs = model(**inputs, use_cache=False, num_items_in_batch=1)
-                right = (outputs.logits.argmax(-1) == inputs["labels"]).sum()
+            for _, outputs, labels in self._run(model, own):
+                right = (outputs.logits.argmax(-1) == labels).sum()
                 sums += torch.tensor([float(outputs.loss), float(right)])
         loss, share = (total / len(self.validation) for total in sum_processes(sums, accelerator))
         record = {"eval_loss": loss, "eval_accuracy": 100 * share}
         return record, f"validation loss {loss:.4f}, accuracy {100 * share:.2f}"
+
+    def _run(self, model: Any, rows: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], Any, Tensor]]:
+        """The numbers of the rows of each batch, the outputs of the model, and the labels."""
+        for batch in length_batches([len(row) for row in rows], VALIDATION_TOKENS):
+            inputs = self.collate([rows[i] for i in batch]).inputs
+            yield batch, model(**inputs, use_cache=False, num_items_in_batch=1), inputs["labels"]
 
     def train(self) -> dict[str, Any]:
         """Train until validation stops improving, keep the best epoch's model, and test it.
@@ -170,11 +175,8 @@ class ClassificationTrainer(TrainingLoop):
     def _test(self, model: Any, texts: Sequence[LabelledText]) -> ClassificationResult:
         model.eval()
         rows, predicted = self._encode(texts), [""] * len(texts)
-        for batch in length_batches([len(row) for row in rows], VALIDATION_TOKENS):
-            inputs = self.collate([rows[i] for i in batch]).inputs
-            del inputs["labels"]
-            answers = model(**inputs, use_cache=False).logits.argmax(-1).tolist()
-            for i, answer in zip(batch, answers, strict=True):
+        for batch, outputs, _ in self._run(model, rows):
+            for i, answer in zip(batch, outputs.logits.argmax(-1).tolist(), strict=True):
                 predicted[i] = self.labels[answer]
         return score_labels([text.label for text in texts], predicted)
 

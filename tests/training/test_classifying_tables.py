@@ -108,18 +108,9 @@ def test_tokenizers_of_other_kinds(capsys, files, own):
         ("train.csv", "", [], "train.csv is empty"),
         ("train.csv", "review,stars\na,x\nb,x\n", [], "needs two labels or more; all texts have 'x'"),
         ("train.csv", "reveiw,stars\na,x\nb,y\n", [], "no column 'review' (did you mean 'reveiw'"),
-        (
-            "train.csv",
-            "review,star\na,x\nb,y\n",
-            [],
-            "no column 'stars' (did you mean 'star'?); its columns are review",
-        ),
-        ("train.csv", "review,stars,stars\na,x,y\n", [], "two columns named 'stars'"),
-        ("train.csv", "review,stars\na,x\n,y\n", [], "row 2 has no text"),
         ("train.csv", "review,stars\na,x\nb,\n", [], "row 2: a label must be a string or an integer; got ''"),
         ("test.csv", "review,stars\na,good\nb,great\n", [], "test.csv, row 2: no training text has the label 'great'"),
         ("train.csv", "review,stars\na,x\nb,y\n", ["data.train=''"], "data.train must name a file of labelled texts"),
-        ("train.csv", "review,stars\na,x\nb,y\n", ["tokenizer.pretrained=./nowhere"], "cannot load a tokenizer from"),
         ("numpred.test.1", "VBZ\tthe dog\n", ["data.test=numpred.test.1"], "is a file of number prediction; "),
         (
             "mixed.jsonl",
