@@ -147,21 +147,6 @@ def test_a_loss_that_is_no_number_ends_the_trial():
     assert result["scores"]["test"]["accuracy"] == 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"architectures": ["StackRNNModel"]}, "model.architectures must be one of .*; got"),
-        ({"memory": "heap"}, "model: memory must be one of"),
-        ({"vocab_size": 9}, "model.vocab_size cannot be set: it comes from the data"),
-    ],
-)
-def test_a_model_that_cannot_be(changes, message):
-    values = config_values("test/per_step")
-    values["model"] |= changes
-    with pytest.raises(InputError, match=message):
-        Trial(build(TaskConfig, values))
-
-
 def test_batches_by_length():
     """Lengths of different batches overlap in no more than one; each string comes once, in another order each epoch."""
     ours = trial("test/per_step", batch_by_length=True, batch_size=10)
